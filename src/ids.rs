@@ -1,0 +1,188 @@
+//! The names of things: sessions, messages, entries and calls.
+//!
+//! Each id has a type of its own, so that one cannot be handed in where another is wanted.
+//! Ids that the runtime makes are UUIDv7: unique across processes, and sorted by the time they were made.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// The position of an entry on a session's tape: 1 for the first, then +1 each.
+///
+/// A [`Seq`] also names whatever its entry opened: a turn, or a ticket such as a model request or a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The position before the first entry.
+    pub const ZERO: Seq = Seq(0);
+
+    /// The next position.
+    #[must_use]
+    pub fn next(self) -> Seq {
+        Seq(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The longest session id, in bytes. It becomes the name of a folder.
+pub const SESSION_ID_BYTES_MAX: usize = 64;
+
+/// Which conversation.
+///
+/// Made by [`SessionId::new`], or given by the host: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot or a dash,
+/// because the id is the name of the session's folder.
+///
+/// ```
+/// use tamtam::SessionId;
+/// assert!("ticket-4711".parse::<SessionId>().is_ok());
+/// assert!("../elsewhere".parse::<SessionId>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(Arc<str>);
+
+impl SessionId {
+    /// A new id that no other session has.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
+    pub fn new() -> SessionId {
+        SessionId(uuid::Uuid::now_v7().to_string().into())
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A text that cannot be a session id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "bad session id {given:?}: use 1 to {SESSION_ID_BYTES_MAX} of A-Z a-z 0-9 . _ - and start with a letter or digit"
+)]
+pub struct BadSessionId {
+    /// What was given.
+    pub given: String,
+}
+
+impl FromStr for SessionId {
+    type Err = BadSessionId;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        let starts_well = given.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+        let all_plain = given.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        if starts_well && all_plain && given.len() <= SESSION_ID_BYTES_MAX {
+            Ok(SessionId(given.into()))
+        } else {
+            Err(BadSessionId { given: given.chars().take(80).collect() })
+        }
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = BadSessionId;
+
+    fn try_from(given: String) -> Result<Self, Self::Error> {
+        given.parse()
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> String {
+        id.0.as_ref().to_owned()
+    }
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                $name(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                $name(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// Which message. The sender may choose it: the same id sent again is the same message, and gets the same receipt.
+    MessageId
+}
+
+text_id! {
+    /// The id that a model gave to one of its tool calls; unique within one answer only.
+    CallId
+}
+
+impl MessageId {
+    /// A new id that no other message has.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
+    pub fn new() -> MessageId {
+        MessageId(uuid::Uuid::now_v7().to_string().into())
+    }
+}
+
+/// Milliseconds since 1970-01-01T00:00:00Z. Within a session it never decreases, whatever the machine's clock does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// What the machine's clock says now; 0 where it stands before 1970.
+    #[must_use]
+    pub fn now() -> Millis {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Millis(since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// This moment plus a while.
+    #[must_use]
+    pub fn plus(self, while_: std::time::Duration) -> Millis {
+        Millis(self.0.saturating_add(u64::try_from(while_.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long from `earlier` until this moment; zero where `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Millis) -> std::time::Duration {
+        std::time::Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}

@@ -1,0 +1,3 @@
+//! The `tamtam` binary.
+
+fn main() {}

@@ -1,0 +1,298 @@
+//! What goes into a model request, and what comes back.
+//!
+//! The history is provider-neutral. Each item can keep the fragment of request body that a wire made of it, so that a long
+//! conversation is serialised once and not once per step.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    ids::{CallId, Millis},
+    message::{Extra, FilePart, Finish, Part, Span},
+    usage::Usage,
+};
+
+/// One model request, complete: nothing else is needed to make it, or to make it again.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// The system prompt. Stable over a session, so that provider caches hit.
+    pub system: Arc<str>,
+    /// The tools on offer, in a stable order; none on the last step of a turn.
+    pub tools: Arc<[ToolSpec]>,
+    /// What was said so far.
+    pub history: History,
+    /// A reminder for this request only, put after the history as a user's text.
+    pub reminder: Option<Arc<str>>,
+    /// Sampling and limits.
+    pub params: Params,
+    /// Names this request on the tape; the same after a crash. Scripted models use it to tell a repeated request.
+    pub key: String,
+}
+
+impl Request {
+    /// A request with that history and nothing else.
+    #[must_use]
+    pub fn new(history: History) -> Request {
+        Request {
+            system: "".into(),
+            tools: Arc::new([]),
+            history,
+            reminder: None,
+            params: Params::default(),
+            key: String::new(),
+        }
+    }
+}
+
+/// Sampling and limits of a request (D-06). `None` leaves the choice to the provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Params {
+    /// Sampling temperature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// Nucleus sampling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
+    /// Tokens of the answer, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// Further options, put into the request body as they are.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub options: Value,
+}
+
+/// A tool as the model is told of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// JSON schema of its arguments.
+    pub schema: Value,
+}
+
+/// The conversation as a model sees it: items in order, shared and never changed.
+///
+/// Cloning costs one count per 32 items; pushing never copies an item.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    full: Vec<Arc<[Arc<Item>]>>,
+    tail: Vec<Arc<Item>>,
+}
+
+/// Items in one shared chunk of a [`History`].
+const CHUNK: usize = 32;
+
+impl History {
+    /// Adds an item at the end.
+    pub fn push(&mut self, item: Item) {
+        self.tail.push(Arc::new(item));
+        if self.tail.len() == CHUNK {
+            self.full.push(std::mem::take(&mut self.tail).into());
+        }
+    }
+
+    /// All items, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Item>> + Clone {
+        self.full.iter().flat_map(|chunk| chunk.iter()).chain(self.tail.iter())
+    }
+
+    /// How many items.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.full.len() * CHUNK + self.tail.len()
+    }
+
+    /// Whether nothing was said yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.full.is_empty() && self.tail.is_empty()
+    }
+
+    /// The newest item.
+    #[must_use]
+    pub fn last(&self) -> Option<&Arc<Item>> {
+        self.iter().next_back()
+    }
+}
+
+impl PartialEq for History {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| Arc::ptr_eq(a, b) || a == b)
+    }
+}
+
+impl FromIterator<Item> for History {
+    fn from_iter<I: IntoIterator<Item = Item>>(items: I) -> History {
+        let mut history = History::default();
+        items.into_iter().for_each(|item| history.push(item));
+        history
+    }
+}
+
+impl Serialize for History {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().map(|item| item.as_ref()))
+    }
+}
+
+impl<'de> Deserialize<'de> for History {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Vec::<Item>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+/// One item of the history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "item", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Item {
+    /// A message of the host.
+    User(UserItem),
+    /// An answer of the model.
+    Assistant(Answer),
+    /// The result of one call. Results stand in call order, directly after the answer that asked for them.
+    Result(ToolResultItem),
+}
+
+impl Item {
+    /// The fragment of request body that a wire made of this item, made by `render` the first time and kept.
+    ///
+    /// `wire` names the format and everything that its rendering depends on. One fragment is kept; another wire renders anew.
+    pub fn fragment(&self, wire: &'static str, render: impl FnOnce() -> Bytes) -> Bytes {
+        let cell = match self {
+            Item::User(item) => &item.fragment,
+            Item::Assistant(item) => &item.fragment,
+            Item::Result(item) => &item.fragment,
+        };
+        let mut render = Some(render);
+        let mut make = || render.take().map_or_else(Bytes::new, |f| f());
+        let (kept_for, kept) = cell.0.get_or_init(|| (wire, make()));
+        if *kept_for == wire { kept.clone() } else { make() }
+    }
+}
+
+/// A rendered fragment. Never compared and never stored: it follows from the rest.
+#[derive(Clone, Debug, Default)]
+pub struct Fragment(OnceLock<(&'static str, Bytes)>);
+
+impl PartialEq for Fragment {
+    fn eq(&self, _: &Fragment) -> bool {
+        true
+    }
+}
+
+/// A message of the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserItem {
+    /// Which message.
+    pub id: crate::ids::MessageId,
+    /// Text and files.
+    pub parts: Vec<Part>,
+    /// Kept rendering.
+    #[serde(skip)]
+    pub fragment: Fragment,
+}
+
+/// What a model answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Text, reasoning and calls, in the order they came.
+    pub parts: Vec<AnswerPart>,
+    /// How it ended.
+    pub finish: Finish,
+    /// What the provider says it used; all zero where it says nothing.
+    #[serde(default)]
+    pub usage: Usage,
+    /// The model that answered, by the provider's own name for it.
+    #[serde(default)]
+    pub model: String,
+    /// Kept rendering.
+    #[serde(skip)]
+    pub fragment: Fragment,
+}
+
+impl Answer {
+    /// An answer of those parts.
+    #[must_use]
+    pub fn new(parts: Vec<AnswerPart>, finish: Finish) -> Answer {
+        Answer { parts, finish, usage: Usage::default(), model: String::new(), fragment: Fragment::default() }
+    }
+
+    /// All text, joined without a separator.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            AnswerPart::Text { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
+
+/// One piece of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AnswerPart {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+        /// What the provider wants back with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        extra: Option<Extra>,
+    },
+    /// A thought.
+    Reasoning {
+        /// The thought; empty where the provider shows none of it.
+        text: String,
+        /// When it was thought.
+        #[serde(default)]
+        time: Span,
+        /// Its signature or encrypted form.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        extra: Option<Extra>,
+    },
+    /// A tool call.
+    Call {
+        /// The id that the model gave to it, or one that we made where it gave none.
+        id: CallId,
+        /// Which tool.
+        name: String,
+        /// The arguments: the JSON text as it was received.
+        input: String,
+        /// What the provider wants back with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        extra: Option<Extra>,
+    },
+}
+
+/// The result of one call, as the model is told of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResultItem {
+    /// The id that the model gave to the call.
+    pub call: CallId,
+    /// Which tool.
+    pub name: String,
+    /// What came of it.
+    pub content: String,
+    /// Whether it went wrong.
+    #[serde(default)]
+    pub is_error: bool,
+    /// Images and files that go with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<FilePart>,
+    /// When it was recorded.
+    #[serde(default)]
+    pub time: Millis,
+    /// Kept rendering.
+    #[serde(skip)]
+    pub fragment: Fragment,
+}

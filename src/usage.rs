@@ -1,0 +1,46 @@
+//! What a model request used: tokens by kind, and money where a price is known.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens of one request, or a sum of several. The provider's own figures; never an estimate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens read that came from no cache.
+    pub input: u64,
+    /// Tokens written as text or tool calls.
+    pub output: u64,
+    /// Tokens written as reasoning, where the provider tells them apart; else they are in `output`.
+    pub reasoning: u64,
+    /// Tokens read from the provider's cache.
+    pub cache_read: u64,
+    /// Tokens written to the provider's cache.
+    pub cache_write: u64,
+}
+
+impl Usage {
+    /// All kinds together (C-11: what counts against the context window).
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        [self.input, self.output, self.reasoning, self.cache_read, self.cache_write]
+            .iter()
+            .fold(0, |sum, n| sum.saturating_add(*n))
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+    }
+}
+
+/// Millionths of a US dollar. An unknown price is `None` wherever this stands, never zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MicroUsd(pub u64);
