@@ -3,6 +3,8 @@
 pub mod ids;
 pub mod message;
 pub mod model;
+pub mod permission;
+pub mod session;
 pub mod tape;
 pub mod tool;
 pub mod usage;

@@ -1,0 +1,162 @@
+//! May this call be made? Rules in layers, and the decision they give. All of it pure.
+//!
+//! A rule says what to do about one permission and the patterns it is wanted for. Inside a layer the last matching rule stands
+//! (C-02). Layers are ordered from the most to the least powerful: host, then session, then what people granted. A later layer
+//! may loosen an earlier `ask`, but no layer can undo a `deny` of one before it. Where nothing matches the answer is `ask`
+//! (C-04), and a session without rules runs under the profile `strict` (C-37).
+
+mod pattern;
+mod profile;
+
+use serde::{Deserialize, Serialize};
+
+pub use profile::Profile;
+
+use crate::tool::Access;
+
+/// What a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Go ahead.
+    Allow,
+    /// Ask a person.
+    Ask,
+    /// Never.
+    Deny,
+}
+
+/// One line of a ruleset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Which permission: `read`, `edit`, `bash`, `external_directory`, a tool's name, or `*`; `*` and `?` are wildcards.
+    pub permission: String,
+    /// What for. For `read` and `edit` a glob over the path, in which `*` stops at a slash and `**` does not;
+    /// for all others a simple pattern in which `*` matches anything.
+    pub pattern: String,
+    /// What to do.
+    pub action: Action,
+}
+
+impl Rule {
+    /// A rule.
+    #[must_use]
+    pub fn new(permission: impl Into<String>, pattern: impl Into<String>, action: Action) -> Rule {
+        Rule { permission: permission.into(), pattern: pattern.into(), action }
+    }
+
+    fn matches(&self, access: &Access) -> bool {
+        pattern::simple(&self.permission, &access.permission)
+            && match access.permission.as_str() {
+                "read" | "edit" => pattern::path(&self.pattern, &access.pattern),
+                _ => pattern::simple(&self.pattern, &access.pattern),
+            }
+    }
+}
+
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let action = match self.action {
+            Action::Allow => "allow",
+            Action::Ask => "ask",
+            Action::Deny => "deny",
+        };
+        write!(f, "{action} {} {}", self.permission, self.pattern)
+    }
+}
+
+/// An ordered set of rules with a name that says whose they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ruleset {
+    /// Whose rules: `host`, `profile ask`, `session`.
+    pub name: String,
+    /// The rules; the last one that matches stands.
+    pub rules: Vec<Rule>,
+}
+
+/// What was decided, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// What to do.
+    pub action: Action,
+    /// The rule that decided; `None` where none matched.
+    pub rule: Option<Rule>,
+    /// The layer it stands in; `default` where none matched.
+    pub layer: String,
+}
+
+/// Judges one access by layers, from the most to the least powerful.
+///
+/// ```
+/// use tamtam::permission::{judge, Action, Rule, Ruleset};
+/// use tamtam::tool::Access;
+/// let host = Ruleset { name: "host".into(), rules: vec![Rule::new("bash", "rm *", Action::Deny)] };
+/// let session = Ruleset { name: "session".into(), rules: vec![Rule::new("bash", "*", Action::Allow)] };
+/// let judge = |command: &str| judge([&host, &session], &Access::new("bash", command)).action;
+/// assert_eq!(judge("ls"), Action::Allow);
+/// assert_eq!(judge("rm -r ."), Action::Deny);
+/// ```
+pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access) -> Judgement {
+    let mut stands = Judgement { action: Action::Ask, rule: None, layer: "default".to_owned() };
+    for layer in layers {
+        let Some(rule) = layer.rules.iter().rev().find(|rule| rule.matches(access)) else { continue };
+        stands = Judgement { action: rule.action, rule: Some(rule.clone()), layer: layer.name.clone() };
+        if rule.action == Action::Deny {
+            break;
+        }
+    }
+    stands
+}
+
+/// Judges all that a call wants; the strictest decision stands.
+pub fn judge_all<'a>(layers: &[&'a Ruleset], accesses: &[Access]) -> Judgement {
+    let judged = accesses.iter().map(|access| judge(layers.iter().copied(), access));
+    judged.max_by_key(|judgement| judgement.action).unwrap_or(Judgement {
+        action: Action::Ask,
+        rule: None,
+        layer: "default".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
+        let rules = rules.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
+        Ruleset { name: name.to_owned(), rules: rules.collect() }
+    }
+
+    /// C-02: the last match wins inside a layer.
+    #[test]
+    fn the_last_matching_rule_of_a_layer_stands() {
+        let rules = set("session", &[("bash", "*", Action::Allow), ("bash", "git push*", Action::Ask)]);
+        assert_eq!(judge([&rules], &Access::new("bash", "git push origin")).action, Action::Ask);
+        assert_eq!(judge([&rules], &Access::new("bash", "git log")).action, Action::Allow);
+    }
+
+    /// C-02: a deny of a higher layer can never be undone by a lower one; an ask can.
+    #[test]
+    fn a_later_layer_loosens_an_ask_and_never_a_deny() {
+        let host = set("host", &[("edit", "**/.git/**", Action::Deny), ("edit", "**", Action::Ask)]);
+        let below = set("granted", &[("edit", "**", Action::Allow)]);
+        assert_eq!(judge([&host, &below], &Access::new("edit", "src/a.rs")).action, Action::Allow);
+        let denied = judge([&host, &below], &Access::new("edit", "x/.git/config"));
+        assert_eq!((denied.action, denied.layer.as_str()), (Action::Deny, "host"));
+    }
+
+    /// C-04, H-06: where nothing matches the answer is ask.
+    #[test]
+    fn without_a_matching_rule_a_person_is_asked() {
+        assert_eq!(judge([&set("host", &[])], &Access::new("bash", "ls")).action, Action::Ask);
+        assert_eq!(judge_all(&[], &[]).action, Action::Ask);
+    }
+
+    /// The strictest of several accesses of one call stands.
+    #[test]
+    fn a_call_is_as_restricted_as_its_strictest_access() {
+        let rules = set("s", &[("read", "**", Action::Allow), ("external_directory", "*", Action::Deny)]);
+        let accesses = [Access::new("read", "/etc/passwd"), Access::new("external_directory", "/etc")];
+        assert_eq!(judge_all(&[&rules], &accesses).action, Action::Deny);
+    }
+}

@@ -1,0 +1,172 @@
+//! Ready-made rulesets. The table of profile and kind of call below is read by a test.
+
+use serde::{Deserialize, Serialize};
+
+use crate::permission::{Action, Rule, Ruleset};
+
+/// A ready-made ruleset.
+///
+/// | profile | read | edit | command | outside | doom loop | protected | others |
+/// |---|---|---|---|---|---|---|---|
+/// | strict | ask | ask | ask | ask | ask | ask | ask |
+/// | ask | allow | ask | ask | ask | ask | ask | ask |
+/// | edits | allow | allow | ask | ask | ask | ask | ask |
+/// | auto | allow | allow | allow | ask | ask | ask | allow |
+/// | readonly | allow | deny | deny | deny | deny | deny | deny |
+/// | headless | allow | deny | deny | deny | deny | deny | deny |
+/// | opencode | allow | allow | allow | ask | ask | allow | allow |
+///
+/// *Outside* is a path that leaves the workspace; *protected* is an edit of a file that decides what runs later (`.git`,
+/// `.tamtam`, `.envrc`, `.vscode`, agent and tool configuration). Under `readonly` the listed read-only commands are allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Profile {
+    /// Ask for all.
+    #[default]
+    Strict,
+    /// Reads are allowed, the rest is asked.
+    Ask,
+    /// Reads and edits inside the workspace are allowed.
+    Edits,
+    /// All is allowed but what leaves the workspace, loops, or touches a protected file.
+    Auto,
+    /// Reads and listed read-only commands; the rest is denied.
+    Readonly,
+    /// As `ask`, with nobody to ask: denied.
+    Headless,
+    /// The table of OpenCode's own defaults.
+    Opencode,
+}
+
+/// Every profile.
+pub(crate) const ALL: [Profile; 7] = [
+    Profile::Strict,
+    Profile::Ask,
+    Profile::Edits,
+    Profile::Auto,
+    Profile::Readonly,
+    Profile::Headless,
+    Profile::Opencode,
+];
+
+/// Edits of these decide what runs later, so they are asked for even where edits are allowed.
+const PROTECTED: [&str; 10] = [
+    "**/.git/**",
+    "**/.tamtam/**",
+    "**/.envrc",
+    "**/.vscode/**",
+    "**/.idea/**",
+    "**/.claude/**",
+    "**/.opencode/**",
+    "**/.mcp.json",
+    "**/.bashrc",
+    "**/.ssh/**",
+];
+
+/// Commands without a way to write or to run another program, whole: a pattern with a wildcard could be walked round.
+const READONLY_COMMANDS: [&str; 8] =
+    ["ls", "ls -l", "ls -la", "pwd", "git status", "git diff", "git log", "git log --oneline"];
+
+impl Profile {
+    /// Its name, as on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Strict => "strict",
+            Profile::Ask => "ask",
+            Profile::Edits => "edits",
+            Profile::Auto => "auto",
+            Profile::Readonly => "readonly",
+            Profile::Headless => "headless",
+            Profile::Opencode => "opencode",
+        }
+    }
+
+    /// Its rules.
+    #[must_use]
+    pub fn ruleset(self) -> Ruleset {
+        use Action::{Allow, Ask, Deny};
+        // read, edit, command, outside, doom loop, protected, others
+        let [read, edit, command, outside, doom_loop, protected, others] = match self {
+            Profile::Strict => [Ask, Ask, Ask, Ask, Ask, Ask, Ask],
+            Profile::Ask => [Allow, Ask, Ask, Ask, Ask, Ask, Ask],
+            Profile::Edits => [Allow, Allow, Ask, Ask, Ask, Ask, Ask],
+            Profile::Auto => [Allow, Allow, Allow, Ask, Ask, Ask, Allow],
+            Profile::Readonly => [Allow, Deny, Deny, Deny, Deny, Deny, Deny],
+            Profile::Headless => [Allow, Deny, Deny, Deny, Deny, Deny, Deny],
+            Profile::Opencode => [Allow, Allow, Allow, Ask, Ask, Allow, Allow],
+        };
+        let mut rules = vec![
+            Rule::new("*", "*", others),
+            Rule::new("read", "**", read),
+            Rule::new("edit", "**", edit),
+            Rule::new("bash", "*", command),
+            Rule::new("external_directory", "*", outside),
+            Rule::new("doom_loop", "*", doom_loop),
+        ];
+        rules.extend(PROTECTED.iter().map(|pattern| Rule::new("edit", *pattern, protected)));
+        if self == Profile::Readonly {
+            rules.extend(READONLY_COMMANDS.iter().map(|command| Rule::new("bash", *command, Allow)));
+        }
+        Ruleset { name: format!("profile {}", self.name()), rules }
+    }
+}
+
+/// A text that names no profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown permission profile {given:?}: choose strict, ask, edits, auto, readonly, headless or opencode")]
+pub struct UnknownProfile {
+    /// What was given.
+    pub given: String,
+}
+
+impl std::str::FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        let found = ALL.into_iter().find(|profile| profile.name() == given);
+        found.ok_or_else(|| UnknownProfile { given: given.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{permission::judge, tool::Access};
+
+    /// Reads the table in the documentation and judges one call of each kind under each profile.
+    #[test]
+    fn the_documented_table_is_what_the_profiles_do() {
+        let source = include_str!("profile.rs");
+        let mut rows = 0;
+        for line in source.lines().filter(|line| line.starts_with("/// | ")) {
+            let cells: Vec<_> = line.trim_start_matches("/// ").split('|').map(str::trim).collect();
+            let Ok(profile) = cells[1].parse::<Profile>() else { continue };
+            let kinds = [
+                ("read", "src/lib.rs"),
+                ("edit", "src/lib.rs"),
+                ("bash", "cargo test"),
+                ("external_directory", "/etc"),
+                ("doom_loop", "bash"),
+                ("edit", "a/.git/config"),
+                ("my_tool", "*"),
+            ];
+            for ((permission, pattern), expected) in kinds.iter().zip(&cells[2..]) {
+                let judged = judge([&profile.ruleset()], &Access::new(*permission, *pattern)).action;
+                assert_eq!(format!("{judged:?}").to_lowercase(), *expected, "{profile:?} {permission} {pattern}");
+            }
+            rows += 1;
+        }
+        assert_eq!(rows, ALL.len());
+    }
+
+    /// Reliability P01: a listed command with something chained behind it is not the listed command.
+    #[test]
+    fn readonly_commands_match_whole() {
+        let rules = Profile::Readonly.ruleset();
+        assert_eq!(judge([&rules], &Access::new("bash", "git status")).action, Action::Allow);
+        assert_eq!(judge([&rules], &Access::new("bash", "git status; rm -rf .")).action, Action::Deny);
+    }
+}

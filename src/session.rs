@@ -1,0 +1,52 @@
+//! The core: all that a session *decides*, as functions of values.
+//!
+//! ```text
+//! decide(&State, &Signal, &Env, now) -> Decision { entries, directives, after }
+//! State::apply(&entry)               -> the only mutator, live and in recovery
+//! ```
+//!
+//! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is a [`Signal`]: a message, a
+//! worker's report, a limit that ran out. What goes out is entries for the tape, and directives for the shell
+//! (`actors/session.rs`), which waits until the entries are written and then does as it is told.
+//!
+//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait. Each
+//! is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
+//! none of its tickets is. Recovery is one rule per kind of ticket (`recover.rs`).
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `decide.rs` | what a signal means |
+//! | `inbox.rs` | which messages are taken, refused, edited, withdrawn, delivered |
+//! | `advance.rs` | what happens next: the double loop |
+//! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
+//! | `retry.rs` | whether and when a failed request is made again |
+//! | `recover.rs` | what becomes of each open ticket after a crash |
+//! | `apply.rs` | what each entry does to the state |
+
+mod advance;
+mod apply;
+mod batch;
+mod decide;
+mod inbox;
+mod record;
+mod recover;
+mod retry;
+mod settings;
+mod signal;
+mod state;
+#[cfg(test)]
+mod tests;
+mod transcript;
+
+pub use decide::{Decision, Env, decide};
+pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
+pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
+pub use settings::{Mode, Settings};
+pub use signal::{
+    AskClosedWhy, Delivery, Directive, Disposition, Grant, Held, Outcome, Receipt, Refusal, Reply, ReplyTo, Scope,
+    Signal, Steering,
+};
+pub use state::{
+    CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, Seen, State, Turn, TurnEnd, Waiting,
+};
+pub use transcript::Transcript;

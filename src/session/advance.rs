@@ -1,0 +1,185 @@
+//! What happens next: the double loop (`loop.md` §1.3), as a function that runs until nothing more follows.
+//!
+//! ```text
+//! idle ──queued message──► turn begins ──► request ──answer──► calls? ──yes──► run them, record results ─┐
+//!   ▲                                        ▲                  │ no                                    │
+//!   │                                        └── next step ◄────┼── steering waits ◄────────────────────┘
+//!   └──────────── turn ends, next queued message ◄──────────────┘
+//! ```
+
+use crate::{
+    message::Finish,
+    model::{Answer, AnswerPart},
+    session::{
+        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, decide::Draft, inbox, state::Next,
+    },
+};
+
+/// What the model is told on the last step of a turn, in place of tools (C-12).
+pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn: no tools can be used any more. \
+     Answer with text only: say what is done, what is left to do, and what the user should do next.";
+
+/// Goes on until nothing more follows from the state.
+pub(super) fn advance(draft: &mut Draft<'_>) {
+    loop {
+        let progressed = match &draft.state.turn {
+            None => begin_turn(draft),
+            Some(turn) if turn.ending.is_some() => end_what_is_open(draft),
+            Some(_) => go_on(draft),
+        };
+        if !progressed {
+            return;
+        }
+    }
+}
+
+fn begin_turn(draft: &mut Draft<'_>) -> bool {
+    if draft.state.held || draft.state.paused {
+        return false;
+    }
+    inbox::deliver_queued(draft)
+}
+
+/// One stride of a running turn. Says whether anything changed.
+fn go_on(draft: &mut Draft<'_>) -> bool {
+    if let Some((ticket, request)) = draft.state.request() {
+        // While the model streams, only the strongest steering does not wait for the end of the answer.
+        if !request.closing && strongest(draft) == Some(Steering::AbortRunning) {
+            draft.write(Some(ticket), Record::Closing {});
+            draft.direct(Directive::CutRequest(ticket));
+        }
+        return false;
+    }
+    if let Some(wait) = draft.state.open.values().find_map(|open| match open {
+        Open::Wait(wait) => Some(*wait),
+        _ => None,
+    }) {
+        // Our own back-off is cut short by a message; a wait that the server asked for is not.
+        if wait.server || draft.state.steering.is_empty() || draft.state.paused || draft.state.waits {
+            return false;
+        }
+        return request_again(draft);
+    }
+    if draft.state.calls().next().is_some() {
+        return batch::go_on(draft);
+    }
+    if draft.state.paused || draft.state.waits {
+        return false;
+    }
+    let next = draft.state.turn.as_ref().map(|turn| turn.next.clone());
+    match next {
+        Some(Next::End(outcome @ Outcome::StepLimit { .. })) => finish(draft, outcome),
+        // A message that steers is read before the turn may end.
+        Some(Next::End(_)) if !draft.state.steering.is_empty() => {
+            inbox::deliver_steering(draft);
+            request(draft);
+        }
+        Some(Next::End(outcome)) => finish(draft, outcome),
+        Some(Next::Step) => {
+            inbox::deliver_steering(draft);
+            request(draft);
+        }
+        None => return false,
+    }
+    true
+}
+
+/// The strongest wish among the steering messages that wait.
+pub(super) fn strongest(draft: &Draft<'_>) -> Option<Steering> {
+    draft.state.steering.iter().map(super::Waiting::steering).max()
+}
+
+fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
+    draft.write(None, Record::TurnFinished { outcome });
+}
+
+/// Makes the first try of the next request.
+fn request(draft: &mut Draft<'_>) {
+    open_request(draft, 1);
+}
+
+/// Ends a wait: the request is made again, with whatever messages came meanwhile.
+pub(super) fn request_again(draft: &mut Draft<'_>) -> bool {
+    inbox::deliver_steering(draft);
+    let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries + 1);
+    open_request(draft, attempt);
+    true
+}
+
+fn open_request(draft: &mut Draft<'_>, attempt: u32) {
+    let Some(turn) = draft.state.turn.clone() else { return };
+    let settings = draft.state.settings.clone();
+    let step = turn.step + u32::from(attempt == 1);
+    let last = settings.steps_max.is_some_and(|max| step >= max.max(1));
+    let model = turn.model.clone().unwrap_or_else(|| settings.model.clone());
+    let system = short_hash(settings.system.as_bytes());
+    let tools = match last {
+        true => String::new(),
+        false => draft.env.toolbox_hash.to_owned(),
+    };
+    let params = serde_json::to_string(&(&settings.params, &turn.tools)).unwrap_or_default();
+    let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
+    let hash = short_hash(hash.map(String::as_str).join("\n").as_bytes());
+    let items = draft.state.history.len();
+    let opened = RequestOpened { model, attempt, last, items, system, tools, hash };
+    let ticket = draft.write(None, Record::Request(opened));
+    draft.direct(Directive::StartRequest(ticket));
+}
+
+pub(crate) fn short_hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
+}
+
+/// What follows from an answer once its calls are done: the table of [`Finish`].
+pub(super) fn after_answer(answer: &Answer, last: bool, steps: u32) -> Next {
+    let calls = answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
+    if last {
+        return Next::End(Outcome::StepLimit { steps });
+    }
+    let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
+    match (answer.finish, calls) {
+        (Finish::ContentFilter, _) => Next::End(Outcome::Refused),
+        (_, true) => Next::Step,
+        (Finish::Stop, false) => Next::End(Outcome::Done),
+        (Finish::Length, false) => Next::End(Outcome::CutShort),
+        (Finish::ToolCalls, false) => failed("the model announced tool calls and sent none"),
+        (Finish::Unknown, false) => failed("the model ended its answer without saying why"),
+    }
+}
+
+/// Ends the running turn: every ticket is closed with a result; queued messages stay.
+pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
+    if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
+        draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });
+    }
+}
+
+/// Closes what is open in a turn that is being ended; the turn is over when nothing is left.
+fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
+    if let Some((ticket, request)) = draft.state.request()
+        && !request.closing
+    {
+        draft.write(Some(ticket), Record::Closing {});
+        draft.direct(Directive::CutRequest(ticket));
+    }
+    let calls: Vec<_> = draft.state.calls().map(|(ticket, call)| (ticket, call.state)).collect();
+    for (ticket, state) in calls {
+        match state {
+            CallState::Pending | CallState::Allowed | CallState::Asking(_) => batch::close_unstarted(draft, ticket),
+            CallState::Running => {
+                draft.write(Some(ticket), Record::Closing {});
+                draft.direct(Directive::StopCall(ticket));
+            }
+            CallState::Closing => {}
+        }
+    }
+    let anything_left = draft.state.open.values().any(|open| matches!(open, Open::Request(_) | Open::Call(_)));
+    if anything_left {
+        return false;
+    }
+    let outcome = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
+    outcome.is_some_and(|outcome| {
+        finish(draft, outcome);
+        true
+    })
+}

@@ -1,0 +1,334 @@
+//! What each entry does to the state. The only mutator: live and in recovery the same code runs.
+//!
+//! It never decides and never fails. An entry that speaks of a ticket that is not open changes nothing but the position: the
+//! tape is the truth, and what it leaves out did not happen.
+
+use std::sync::Arc;
+
+use crate::{
+    ids::Seq,
+    message::ErrorReason,
+    model::{Answer, AnswerPart, Item, ToolResultItem, UserItem},
+    session::{
+        AskClosedWhy, CallOpened, CallState, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
+        OpenCall, OpenRequest, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, State, Turn, TurnEnd, Waiting,
+        state::{BatchItem, Next, SEEN_MAX, TURNS_REMEMBERED},
+    },
+    tool::ToolResult,
+};
+
+impl State {
+    /// Puts one entry into the state.
+    pub fn apply(&mut self, entry: &Entry) {
+        if let Record::State(state) = &entry.record {
+            *self = (**state).clone();
+        }
+        self.seq = entry.seq;
+        self.time = entry.time;
+        let ticket = entry.ticket.unwrap_or(entry.seq);
+        match &entry.record {
+            Record::State(_) => {}
+            Record::Settings(settings) => self.settings = Arc::new((**settings).clone()),
+            Record::Accepted { message, delivery } => {
+                let waiting = Waiting { seq: entry.seq, message: message.clone(), delivery: *delivery };
+                self.accept(waiting);
+            }
+            Record::Edited { message } => {
+                let all = self.queue.iter_mut().chain(self.steering.iter_mut());
+                all.filter(|waiting| waiting.message.id == message.id)
+                    .for_each(|waiting| waiting.message = message.clone());
+            }
+            Record::Withdrawn { id } => {
+                self.queue.retain(|waiting| waiting.message.id != *id);
+                self.steering.retain(|waiting| waiting.message.id != *id);
+            }
+            Record::Delivered { ids } => self.deliver(entry, ids),
+            Record::Request(request) => self.open_request(entry, request),
+            Record::Answer { answer, interrupted } => self.take_answer(ticket, answer, *interrupted),
+            Record::RequestFailed { .. } => {
+                self.open.remove(&ticket);
+            }
+            Record::RetryWait { attempt, until, server } => {
+                let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
+                self.open.insert(entry.seq, Open::Wait(wait));
+                self.in_turn(|turn| turn.retries = *attempt);
+            }
+            Record::Call(call) => self.open_call(entry.seq, call),
+            Record::Ask { call, access, expires } => {
+                self.open
+                    .insert(entry.seq, Open::Ask(OpenAsk { call: *call, access: access.clone(), expires: *expires }));
+                self.set_call(*call, CallState::Asking(entry.seq));
+            }
+            Record::Granted { grant } => self.grant(ticket, grant),
+            Record::AskClosed { why } => self.close_ask(ticket, *why),
+            Record::CallStarted { attempt, .. } => {
+                if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+                    call.state = CallState::Running;
+                    call.attempts = *attempt;
+                }
+            }
+            Record::Closing {} => match self.open.get_mut(&ticket) {
+                Some(Open::Request(request)) => request.closing = true,
+                Some(Open::Call(call)) => call.state = CallState::Closing,
+                _ => {}
+            },
+            Record::Result { result } => self.take_result(ticket, result),
+            Record::Ending { outcome } => {
+                self.in_turn(|turn| turn.ending = Some(outcome.clone()));
+                self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+            }
+            Record::Recovered { n, resumed } => {
+                self.recoveries = *n;
+                self.waits = !resumed;
+            }
+            Record::TurnFinished { outcome } => self.finish_turn(outcome),
+            Record::Released {} => {
+                self.held = false;
+                self.waits = false;
+            }
+            Record::Paused {} => self.paused = true,
+            Record::Resumed {} => self.paused = false,
+        }
+    }
+
+    fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+        if let Some(turn) = &mut self.turn {
+            change(Arc::make_mut(turn));
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.history_hash.as_bytes());
+        // Writing into a hasher cannot fail, and every item can be written.
+        if serde_json::to_writer(&mut hasher, &item).is_ok() {
+            self.history_hash = hasher.finalize().to_hex()[..32].to_owned();
+        }
+        self.history.push(item);
+    }
+
+    fn accept(&mut self, waiting: Waiting) {
+        // Whoever sends lets held messages, and an interrupted turn, go on.
+        self.held = false;
+        self.waits = false;
+        let disposition = self.disposition(waiting.delivery);
+        let seen = Arc::make_mut(&mut self.seen);
+        seen.insert(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
+        if seen.len() > SEEN_MAX {
+            let oldest = seen.iter().min_by_key(|(_, seen)| seen.seq).map(|(id, _)| id.clone());
+            oldest.and_then(|id| seen.remove(&id));
+        }
+        match waiting.delivery {
+            Delivery::Steer(_) if self.turn.is_some() => self.steering.push_back(waiting),
+            // Steering an idle session starts a turn, as any other message does.
+            _ => self.queue.push_back(waiting),
+        }
+    }
+
+    /// What becomes of a message of that delivery, taken now.
+    pub(super) fn disposition(&self, delivery: Delivery) -> Disposition {
+        match (delivery, &self.turn) {
+            (Delivery::Steer(_), Some(_)) => Disposition::Steering,
+            (_, None) if self.queue.is_empty() && !self.paused => Disposition::Started,
+            (_, None) if self.settings.queue_mode == Mode::All && !self.paused => Disposition::Started,
+            _ => Disposition::Queued { before: self.queue.len() },
+        }
+    }
+
+    fn deliver(&mut self, entry: &Entry, ids: &[crate::ids::MessageId]) {
+        if self.turn.is_none() {
+            self.turn = Some(Arc::new(Turn {
+                id: entry.seq,
+                started: entry.time,
+                messages: Vec::new(),
+                step: 0,
+                retries: 0,
+                model: None,
+                tools: Default::default(),
+                batch: Vec::new(),
+                next: Next::Step,
+                ending: None,
+                text: "".into(),
+                usage: Default::default(),
+            }));
+        }
+        let turn_id = self.turn.as_ref().map(|turn| turn.id);
+        for id in ids {
+            let from_steering = self.steering.iter().position(|waiting| waiting.message.id == *id);
+            let from_queue = self.queue.iter().position(|waiting| waiting.message.id == *id);
+            let taken = from_steering
+                .and_then(|at| self.steering.remove(at))
+                .or_else(|| from_queue.and_then(|at| self.queue.remove(at)));
+            let Some(waiting) = taken else { continue };
+            if let Some(seen) = Arc::make_mut(&mut self.seen).get_mut(id) {
+                seen.turn = turn_id;
+            }
+            self.in_turn(|turn| {
+                turn.messages.push(id.clone());
+                turn.next = Next::Step;
+                if waiting.message.model.is_some() {
+                    turn.model.clone_from(&waiting.message.model);
+                }
+                turn.tools.extend(waiting.message.tools.clone());
+            });
+            let parts = waiting.message.parts.clone();
+            self.push(Item::User(UserItem { id: id.clone(), parts, fragment: Default::default() }));
+        }
+    }
+
+    fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
+        // A wait ends where its request begins.
+        self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+        let opened = OpenRequest {
+            model: request.model.clone(),
+            attempt: request.attempt,
+            last: request.last,
+            closing: false,
+            hash: request.hash.clone(),
+        };
+        self.open.insert(entry.seq, Open::Request(opened));
+        let first_try = request.attempt == 1;
+        self.in_turn(|turn| {
+            turn.step += u32::from(first_try);
+            turn.batch.clear();
+        });
+    }
+
+    fn take_answer(&mut self, ticket: Seq, answer: &Arc<Answer>, interrupted: bool) {
+        let last = matches!(self.open.remove(&ticket), Some(Open::Request(request)) if request.last);
+        if !interrupted {
+            self.recoveries = 0;
+        }
+        self.usage += answer.usage;
+        let text = answer.text();
+        let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
+        let next = if interrupted { Next::Step } else { super::advance::after_answer(answer, last, steps) };
+        self.in_turn(|turn| {
+            turn.retries = 0;
+            turn.usage += answer.usage;
+            turn.next = next;
+            if !text.is_empty() {
+                turn.text = text.into();
+            }
+        });
+        // An answer with nothing in it would be refused by providers when it is sent back.
+        if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
+            self.push(Item::Assistant((**answer).clone()));
+        }
+    }
+
+    fn open_call(&mut self, ticket: Seq, call: &CallOpened) {
+        let input = self.history.last().and_then(|item| match item.as_ref() {
+            Item::Assistant(answer) => call_input(answer, call.index),
+            _ => None,
+        });
+        let opened = OpenCall {
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            input: input.unwrap_or_default().into(),
+            state: CallState::Pending,
+            effect: call.effect,
+            parallel: call.parallel,
+            attempts: 0,
+        };
+        self.open.insert(ticket, Open::Call(opened));
+        self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
+    }
+
+    fn set_call(&mut self, ticket: Seq, state: CallState) {
+        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+            call.state = state;
+        }
+    }
+
+    fn grant(&mut self, ticket: Seq, grant: &Grant) {
+        let Some(Open::Ask(ask)) = self.open.remove(&ticket) else { return };
+        match grant {
+            Grant::Once => self.set_call(ask.call, CallState::Allowed),
+            Grant::Always(scope) => {
+                let turn = match scope {
+                    Scope::Turn => self.turn.as_ref().map(|turn| turn.id),
+                    Scope::Session => None,
+                };
+                let granted = ask.access.iter().map(|access| Granted { access: access.clone(), turn });
+                Arc::make_mut(&mut self.grants).extend(granted);
+                self.set_call(ask.call, CallState::Allowed);
+            }
+            // The result of the call follows in the same decision.
+            Grant::Reject(_) => self.set_call(ask.call, CallState::Pending),
+        }
+    }
+
+    fn close_ask(&mut self, ticket: Seq, _why: AskClosedWhy) {
+        if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
+            self.set_call(ask.call, CallState::Pending);
+        }
+    }
+
+    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>) {
+        let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
+        // What recovery itself answers is no progress.
+        if result.error != Some(ErrorReason::Unknown) {
+            self.recoveries = 0;
+        }
+        let item = ToolResultItem {
+            call: call.id,
+            name: call.tool,
+            content: result.content.clone(),
+            is_error: result.is_error(),
+            attachments: result.attachments.clone(),
+            time: self.time,
+            fragment: Default::default(),
+        };
+        self.in_turn(|turn| {
+            if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
+                slot.result = Some(item);
+            }
+        });
+        // Recorded as they come, rendered in call order: the batch enters the history when it is whole.
+        let whole = self.turn.as_ref().is_some_and(|turn| turn.batch.iter().all(|slot| slot.result.is_some()));
+        if whole && self.calls().next().is_none() {
+            let mut batch = Vec::new();
+            self.in_turn(|turn| batch = std::mem::take(&mut turn.batch));
+            for result in batch.into_iter().filter_map(|slot| slot.result) {
+                self.push(Item::Result(result));
+            }
+        }
+    }
+
+    fn finish_turn(&mut self, outcome: &Outcome) {
+        let Some(turn) = self.turn.take() else { return };
+        // Only waits can still be open, and a wait without a turn is nothing.
+        self.open.clear();
+        // Steering that came too late for this turn goes first into the next.
+        while let Some(waiting) = self.steering.pop_back() {
+            self.queue.push_front(waiting);
+        }
+        let holds = matches!(outcome, Outcome::Aborted { .. } | Outcome::Failed { .. } | Outcome::Rejected { .. });
+        self.held = holds && !self.queue.is_empty();
+        Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
+        self.turns += 1;
+        self.recoveries = 0;
+        self.waits = false;
+        self.ended.push_back(Arc::new(TurnEnd {
+            turn: turn.id,
+            outcome: outcome.clone(),
+            text: turn.text.clone(),
+            messages: turn.messages.clone(),
+            steps: turn.step,
+            usage: turn.usage,
+        }));
+        if self.ended.len() > TURNS_REMEMBERED {
+            self.ended.pop_front();
+        }
+    }
+}
+
+/// The arguments of the call at that position among the calls of an answer.
+fn call_input(answer: &Answer, index: u32) -> Option<String> {
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        AnswerPart::Call { input, .. } => Some(input),
+        _ => None,
+    });
+    calls.into_iter().nth(index as usize).cloned()
+}

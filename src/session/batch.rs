@@ -1,0 +1,300 @@
+//! The calls of one answer: which may start, which must be asked for, which are skipped.
+//!
+//! Calls of parallel tools run together, up to a limit. A call of any other tool is a barrier: it waits for all before it, and
+//! all after it wait for it. The table is read per call, and the strongest waiting steering message wins (design §5).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    ids::Seq,
+    message::{ErrorReason, Finish},
+    model::{Answer, AnswerPart},
+    permission::{Action, judge_all},
+    session::{
+        AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
+        Steering, advance, decide::Draft,
+    },
+    tool::{Access, Effect, ToolResult},
+};
+
+/// Opens a ticket for each call of an answer, and answers at once those that cannot run.
+pub(super) fn open(draft: &mut Draft<'_>, answer_seq: Seq, answer: &Answer, last: bool) {
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        AnswerPart::Call { id, name, input, .. } => Some((id, name, input)),
+        _ => None,
+    });
+    let mut opened = Vec::new();
+    for (index, (id, name, input)) in (0..).zip(calls) {
+        let tool = draft.env.toolbox.find(name);
+        let record = Record::Call(CallOpened {
+            answer: answer_seq,
+            index,
+            id: id.clone(),
+            tool: tool.map_or(name.as_str(), |tool| tool.name()).to_owned(),
+            effect: tool.map_or(Effect::Read, |tool| tool.effect()),
+            parallel: tool.is_some_and(|tool| tool.parallel()),
+        });
+        opened.push((draft.write(None, record), name, input));
+    }
+    for (ticket, name, input) in opened {
+        let cannot_run = match (last, answer.finish) {
+            (true, _) => Some("No tools can be used on the last step of a turn; the call was not run.".to_owned()),
+            (_, Finish::Length) => {
+                Some("The answer reached its length limit, so this call may be cut off; it was not run. Send it again, shorter.".to_owned())
+            }
+            (_, Finish::ContentFilter) => Some("The provider withheld the answer; the call was not run.".to_owned()),
+            _ => unusable(draft, name, input),
+        };
+        if let Some(text) = cannot_run {
+            fail(draft, ticket, ErrorReason::Failed, text);
+        }
+    }
+}
+
+/// Why a call cannot be carried out at all: no such tool, or arguments that are no JSON object.
+fn unusable(draft: &Draft<'_>, name: &str, input: &str) -> Option<String> {
+    let Some(tool) = draft.env.toolbox.find(name) else { return Some(draft.env.toolbox.unknown_tool(name)) };
+    let switched_off = draft.state.turn.as_ref().is_some_and(|turn| turn.tools.get(tool.name()) == Some(&false));
+    if switched_off {
+        return Some(format!("The tool {name} is switched off in this turn."));
+    }
+    arguments(input).err()
+}
+
+/// The arguments of a call as an object. Nothing at all counts as an empty one.
+pub(crate) fn arguments(input: &str) -> Result<Value, String> {
+    if input.trim().is_empty() {
+        return Ok(Value::Object(Default::default()));
+    }
+    match serde_json::from_str(input) {
+        Ok(Value::Object(fields)) => Ok(Value::Object(fields)),
+        Ok(Value::Null) => Ok(Value::Object(Default::default())),
+        Ok(other) => {
+            Err(format!("The arguments must be a JSON object, not {}; the call was not run.", kind_of(&other)))
+        }
+        Err(error) => Err(format!("The arguments are not valid JSON ({error}); the call was not run.")),
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn fail(draft: &mut Draft<'_>, ticket: Seq, reason: ErrorReason, text: impl Into<String>) {
+    let result = Arc::new(ToolResult::failed(reason, text));
+    draft.write(Some(ticket), Record::Result { result });
+}
+
+/// One stride of a batch with open calls. Says whether the batch is done.
+pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
+    if let Some(steering) = advance::strongest(draft) {
+        steer(draft, steering);
+    }
+    if !draft.state.paused && !draft.state.waits {
+        while let Some(ticket) = next_to_start(draft) {
+            start_or_ask(draft, ticket);
+        }
+    }
+    draft.state.calls().next().is_none()
+}
+
+/// Applies a waiting steering message to each call, by the state the call is in.
+fn steer(draft: &mut Draft<'_>, steering: Steering) {
+    let calls: Vec<_> = draft.state.calls().map(|(ticket, call)| (ticket, call.state, call.tool.clone())).collect();
+    for (ticket, state, tool) in calls {
+        match (steering, state) {
+            (Steering::FinishBatch, _) | (_, CallState::Closing) | (Steering::SkipRemaining, CallState::Running) => {}
+            (_, CallState::Pending | CallState::Allowed | CallState::Asking(_)) => {
+                withdraw_ask(draft, state, AskClosedWhy::Withdrawn);
+                // The sentence is the design documents' own (T-02); the tool's name is what STEER-002 looks for.
+                let text = format!("Skipped due to queued user message: {tool} was not run.");
+                fail(draft, ticket, ErrorReason::Skipped, text);
+            }
+            (Steering::AbortRunning, CallState::Running) => {
+                draft.write(Some(ticket), Record::Closing {});
+                draft.direct(Directive::StopCall(ticket));
+            }
+        }
+    }
+}
+
+fn withdraw_ask(draft: &mut Draft<'_>, state: CallState, why: AskClosedWhy) {
+    if let CallState::Asking(ask) = state {
+        draft.write(Some(ask), Record::AskClosed { why });
+    }
+}
+
+/// The first call that may start now.
+fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
+    let mut before = 0;
+    let mut running = 0;
+    for (ticket, call) in draft.state.calls() {
+        match call.state {
+            CallState::Pending | CallState::Allowed => {
+                let barrier_holds = !call.parallel && before > 0;
+                let room = running < draft.state.settings.parallel_max.max(1);
+                return (!barrier_holds && room).then_some(ticket);
+            }
+            CallState::Running | CallState::Closing => running += 1,
+            CallState::Asking(_) => {}
+        }
+        if !call.parallel {
+            return None;
+        }
+        before += 1;
+    }
+    None
+}
+
+fn open_call<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenCall> {
+    match draft.state.open.get(&ticket) {
+        Some(Open::Call(call)) => Some(call),
+        _ => None,
+    }
+}
+
+/// Starts a call that may run, asks about one that must be asked for, answers one that may not.
+fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
+    let Some(call) = open_call(draft, ticket).cloned() else { return };
+    if call.state == CallState::Allowed {
+        return start(draft, ticket, &call);
+    }
+    let access = access(draft, &call);
+    let settings = draft.state.settings.clone();
+    let layers: Vec<_> = settings.rules.iter().collect();
+    let judgement = judge_all(&layers, &access);
+    let granted = || access.iter().all(|access| is_granted(draft, access));
+    match judgement.action {
+        Action::Allow => start(draft, ticket, &call),
+        Action::Ask if granted() => start(draft, ticket, &call),
+        Action::Ask if !draft.env.asks_are_heard => {
+            let text = format!(
+                "Permission denied: {} must be asked for, and nobody listens who could answer.",
+                shown(&access)
+            );
+            fail(draft, ticket, ErrorReason::Denied, text);
+        }
+        Action::Ask => {
+            let expires = draft.now.plus(settings.ask_limit());
+            draft.write(None, Record::Ask { call: ticket, access, expires });
+        }
+        Action::Deny => {
+            let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
+            fail(draft, ticket, ErrorReason::Denied, format!("Permission denied: {} by {by}.", shown(&access)));
+        }
+    }
+}
+
+/// What a call wants to do, as its tool says.
+fn access(draft: &Draft<'_>, call: &OpenCall) -> Vec<Access> {
+    match (draft.env.toolbox.find(&call.tool), arguments(&call.input)) {
+        (Some(tool), Ok(arguments)) => tool.access(&arguments),
+        _ => Vec::new(),
+    }
+}
+
+fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
+    let turn = draft.state.turn.as_ref().map(|turn| turn.id);
+    draft
+        .state
+        .grants
+        .iter()
+        .any(|granted| granted.access == *access && (granted.turn.is_none() || granted.turn == turn))
+}
+
+fn shown(access: &[Access]) -> String {
+    let all: Vec<_> = access.iter().map(|access| format!("{} {}", access.permission, access.pattern)).collect();
+    all.join(", ")
+}
+
+fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) {
+    let key = format!("{}/{ticket}", draft.state.session);
+    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts + 1, key });
+    draft.direct(Directive::StartCall(ticket));
+}
+
+/// Runs a call again whose outcome is not known, where its effect allows that.
+pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
+    if let Some(call) = open_call(draft, ticket).cloned() {
+        start(draft, ticket, &call);
+    }
+}
+
+/// Answers a call whose outcome nobody knows.
+pub(super) fn close_unknown(draft: &mut Draft<'_>, ticket: Seq) {
+    let text = "The runtime stopped while this call was running, so its outcome is unknown: it may have happened in part, \
+                in whole, or not at all. It was not run again. Check before you repeat it.";
+    fail(draft, ticket, ErrorReason::Unknown, text);
+}
+
+/// Answers a call that will not be started because its turn is being ended.
+pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
+    let Some(call) = open_call(draft, ticket).cloned() else { return };
+    let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
+    let (why, reason, text) = match ending {
+        Some(Outcome::Rejected { tool }) => {
+            (AskClosedWhy::Rejected, ErrorReason::Denied, format!("Not run: the user rejected the call of {tool}."))
+        }
+        Some(Outcome::Aborted { reason }) => {
+            (AskClosedWhy::Aborted, ErrorReason::Aborted, format!("Aborted before it was started: {reason}"))
+        }
+        _ => (AskClosedWhy::Aborted, ErrorReason::Aborted, "Aborted before it was started.".to_owned()),
+    };
+    withdraw_ask(draft, call.state, why);
+    fail(draft, ticket, reason, text);
+}
+
+/// A call is over.
+pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) {
+    let Some(call) = open_call(draft, ticket) else { return };
+    let mut result = result.clone();
+    match call.state {
+        CallState::Running => {}
+        // It was told to stop before it came back: what it says is kept, but it is no good result.
+        CallState::Closing => result.error = Some(result.error.unwrap_or(ErrorReason::Aborted)),
+        CallState::Pending | CallState::Allowed | CallState::Asking(_) => return,
+    }
+    draft.write(Some(ticket), Record::Result { result: Arc::new(result) });
+}
+
+/// A person answered an ask.
+pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
+    let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
+        return Err(Refusal::AskClosed { ask });
+    };
+    let call = *call;
+    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
+    match grant {
+        Grant::Once | Grant::Always(_) => {}
+        Grant::Reject(Some(message)) => {
+            fail(draft, call, ErrorReason::Denied, format!("The user rejected this call and says: {message}"));
+        }
+        Grant::Reject(None) => {
+            let tool = open_call(draft, call).map_or_else(String::new, |call| call.tool.clone());
+            fail(draft, call, ErrorReason::Denied, "The user rejected this call.");
+            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
+        }
+    }
+    Ok(Held::Done(seq))
+}
+
+/// Denies the asks that nobody answered in time.
+pub(super) fn expire_asks(draft: &mut Draft<'_>) {
+    let expired = draft.state.open.iter().filter_map(|(ticket, open)| match open {
+        Open::Ask(ask) if ask.expires <= draft.now => Some((*ticket, ask.call)),
+        _ => None,
+    });
+    for (ask, call) in expired.collect::<Vec<_>>() {
+        draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
+        fail(draft, call, ErrorReason::Denied, "Permission denied: nobody answered the question in time.");
+    }
+}

@@ -1,0 +1,152 @@
+//! What a signal means. The door of the core.
+
+use crate::{
+    ids::{Millis, Seq},
+    session::{
+        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, inbox, recover, retry,
+    },
+    tape::Cause,
+    tool::Toolbox,
+};
+
+/// What a decision may look at beside the state: values that the shell hands in.
+#[derive(Clone, Copy, Debug)]
+pub struct Env<'a> {
+    /// The tools that exist.
+    pub toolbox: &'a Toolbox,
+    /// Hash of the tools as models are told of them.
+    pub toolbox_hash: &'a str,
+    /// Whether anybody listens who could answer an ask.
+    pub asks_are_heard: bool,
+    /// A number from 0 up to 1, anew for each decision, for jitter.
+    pub jitter: f64,
+}
+
+/// What follows from a signal.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// What goes on the tape, in one append.
+    pub entries: Vec<Entry>,
+    /// What to do once it is there.
+    pub directives: Vec<Directive>,
+    /// The state with the entries applied.
+    pub after: State,
+}
+
+/// Decides what follows from a signal. Pure: the same values always give the same decision.
+#[must_use]
+pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Decision {
+    let mut draft = Draft::new(state, env, now);
+    match signal {
+        Signal::Send { message, delivery, expect_turn, reply } => {
+            draft.cause = Some(Cause::Message(message.id.clone()));
+            let answer = inbox::send(&mut draft, message, *delivery, *expect_turn);
+            draft.reply(*reply, answer);
+        }
+        Signal::Edit { message, reply } => {
+            let answer = inbox::edit(&mut draft, message);
+            draft.reply(*reply, answer);
+        }
+        Signal::Withdraw { id, reply } => {
+            let answer = inbox::withdraw(&mut draft, id);
+            draft.reply(*reply, answer);
+        }
+        Signal::Answer { ask, grant, reply } => {
+            draft.cause = Some(Cause::Entry(*ask));
+            let answer = batch::answer_ask(&mut draft, *ask, grant);
+            draft.reply(*reply, answer);
+        }
+        Signal::Abort { reason, reply } => {
+            advance::abort(&mut draft, reason);
+            draft.done(*reply);
+        }
+        Signal::GoOn { reply } => {
+            let waited = draft.state.waits;
+            if draft.state.held || waited {
+                draft.write(None, Record::Released {});
+            }
+            if waited {
+                recover::start_again(&mut draft);
+            }
+            draft.done(*reply);
+        }
+        Signal::Pause { reply } => {
+            if !draft.state.paused {
+                draft.write(None, Record::Paused {});
+            }
+            draft.done(*reply);
+        }
+        Signal::Resume { reply } => {
+            if draft.state.paused {
+                draft.write(None, Record::Resumed {});
+            }
+            draft.done(*reply);
+        }
+        Signal::Configure { settings, reply } => {
+            if *draft.state.settings != **settings {
+                draft.write(None, Record::Settings(settings.clone()));
+            }
+            draft.done(*reply);
+        }
+        Signal::Recover => recover::recover(&mut draft),
+        Signal::Answered { ticket, answer } => retry::answered(&mut draft, *ticket, answer),
+        Signal::Failed { ticket, error } => retry::failed(&mut draft, *ticket, error),
+        Signal::CutOff { ticket, partial } => retry::cut_off(&mut draft, *ticket, partial),
+        Signal::Returned { ticket, result } => batch::returned(&mut draft, *ticket, result),
+        Signal::Tick => {
+            batch::expire_asks(&mut draft);
+            retry::end_wait_when_due(&mut draft);
+        }
+    }
+    advance::advance(&mut draft);
+    draft.finish()
+}
+
+/// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.
+pub(super) struct Draft<'a> {
+    pub(super) state: State,
+    pub(super) env: &'a Env<'a>,
+    pub(super) now: Millis,
+    pub(super) cause: Option<Cause>,
+    entries: Vec<Entry>,
+    directives: Vec<Directive>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(state: &State, env: &'a Env<'a>, now: Millis) -> Draft<'a> {
+        // Time never runs backwards within a session, whatever the machine's clock does.
+        let now = now.max(state.time);
+        Draft { state: state.clone(), env, now, cause: None, entries: Vec::new(), directives: Vec::new() }
+    }
+
+    /// Writes an entry about a ticket, or one that opens a ticket of its own.
+    pub(super) fn write(&mut self, ticket: Option<Seq>, record: Record) -> Seq {
+        let seq = self.state.seq.next();
+        let begins_turn = matches!(record, Record::Delivered { .. }) && self.state.turn.is_none();
+        let turn = self.state.turn.as_ref().map(|turn| turn.id).or(begins_turn.then_some(seq));
+        let first_try = matches!(&record, Record::Request(request) if request.attempt == 1);
+        let step = self.state.turn.as_ref().map(|turn| turn.step + u32::from(first_try)).filter(|step| *step > 0);
+        let entry = Entry { seq, time: self.now, cause: self.cause.clone(), turn, step, ticket, record };
+        self.state.apply(&entry);
+        self.entries.push(entry);
+        seq
+    }
+
+    pub(super) fn direct(&mut self, directive: Directive) {
+        self.directives.push(directive);
+    }
+
+    fn reply(&mut self, to: ReplyTo, reply: Result<Held, Refusal>) {
+        let reply: Reply = reply;
+        self.directives.push(Directive::Reply(to, reply));
+    }
+
+    fn done(&mut self, to: ReplyTo) {
+        let seq = self.state.seq;
+        self.reply(to, Ok(Held::Done(seq)));
+    }
+
+    fn finish(self) -> Decision {
+        Decision { entries: self.entries, directives: self.directives, after: self.state }
+    }
+}

@@ -1,0 +1,124 @@
+//! Which messages are taken, refused, edited, withdrawn and delivered. Nothing is dropped silently.
+
+use std::sync::Arc;
+
+use crate::{
+    ids::{MessageId, Seq},
+    message::{Message, MessageTime, Part, Role},
+    session::{Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Waiting, decide::Draft, recover},
+};
+
+/// Steering messages that may wait in one session.
+pub const INBOX_STEERING_MAX: usize = 64;
+
+/// Queued messages that may wait in one session.
+pub const INBOX_QUEUED_MAX: usize = 256;
+
+/// Takes a message, or says why not. The same id again is the same message, and gets the same receipt.
+pub(super) fn send(
+    draft: &mut Draft<'_>,
+    message: &Message,
+    delivery: Delivery,
+    expect_turn: Option<Seq>,
+) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    if let Some(seen) = state.seen.get(&message.id) {
+        return Ok(Held::Receipt(Receipt {
+            message: message.id.clone(),
+            seq: seen.seq,
+            disposition: seen.disposition,
+        }));
+    }
+    let running = state.turn.as_ref().map(|turn| turn.id);
+    if let Some(expected) = expect_turn
+        && running != Some(expected)
+    {
+        return Err(Refusal::TurnMismatch { expected, actual: running });
+    }
+    if is_empty(message) {
+        return Err(Refusal::Empty);
+    }
+    if let (Delivery::Reject, Some(turn)) = (delivery, running) {
+        return Err(Refusal::Busy { turn });
+    }
+    let disposition = state.disposition(delivery);
+    let (depth, max) = match disposition {
+        Disposition::Steering => (state.steering.len(), INBOX_STEERING_MAX),
+        _ => (state.queue.len(), INBOX_QUEUED_MAX),
+    };
+    if depth >= max {
+        return Err(Refusal::InboxFull { depth });
+    }
+    let mut message = message.clone();
+    message.role = Role::User;
+    message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
+    let id = message.id.clone();
+    let waited = draft.state.waits;
+    let seq = draft.write(None, Record::Accepted { message: Arc::new(message), delivery });
+    if waited {
+        // Whoever sends lets an interrupted turn go on.
+        recover::start_again(draft);
+    }
+    Ok(Held::Receipt(Receipt { message: id, seq, disposition }))
+}
+
+fn is_empty(message: &Message) -> bool {
+    message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty()))
+}
+
+/// Changes a message that still waits.
+pub(super) fn edit(draft: &mut Draft<'_>, message: &Message) -> Result<Held, Refusal> {
+    let old = waiting(draft, &message.id).ok_or_else(|| Refusal::NotWaiting { id: message.id.clone() })?;
+    if is_empty(message) {
+        return Err(Refusal::Empty);
+    }
+    let mut message = message.clone();
+    message.role = Role::User;
+    message.time = old.message.time;
+    let seq = draft.write(None, Record::Edited { message: Arc::new(message) });
+    Ok(Held::Done(seq))
+}
+
+/// Takes back a message that still waits.
+pub(super) fn withdraw(draft: &mut Draft<'_>, id: &MessageId) -> Result<Held, Refusal> {
+    waiting(draft, id).ok_or_else(|| Refusal::NotWaiting { id: id.clone() })?;
+    let seq = draft.write(None, Record::Withdrawn { id: id.clone() });
+    Ok(Held::Done(seq))
+}
+
+fn waiting(draft: &Draft<'_>, id: &MessageId) -> Option<Waiting> {
+    let mut all = draft.state.queue.iter().chain(&draft.state.steering);
+    all.find(|waiting| waiting.message.id == *id).cloned()
+}
+
+/// Puts waiting steering messages into the context: all of them, or one where the settings say so.
+pub(super) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
+    let take = match draft.state.settings.steering_mode {
+        Mode::One => 1,
+        Mode::All => usize::MAX,
+    };
+    let ids: Vec<_> = draft.state.steering.iter().take(take).map(|waiting| waiting.message.id.clone()).collect();
+    deliver(draft, ids)
+}
+
+/// Puts the next queued message into the context, or all of them where the settings say so.
+pub(super) fn deliver_queued(draft: &mut Draft<'_>) -> bool {
+    let steers = |waiting: &&Waiting| matches!(waiting.delivery, Delivery::Steer(_));
+    // Steering that came too late for its turn stands at the head of the queue, and is delivered together as it would have been.
+    let late = draft.state.queue.iter().take_while(steers).count();
+    let take = match (draft.state.settings.queue_mode, draft.state.settings.steering_mode) {
+        (Mode::All, _) => usize::MAX,
+        (Mode::One, Mode::All) => late.max(1),
+        (Mode::One, Mode::One) => 1,
+    };
+    let ids: Vec<_> = draft.state.queue.iter().take(take).map(|waiting| waiting.message.id.clone()).collect();
+    deliver(draft, ids)
+}
+
+fn deliver(draft: &mut Draft<'_>, ids: Vec<MessageId>) -> bool {
+    if ids.is_empty() {
+        return false;
+    }
+    draft.write(None, Record::Delivered { ids });
+    true
+}

@@ -1,0 +1,246 @@
+//! The kinds of entry: everything that the fold needs, and nothing else. The formats are a promise (`docs/FORMATS.md`).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
+    ids::{CallId, MessageId, Millis, Seq},
+    message::{Message, ModelRef},
+    model::{Answer, ModelError},
+    session::{AskClosedWhy, Delivery, Grant, Outcome, Settings, State},
+    tape::{self, Cause},
+    tool::{Access, Effect, ToolResult},
+};
+
+/// One entry, typed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its position.
+    pub seq: Seq,
+    /// When it was decided.
+    pub time: Millis,
+    /// What it was written for.
+    pub cause: Option<Cause>,
+    /// The turn it belongs to.
+    pub turn: Option<Seq>,
+    /// The step of the turn.
+    pub step: Option<u32>,
+    /// The ticket it is about, where it did not open it itself.
+    pub ticket: Option<Seq>,
+    /// What it says.
+    pub record: Record,
+}
+
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Record {
+    /// The whole state. The first entry of every anchor, so that opening reads from the newest one.
+    State(Arc<State>),
+    /// The settings hold from here on.
+    Settings(Box<Settings>),
+    /// A message was taken. The sender has, or will have, a receipt.
+    Accepted {
+        /// What it says.
+        message: Arc<Message>,
+        /// What becomes of it when the session is busy.
+        delivery: Delivery,
+    },
+    /// A waiting message was changed.
+    Edited {
+        /// The new content, under the old id.
+        message: Arc<Message>,
+    },
+    /// A waiting message was taken back.
+    Withdrawn {
+        /// Which.
+        id: MessageId,
+    },
+    /// Messages were put into the model's context. Begins a turn where none is running.
+    Delivered {
+        /// Which, in order.
+        ids: Vec<MessageId>,
+    },
+    /// A model request is made. Opens a ticket.
+    Request(RequestOpened),
+    /// A model request was answered. Closes its ticket.
+    Answer {
+        /// What it said.
+        answer: Arc<Answer>,
+        /// Whether it was cut off by us; then only its text is kept.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        interrupted: bool,
+    },
+    /// A model request failed. Closes its ticket.
+    RequestFailed {
+        /// How.
+        error: ModelError,
+    },
+    /// The request will be made again. Opens a ticket.
+    RetryWait {
+        /// 1 for the first retry.
+        attempt: u32,
+        /// Not before.
+        until: Millis,
+        /// Whether the server asked for the wait: then no message cuts it short.
+        server: bool,
+    },
+    /// A call was asked for. Opens a ticket.
+    Call(CallOpened),
+    /// A person is asked about a call. Opens a ticket.
+    Ask {
+        /// Which call.
+        call: Seq,
+        /// What it wants to do.
+        access: Vec<Access>,
+        /// When the ask is denied by itself.
+        expires: Millis,
+    },
+    /// A person answered. Closes the ask's ticket.
+    Granted {
+        /// What they said.
+        grant: Grant,
+    },
+    /// An ask was closed without an answer. Closes its ticket.
+    AskClosed {
+        /// Why.
+        why: AskClosedWhy,
+    },
+    /// A call is about to run: written before it does.
+    CallStarted {
+        /// 1 for the first try, more after a crash.
+        attempt: u32,
+        /// The same for every try.
+        key: String,
+    },
+    /// A request or call is told to stop; its ticket stays open until it is down.
+    Closing {},
+    /// A call is over. Closes its ticket.
+    Result {
+        /// What came of it.
+        result: Arc<ToolResult>,
+    },
+    /// The turn is being ended: by a host, or by a rejection.
+    Ending {
+        /// How it will have ended.
+        outcome: Outcome,
+    },
+    /// The session was rebuilt from its tape while a turn was running.
+    Recovered {
+        /// How many times in a row, with no new answer or result in between.
+        n: u32,
+        /// Whether the turn goes on by itself.
+        resumed: bool,
+    },
+    /// The turn is over.
+    TurnFinished {
+        /// How it ended.
+        #[serde(flatten)]
+        outcome: Outcome,
+    },
+    /// Held messages, or an interrupted turn, may go on.
+    Released {},
+    /// Nothing new starts from here on.
+    Paused {},
+    /// The pause is over.
+    Resumed {},
+}
+
+/// A model request, by what determines its bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestOpened {
+    /// The model that answers.
+    pub model: ModelRef,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// Whether it is the last one that the turn may make: no tools are offered, and a reminder is added.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
+    /// How many items of the history it carries.
+    pub items: usize,
+    /// Hash of the system prompt.
+    pub system: String,
+    /// Hash of the tools that are offered.
+    pub tools: String,
+    /// Hash of all that determines the request: the same after a crash.
+    pub hash: String,
+}
+
+/// A call, by what the core must know of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallOpened {
+    /// The answer that asked for it.
+    pub answer: Seq,
+    /// Position among the calls of that answer, from 0.
+    pub index: u32,
+    /// The id that the model gave to it.
+    pub id: CallId,
+    /// The tool, by the name it has here; as the model wrote it where there is none.
+    pub tool: String,
+    /// What may be done after a crash.
+    pub effect: Effect,
+    /// Whether it may run beside others.
+    pub parallel: bool,
+}
+
+/// An entry that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+#[error("entry {seq} of kind {kind:?} cannot be read: {source}")]
+pub struct BadRecord {
+    /// Which entry.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: String,
+    /// What is wrong with it.
+    #[source]
+    pub source: serde_json::Error,
+}
+
+impl Entry {
+    /// The entry as the tape takes it.
+    ///
+    /// # Errors
+    /// Where the record cannot be written as JSON; no record that the core makes is such.
+    pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
+        // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
+        let whole = serde_json::to_string(&self.record)?;
+        let kind_end = whole[2..].find('"').map_or(whole.len(), |at| at + 2);
+        let kind = whole[2..kind_end].to_owned();
+        let data = RawValue::from_string(whole[kind_end + 2..whole.len() - 1].to_owned())?;
+        Ok(tape::Entry {
+            seq: self.seq,
+            time: self.time,
+            cause: self.cause.clone(),
+            turn: self.turn,
+            step: self.step,
+            ticket: self.ticket,
+            kind,
+            data,
+        })
+    }
+
+    /// The entry that a line of the tape holds.
+    ///
+    /// # Errors
+    /// Where the kind is unknown or its data has another shape: a newer version wrote it, or it is damaged.
+    pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
+        let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
+        let record = serde_json::from_str(&text).map_err(|source| BadRecord {
+            seq: line.seq,
+            kind: line.kind.clone(),
+            source,
+        })?;
+        Ok(Entry {
+            seq: line.seq,
+            time: line.time,
+            cause: line.cause.clone(),
+            turn: line.turn,
+            step: line.step,
+            ticket: line.ticket,
+            record,
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! What becomes of each open ticket after a crash: one rule per kind.
+//!
+//! | ticket | rule |
+//! |---|---|
+//! | request | made again, byte for byte; if it was told to stop, it is closed with nothing |
+//! | call, not started | goes on as if nothing had happened |
+//! | call, running: `Read`, `Idempotent` | runs again with the same key |
+//! | call, running: `Once` | never again: answered "outcome unknown" |
+//! | call, told to stop | answered: stopped, how far it got is unknown |
+//! | ask | asked again, with the time it had left |
+//! | wait | goes on until the moment it names |
+//!
+//! A turn goes on by itself once; if it is cut off again with no new answer or result in between, it waits to be told to
+//! (promise 5), so that a turn that kills its process does not do so for ever.
+
+use crate::{
+    session::{CallState, Open, Record, Steering, advance, batch, decide::Draft, retry},
+    tool::Effect,
+};
+
+/// Recoveries in a row, with no progress in between, after which a turn waits.
+const RECOVERIES_MAX: u32 = 1;
+
+/// The session was rebuilt and none of its workers is alive.
+pub(super) fn recover(draft: &mut Draft<'_>) {
+    if draft.state.turn.is_none() {
+        return;
+    }
+    let n = draft.state.recoveries + 1;
+    let resumed = draft.state.settings.auto_resume && n <= RECOVERIES_MAX && !draft.state.waits;
+    draft.write(None, Record::Recovered { n, resumed });
+    close_what_cannot_go_on(draft);
+    if resumed {
+        start_again(draft);
+    }
+}
+
+/// What was told to stop is down for certain, and what must not run again is answered.
+fn close_what_cannot_go_on(draft: &mut Draft<'_>) {
+    let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
+    for (ticket, open) in open {
+        match open {
+            Open::Request(request) => {
+                let interrupted = advance::strongest(draft) == Some(Steering::AbortRunning);
+                if request.closing || interrupted {
+                    retry::cut_off(draft, ticket, &[]);
+                }
+            }
+            Open::Call(call) => match (call.state, call.effect) {
+                (CallState::Running, Effect::Once) | (CallState::Closing, _) => batch::close_unknown(draft, ticket),
+                _ => {}
+            },
+            Open::Ask(_) | Open::Wait(_) => {}
+        }
+    }
+}
+
+/// Starts again what was running when the session went down, and still is open.
+pub(super) fn start_again(draft: &mut Draft<'_>) {
+    let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
+    for (ticket, open) in open {
+        match open {
+            Open::Request(_) => retry::make_again(draft, ticket),
+            Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
+            Open::Call(_) | Open::Ask(_) | Open::Wait(_) => {}
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a session is set to: all that its decisions depend on beside what happens. Kept on the tape.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    message::ModelRef,
+    model::Params,
+    permission::{Profile, Ruleset},
+};
+
+/// How waiting messages are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One at a time.
+    One,
+    /// All that wait, together.
+    All,
+}
+
+/// What a session is set to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The folder that its tools work in.
+    pub workspace: String,
+    /// The model that answers.
+    pub model: ModelRef,
+    /// The agent's name, for people.
+    pub agent: String,
+    /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
+    pub system: Arc<str>,
+    /// Sampling and limits.
+    pub params: Params,
+    /// Model requests a turn may make, retries not counted; `None` for no limit. 50 by default (C-12).
+    pub steps_max: Option<u32>,
+    /// How waiting steering messages are delivered; together by default.
+    pub steering_mode: Mode,
+    /// How queued messages are delivered; one by one by default.
+    pub queue_mode: Mode,
+    /// Calls that may run at the same time (8 by default, C-15).
+    pub parallel_max: usize,
+    /// How long an ask may stay unanswered, in milliseconds; 10 minutes by default (promise 8).
+    pub ask_limit_ms: u64,
+    /// Retries of one request, at most (3 by default, C-19).
+    pub retries_max: u32,
+    /// The rules of permission, from the most to the least powerful layer.
+    pub rules: Vec<Ruleset>,
+    /// Whether a turn that was cut off by a crash goes on by itself (promise 5).
+    pub auto_resume: bool,
+}
+
+impl Settings {
+    /// The defaults for a workspace and a model.
+    #[must_use]
+    pub fn new(workspace: impl Into<String>, model: ModelRef) -> Settings {
+        Settings {
+            workspace: workspace.into(),
+            model,
+            agent: "build".to_owned(),
+            system: "".into(),
+            params: Params::default(),
+            steps_max: Some(50),
+            steering_mode: Mode::All,
+            queue_mode: Mode::One,
+            parallel_max: 8,
+            ask_limit_ms: 600_000,
+            retries_max: 3,
+            rules: vec![Profile::default().ruleset()],
+            auto_resume: true,
+        }
+    }
+
+    /// How long an ask may stay unanswered.
+    #[must_use]
+    pub fn ask_limit(&self) -> Duration {
+        Duration::from_millis(self.ask_limit_ms)
+    }
+}

@@ -1,0 +1,314 @@
+//! What goes into the core, and what comes out of it beside entries.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{MessageId, Seq},
+    message::Message,
+    model::{Answer, AnswerPart, ModelError},
+    session::Settings,
+    tool::ToolResult,
+};
+
+/// What becomes of a message when the session is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// A turn of its own, after this one. Also called follow-up.
+    #[default]
+    Queue,
+    /// Into the running turn, before its next step.
+    Steer(Steering),
+    /// Only if the session is idle; else [`Refusal::Busy`].
+    Reject,
+}
+
+/// What becomes of the calls of the running step when a message steers. The strongest waiting one wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Steering {
+    /// All calls run; then the message is read.
+    FinishBatch,
+    /// Running calls finish, the others are answered "skipped".
+    #[default]
+    SkipRemaining,
+    /// The model's stream is closed and running calls are stopped, with all their processes.
+    AbortRunning,
+}
+
+/// A person's answer to an ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grant {
+    /// This call may run.
+    Once,
+    /// This call may run, and so may all that ask for the same again within the scope.
+    Always(Scope),
+    /// This call may not run. With a message the model is told and goes on; without one the turn ends (C-06).
+    Reject(Option<String>),
+}
+
+/// How far a standing grant reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The running turn.
+    Turn,
+    /// The session.
+    #[default]
+    Session,
+}
+
+/// Something that happened, as the core is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Signal {
+    /// A host sends a message.
+    Send {
+        /// What it says.
+        message: Message,
+        /// What becomes of it when the session is busy.
+        delivery: Delivery,
+        /// Only if this turn is running.
+        expect_turn: Option<Seq>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host changes a message that still waits in the queue.
+    Edit {
+        /// The new content, under the id of the old.
+        message: Message,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host takes back a message that still waits.
+    Withdraw {
+        /// Which.
+        id: MessageId,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host answers an ask.
+    Answer {
+        /// Which ask.
+        ask: Seq,
+        /// What the person said.
+        grant: Grant,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host ends the running turn.
+    Abort {
+        /// Why, for the record.
+        reason: String,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host lets held messages go, and an interrupted turn go on.
+    GoOn {
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host or operator wants nothing new to start.
+    Pause {
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host or operator lifts the pause.
+    Resume {
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host changes the settings; they hold from the next step on.
+    Configure {
+        /// The new settings, whole.
+        settings: Box<Settings>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// The session was rebuilt from its tape, with these tickets open and no worker alive.
+    Recover,
+    /// The model answered.
+    Answered {
+        /// The request.
+        ticket: Seq,
+        /// Its answer, complete.
+        answer: Answer,
+    },
+    /// A model request failed.
+    Failed {
+        /// The request.
+        ticket: Seq,
+        /// How.
+        error: ModelError,
+    },
+    /// A model request was cut off because the core said so.
+    CutOff {
+        /// The request.
+        ticket: Seq,
+        /// What had arrived.
+        partial: Vec<AnswerPart>,
+    },
+    /// A call is over, and nothing of it is left.
+    Returned {
+        /// The call.
+        ticket: Seq,
+        /// What came of it.
+        result: ToolResult,
+    },
+    /// The clock passed a moment that an open ticket named.
+    Tick,
+}
+
+/// Whom a decision answers. Given by the shell, handed back unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyTo(pub u64);
+
+/// What the shell is to do once the entries of the decision are on the tape.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Directive {
+    /// Make the model request of this ticket.
+    StartRequest(Seq),
+    /// Carry out the call of this ticket.
+    StartCall(Seq),
+    /// Close the stream of this request and report what had arrived. Never waits for the tape.
+    CutRequest(Seq),
+    /// Stop this call with all its processes and report when it is down. Never waits for the tape.
+    StopCall(Seq),
+    /// Answer a host.
+    Reply(ReplyTo, Reply),
+}
+
+impl Directive {
+    /// Whether it stops something: such directives do not wait for the tape.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Directive::CutRequest(_) | Directive::StopCall(_))
+    }
+}
+
+/// What a host is told.
+pub type Reply = Result<Held, Refusal>;
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The message is on the tape.
+    Receipt(Receipt),
+    /// It is done; this is the entry that says so, or the newest one where nothing had to be written.
+    Done(Seq),
+}
+
+/// The message is on the tape, and this is what will become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Which message.
+    pub message: MessageId,
+    /// Where on the tape.
+    pub seq: Seq,
+    /// What becomes of it.
+    pub disposition: Disposition,
+}
+
+/// What becomes of an accepted message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Disposition {
+    /// It began a turn.
+    Started,
+    /// It waits for a turn of its own, behind so many others.
+    Queued {
+        /// How many are before it.
+        before: usize,
+    },
+    /// It joins the running turn before its next step.
+    Steering,
+}
+
+/// Why a host's wish was refused. Nothing was recorded, nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The message was only for an idle session.
+    #[error("the session is busy with turn {turn}")]
+    Busy {
+        /// The running turn.
+        turn: Seq,
+    },
+    /// The message was for another turn.
+    #[error("turn {expected} is not running{}", actual.map(|turn| format!(", turn {turn} is")).unwrap_or_default())]
+    TurnMismatch {
+        /// The turn it was for.
+        expected: Seq,
+        /// The turn that runs.
+        actual: Option<Seq>,
+    },
+    /// Too many messages wait.
+    #[error("the inbox is full: {depth} messages wait")]
+    InboxFull {
+        /// How many wait.
+        depth: usize,
+    },
+    /// The message has nothing in it.
+    #[error("the message is empty")]
+    Empty,
+    /// No such message waits: it was delivered, withdrawn, or never accepted.
+    #[error("message {id} does not wait any more")]
+    NotWaiting {
+        /// Which.
+        id: MessageId,
+    },
+    /// The ask is closed: answered, expired, withdrawn, or never open.
+    #[error("ask {ask} is closed")]
+    AskClosed {
+        /// Which.
+        ask: Seq,
+    },
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The model said all it wanted to.
+    Done,
+    /// The model could not be reached, refused, or sent what cannot be used.
+    Failed {
+        /// What happened.
+        error: String,
+    },
+    /// A host ended it.
+    Aborted {
+        /// Why.
+        reason: String,
+    },
+    /// A person rejected a call without a word to the model.
+    Rejected {
+        /// The tool that was not to run.
+        tool: String,
+    },
+    /// It used all its steps.
+    StepLimit {
+        /// How many.
+        steps: u32,
+    },
+    /// The answer reached the limit of output tokens.
+    CutShort,
+    /// The provider withheld the answer.
+    Refused,
+}
+
+/// Why an ask was closed without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskClosedWhy {
+    /// Nobody answered in time.
+    Expired,
+    /// A steering message came before an answer.
+    Withdrawn,
+    /// The turn was ended.
+    Aborted,
+    /// Another call of the turn was rejected.
+    Rejected,
+}

@@ -1,0 +1,323 @@
+//! The state of a session: the fold of its tape. Cheap to clone: what is large is shared.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{CallId, MessageId, Millis, Seq, SessionId},
+    message::{Message, ModelRef},
+    model::{History, ToolResultItem},
+    session::{Delivery, Disposition, Outcome, Settings, Steering},
+    tool::{Access, Effect},
+    usage::Usage,
+};
+
+/// How many ended turns a state remembers by their outcome.
+pub(super) const TURNS_REMEMBERED: usize = 16;
+
+/// How many message ids a state remembers, so that the same id sent again is not taken twice.
+pub(super) const SEEN_MAX: usize = 4_096;
+
+/// The state of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct State {
+    /// Which session.
+    pub session: SessionId,
+    /// The newest entry that is in it.
+    pub seq: Seq,
+    /// When that was decided.
+    pub time: Millis,
+    /// What it is set to.
+    pub settings: Arc<Settings>,
+    /// The conversation as the model sees it.
+    pub history: History,
+    /// Hash over the history, chained item by item.
+    pub history_hash: String,
+    /// What is open, by ticket.
+    pub open: BTreeMap<Seq, Open>,
+    /// The running turn.
+    pub turn: Option<Arc<Turn>>,
+    /// Steering messages that were not delivered yet, oldest first.
+    pub steering: VecDeque<Waiting>,
+    /// Queued messages, next first.
+    pub queue: VecDeque<Waiting>,
+    /// Whether waiting messages start no turn until the next send or go-on: after an abort or a failed turn.
+    pub held: bool,
+    /// Whether nothing new starts.
+    pub paused: bool,
+    /// How many times in a row it was recovered with no new answer or result in between.
+    pub recoveries: u32,
+    /// Whether an interrupted turn waits to be told to go on.
+    pub waits: bool,
+    /// Messages that were taken, so that none is taken twice.
+    pub seen: Arc<BTreeMap<MessageId, Seen>>,
+    /// What people granted.
+    pub grants: Arc<Vec<Granted>>,
+    /// The newest turns that ended, oldest first.
+    pub ended: VecDeque<Arc<TurnEnd>>,
+    /// Turns that ended, of all times.
+    pub turns: u64,
+    /// Tokens used, of all times.
+    pub usage: Usage,
+}
+
+impl State {
+    /// The state before anything was said.
+    #[must_use]
+    pub fn new(session: SessionId, settings: Settings, now: Millis) -> State {
+        State {
+            session,
+            seq: Seq::ZERO,
+            time: now,
+            settings: Arc::new(settings),
+            history: History::default(),
+            history_hash: String::new(),
+            open: BTreeMap::new(),
+            turn: None,
+            steering: VecDeque::new(),
+            queue: VecDeque::new(),
+            held: false,
+            paused: false,
+            recoveries: 0,
+            waits: false,
+            seen: Arc::default(),
+            grants: Arc::default(),
+            ended: VecDeque::new(),
+            turns: 0,
+            usage: Usage::default(),
+        }
+    }
+
+    /// Whether no turn is running and none is about to start.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.turn.is_none() && ((self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused)
+    }
+
+    /// The moment at which the core wants to hear a [`Signal::Tick`](crate::session::Signal::Tick).
+    #[must_use]
+    pub fn due(&self) -> Option<Millis> {
+        let moments = self.open.values().filter_map(|open| match open {
+            Open::Ask(ask) => Some(ask.expires),
+            Open::Wait(wait) if !self.paused && !self.waits => Some(wait.until),
+            _ => None,
+        });
+        moments.min()
+    }
+
+    /// The calls that are open, by ticket: in call order.
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = (Seq, &OpenCall)> {
+        self.open.iter().filter_map(|(ticket, open)| match open {
+            Open::Call(call) => Some((*ticket, call)),
+            _ => None,
+        })
+    }
+
+    /// The model request that is open.
+    #[must_use]
+    pub fn request(&self) -> Option<(Seq, &OpenRequest)> {
+        self.open.iter().find_map(|(ticket, open)| match open {
+            Open::Request(request) => Some((*ticket, request)),
+            _ => None,
+        })
+    }
+}
+
+/// A message that waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The entry that accepted it.
+    pub seq: Seq,
+    /// What it says.
+    pub message: Arc<Message>,
+    /// What its sender chose.
+    pub delivery: Delivery,
+}
+
+impl Waiting {
+    /// What it wants done to the calls of the running step.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        match self.delivery {
+            Delivery::Steer(steering) => steering,
+            Delivery::Queue | Delivery::Reject => Steering::FinishBatch,
+        }
+    }
+}
+
+/// A message that was taken before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The entry that accepted it.
+    pub seq: Seq,
+    /// What its sender was told.
+    pub disposition: Disposition,
+    /// The turn that it was delivered to.
+    pub turn: Option<Seq>,
+}
+
+/// A running turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Named by the entry that began it.
+    pub id: Seq,
+    /// When it began.
+    pub started: Millis,
+    /// The messages that it answers.
+    pub messages: Vec<MessageId>,
+    /// Model requests so far, retries not counted.
+    pub step: u32,
+    /// Retries of the present request.
+    pub retries: u32,
+    /// The model that its messages asked for, where they did.
+    pub model: Option<ModelRef>,
+    /// Tools that its messages switched on or off.
+    pub tools: BTreeMap<String, bool>,
+    /// The calls of the newest answer, in call order, with the results that are there.
+    pub batch: Vec<BatchItem>,
+    /// What happens when nothing is open.
+    pub next: Next,
+    /// How it is being ended, where it is.
+    pub ending: Option<Outcome>,
+    /// The newest text of the model.
+    pub text: Arc<str>,
+    /// Tokens so far.
+    pub usage: Usage,
+}
+
+/// What a turn does when nothing of it is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Next {
+    /// Another step.
+    Step,
+    /// It ends.
+    End(Outcome),
+}
+
+/// One call of the newest answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchItem {
+    /// The call's ticket.
+    pub ticket: Seq,
+    /// Its result, once there is one.
+    pub result: Option<ToolResultItem>,
+}
+
+/// Something open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "open", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Open {
+    /// A model request.
+    Request(OpenRequest),
+    /// A call.
+    Call(OpenCall),
+    /// A question to a person.
+    Ask(OpenAsk),
+    /// A wait before a retry.
+    Wait(OpenWait),
+}
+
+/// An open model request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenRequest {
+    /// The model that answers.
+    pub model: ModelRef,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// Whether it is the last that the turn may make.
+    pub last: bool,
+    /// Whether it was told to stop.
+    pub closing: bool,
+    /// Hash of all that determines it.
+    pub hash: String,
+}
+
+/// An open call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// The id that the model gave to it.
+    pub id: CallId,
+    /// Which tool.
+    pub tool: String,
+    /// Its arguments, as received.
+    pub input: Arc<str>,
+    /// How far it is.
+    pub state: CallState,
+    /// What may be done after a crash.
+    pub effect: Effect,
+    /// Whether it may run beside others.
+    pub parallel: bool,
+    /// Tries so far.
+    pub attempts: u32,
+}
+
+/// How far an open call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Not started.
+    Pending,
+    /// A person is asked; the ask's ticket.
+    Asking(Seq),
+    /// Allowed by a person, not started.
+    Allowed,
+    /// Running.
+    Running,
+    /// Told to stop, not down yet.
+    Closing,
+}
+
+/// An open question to a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAsk {
+    /// The call it is about.
+    pub call: Seq,
+    /// What the call wants to do.
+    pub access: Vec<Access>,
+    /// When it is denied by itself.
+    pub expires: Millis,
+}
+
+/// An open wait before a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenWait {
+    /// 1 for the first retry.
+    pub attempt: u32,
+    /// Not before.
+    pub until: Millis,
+    /// Whether the server asked for it.
+    pub server: bool,
+}
+
+/// A standing grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// What may be done.
+    pub access: Access,
+    /// Only in this turn, where it says so.
+    pub turn: Option<Seq>,
+}
+
+/// A turn that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// Which.
+    pub turn: Seq,
+    /// How.
+    pub outcome: Outcome,
+    /// The newest text of the model in it.
+    pub text: Arc<str>,
+    /// The messages that it answered.
+    pub messages: Vec<MessageId>,
+    /// How many steps it took.
+    pub steps: u32,
+    /// Tokens.
+    pub usage: Usage,
+}

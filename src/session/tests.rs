@@ -1,0 +1,1 @@
+//! Tests of the core's insides; behaviour is tested in `tests/`.

@@ -1,0 +1,183 @@
+//! The conversation as messages of twelve kinds of part: what a page or a chat shows. A fold of the tape, apart from the state.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use crate::{
+    ids::{MessageId, Millis, Seq},
+    message::{
+        Message, MessageTime, Part, ReasoningPart, RetryPart, Role, Span, StepFinishPart, StepStartPart, TextPart,
+        ToolPart, ToolState,
+    },
+    model::{Answer, AnswerPart},
+    session::{CallOpened, Entry, Record},
+    tool::ToolResult,
+};
+
+/// Builds messages from entries, one by one.
+#[derive(Debug, Default)]
+pub struct Transcript {
+    messages: Vec<Message>,
+    accepted: BTreeMap<MessageId, Arc<Message>>,
+    agent: String,
+    /// Where each call's part is: message and part.
+    calls: BTreeMap<Seq, (usize, usize)>,
+    /// The answers by the entry that holds them: message, and the parts that are calls.
+    answers: BTreeMap<Seq, (usize, Vec<usize>)>,
+    /// The parts that go before the next answer.
+    before: Vec<Part>,
+    requested: Option<(Millis, crate::message::ModelRef)>,
+}
+
+impl Transcript {
+    /// The messages of a whole tape.
+    #[must_use]
+    pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Message> {
+        let mut transcript = Transcript::default();
+        entries.into_iter().for_each(|entry| transcript.apply(entry));
+        transcript.messages
+    }
+
+    /// The messages so far, oldest first.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Takes the next entry.
+    pub fn apply(&mut self, entry: &Entry) {
+        let ticket = entry.ticket.unwrap_or(entry.seq);
+        match &entry.record {
+            Record::State(state) => self.agent.clone_from(&state.settings.agent),
+            Record::Settings(settings) => self.agent.clone_from(&settings.agent),
+            Record::Accepted { message, .. } | Record::Edited { message } => {
+                self.accepted.insert(message.id.clone(), message.clone());
+            }
+            Record::Withdrawn { id } => {
+                self.accepted.remove(id);
+            }
+            Record::Delivered { ids } => {
+                let delivered = ids.iter().filter_map(|id| self.accepted.remove(id));
+                self.messages.extend(delivered.map(|message| (*message).clone()));
+            }
+            Record::Request(request) => {
+                self.requested = Some((entry.time, request.model.clone()));
+                if request.attempt == 1 {
+                    self.before = vec![Part::StepStart(StepStartPart { step: entry.step.unwrap_or(1) })];
+                }
+            }
+            Record::RequestFailed { error } => {
+                let attempt = self.before.iter().filter(|part| matches!(part, Part::Retry(_))).count();
+                let attempt = u32::try_from(attempt).unwrap_or(u32::MAX).saturating_add(1);
+                self.before.push(Part::Retry(RetryPart { attempt, error: error.message.clone(), time: entry.time }));
+            }
+            Record::Answer { answer, .. } => self.answer(entry, answer),
+            Record::Call(call) => self.call(entry.seq, call),
+            Record::CallStarted { .. } => self.change_call(ticket, |state| {
+                let input = input_of(state).to_owned();
+                *state = ToolState::Running { input, title: None, metadata: Value::Null, time: span(entry.time, None) };
+            }),
+            Record::Result { result } => {
+                self.change_call(ticket, |state| *state = result_state(state, result, entry.time))
+            }
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, entry: &Entry, answer: &Answer) {
+        let (created, model) = self.requested.take().map_or((entry.time, None), |(time, model)| (time, Some(model)));
+        let mut parts = std::mem::take(&mut self.before);
+        let mut call_parts = Vec::new();
+        for part in &answer.parts {
+            match part {
+                AnswerPart::Text { text, extra } => {
+                    parts.push(Part::Text(TextPart { text: text.clone(), extra: extra.clone() }));
+                }
+                AnswerPart::Reasoning { text, time, extra } => {
+                    parts.push(Part::Reasoning(ReasoningPart {
+                        text: text.clone(),
+                        time: *time,
+                        extra: extra.clone(),
+                    }));
+                }
+                AnswerPart::Call { id, name, input, extra } => {
+                    call_parts.push(parts.len());
+                    let state = ToolState::Pending { input: input.clone() };
+                    parts.push(Part::Tool(ToolPart {
+                        call: id.clone(),
+                        tool: name.clone(),
+                        state,
+                        extra: extra.clone(),
+                    }));
+                }
+            }
+        }
+        let step = entry.step.unwrap_or(1);
+        let finished = StepFinishPart { step, finish: answer.finish, tokens: answer.usage, cost: None };
+        parts.push(Part::StepFinish(finished));
+        self.answers.insert(entry.seq, (self.messages.len(), call_parts));
+        self.messages.push(Message {
+            id: MessageId::from(format!("answer-{}", entry.seq)),
+            role: Role::Assistant,
+            parts,
+            agent: Some(self.agent.clone()),
+            model,
+            tools: BTreeMap::new(),
+            time: MessageTime { created, completed: Some(entry.time) },
+            tokens: Some(answer.usage),
+            cost: None,
+            finish: Some(answer.finish),
+        });
+    }
+
+    fn call(&mut self, seq: Seq, call: &CallOpened) {
+        let place = self.answers.get(&call.answer).and_then(|(message, parts)| {
+            let part = parts.get(call.index as usize)?;
+            Some((*message, *part))
+        });
+        if let Some(place) = place {
+            self.calls.insert(seq, place);
+        }
+    }
+
+    fn change_call(&mut self, ticket: Seq, change: impl FnOnce(&mut ToolState)) {
+        let Some((message, part)) = self.calls.get(&ticket) else { return };
+        let part = self.messages.get_mut(*message).and_then(|message| message.parts.get_mut(*part));
+        if let Some(Part::Tool(tool)) = part {
+            change(&mut tool.state);
+        }
+    }
+}
+
+fn span(start: Millis, end: Option<Millis>) -> Span {
+    Span { start, end }
+}
+
+fn input_of(state: &ToolState) -> &str {
+    match state {
+        ToolState::Pending { input }
+        | ToolState::Running { input, .. }
+        | ToolState::Completed { input, .. }
+        | ToolState::Error { input, .. } => input,
+    }
+}
+
+fn result_state(before: &ToolState, result: &ToolResult, now: Millis) -> ToolState {
+    let start = match before {
+        ToolState::Running { time, .. } => time.start,
+        _ => now,
+    };
+    let (input, time) = (input_of(before).to_owned(), span(start, Some(now)));
+    match result.error {
+        Some(reason) => ToolState::Error { input, error: result.content.clone(), reason, time },
+        None => ToolState::Completed {
+            input,
+            output: result.content.clone(),
+            title: result.title.clone(),
+            metadata: result.details.clone(),
+            time,
+            attachments: result.attachments.clone(),
+        },
+    }
+}
