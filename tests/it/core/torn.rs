@@ -37,7 +37,9 @@ fn assert_paired(play: &Play, cut: usize) {
 fn play_out(play: &mut Play) {
     for _ in 0..50 {
         let call = play.state.calls().next().map(|(ticket, _)| ticket);
-        if let Some(ask) = play.asks().first() {
+        if play.state.held || play.state.waits {
+            play.go_on();
+        } else if let Some(ask) = play.asks().first() {
             play.grant(*ask, tamtam::session::Grant::Once).unwrap();
         } else if let Some(ticket) = call {
             play.returned(ticket, "ok");
@@ -45,8 +47,6 @@ fn play_out(play: &mut Play) {
             play.answer_text("end");
         } else if play.state.due().is_some() {
             play.later(60_000);
-        } else if play.state.held {
-            play.go_on();
         } else {
             break;
         }
