@@ -73,16 +73,20 @@ const HAPPENINGS: [(usize, Happening); 17] = [
     (4, Happening::Write),
     (4, Happening::CarryOut),
     (6, Happening::CatchUp),
-    (4, Happening::Crash),
+    (3, Happening::Crash),
 ];
 
 impl World {
-    /// One thing happens; most of the time the tape and the shell keep up.
+    /// One thing happens; most of the time the tape and the shell keep up, and now and then the process dies over it.
     pub(super) fn happen(&mut self) -> Result<(), Broken> {
         let happening = self.rng.weighted(&HAPPENINGS);
         self.begin(happening)?;
-        if self.rng.percent(self.keeps_up) {
-            self.catch_up()?;
+        if self.rng.percent(3) {
+            return self.crash();
+        }
+        while self.is_behind() && self.rng.percent(self.keeps_up) {
+            self.write();
+            self.carry_out()?;
         }
         Ok(())
     }

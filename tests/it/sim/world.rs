@@ -176,6 +176,7 @@ impl World {
         }
         hold!(self.folded == decision.after, "the fold of the tape is not the live state");
         checks::decision(&self.state, &decision.entries, &decision.after)?;
+        checks::permitted(&self.state, &decision.entries, &decision.after, &self.toolbox)?;
         let replies = decision.directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
         hold!(replies == usize::from(has_reply(signal)), "{signal:?} was answered {replies} times");
         self.state = decision.after;
@@ -245,17 +246,14 @@ impl World {
         let Some(directive) = self.ready.pop_front() else { return Ok(()) };
         self.tell(|_| format!("  does {directive:?}"));
         match directive {
-            Directive::Reply(to, reply) => {
-                self.host.hear(to, &reply)?;
-                self.host.check(&self.state)
-            }
+            Directive::Reply(to, reply) => self.host.hear(to, &reply),
             Directive::StartRequest(ticket) => self.start_request(ticket),
             Directive::StartCall(ticket) => self.start_call(ticket),
             Directive::CutRequest(_) | Directive::StopCall(_) => Ok(()),
         }
     }
 
-    /// The tape and the shell catch up, unless a crash comes first.
+    /// The tape and the shell catch up.
     pub(super) fn catch_up(&mut self) -> Result<(), Broken> {
         while self.is_behind() {
             if self.ready.is_empty() {
@@ -357,6 +355,7 @@ impl World {
         hold!(state.queue.is_empty() && state.steering.is_empty(), "at rest with messages that wait");
         hold!(state.is_idle(), "at rest and not idle");
         hold!(!self.host.waits(), "a host still waits for an answer");
+        self.host.check(&self.state)?;
         hold!(self.fold() == self.state, "the fold of the whole tape is not the live state");
         checks::paired(&self.state.history)?;
         let entries: Vec<_> = self.written.iter().map(|bytes| line::decode(bytes)).collect();
