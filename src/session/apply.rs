@@ -150,6 +150,7 @@ impl State {
                 ending: None,
                 text: "".into(),
                 usage: Default::default(),
+                answered: None,
             }));
         }
         let turn_id = self.turn.as_ref().map(|turn| turn.id);
@@ -206,6 +207,7 @@ impl State {
         self.in_turn(|turn| {
             turn.retries = 0;
             turn.usage += answer.usage;
+            turn.answered = Some((answer.finish, answer.usage));
             turn.next = next;
             if !text.is_empty() {
                 turn.text = text.into();
