@@ -1,8 +1,10 @@
 //! Tamtam: an in-process, supervised runtime for AI agents.
 
+mod actors;
 pub mod ids;
 pub mod message;
 pub mod model;
+pub mod supervisor;
 pub mod tape;
 pub mod tool;
 pub mod usage;
