@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub(crate) use of_entry::events_of;
 pub use ring::{EventStream, Next};
-pub(crate) use ring::{RING_EVENTS_MAX, Ring};
+pub(crate) use ring::Ring;
 
 use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},

@@ -217,7 +217,8 @@ impl Runtime {
         self.set_door(Door::Closed);
         let slots: Vec<_> = self.inner.host.slots().values().cloned().collect();
         let down = self.inner.root.shutdown().await;
-        let mut leftover = Leftover { actors: down.leftover.iter().map(ToString::to_string).collect(), tasks: Vec::new() };
+        let mut leftover =
+            Leftover { actors: down.leftover.iter().map(ToString::to_string).collect(), tasks: Vec::new() };
         for slot in slots {
             slot.set_door(Door::Closed);
             slot.tasks.close();
@@ -250,10 +251,11 @@ impl Runtime {
         let (host, for_actor) = (self.inner.host.clone(), slot.clone());
         // In the table before it runs, so that whoever sees it run can find it.
         self.inner.host.slots().insert(id.clone(), slot.clone());
-        let spec = ChildSpec::behaviour(id.as_str(), "session", move || SessionActor::new(host.clone(), for_actor.clone()))
-            .restart(Restart::Transient)
-            .shutdown(Shutdown::After(ACTOR_SHUTDOWN))
-            .workers(slot.tasks.clone(), WORKERS_WAIT);
+        let spec =
+            ChildSpec::behaviour(id.as_str(), "session", move || SessionActor::new(host.clone(), for_actor.clone()))
+                .restart(Restart::Transient)
+                .shutdown(Shutdown::After(ACTOR_SHUTDOWN))
+                .workers(slot.tasks.clone(), WORKERS_WAIT);
         match self.inner.sessions.start_child(spec).await {
             Ok(_) => Ok(Session { host: self.inner.host.clone(), slot }),
             Err(error) => {

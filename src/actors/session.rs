@@ -169,7 +169,10 @@ impl Live {
         self.arm_timer();
         self.show_on_card();
         if self.is_idle() {
-            self.idle_waiters.drain(..).for_each(|waiter| drop(waiter.send(())));
+            for waiter in self.idle_waiters.drain(..) {
+                // A host that stopped waiting does not want to know.
+                let _ = waiter.send(());
+            }
         }
     }
 
@@ -337,7 +340,10 @@ impl Live {
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let (model, last) = (open.model.clone(), open.last);
         let request = build::request(&self.host, &self.state, ticket, last);
-        let doing = format!("model {model}{}", if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() });
+        let doing = format!(
+            "model {model}{}",
+            if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
+        );
         let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
         self.requests.insert(ticket, RequestWorker::start(self.post(ticket), model, request, card));
     }
@@ -392,7 +398,10 @@ impl Live {
 fn is_from_host(signal: &Signal) -> bool {
     matches!(
         signal,
-        Signal::Send { .. } | Signal::Edit { .. } | Signal::Withdraw { .. } | Signal::Answer { .. } | Signal::Configure { .. }
+        Signal::Send { .. }
+            | Signal::Edit { .. }
+            | Signal::Withdraw { .. }
+            | Signal::Answer { .. }
+            | Signal::Configure { .. }
     )
 }
-

@@ -210,7 +210,10 @@ impl Slot {
             return Some(Work::Settled(settled));
         }
         let urgent = inner.unseen.iter().position(|to| {
-            inner.inputs.get(to).is_some_and(|input| matches!(input.signal, Signal::Abort { .. } | Signal::Pause { .. }))
+            inner
+                .inputs
+                .get(to)
+                .is_some_and(|input| matches!(input.signal, Signal::Abort { .. } | Signal::Pause { .. }))
         });
         if let Some(to) = urgent.and_then(|at| inner.unseen.remove(at)) {
             return inner.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));

@@ -148,7 +148,13 @@ pub(crate) struct CallWorker {
 
 impl CallWorker {
     /// Carries out the call in a task of its own.
-    pub(crate) fn start(post: Post, call: HookCall, tool: Arc<dyn Tool>, context: CallContext, card: WorkerCard) -> CallWorker {
+    pub(crate) fn start(
+        post: Post,
+        call: HookCall,
+        tool: Arc<dyn Tool>,
+        context: CallContext,
+        card: WorkerCard,
+    ) -> CallWorker {
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
         let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
         let tasks = post.slot.tasks.clone();

@@ -130,7 +130,8 @@ impl Builder {
         let sessions = SupervisorSpec::dynamic("sessions")
             .intensity(Intensity::new(2, Duration::from_secs(60)))
             .on_exhausted(OnExhausted::Park);
-        let (sessions_child, sessions) = ChildSpec::supervisor(sessions).map_err(crate::supervisor::StartError::from)?;
+        let (sessions_child, sessions) =
+            ChildSpec::supervisor(sessions).map_err(crate::supervisor::StartError::from)?;
         let mut root = SupervisorSpec::new("runtime", Strategy::OneForOne)
             .intensity(Intensity::new(3, Duration::from_secs(30)))
             .child(sessions_child);

@@ -69,7 +69,9 @@ pub(super) async fn is_drained(session: &Session, until: Instant) -> bool {
         let only_asks = !state.open.is_empty()
             && state.open.values().all(|open| match open {
                 Open::Ask(_) => true,
-                Open::Call(call) => !matches!(call.state, crate::session::CallState::Running | crate::session::CallState::Closing),
+                Open::Call(call) => {
+                    !matches!(call.state, crate::session::CallState::Running | crate::session::CallState::Closing)
+                }
                 Open::Request(_) | Open::Wait(_) => false,
             });
         if state.turn.is_none() || only_asks || state.waits || state.paused {

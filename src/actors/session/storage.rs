@@ -61,7 +61,8 @@ impl Live {
         }
         if error.is_full() {
             // What is open can still be closed: for that the room was kept.
-            self.host.store.release_reserve();
+            let released = self.host.store.release_reserve();
+            tracing::warn!(session = %self.slot.id, released, "the disk is full");
         }
         self.held.push_back(signal);
         self.storage_retry = Some(self.now().plus(STORAGE_RETRY));
