@@ -1,0 +1,606 @@
+//! A store: the folder that the tapes of many sessions are in.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Damage, Entry, Notify, Repair, Tape, TapeError, commit,
+    disk::{Disk, RealDisk},
+    layout::{
+        FIRST_ANCHOR, Layout, ids_in, make_folder, make_new_folder, names_in, new_file, open_or_make, remove_file,
+        sync_folder,
+    },
+    line::Chain,
+    log::{Log, LogFile, lock, make_first_anchor},
+    owner::{Claim, DeadOwner, Identity, Owner},
+    queue::{Job, Queue, What},
+    read::{first_line, last_seen, open_to_write, read_after},
+    write::Writer,
+};
+use crate::ids::{Millis, Seq, SessionId};
+
+/// The version of the folder's layout that is written, and the newest that is understood.
+const LAYOUT_VERSION: u64 = 1;
+
+/// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
+const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
+
+/// What an acknowledged entry survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// The end of the process, however it comes. When the machine loses its power, the last lines may be lost; that the
+    /// machine was started anew is told by [`Loaded::rebooted`].
+    #[default]
+    Process,
+    /// The loss of power as well: acknowledged after a sync, which many sessions share.
+    Power,
+}
+
+/// Whether a store is opened to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// To write: makes what is missing, holds an owner's lock, replays what dead owners left.
+    #[default]
+    Write,
+    /// To read: changes nothing and takes no lock. Runs beside any number of writers.
+    Read,
+}
+
+/// How a store is opened. The defaults are right for a host with some thousand sessions.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// What an acknowledged entry survives.
+    pub durability: Durability,
+    /// Whether to write.
+    pub access: Access,
+    /// The most session files that are open at once; the one written longest ago is closed for the next.
+    pub open_files_max: usize,
+    /// The most appends that wait for the disk. Beyond, they are refused as [`TapeError::Busy`].
+    pub queue_appends_max: usize,
+    /// The most bytes that wait for the disk; one append alone may be larger.
+    pub queue_bytes_max: usize,
+    /// The room that is kept to close what is open when the disk is full; 0 for none.
+    pub reserve_bytes: u64,
+    /// The size of the shared commit log of [`Durability::Power`].
+    pub commit_log_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            durability: Durability::Process,
+            access: Access::Write,
+            open_files_max: 256,
+            queue_appends_max: 4096,
+            queue_bytes_max: 64 * 1024 * 1024,
+            reserve_bytes: 64 * 1024,
+            commit_log_bytes: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// What opening a store found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreReport {
+    /// Owners that died without closing, of which nothing is left to do now.
+    pub dead_owners: usize,
+    /// Sessions into which a dead owner's commit log was replayed. They are marked as open.
+    pub replayed: Vec<SessionId>,
+    /// Whether the reserve could be made.
+    pub has_reserve: bool,
+}
+
+/// A tape that was loaded.
+#[derive(Debug)]
+pub struct Loaded {
+    /// To append to it.
+    pub tape: Tape,
+    /// What it says, from its newest anchor on.
+    pub entries: Vec<Entry>,
+    /// A torn tail was cut off.
+    pub repair: Option<Repair>,
+    /// It has a bad line: `entries` end before it, and nothing can be appended.
+    pub read_only: Option<Damage>,
+    /// The machine was started anew since the last writer, who wrote in [`Durability::Process`]: lines may be lost that
+    /// had been acknowledged.
+    pub rebooted: bool,
+}
+
+/// A session as its files show it. The checksums are not looked at; [`Store::verify`] does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// Which.
+    pub id: SessionId,
+    /// The time of its first entry; absent where it has none.
+    pub created: Option<Millis>,
+    /// The time of its last entry.
+    pub last: Option<Millis>,
+    /// Its last entry.
+    pub seq: Seq,
+    /// The size of its entries, in bytes.
+    pub bytes: u64,
+    /// A turn of it is open.
+    pub open: bool,
+}
+
+/// A store of tapes: a folder. Cheap to clone; all clones are one owner.
+///
+/// The last clone (and the last [`Tape`] of it) that is dropped lets the I/O thread finish in the background;
+/// [`Store::close`] waits for it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tamtam::tape::{Appended, Entry, Store, StoreOptions};
+/// use tamtam::{Millis, Seq, SessionId};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let store = Store::open(folder.path(), StoreOptions::default())?;
+/// let id: SessionId = "ticket-4711".parse()?;
+/// let mut tape = store.create(&id, Arc::new(|_later| {}))?;
+/// let entry = Entry {
+///     seq: Seq(1),
+///     time: Millis::now(),
+///     cause: None,
+///     turn: None,
+///     step: None,
+///     ticket: None,
+///     kind: "note".into(),
+///     data: serde_json::value::to_raw_value("hello")?,
+/// };
+/// if let Appended::Now(written) = tape.append(&[entry]) {
+///     assert_eq!(written?, Seq(1));
+/// }
+/// # store.close(std::time::Duration::from_secs(5))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What the clones and the tapes of a store share.
+pub(super) struct Inner {
+    pub(super) writer: Arc<Writer>,
+    pub(super) queue: Arc<Queue>,
+    report: StoreReport,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("path", &self.layout().root).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store in this folder, and makes it where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`], and [`TapeError::Newer`] where a later version of this library made the folder.
+    pub fn open(path: impl Into<PathBuf>, options: StoreOptions) -> Result<Store, TapeError> {
+        Store::open_on(path.into(), options, Arc::new(RealDisk))
+    }
+
+    pub(super) fn open_on(root: PathBuf, options: StoreOptions, disk: Arc<dyn Disk>) -> Result<Store, TapeError> {
+        let layout = Layout { root };
+        let mut report = StoreReport::default();
+        let owner = match options.access {
+            Access::Read => {
+                std::fs::read_dir(&layout.root).map_err(TapeError::io("open", &layout.root))?;
+                check_version(&layout, false)?;
+                None
+            }
+            Access::Write => {
+                for folder in [layout.sessions(), layout.open(), layout.owners(), layout.commit()] {
+                    make_folder(&folder)?;
+                }
+                check_version(&layout, true)?;
+                Some(Owner::new(&layout, options.durability)?)
+            }
+        };
+        if let Some(owner) = &owner {
+            for name in DeadOwner::names(&layout)? {
+                if let Some(_dead) = DeadOwner::lock(&layout, &name)? {
+                    report.replayed.extend(bury(&*disk, &layout, &name)?);
+                    report.dead_owners += 1;
+                }
+            }
+            report.has_reserve = make_reserve(&layout, &owner.identity.owner, options.reserve_bytes).is_ok();
+        }
+        let queue = Arc::new(Queue::new(options.queue_appends_max, options.queue_bytes_max));
+        let writer = Arc::new(Writer::new(layout, options, disk, owner));
+        Ok(Store { inner: Arc::new(Inner { writer, queue, report }) })
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.inner.writer.layout
+    }
+
+    /// The store's folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.layout().root
+    }
+
+    /// What opening it found and did.
+    #[must_use]
+    pub fn report(&self) -> &StoreReport {
+        &self.inner.report
+    }
+
+    /// Makes a session with an empty tape, and claims it. `notify` is told of the appends that are answered `Later`.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Exists`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn create(&self, session: &SessionId, notify: Notify) -> Result<Tape, TapeError> {
+        let layout = self.layout();
+        let folder = layout.session(session);
+        self.inner.must_write()?;
+        match make_new_folder(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(TapeError::Exists { session: session.clone() });
+            }
+            made => made.map_err(TapeError::io("make", &folder))?,
+        }
+        let claim = self.claim(session)?;
+        let file = make_first_anchor(layout, session, FIRST_ANCHOR)
+            .and_then(|path| self.sync_session(session, &path).map(|()| LogFile::new(path, 0)));
+        match file {
+            Ok(file) => {
+                let chain = Chain::start(session, FIRST_ANCHOR);
+                Ok(self.hand_out(session, notify, chain, vec![FIRST_ANCHOR.into()], file, claim, None))
+            }
+            Err(error) => {
+                self.unclaim(session, Some(claim));
+                Err(error)
+            }
+        }
+    }
+
+    /// Claims a session and reads its tape from the newest anchor on. A torn tail is cut off and set aside.
+    ///
+    /// Waits up to 10 s where a handle of this store was just dropped and is still being written out.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Claimed`]; [`TapeError::Newer`]; [`TapeError::ReadingOnly`];
+    /// [`TapeError::Io`]. A damaged tape is not an error, see [`Loaded::read_only`].
+    pub fn load(&self, session: &SessionId, notify: Notify) -> Result<Loaded, TapeError> {
+        self.inner.must_write()?;
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        let claim = self.claim(session)?;
+        let before = claim.before.clone();
+        match self.open_claimed(session) {
+            Ok((opened, file)) => {
+                let tape =
+                    self.hand_out(session, notify, opened.chain, opened.anchors, file, claim, opened.damage.clone());
+                let (entries, repair, read_only) = (opened.entries, opened.repair, opened.damage);
+                Ok(Loaded { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
+            }
+            Err(error) => {
+                self.unclaim(session, Some(claim));
+                Err(error)
+            }
+        }
+    }
+
+    fn open_claimed(&self, session: &SessionId) -> Result<(super::read::Opened, LogFile), TapeError> {
+        let layout = self.layout();
+        for name in names_in(&layout.anchors(session))?.iter().filter(|name| name.starts_with(".new-")) {
+            let draft = layout.anchors(session).join(name);
+            std::fs::remove_dir_all(&draft).map_err(TapeError::io("remove", draft))?;
+        }
+        let mut opened = open_to_write(layout, session)?;
+        if opened.anchors.is_empty() {
+            opened.anchors.push(FIRST_ANCHOR.into());
+        }
+        let path = make_first_anchor(layout, session, &opened.chain.anchor)?;
+        self.sync_session(session, &path)?;
+        let length = opened.length;
+        Ok((opened, LogFile::new(path, length)))
+    }
+
+    /// The entries after `after`, of all anchors. Takes no lock; may run beside a writer, whose last append is there whole
+    /// or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
+    /// [`TapeError::Io`].
+    pub fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        read_after(self.layout(), session, after)
+    }
+
+    /// Whether there is a session of this name.
+    #[must_use]
+    pub fn exists(&self, session: &SessionId) -> bool {
+        self.layout().session(session).is_dir()
+    }
+
+    /// All sessions, by id. Reads the ends of their files.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        let open = self.open_sessions()?;
+        let summary = |id: SessionId| self.summary(id, &open);
+        self.layout().session_ids()?.into_iter().map(summary).collect()
+    }
+
+    fn summary(&self, id: SessionId, open: &[SessionId]) -> Result<SessionSummary, TapeError> {
+        let layout = self.layout();
+        let anchors: Vec<PathBuf> =
+            layout.anchor_names(&id)?.iter().map(|anchor| layout.entries(&id, anchor)).collect();
+        let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
+        let mut last = None;
+        for path in anchors.iter().rev() {
+            last = last_seen(path)?;
+            if last.is_some() {
+                break;
+            }
+        }
+        Ok(SessionSummary {
+            created: first.and_then(|line| super::line::glance(&line)).map(|(_, time)| time),
+            last: last.map(|(_, time)| time),
+            seq: last.map_or(Seq::ZERO, |(seq, _)| seq),
+            bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),
+            open: open.binary_search(&id).is_ok(),
+            id,
+        })
+    }
+
+    /// Notes that a turn of this session is open, so that the next start finds it with one look.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        let mark = self.layout().open().join(session.as_str());
+        open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
+    }
+
+    /// Notes that no turn of this session is open.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        remove_file(&self.layout().open().join(session.as_str()))
+    }
+
+    /// The sessions with an open turn, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        ids_in(&self.layout().open())
+    }
+
+    /// The folder for this session's large outputs, made with mode 0700 when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Io`].
+    pub fn spill_dir(&self, session: &SessionId) -> Result<PathBuf, TapeError> {
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        let folder = self.layout().session(session).join("spill");
+        make_folder(&folder).map(|()| folder)
+    }
+
+    /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
+    #[must_use]
+    pub fn release_reserve(&self) -> bool {
+        let owner = lock(&self.inner.writer.owner);
+        let path = owner.as_ref().map(|owner| self.layout().reserve(&owner.identity.owner));
+        path.is_some_and(|path| std::fs::remove_file(path).is_ok())
+    }
+
+    /// Makes the reserve again where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`] while there is no room for it.
+    pub fn remake_reserve(&self) -> Result<(), TapeError> {
+        let owner = lock(&self.inner.writer.owner);
+        let owner = owner.as_ref().ok_or(TapeError::Closed)?;
+        make_reserve(self.layout(), &owner.identity.owner, self.inner.writer.options.reserve_bytes)
+    }
+
+    /// Waits until nothing waits for the disk. Says whether it came to that within `limit`.
+    #[must_use]
+    pub fn settle(&self, limit: Duration) -> bool {
+        self.inner.queue.wait_until_empty(limit)
+    }
+
+    /// Closes the store for all its clones and tapes: writes what waits, gives every session back, ends the thread.
+    /// From then on appends fail with [`TapeError::Closed`]. Doing it twice is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Busy`] where the disk did not keep up within `limit`; the thread goes on and ends when it can.
+    pub fn close(&self, limit: Duration) -> Result<(), TapeError> {
+        let logs: Vec<Arc<Log>> = lock(&self.inner.writer.live).values().filter_map(Weak::upgrade).collect();
+        self.inner.queue.stop_appends();
+        for log in logs {
+            self.inner.give_back(&log);
+        }
+        self.inner.queue.close(&*self.inner.writer);
+        self.inner.queue.wait_until_ended(limit).map_err(|waiting| TapeError::Busy { waiting })
+    }
+
+    /// Claims a session, against other owners and against the other handles of this store.
+    fn claim(&self, session: &SessionId) -> Result<Claim, TapeError> {
+        let writer = &self.inner.writer;
+        let mut live = lock(&writer.live);
+        let started = Instant::now();
+        while let Some(log) = live.get(session) {
+            let about_to_be_free = log.upgrade().is_some_and(|log| lock(&log.state).given_back);
+            let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
+            if !about_to_be_free || left.is_zero() {
+                let by = lock(&writer.owner).as_ref().ok_or(TapeError::Closed)?.identity.clone().holder();
+                return Err(TapeError::Claimed { session: session.clone(), by });
+            }
+            live = writer.released.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The place is taken from now on, though there is no log in it yet.
+        live.insert(session.clone(), Weak::new());
+        drop(live);
+        let claimed = {
+            let owner = lock(&writer.owner);
+            let replay = |name: &str| bury(&*writer.disk, &writer.layout, name).map(drop);
+            owner.as_ref().ok_or(TapeError::Closed).and_then(|o| Claim::take(&writer.layout, o, session, replay))
+        };
+        if claimed.is_err() {
+            self.unclaim(session, None);
+        }
+        claimed
+    }
+
+    /// Gives a session back for which there is no handle yet.
+    fn unclaim(&self, session: &SessionId, claim: Option<Claim>) {
+        if let Some(claim) = claim {
+            claim.release();
+        }
+        lock(&self.inner.writer.live).remove(session);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
+    fn hand_out(
+        &self,
+        session: &SessionId,
+        notify: Notify,
+        chain: Chain,
+        anchors: Vec<String>,
+        file: LogFile,
+        claim: Claim,
+        damage: Option<Damage>,
+    ) -> Tape {
+        let log = Arc::new(Log::new(session, notify, chain, anchors, file, claim));
+        lock(&self.inner.writer.live).insert(session.clone(), Arc::downgrade(&log));
+        Tape::new(Arc::clone(&self.inner), log, damage)
+    }
+
+    /// `Power`: what an earlier writer may have left in the system's memory, and the claim, must be on the disk before the
+    /// first acknowledgement.
+    fn sync_session(&self, session: &SessionId, entries: &Path) -> Result<(), TapeError> {
+        let layout = self.layout();
+        if self.inner.writer.options.durability == Durability::Process {
+            return Ok(());
+        }
+        let claim = layout.claim(session);
+        File::open(&claim).and_then(|file| file.sync_all()).map_err(TapeError::io("sync", &claim))?;
+        commit::sync_file(&*self.inner.writer.disk, entries)?;
+        sync_folder(&layout.session(session))?;
+        sync_folder(&layout.sessions())
+    }
+
+    fn was_rebooted(&self, before: Option<Identity>) -> bool {
+        let now = lock(&self.inner.writer.owner).as_ref().and_then(|owner| owner.identity.boot.clone());
+        before.is_some_and(|before| {
+            before.durability == Durability::Process && before.boot.is_some() && now.is_some() && before.boot != now
+        })
+    }
+}
+
+impl Inner {
+    fn must_write(&self) -> Result<(), TapeError> {
+        if self.writer.options.access == Access::Read {
+            return Err(TapeError::ReadingOnly);
+        }
+        if self.is_closed() { Err(TapeError::Closed) } else { Ok(()) }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Gives a session back: at once where nothing is on its way, else by the I/O thread behind its last append.
+    pub(super) fn give_back(&self, log: &Arc<Log>) {
+        let mut state = lock(&log.state);
+        if std::mem::replace(&mut state.given_back, true) {
+            return;
+        }
+        let waits = state.outstanding > 0 || self.writer.options.durability == Durability::Power;
+        drop(state);
+        if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
+            self.writer.release(log);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close(&*self.writer);
+    }
+}
+
+/// Does what a dead owner left undone. The caller holds its lock.
+fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Vec<SessionId>, TapeError> {
+    let replayed = commit::replay(disk, layout, name)?;
+    remove_file(&layout.commit_log(name).with_extension("new"))?;
+    remove_file(&layout.reserve(name))?;
+    Ok(replayed)
+}
+
+fn make_reserve(layout: &Layout, owner: &str, bytes: u64) -> Result<(), TapeError> {
+    let path = layout.reserve(owner);
+    if bytes == 0 || path.exists() {
+        return Ok(());
+    }
+    let make = || -> io::Result<()> {
+        let file = new_file(&path)?;
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut &file).map(drop)
+            }
+            made => made.map_err(io::Error::from),
+        }
+    };
+    make().map_err(|error| {
+        let _ = std::fs::remove_file(&path);
+        TapeError::io("reserve room in", &path)(error)
+    })
+}
+
+fn check_version(layout: &Layout, make: bool) -> Result<(), TapeError> {
+    let file = layout.root.join("version");
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if make {
+                let draft = layout.root.join(format!("version.{}", uuid::Uuid::now_v7().simple()));
+                let made = new_file(&draft)
+                    .and_then(|mut new| new.write_all(format!("{LAYOUT_VERSION}\n").as_bytes()))
+                    .and_then(|()| std::fs::rename(&draft, &file));
+                made.map_err(TapeError::io("make", &file))?;
+            }
+            return Ok(());
+        }
+        Err(error) => return Err(TapeError::io("read", &file)(error)),
+    };
+    match text.trim().parse() {
+        Ok(found) if found > LAYOUT_VERSION => Err(TapeError::Newer { file, found, known: LAYOUT_VERSION }),
+        // An unreadable number says nothing; the lines have their own.
+        _ => Ok(()),
+    }
+}
