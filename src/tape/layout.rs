@@ -160,7 +160,7 @@ pub(super) fn make_new_folder(path: &Path) -> io::Result<()> {
 
 /// Makes a file that must not be there yet.
 pub(super) fn new_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Opens a file to read and write, and makes it where it is missing.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, Weak},
     time::{Duration, Instant},
@@ -589,8 +589,9 @@ fn check_version(layout: &Layout, make: bool) -> Result<(), TapeError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if make {
                 let draft = layout.root.join(format!("version.{}", uuid::Uuid::now_v7().simple()));
-                let made =
-                    std::fs::write(&draft, format!("{LAYOUT_VERSION}\n")).and_then(|()| std::fs::rename(&draft, &file));
+                let made = new_file(&draft)
+                    .and_then(|mut new| new.write_all(format!("{LAYOUT_VERSION}\n").as_bytes()))
+                    .and_then(|()| std::fs::rename(&draft, &file));
                 made.map_err(TapeError::io("make", &file))?;
             }
             return Ok(());

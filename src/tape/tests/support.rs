@@ -1,8 +1,10 @@
 //! What the tests of the tape share.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io,
+    os::unix::fs::{FileExt, MetadataExt},
     path::Path,
     sync::{
         Arc, Condvar, Mutex,
@@ -122,8 +124,10 @@ pub(super) struct FakeDisk {
     plan: Mutex<Vec<(usize, Fault)>>,
     gate: Mutex<Gate>,
     moved: Condvar,
-    /// Every write so far takes this long more.
+    /// Every write takes this long more.
     pub(super) delay_us: AtomicUsize,
+    /// What of each file survives a power cut, by inode.
+    synced: Mutex<HashMap<u64, Vec<u8>>>,
 }
 
 #[derive(Default)]
@@ -172,6 +176,21 @@ impl FakeDisk {
     /// Makes the store leave its appends to the I/O thread: the next writes count as slow.
     pub(super) fn be_slow(&self) {
         self.delay_us.store(300, Ordering::SeqCst);
+    }
+
+    /// Gives the copy of a store the content that its files have after a power cut: what was synced, and of the rest
+    /// nothing or all.
+    pub(super) fn pull_the_plug(&self, store: &Path, copy: &Path, with_unsynced: bool) {
+        for item in std::fs::read_dir(store).unwrap() {
+            let (from, to) = (item.as_ref().unwrap().path(), copy.join(item.unwrap().file_name()));
+            if from.is_dir() {
+                self.pull_the_plug(&from, &to, with_unsynced);
+            } else if from.extension().is_some_and(|e| e == "jsonl" || e == "log") && !with_unsynced {
+                let inode = from.metadata().unwrap().ino();
+                let left = self.synced.lock().unwrap().get(&inode).cloned().unwrap_or_default();
+                std::fs::write(to, left).unwrap();
+            }
+        }
     }
 
     fn before(&self) -> Option<Fault> {
@@ -223,6 +242,14 @@ impl Disk for FakeDisk {
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
-        self.run(|| {}, || RealDisk.sync(file))
+        self.run(
+            || {},
+            || {
+                let mut content = vec![0; file.metadata()?.len() as usize];
+                file.read_exact_at(&mut content, 0)?;
+                self.synced.lock().unwrap().insert(file.metadata()?.ino(), content);
+                Ok(())
+            },
+        )
     }
 }
