@@ -11,7 +11,8 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, decide::Draft, inbox, state::Next,
+        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, decide::Draft, inbox, recover,
+        state::Next,
     },
 };
 
@@ -156,6 +157,10 @@ pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
 
 /// Closes what is open in a turn that is being ended; the turn is over when nothing is left.
 fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
+    if draft.state.waits {
+        // No worker is alive that could be told to stop and say that it has.
+        recover::take_down(draft);
+    }
     if let Some((ticket, request)) = draft.state.request()
         && !request.closing
     {

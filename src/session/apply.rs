@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::{
-    ids::Seq,
+    ids::{MessageId, Seq},
     message::ErrorReason,
     model::{Answer, AnswerPart, Item, ToolResultItem, UserItem},
     session::{
@@ -44,7 +44,7 @@ impl State {
             }
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
-            Record::Answer { answer, interrupted } => self.take_answer(ticket, answer, *interrupted),
+            Record::Answer { answer, interrupted } => self.take_answer(entry.seq, ticket, answer, *interrupted),
             Record::RequestFailed { .. } => {
                 self.open.remove(&ticket);
             }
@@ -82,10 +82,7 @@ impl State {
                 self.waits = !resumed;
             }
             Record::TurnFinished { outcome } => self.finish_turn(outcome),
-            Record::Released {} => {
-                self.held = false;
-                self.waits = false;
-            }
+            Record::Released {} => self.release(),
             Record::Paused {} => self.paused = true,
             Record::Resumed {} => self.paused = false,
         }
@@ -107,15 +104,24 @@ impl State {
         self.history.push(item);
     }
 
-    fn accept(&mut self, waiting: Waiting) {
-        // Whoever sends lets held messages, and an interrupted turn, go on.
+    fn release(&mut self) {
         self.held = false;
         self.waits = false;
+        self.in_turn(|turn| turn.released = turn.ending.is_some());
+    }
+
+    fn accept(&mut self, waiting: Waiting) {
+        // Whoever sends lets held messages, and an interrupted turn, go on.
+        self.release();
         let disposition = self.disposition(waiting.delivery);
         let seen = Arc::make_mut(&mut self.seen);
         seen.insert(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
         if seen.len() > SEEN_MAX {
-            let oldest = seen.iter().min_by_key(|(_, seen)| seen.seq).map(|(id, _)| id.clone());
+            // A message that still waits is never forgotten: sent again, it would be taken twice.
+            let waits =
+                |id: &MessageId| self.queue.iter().chain(&self.steering).any(|waiting| waiting.message.id == *id);
+            let oldest = seen.iter().filter(|(id, _)| !waits(id)).min_by_key(|(_, seen)| seen.seq);
+            let oldest = oldest.map(|(id, _)| id.clone());
             oldest.and_then(|id| seen.remove(&id));
         }
         match waiting.delivery {
@@ -135,8 +141,9 @@ impl State {
         }
     }
 
-    fn deliver(&mut self, entry: &Entry, ids: &[crate::ids::MessageId]) {
-        if self.turn.is_none() {
+    fn deliver(&mut self, entry: &Entry, ids: &[MessageId]) {
+        let begins = self.turn.is_none();
+        if begins {
             self.turn = Some(Arc::new(Turn {
                 id: entry.seq,
                 started: entry.time,
@@ -145,9 +152,11 @@ impl State {
                 retries: 0,
                 model: None,
                 tools: Default::default(),
+                answer: None,
                 batch: Vec::new(),
                 next: Next::Step,
                 ending: None,
+                released: false,
                 text: "".into(),
                 usage: Default::default(),
                 answered: None,
@@ -175,6 +184,12 @@ impl State {
             let parts = waiting.message.parts.clone();
             self.push(Item::User(UserItem { id: id.clone(), parts, fragment: Default::default() }));
         }
+        if begins {
+            // Steering that came too late for the turn before steers this one, before any that comes now.
+            while self.queue.front().is_some_and(|waiting| matches!(waiting.delivery, Delivery::Steer(_))) {
+                self.steering.extend(self.queue.pop_front());
+            }
+        }
     }
 
     fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
@@ -195,8 +210,8 @@ impl State {
         });
     }
 
-    fn take_answer(&mut self, ticket: Seq, answer: &Arc<Answer>, interrupted: bool) {
-        let last = matches!(self.open.remove(&ticket), Some(Open::Request(request)) if request.last);
+    fn take_answer(&mut self, seq: Seq, ticket: Seq, answer: &Arc<Answer>, interrupted: bool) {
+        let Some(Open::Request(OpenRequest { last, .. })) = self.open.remove(&ticket) else { return };
         if !interrupted {
             self.recoveries = 0;
         }
@@ -206,6 +221,7 @@ impl State {
         let next = if interrupted { Next::Step } else { super::advance::after_answer(answer, last, steps) };
         self.in_turn(|turn| {
             turn.retries = 0;
+            turn.answer = Some(seq);
             turn.usage += answer.usage;
             turn.answered = Some((answer.finish, answer.usage));
             turn.next = next;
@@ -307,7 +323,7 @@ impl State {
             self.queue.push_front(waiting);
         }
         let holds = matches!(outcome, Outcome::Aborted { .. } | Outcome::Failed { .. } | Outcome::Rejected { .. });
-        self.held = holds && !self.queue.is_empty();
+        self.held = holds && !turn.released && !self.queue.is_empty();
         Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
         self.turns += 1;
         self.recoveries = 0;

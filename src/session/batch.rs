@@ -10,23 +10,25 @@ use serde_json::Value;
 use crate::{
     ids::Seq,
     message::{ErrorReason, Finish},
-    model::{Answer, AnswerPart},
+    model::{AnswerPart, Item},
     permission::{Action, judge_all},
     session::{
         AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
-        Steering, advance, decide::Draft,
+        Steering, advance, decide::Draft, state::Next,
     },
     tool::{Access, Effect, ToolResult},
 };
 
-/// Opens a ticket for each call of an answer, and answers at once those that cannot run.
-pub(super) fn open(draft: &mut Draft<'_>, answer_seq: Seq, answer: &Answer, last: bool) {
+/// Opens a ticket for each call of the newest answer that has none yet, and answers at once those that cannot run.
+pub(super) fn open(draft: &mut Draft<'_>) {
+    let Some(turn) = draft.state.turn.clone() else { return };
+    let (Some(answer_seq), Some(newest)) = (turn.answer, draft.state.history.last().cloned()) else { return };
+    let Item::Assistant(answer) = newest.as_ref() else { return };
     let calls = answer.parts.iter().filter_map(|part| match part {
-        AnswerPart::Call { id, name, input, .. } => Some((id, name, input)),
+        AnswerPart::Call { id, name, .. } => Some((id, name)),
         _ => None,
     });
-    let mut opened = Vec::new();
-    for (index, (id, name, input)) in (0..).zip(calls) {
+    for (index, (id, name)) in (0..).zip(calls).skip(turn.batch.len()) {
         let tool = draft.env.toolbox.find(name);
         let record = Record::Call(CallOpened {
             answer: answer_seq,
@@ -36,16 +38,21 @@ pub(super) fn open(draft: &mut Draft<'_>, answer_seq: Seq, answer: &Answer, last
             effect: tool.map_or(Effect::Read, |tool| tool.effect()),
             parallel: tool.is_some_and(|tool| tool.parallel()),
         });
-        opened.push((draft.write(None, record), name, input));
+        draft.write(None, record);
     }
-    for (ticket, name, input) in opened {
+    let last = matches!(turn.next, Next::End(Outcome::StepLimit { .. }));
+    let pending = draft.state.calls().filter(|(_, call)| call.state == CallState::Pending);
+    let pending: Vec<_> = pending.map(|(ticket, call)| (ticket, call.clone())).collect();
+    for (ticket, call) in pending {
         let cannot_run = match (last, answer.finish) {
             (true, _) => Some("No tools can be used on the last step of a turn; the call was not run.".to_owned()),
-            (_, Finish::Length) => {
-                Some("The answer reached its length limit, so this call may be cut off; it was not run. Send it again, shorter.".to_owned())
-            }
+            (_, Finish::Length) => Some(
+                "The answer reached its length limit, so this call may be cut off; it was not run. \
+                 Send it again, shorter."
+                    .to_owned(),
+            ),
             (_, Finish::ContentFilter) => Some("The provider withheld the answer; the call was not run.".to_owned()),
-            _ => unusable(draft, name, input),
+            _ => unusable(draft, &call),
         };
         if let Some(text) = cannot_run {
             fail(draft, ticket, ErrorReason::Failed, text);
@@ -54,13 +61,15 @@ pub(super) fn open(draft: &mut Draft<'_>, answer_seq: Seq, answer: &Answer, last
 }
 
 /// Why a call cannot be carried out at all: no such tool, or arguments that are no JSON object.
-fn unusable(draft: &Draft<'_>, name: &str, input: &str) -> Option<String> {
-    let Some(tool) = draft.env.toolbox.find(name) else { return Some(draft.env.toolbox.unknown_tool(name)) };
+fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<String> {
+    let Some(tool) = draft.env.toolbox.find(&call.tool) else {
+        return Some(draft.env.toolbox.unknown_tool(&call.tool));
+    };
     let switched_off = draft.state.turn.as_ref().is_some_and(|turn| turn.tools.get(tool.name()) == Some(&false));
     if switched_off {
-        return Some(format!("The tool {name} is switched off in this turn."));
+        return Some(format!("The tool {} is switched off in this turn.", tool.name()));
     }
-    arguments(input).err()
+    arguments(&call.input).err()
 }
 
 /// The arguments of a call as an object. Nothing at all counts as an empty one.
@@ -135,9 +144,8 @@ fn withdraw_ask(draft: &mut Draft<'_>, state: CallState, why: AskClosedWhy) {
 
 /// The first call that may start now.
 fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
-    let mut before = 0;
     let mut running = 0;
-    for (ticket, call) in draft.state.calls() {
+    for (before, (ticket, call)) in draft.state.calls().enumerate() {
         match call.state {
             CallState::Pending | CallState::Allowed => {
                 let barrier_holds = !call.parallel && before > 0;
@@ -150,7 +158,6 @@ fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
         if !call.parallel {
             return None;
         }
-        before += 1;
     }
     None
 }
@@ -165,17 +172,19 @@ fn open_call<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenCall> {
 /// Starts a call that may run, asks about one that must be asked for, answers one that may not.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
     let Some(call) = open_call(draft, ticket).cloned() else { return };
-    if call.state == CallState::Allowed {
-        return start(draft, ticket, &call);
+    if let Some(text) = unusable(draft, &call) {
+        // The tools may be others than when the call was opened: the session was rebuilt in between.
+        return fail(draft, ticket, ErrorReason::Failed, text);
     }
     let access = access(draft, &call);
     let settings = draft.state.settings.clone();
     let layers: Vec<_> = settings.rules.iter().collect();
     let judgement = judge_all(&layers, &access);
-    let granted = || access.iter().all(|access| is_granted(draft, access));
+    // A call that names no access has nothing that could have been granted.
+    let granted = || !access.is_empty() && access.iter().all(|access| is_granted(draft, access));
     match judgement.action {
         Action::Allow => start(draft, ticket, &call),
-        Action::Ask if granted() => start(draft, ticket, &call),
+        Action::Ask if call.state == CallState::Allowed || granted() => start(draft, ticket, &call),
         Action::Ask if !draft.env.asks_are_heard => {
             let text = format!(
                 "Permission denied: {} must be asked for, and nobody listens who could answer.",
@@ -224,8 +233,10 @@ fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) {
 
 /// Runs a call again whose outcome is not known, where its effect allows that.
 pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
-    if let Some(call) = open_call(draft, ticket).cloned() {
-        start(draft, ticket, &call);
+    let Some(call) = open_call(draft, ticket).cloned() else { return };
+    match unusable(draft, &call) {
+        Some(text) => fail(draft, ticket, ErrorReason::Failed, text),
+        None => start(draft, ticket, &call),
     }
 }
 

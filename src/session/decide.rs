@@ -62,7 +62,9 @@ pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Dec
         }
         Signal::GoOn { reply } => {
             let waited = draft.state.waits;
-            if draft.state.held || waited {
+            // Said while a turn is being ended, it means that the end is to hold nothing.
+            let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some() && !turn.released);
+            if draft.state.held || waited || ending {
                 draft.write(None, Record::Released {});
             }
             if waited {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     ids::{MessageId, Seq},
     message::{Message, MessageTime, Part, Role},
-    session::{Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Waiting, decide::Draft, recover},
+    session::{Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, decide::Draft, recover},
 };
 
 /// Steering messages that may wait in one session.
@@ -93,8 +93,14 @@ fn waiting(draft: &Draft<'_>, id: &MessageId) -> Option<Waiting> {
 
 /// Puts waiting steering messages into the context: all of them, or one where the settings say so.
 pub(super) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
+    let waiting = &draft.state.steering;
+    // A request that the next message would cut at once is not worth starting: that message joins it.
+    let aborts = waiting.iter().rposition(|waiting| waiting.steering() == Steering::AbortRunning);
+    let aborting = aborts.map_or(0, |at| at + 1);
+    // The first request of a turn carries the message that began it.
+    let begins = draft.state.turn.as_ref().is_some_and(|turn| turn.step == 0);
     let take = match draft.state.settings.steering_mode {
-        Mode::One => 1,
+        Mode::One => aborting.max(usize::from(!begins)),
         Mode::All => usize::MAX,
     };
     let ids: Vec<_> = draft.state.steering.iter().take(take).map(|waiting| waiting.message.id.clone()).collect();

@@ -7,8 +7,12 @@
 //! | call, running: `Read`, `Idempotent` | runs again with the same key |
 //! | call, running: `Once` | never again: answered "outcome unknown" |
 //! | call, told to stop | answered: stopped, how far it got is unknown |
+//! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
 //! | ask | asked again, with the time it had left |
 //! | wait | goes on until the moment it names |
+//!
+//! A torn write may have left only the first entries of a decision. What the entries that are missing would have said follows
+//! from the state, so it is decided anew; an answer whose calls have no tickets yet gets them.
 //!
 //! A turn goes on by itself once; if it is cut off again with no new answer or result in between, it waits to be told to
 //! (promise 5), so that a turn that kills its process does not do so for ever.
@@ -29,34 +33,35 @@ pub(super) fn recover(draft: &mut Draft<'_>) {
     let n = draft.state.recoveries + 1;
     let resumed = draft.state.settings.auto_resume && n <= RECOVERIES_MAX && !draft.state.waits;
     draft.write(None, Record::Recovered { n, resumed });
-    close_what_cannot_go_on(draft);
-    if resumed {
-        start_again(draft);
+    batch::open(draft);
+    match resumed {
+        true => start_again(draft),
+        false => take_down(draft),
     }
 }
 
-/// What was told to stop is down for certain, and what must not run again is answered.
-fn close_what_cannot_go_on(draft: &mut Draft<'_>) {
+/// Closes what cannot go on while no worker is alive: what was told to stop is down for certain, what is to be stopped need not
+/// be started, and what must not run again is answered.
+pub(super) fn take_down(draft: &mut Draft<'_>) {
+    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    let stops = ending || advance::strongest(draft) == Some(Steering::AbortRunning);
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
-            Open::Request(request) => {
-                let interrupted = advance::strongest(draft) == Some(Steering::AbortRunning);
-                if request.closing || interrupted {
-                    retry::cut_off(draft, ticket, &[]);
-                }
-            }
+            Open::Request(request) if request.closing || stops => retry::cut_off(draft, ticket, &[]),
             Open::Call(call) => match (call.state, call.effect) {
                 (CallState::Running, Effect::Once) | (CallState::Closing, _) => batch::close_unknown(draft, ticket),
+                (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),
                 _ => {}
             },
-            Open::Ask(_) | Open::Wait(_) => {}
+            Open::Request(_) | Open::Ask(_) | Open::Wait(_) => {}
         }
     }
 }
 
-/// Starts again what was running when the session went down, and still is open.
+/// Starts again what was running when the session went down, and still is to run.
 pub(super) fn start_again(draft: &mut Draft<'_>) {
+    take_down(draft);
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {

@@ -28,10 +28,10 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 
 /// The model answered.
 pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer) {
-    let Some(request) = open_request(draft, ticket) else { return };
-    let last = request.last;
-    let seq = draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer.clone()), interrupted: false });
-    batch::open(draft, seq, answer, last);
+    if open_request(draft, ticket).is_some() {
+        draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer.clone()), interrupted: false });
+        batch::open(draft);
+    }
 }
 
 /// The stream was closed because the core said so. What had arrived as text is kept.
@@ -39,8 +39,13 @@ pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart]
     if open_request(draft, ticket).is_none() {
         return;
     }
+    // Where the message that cut it was taken back meanwhile, the request is made again from the same history: a half
+    // answer at its end would be taken for words put into the model's mouth, which some providers refuse.
+    let follows =
+        !draft.state.steering.is_empty() || draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
     // A thought without its signature and a call without its end would both be refused when sent back.
-    let text = partial.iter().filter(|part| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty()));
+    let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
+    let text = partial.iter().filter(is_text).filter(|_| follows);
     let answer = Answer::new(text.cloned().collect(), Finish::Unknown);
     draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true });
 }

@@ -178,12 +178,16 @@ pub struct Turn {
     pub model: Option<ModelRef>,
     /// Tools that its messages switched on or off.
     pub tools: BTreeMap<String, bool>,
+    /// The entry that holds the newest answer.
+    pub answer: Option<Seq>,
     /// The calls of the newest answer, in call order, with the results that are there.
     pub batch: Vec<BatchItem>,
     /// What happens when nothing is open.
     pub next: Next,
     /// How it is being ended, where it is.
     pub ending: Option<Outcome>,
+    /// Whether somebody sent a message, or said go on, while it was being ended: then its end holds nothing.
+    pub released: bool,
     /// The newest text of the model.
     pub text: Arc<str>,
     /// Tokens so far.

@@ -1,0 +1,15 @@
+//! The pure core, told what happens and asked what follows: tables of `design.md` §5, loop.md §2, checklist B, C, K and T.
+
+mod abort;
+mod batch;
+mod delivery;
+mod finish;
+mod inbox;
+pub(crate) mod line;
+mod pause;
+mod permission;
+pub(crate) mod play;
+mod recover;
+mod retry;
+pub(crate) mod tools;
+mod torn;

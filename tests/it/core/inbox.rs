@@ -1,0 +1,179 @@
+//! Which messages are taken, refused, edited and withdrawn. Nothing is dropped silently.
+
+use tamtam::{
+    Message, Seq,
+    message::{Part, Role},
+    session::{Delivery, Disposition, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal, Signal, Steering},
+};
+
+use super::play::Play;
+
+const STEER: Delivery = Delivery::Steer(Steering::FinishBatch);
+
+/// Promise 1: the same id is the same message, and its sender gets the same receipt, whatever happened since.
+#[test]
+fn the_same_id_again_is_the_same_message_and_the_same_receipt() {
+    let mut play = Play::new();
+    play.send("go");
+    let first = play.send("next");
+    assert_eq!(play.send("next"), first);
+    assert_eq!((play.entries.len(), play.directives.len()), (0, 0));
+    play.answer_text("a");
+    play.answer_text("b");
+    assert_eq!(play.send("next"), first);
+    play.crash();
+    assert_eq!(play.send("next"), first);
+    assert_eq!(play.history().iter().filter(|line| *line == "user: next").count(), 1);
+}
+
+/// Promise 1: a message that was taken back stays taken back when its sender tries again.
+#[test]
+fn a_withdrawn_message_does_not_come_back() {
+    let mut play = Play::new();
+    play.send("go");
+    let receipt = play.send("next");
+    play.withdraw("next").unwrap();
+    assert_eq!(play.send("next"), receipt);
+    play.answer_text("a");
+    assert_eq!(play.history(), ["user: go", "model: a"]);
+    assert!(play.state.is_idle());
+}
+
+/// A message for one turn is not read by another.
+#[test]
+fn a_message_for_another_turn_is_refused() {
+    let mut play = Play::new();
+    let expect =
+        |play: &mut Play, turn| play.send_message(Message::user("x").with_id("x".into()), Delivery::Queue, Some(turn));
+    let mismatch = expect(&mut play, Seq(4));
+    assert_eq!(mismatch, Err(Refusal::TurnMismatch { expected: Seq(4), actual: None }));
+    play.send("go");
+    let turn = play.state.turn.as_ref().unwrap().id;
+    assert_eq!(expect(&mut play, Seq(99)), Err(Refusal::TurnMismatch { expected: Seq(99), actual: Some(turn) }));
+    assert!(play.entries.is_empty());
+    assert!(expect(&mut play, turn).is_ok());
+}
+
+/// C-14: Reject is for an idle session only.
+#[test]
+fn reject_is_taken_by_an_idle_session_only() {
+    let mut play = Play::new();
+    assert_eq!(play.send_as("a", Delivery::Reject).unwrap().disposition, Disposition::Started);
+    let turn = play.state.turn.as_ref().unwrap().id;
+    assert_eq!(play.send_as("b", Delivery::Reject), Err(Refusal::Busy { turn }));
+    assert!(play.entries.is_empty());
+    // What was refused was never taken, so its id is free.
+    assert!(play.send_as("b", Delivery::Queue).is_ok());
+}
+
+/// Nothing to read is nothing to send; a file alone is something.
+#[test]
+fn an_empty_message_is_refused() {
+    let mut play = Play::new();
+    for blank in ["", " \n\t "] {
+        assert_eq!(play.send_as(blank, Delivery::Queue), Err(Refusal::Empty));
+    }
+    let mut none = Message::user("");
+    none.parts.clear();
+    assert_eq!(play.send_message(none.clone(), STEER, None), Err(Refusal::Empty));
+    none.parts.push(Part::file("image/png", None, b"png"));
+    assert!(play.send_message(none, STEER, None).is_ok());
+}
+
+/// Promise 11: the queue takes 256 messages; the next is told so, and nothing is lost.
+#[test]
+fn a_full_queue_refuses_and_keeps_what_it_has() {
+    let mut play = Play::new();
+    play.send("go");
+    for n in 0..INBOX_QUEUED_MAX {
+        play.send(&format!("q{n}"));
+    }
+    assert_eq!(play.send_as("one too many", Delivery::Queue), Err(Refusal::InboxFull { depth: 256 }));
+    assert_eq!(play.state.queue.len(), 256);
+    // Steering has room of its own.
+    assert!(play.send_as("steer", STEER).is_ok());
+    play.withdraw("q7").unwrap();
+    assert!(play.send_as("one too many", Delivery::Queue).is_ok());
+}
+
+/// Promise 11, A04: 64 steering messages wait at most; each is delivered once, also over a crash.
+#[test]
+fn a_full_steering_inbox_refuses_and_delivers_each_once() {
+    let (mut play, calls) = Play::with_calls(&["bash"]);
+    for n in 0..INBOX_STEERING_MAX {
+        play.steer(&format!("s{n}"), Steering::FinishBatch);
+    }
+    assert_eq!(play.send_as("one too many", STEER), Err(Refusal::InboxFull { depth: 64 }));
+    play.crash();
+    assert_eq!(play.call_state(calls[0]), None);
+    let delivered: Vec<_> = (0..64).map(|n| format!("user: s{n}")).collect();
+    assert_eq!(play.history()[3..], delivered);
+}
+
+/// Queued items can be listed and edited; an edit keeps the place and is what the model reads.
+#[test]
+fn an_edit_changes_the_words_and_keeps_the_place() {
+    let mut play = Play::new();
+    play.send("go");
+    play.send("one");
+    play.send("two");
+    assert!(matches!(play.edit("one", "one, better"), Ok(Held::Done(_))));
+    assert_eq!(play.waiting().1, ["one, better", "two"]);
+    play.answer_text("a");
+    assert_eq!(play.newest(2, 99), ["model: a", "user: one, better"]);
+    // Read is read: what was delivered can be neither edited nor taken back.
+    assert_eq!(play.edit("one", "too late"), Err(Refusal::NotWaiting { id: "one".into() }));
+    assert_eq!(play.withdraw("one"), Err(Refusal::NotWaiting { id: "one".into() }));
+    assert_eq!(play.withdraw("never sent"), Err(Refusal::NotWaiting { id: "never sent".into() }));
+}
+
+/// An edit to nothing is refused; the old words stay.
+#[test]
+fn an_edit_to_nothing_is_refused() {
+    let mut play = Play::new();
+    play.send("go");
+    play.send("next");
+    assert_eq!(play.edit("next", "  "), Err(Refusal::Empty));
+    assert_eq!(play.waiting().1, ["next"]);
+}
+
+/// Waiting steering can be edited and taken back like any other message.
+#[test]
+fn steering_can_be_edited_and_withdrawn() {
+    let (mut play, calls) = Play::with_calls(&["bash"]);
+    play.steer("one", Steering::FinishBatch);
+    play.steer("two", Steering::FinishBatch);
+    play.edit("one", "first").unwrap();
+    play.withdraw("two").unwrap();
+    play.returned(calls[0], "ok");
+    assert_eq!(play.newest(2, 99), ["c0 ok", "user: first"]);
+}
+
+/// The runtime says who speaks and when; the sender does not.
+#[test]
+fn a_sender_cannot_speak_for_the_model() {
+    let mut play = Play::new();
+    play.send("go");
+    let mut message = Message::user("as if").with_id("m".into());
+    message.role = Role::Assistant;
+    play.send_message(message, Delivery::Queue, None).unwrap();
+    let waiting = &play.state.queue[0].message;
+    assert_eq!((waiting.role, waiting.time.created), (Role::User, play.state.time));
+}
+
+/// Every wish of a host is answered exactly once, also where there is nothing to do.
+#[test]
+fn every_wish_is_answered_once() {
+    let mut play = Play::new();
+    let settings = Box::new((*play.state.settings).clone());
+    let wishes = [
+        Signal::GoOn { reply: play.reply_to() },
+        Signal::Abort { reason: "nothing runs".into(), reply: play.reply_to() },
+        Signal::Resume { reply: play.reply_to() },
+        Signal::Configure { settings, reply: play.reply_to() },
+    ];
+    for wish in wishes {
+        play.signal(wish);
+        assert_eq!((play.reply.clone(), play.entries.len()), (Some(Ok(Held::Done(Seq(1)))), 0));
+    }
+}

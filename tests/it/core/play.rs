@@ -1,0 +1,356 @@
+//! One session's core, played by hand: a test tells it what happens, and looks at what follows.
+//!
+//! Each entry goes through bytes, and after every signal the fold of those bytes must be the live state.
+
+use std::time::Duration;
+
+use tamtam::{
+    Message, Millis, Seq,
+    message::Finish,
+    model::{Answer, AnswerPart, ErrorKind, Item, ModelError},
+    permission::{Action, Rule, Ruleset},
+    session::{
+        CallState, Delivery, Directive, Entry, Env, Grant, Held, Open, Outcome, Receipt, Record, Refusal, Reply,
+        ReplyTo, Settings, Signal, State, Steering, decide,
+    },
+    tool::{ToolResult, Toolbox},
+};
+
+use super::{line, tools};
+
+/// The text part of an answer.
+pub(crate) fn text(text: &str) -> AnswerPart {
+    AnswerPart::Text { text: text.to_owned(), extra: None }
+}
+
+/// A call with arguments as JSON text.
+pub(crate) fn call(id: &str, name: &str, input: &str) -> AnswerPart {
+    AnswerPart::Call { id: id.into(), name: name.to_owned(), input: input.to_owned(), extra: None }
+}
+
+/// Settings under which every tool may run.
+pub(crate) fn settings() -> Settings {
+    let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
+    settings.rules = vec![rules("host", &[("*", "*", Action::Allow)])];
+    settings
+}
+
+/// A ruleset of those lines.
+pub(crate) fn rules(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
+    let rules = rules.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
+    Ruleset { name: name.to_owned(), rules: rules.collect() }
+}
+
+/// One session's core, played by hand.
+pub(crate) struct Play {
+    /// The live state.
+    pub(crate) state: State,
+    /// What the last decision wrote.
+    pub(crate) entries: Vec<Entry>,
+    /// What the last decision told the shell to do, replies left out.
+    pub(crate) directives: Vec<Directive>,
+    /// What the last decision answered.
+    pub(crate) reply: Option<Reply>,
+    /// Whether anybody listens who could answer an ask.
+    pub(crate) heard: bool,
+    pub(crate) toolbox: Toolbox,
+    now: Millis,
+    tape: Vec<Vec<u8>>,
+    replies: u64,
+    /// How much of the tape there was before the last decision.
+    before: usize,
+}
+
+impl Play {
+    /// A session under which every tool may run.
+    pub(crate) fn new() -> Play {
+        Play::with(|_| {})
+    }
+
+    /// A session with changed settings.
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Play {
+        let mut settings = settings();
+        change(&mut settings);
+        let now = Millis(1_000_000);
+        let state = State::new("play".parse().unwrap(), settings, now);
+        let first = Entry {
+            seq: Seq(1),
+            time: now,
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            record: Record::State(state.clone().into()),
+        };
+        let tape = vec![line::encode(&first)];
+        let mut play = Play {
+            state,
+            entries: Vec::new(),
+            directives: Vec::new(),
+            reply: None,
+            heard: true,
+            toolbox: tools::toolbox(),
+            now,
+            tape,
+            replies: 0,
+            before: 1,
+        };
+        play.state.apply(&first);
+        play
+    }
+
+    /// A session that was sent "go" and whose model answered with calls of those tools, named c0, c1, …
+    pub(crate) fn with_calls(names: &[&str]) -> (Play, Vec<Seq>) {
+        let mut play = Play::new();
+        play.send("go");
+        let calls = play.answer_calls(names);
+        (play, calls)
+    }
+
+    /// Tells the core what happened.
+    pub(crate) fn signal(&mut self, signal: Signal) -> &mut Play {
+        let env = Env { toolbox: &self.toolbox, toolbox_hash: "tools", asks_are_heard: self.heard, jitter: 0.5 };
+        let decision = decide(&self.state, &signal, &env, self.now);
+        self.before = self.tape.len();
+        self.tape.extend(decision.entries.iter().map(line::encode));
+        self.state = decision.after;
+        assert_eq!(self.fold(), self.state, "the fold of the tape is not the live state after {signal:?}");
+        self.entries = decision.entries;
+        let mut replies = Vec::new();
+        self.directives.clear();
+        for directive in decision.directives {
+            match directive {
+                Directive::Reply(_, reply) => replies.push(reply),
+                other => self.directives.push(other),
+            }
+        }
+        assert!(replies.len() <= 1, "one signal was answered {} times", replies.len());
+        self.reply = replies.pop();
+        self
+    }
+
+    fn fold(&self) -> State {
+        let mut state = State::new("other".parse().unwrap(), settings(), Millis(0));
+        self.tape.iter().for_each(|bytes| state.apply(&line::decode(bytes)));
+        state
+    }
+
+    pub(crate) fn reply_to(&mut self) -> ReplyTo {
+        self.replies += 1;
+        ReplyTo(self.replies)
+    }
+
+    /// Sends a message under its text as id.
+    pub(crate) fn send_as(&mut self, text: &str, delivery: Delivery) -> Result<Receipt, Refusal> {
+        self.send_message(Message::user(text).with_id(text.into()), delivery, None)
+    }
+
+    pub(crate) fn send_message(
+        &mut self,
+        message: Message,
+        delivery: Delivery,
+        expect_turn: Option<Seq>,
+    ) -> Result<Receipt, Refusal> {
+        let reply = self.reply_to();
+        self.signal(Signal::Send { message, delivery, expect_turn, reply });
+        match self.reply.clone().unwrap() {
+            Ok(Held::Receipt(receipt)) => Ok(receipt),
+            Ok(Held::Done(seq)) => panic!("a send was answered with the entry {seq}"),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Sends a message that must be taken.
+    pub(crate) fn send(&mut self, text: &str) -> Receipt {
+        self.send_as(text, Delivery::Queue).unwrap()
+    }
+
+    /// Sends a steering message that must be taken.
+    pub(crate) fn steer(&mut self, text: &str, steering: Steering) -> Receipt {
+        self.send_as(text, Delivery::Steer(steering)).unwrap()
+    }
+
+    pub(crate) fn abort(&mut self, reason: &str) -> &mut Play {
+        let reply = self.reply_to();
+        self.signal(Signal::Abort { reason: reason.to_owned(), reply })
+    }
+
+    pub(crate) fn go_on(&mut self) -> &mut Play {
+        let reply = self.reply_to();
+        self.signal(Signal::GoOn { reply })
+    }
+
+    pub(crate) fn pause(&mut self) -> &mut Play {
+        let reply = self.reply_to();
+        self.signal(Signal::Pause { reply })
+    }
+
+    pub(crate) fn resume(&mut self) -> &mut Play {
+        let reply = self.reply_to();
+        self.signal(Signal::Resume { reply })
+    }
+
+    pub(crate) fn edit(&mut self, id: &str, text: &str) -> Result<Held, Refusal> {
+        let reply = self.reply_to();
+        self.signal(Signal::Edit { message: Message::user(text).with_id(id.into()), reply });
+        self.reply.clone().unwrap()
+    }
+
+    pub(crate) fn withdraw(&mut self, id: &str) -> Result<Held, Refusal> {
+        let reply = self.reply_to();
+        self.signal(Signal::Withdraw { id: id.into(), reply });
+        self.reply.clone().unwrap()
+    }
+
+    pub(crate) fn configure(&mut self, change: impl FnOnce(&mut Settings)) -> &mut Play {
+        let mut settings = (*self.state.settings).clone();
+        change(&mut settings);
+        let reply = self.reply_to();
+        self.signal(Signal::Configure { settings: Box::new(settings), reply })
+    }
+
+    /// Answers an ask.
+    pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<Held, Refusal> {
+        let reply = self.reply_to();
+        self.signal(Signal::Answer { ask, grant, reply });
+        self.reply.clone().unwrap()
+    }
+
+    /// The ticket of the open request.
+    pub(crate) fn request(&self) -> Seq {
+        self.state.request().expect("a request is open").0
+    }
+
+    pub(crate) fn answer(&mut self, parts: Vec<AnswerPart>, finish: Finish) -> &mut Play {
+        let ticket = self.request();
+        self.signal(Signal::Answered { ticket, answer: Answer::new(parts, finish) })
+    }
+
+    /// The model answers with a text and has said all it wanted to.
+    pub(crate) fn answer_text(&mut self, said: &str) -> &mut Play {
+        self.answer(vec![text(said)], Finish::Stop)
+    }
+
+    /// The model asks for calls of those tools, named c0, c1, …; gives the tickets that were opened.
+    pub(crate) fn answer_calls(&mut self, names: &[&str]) -> Vec<Seq> {
+        let calls = names.iter().enumerate().map(|(index, name)| call(&format!("c{index}"), name, "{}"));
+        self.answer(calls.collect(), Finish::ToolCalls);
+        let opened = self.entries.iter().filter(|entry| matches!(entry.record, Record::Call(_)));
+        opened.map(|entry| entry.seq).collect()
+    }
+
+    pub(crate) fn returned(&mut self, ticket: Seq, content: &str) -> &mut Play {
+        self.signal(Signal::Returned { ticket, result: ToolResult::ok(content) })
+    }
+
+    pub(crate) fn failed(&mut self, kind: ErrorKind) -> &mut Play {
+        self.failed_with(ModelError::new(kind, "it failed"))
+    }
+
+    pub(crate) fn failed_with(&mut self, error: ModelError) -> &mut Play {
+        let ticket = self.request();
+        self.signal(Signal::Failed { ticket, error })
+    }
+
+    /// The request's stream was closed with that much of the answer there.
+    pub(crate) fn cut_off(&mut self, partial: &str) -> &mut Play {
+        let ticket = self.request();
+        self.signal(Signal::CutOff { ticket, partial: vec![text(partial)] })
+    }
+
+    /// That much later the clock is looked at.
+    pub(crate) fn later(&mut self, ms: u64) -> &mut Play {
+        self.now = self.now.plus(Duration::from_millis(ms));
+        self.signal(Signal::Tick)
+    }
+
+    /// The process dies with all of the tape written, and the session is rebuilt from it.
+    pub(crate) fn crash(&mut self) -> &mut Play {
+        self.state = self.fold();
+        self.signal(Signal::Recover)
+    }
+
+    /// The process dies when only so many entries of the last decision were written.
+    pub(crate) fn crash_after(&mut self, entries: usize) -> &mut Play {
+        self.tape.truncate(self.before + entries);
+        self.crash()
+    }
+
+    /// The tickets whose workers the last decision started: requests and calls.
+    pub(crate) fn started(&self) -> Vec<Seq> {
+        let started = self.directives.iter().filter_map(|directive| match directive {
+            Directive::StartRequest(ticket) | Directive::StartCall(ticket) => Some(*ticket),
+            _ => None,
+        });
+        started.collect()
+    }
+
+    /// The tickets whose workers the last decision stopped.
+    pub(crate) fn stopped(&self) -> Vec<Seq> {
+        let stopped = self.directives.iter().filter_map(|directive| match directive {
+            Directive::CutRequest(ticket) | Directive::StopCall(ticket) => Some(*ticket),
+            _ => None,
+        });
+        stopped.collect()
+    }
+
+    /// The asks that are open.
+    pub(crate) fn asks(&self) -> Vec<Seq> {
+        let asks = self.state.open.iter().filter(|(_, open)| matches!(open, Open::Ask(_)));
+        asks.map(|(ticket, _)| *ticket).collect()
+    }
+
+    pub(crate) fn call_state(&self, ticket: Seq) -> Option<CallState> {
+        match self.state.open.get(&ticket) {
+            Some(Open::Call(call)) => Some(call.state),
+            _ => None,
+        }
+    }
+
+    /// The conversation as the model sees it, one line an item.
+    pub(crate) fn history(&self) -> Vec<String> {
+        let shown = self.state.history.iter().map(|item| match item.as_ref() {
+            Item::User(user) => {
+                let said = Message { parts: user.parts.clone(), ..Message::user("") }.text();
+                format!("user: {said}")
+            }
+            Item::Assistant(answer) => {
+                let calls = answer.parts.iter().filter_map(|part| match part {
+                    AnswerPart::Call { name, .. } => Some(name.as_str()),
+                    _ => None,
+                });
+                let calls: Vec<_> = calls.collect();
+                match calls.is_empty() {
+                    true => format!("model: {}", answer.text()),
+                    false => format!("model calls {}", calls.join(" ")),
+                }
+            }
+            Item::Result(result) => {
+                let mark = if result.is_error { "!" } else { "" };
+                format!("{}{mark} {}", result.call, result.content)
+            }
+            other => panic!("unexpected item {other:?}"),
+        });
+        shown.collect()
+    }
+
+    /// The newest lines of the conversation, each cut after so many characters.
+    pub(crate) fn newest(&self, lines: usize, width: usize) -> Vec<String> {
+        let history = self.history();
+        let from = history.len().saturating_sub(lines);
+        history[from..].iter().map(|line| line.chars().take(width).collect()).collect()
+    }
+
+    /// How the newest turn ended.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.state.ended.back().map(|end| end.outcome.clone())
+    }
+
+    /// The texts of the messages that wait: steering, then queued.
+    pub(crate) fn waiting(&self) -> (Vec<String>, Vec<String>) {
+        let texts = |waiting: &std::collections::VecDeque<tamtam::session::Waiting>| {
+            waiting.iter().map(|waiting| waiting.message.text()).collect()
+        };
+        (texts(&self.state.steering), texts(&self.state.queue))
+    }
+}

@@ -1,0 +1,73 @@
+//! Tools that do nothing: the core only looks at what they say about themselves.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tamtam::{
+    model::BoxFuture,
+    tool::{Access, Effect, Tool, ToolContext, ToolResult, Toolbox},
+};
+
+/// A tool by what it says about itself.
+pub(crate) struct Fake {
+    name: &'static str,
+    effect: Effect,
+    parallel: bool,
+}
+
+impl Tool for Fake {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> &str {
+        "does nothing"
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn parallel(&self) -> bool {
+        self.parallel
+    }
+
+    /// `{"at": "x"}` wants its permission for `x`, anything else for `*`; the tool `free` says that it wants nothing.
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        match self.name {
+            "free" => Vec::new(),
+            name => vec![Access::new(name, arguments["at"].as_str().unwrap_or("*"))],
+        }
+    }
+
+    fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async { ToolResult::ok("") })
+    }
+}
+
+/// The tools of all core tests.
+///
+/// | name | effect | parallel |
+/// |---|---|---|
+/// | read, grep | Read | yes |
+/// | look | Read | no |
+/// | put | Idempotent | yes |
+/// | note | Once | yes |
+/// | bash, write, free | Once | no |
+pub(crate) fn toolbox() -> Toolbox {
+    let tools = [
+        ("read", Effect::Read, true),
+        ("grep", Effect::Read, true),
+        ("look", Effect::Read, false),
+        ("put", Effect::Idempotent, true),
+        ("note", Effect::Once, true),
+        ("bash", Effect::Once, false),
+        ("write", Effect::Once, false),
+        ("free", Effect::Once, false),
+    ];
+    Toolbox::new(tools.map(|(name, effect, parallel)| -> Arc<dyn Tool> { Arc::new(Fake { name, effect, parallel }) }))
+}

@@ -1,0 +1,5 @@
+//! The tests of behaviour: one binary, one module per subject. What is tested is what a host can see; names are claims.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod core;
+mod sim;
