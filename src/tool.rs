@@ -9,6 +9,7 @@
 mod context;
 mod result;
 mod toolbox;
+pub mod truncate;
 
 use std::time::Duration;
 
