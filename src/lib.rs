@@ -3,8 +3,12 @@
 pub mod ids;
 pub mod message;
 pub mod model;
+#[cfg(all(unix, feature = "tools"))]
+pub mod process;
 pub mod tape;
 pub mod tool;
+#[cfg(all(unix, feature = "tools"))]
+pub mod tools;
 pub mod usage;
 
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
