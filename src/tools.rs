@@ -1,0 +1,3 @@
+//! The tools that come with the runtime.
+
+pub mod bash;
