@@ -5,6 +5,8 @@ pub mod message;
 pub mod model;
 pub mod tape;
 pub mod tool;
+#[cfg(feature = "tools")]
+pub mod tools;
 pub mod usage;
 
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};

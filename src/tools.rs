@@ -1,0 +1,5 @@
+//! The seven file and shell tools.
+mod arguments;
+mod edit;
+mod locks;
+mod names;

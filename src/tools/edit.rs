@@ -1,0 +1,6 @@
+//! edit
+mod diff;
+mod matching;
+mod nearest;
+mod patch;
+mod view;
