@@ -3,3 +3,5 @@ mod arguments;
 mod edit;
 mod locks;
 mod names;
+mod read;
+mod text;

@@ -241,7 +241,8 @@ impl Out {
                 self.ending = Some(ending);
                 let text = line.text.strip_suffix('\r').unwrap_or(&line.text);
                 self.push(&[std::mem::take(&mut bom), text.as_bytes(), ending].concat(), ending);
-                self.ends_open = line.last.then_some(true);
+                // What `-last` with the marker said holds for the lines that come in its place.
+                self.ends_open = if line.last { Some(true) } else { self.ends_open.filter(|open| !open) };
                 continue;
             }
             let Some(old) = old.next() else { continue };

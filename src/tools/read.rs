@@ -1,0 +1,2 @@
+//! read
+mod page;
