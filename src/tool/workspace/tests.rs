@@ -62,6 +62,14 @@ impl Scene {
     }
 }
 
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn is_outside(error: &WorkspaceError) -> bool {
     let text = error.to_string();
     matches!(error, WorkspaceError::Outside { .. })
@@ -305,6 +313,8 @@ fn f04_a_link_that_is_swapped_in_is_never_followed_out() {
         let stop = AtomicBool::new(false);
         let (done, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
+            // The thread also ends when an assertion fails.
+            let _stop = SetOnDrop(&stop);
             scope.spawn(|| {
                 use rustix::fs::{CWD, RenameFlags, renameat_with};
                 let swap = |a: &str, b: &str| {
@@ -337,7 +347,6 @@ fn f04_a_link_that_is_swapped_in_is_never_followed_out() {
                 });
                 count(listed);
             }
-            stop.store(true, Ordering::Relaxed);
         });
         let (done, refused) = (done.into_inner(), refused.into_inner());
         assert!(done > 0 && refused > 0, "both sides were met: {done} done, {refused} refused");
