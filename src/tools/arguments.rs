@@ -3,7 +3,7 @@
 //! Models write numbers as strings, leave the arguments out, or send them as one string of JSON. What is meant is clear then,
 //! so it is taken. Anything else is an error that names the field, what was expected and what came.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use schemars::JsonSchema;
 use serde::{Deserializer, de::DeserializeOwned, de::Error, de::Visitor};
@@ -13,15 +13,21 @@ use crate::tool::{ToolResult, parse_arguments};
 
 /// Reads a tool's arguments into its own type; the error is the result for the model.
 pub(super) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolResult> {
-    let arguments = match arguments {
-        Value::Null => Value::Object(serde_json::Map::new()),
-        Value::String(text) => match serde_json::from_str(text) {
-            Ok(Value::Object(fields)) => Value::Object(fields),
-            _ => arguments.clone(),
-        },
-        _ => arguments.clone(),
-    };
+    let arguments = meant(arguments).into_owned();
     parse_arguments(arguments).map_err(|error| ToolResult::error(error.to_string()))
+}
+
+/// The arguments as they were meant: nothing is an empty map, and a string may hold the map. Whoever judges a call must look
+/// at these, because it is these that are carried out.
+pub(super) fn meant(arguments: &Value) -> Cow<'_, Value> {
+    match arguments {
+        Value::Null => Cow::Owned(Value::Object(serde_json::Map::new())),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(Value::Object(fields)) => Cow::Owned(Value::Object(fields)),
+            _ => Cow::Borrowed(arguments),
+        },
+        _ => Cow::Borrowed(arguments),
+    }
 }
 
 /// The JSON schema of a tool's arguments, without what no model needs: the dialect, the type's name, formats, empty defaults.

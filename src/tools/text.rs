@@ -2,7 +2,10 @@
 //!
 //! Nothing here reads more than it is asked for, and every read looks first at whether the call must stop.
 
-use std::io::{self, Cursor, Read};
+use std::{
+    io::{self, Cursor, Read},
+    ops::Range,
+};
 
 use encoding_rs::{CoderResult, Decoder, Encoding, UTF_16BE, UTF_16LE};
 
@@ -97,39 +100,54 @@ struct Decoded<R> {
     decoder: Decoder,
     raw: Vec<u8>,
     /// Which part of `raw` is not decoded yet.
-    pending: std::ops::Range<usize>,
+    pending: Range<usize>,
+    text: Vec<u8>,
+    /// Which part of `text` is not handed over yet.
+    ready: Range<usize>,
     at_end: bool,
     finished: bool,
 }
 
 impl<R: Read> Decoded<R> {
     fn new(from: R, encoding: &'static Encoding) -> Decoded<R> {
-        let decoder = encoding.new_decoder_without_bom_handling();
-        Decoded { from, decoder, raw: vec![0; CHUNK_BYTES], pending: 0..0, at_end: false, finished: false }
-    }
-}
-
-impl<R: Read> Read for Decoded<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // The decoder writes whole characters only.
-        if out.len() < 4 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the buffer is too small for a character"));
+        Decoded {
+            from,
+            decoder: encoding.new_decoder_without_bom_handling(),
+            raw: vec![0; CHUNK_BYTES],
+            pending: 0..0,
+            text: vec![0; CHUNK_BYTES],
+            ready: 0..0,
+            at_end: false,
+            finished: false,
         }
-        while !self.finished {
+    }
+
+    /// Decodes some more. Afterwards something is ready, or the text has ended.
+    fn decode(&mut self) -> io::Result<()> {
+        while self.ready.is_empty() && !self.finished {
             if self.pending.is_empty() && !self.at_end {
                 let read = self.from.read(&mut self.raw)?;
                 self.at_end = read == 0;
                 self.pending = 0..read;
             }
-            let (result, read, written, _) =
-                self.decoder.decode_to_utf8(&self.raw[self.pending.clone()], out, self.at_end);
+            let raw = &self.raw[self.pending.clone()];
+            let (result, read, written, _) = self.decoder.decode_to_utf8(raw, &mut self.text, self.at_end);
             self.pending.start += read;
+            self.ready = 0..written;
             self.finished = self.at_end && self.pending.is_empty() && result == CoderResult::InputEmpty;
-            if written > 0 {
-                return Ok(written);
-            }
         }
-        Ok(0)
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Decoded<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.decode()?;
+        let count = self.ready.len().min(out.len());
+        let end = self.ready.start + count;
+        out[..count].copy_from_slice(&self.text[self.ready.start..end]);
+        self.ready.start = end;
+        Ok(count)
     }
 }
 
@@ -163,7 +181,7 @@ mod tests {
     fn text(bytes: &[u8]) -> String {
         let mut text = Vec::new();
         let mut reader = look(bytes).unwrap().text();
-        let mut chunk = [0; 7];
+        let mut chunk = [0; 3];
         loop {
             match reader.read(&mut chunk).unwrap() {
                 0 => return String::from_utf8(text).unwrap(),

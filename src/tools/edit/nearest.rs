@@ -12,7 +12,7 @@ const ALIKE_PERCENT_MIN: usize = 60;
 const LINE_CHARS_MAX: usize = 200;
 
 /// How many lines are looked at. Past that an answer would come too late to help.
-const LINES_MAX: usize = 200_000;
+const LINES_MAX: usize = 50_000;
 
 /// A line of the file that is like the old text.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +70,10 @@ impl Pairs {
     /// Dice's coefficient in percent.
     fn alike_percent(&self, line: &str) -> usize {
         let others = pairs(line);
+        // Nothing shared can make up for such a difference in length.
+        if 200 * self.total.min(others.len()) < ALIKE_PERCENT_MIN * (self.total + others.len()) {
+            return 0;
+        }
         let mut seen: HashMap<(char, char), usize> = HashMap::new();
         let mut shared = 0;
         for pair in &others {

@@ -1,7 +1,7 @@
 //! A page of numbered lines out of a stream of text, however long the stream is.
 //!
 //! Only what is shown is kept: a line past 2,000 characters is counted and not stored, lines before the page are skipped by
-//! looking for line feeds, and lines after it are counted for the totals up to [`SCAN_AHEAD_BYTES`].
+//! looking for line feeds, and lines after it are counted for the totals, up to a limit.
 
 use std::io::{self, Read};
 
@@ -9,9 +9,6 @@ use crate::tool::truncate::{BYTES_MAX, LINES_MAX};
 
 /// Longest line that is shown whole, in characters (FT-6).
 pub(in crate::tools) const LINE_CHARS_MAX: usize = 2_000;
-
-/// How far past what is shown the file is read in order to say how much more there is.
-pub(super) const SCAN_AHEAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// How many bytes of a line are kept: enough for the characters that are shown, whatever they are.
 const LINE_BYTES_KEPT: usize = LINE_CHARS_MAX * 4 + 3;
@@ -56,8 +53,9 @@ pub(super) struct Page {
     pub(super) nuls: usize,
 }
 
-/// Reads the page that begins at line `first` (from 1) and has at most `limit` lines.
-pub(super) fn page(mut from: impl Read, first: usize, limit: usize) -> io::Result<Page> {
+/// Reads the page that begins at line `first` (from 1) and has at most `limit` lines, and goes on for about `scan_ahead`
+/// bytes past what it shows, to count.
+pub(super) fn page(mut from: impl Read, first: usize, limit: usize, scan_ahead: usize) -> io::Result<Page> {
     let mut maker = Maker::new(first, limit.min(LINES_MAX));
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -71,7 +69,7 @@ pub(super) fn page(mut from: impl Read, first: usize, limit: usize) -> io::Resul
             maker.ahead += read;
         }
         maker.take(&chunk[..read]);
-        if maker.ahead > SCAN_AHEAD_BYTES {
+        if maker.ahead > scan_ahead {
             return Ok(maker.finish(false));
         }
     }
@@ -211,6 +209,12 @@ mod tests {
 
     use super::*;
 
+    const AHEAD: usize = 1024 * 1024;
+
+    fn page(from: impl Read, first: usize, limit: usize) -> io::Result<Page> {
+        super::page(from, first, limit, AHEAD)
+    }
+
     fn numbered(count: usize, length: usize) -> String {
         (1..=count).map(|n| format!("{:x<length$}\n", format!("line {n}"))).collect()
     }
@@ -241,9 +245,9 @@ mod tests {
         assert_eq!((page.shown, page.cut_by, page.total), (1, Some(CutBy::LongLine), Total::AtLeast(1)));
         assert!(page.text.len() < 2_100 && page.text.ends_with(" chars truncated]"));
         let lines = io::Cursor::new(b"a\nb\n").chain(io::repeat(b'\n'));
-        let page = super::page(lines, 1, 2).unwrap();
+        let page = super::page(lines, 1, 2, AHEAD).unwrap();
         assert_eq!((page.shown, page.cut_by), (2, Some(CutBy::Lines)));
-        assert!(matches!(page.total, Total::AtLeast(lines) if lines > SCAN_AHEAD_BYTES));
+        assert!(matches!(page.total, Total::AtLeast(lines) if lines > AHEAD));
     }
 
     #[test]
@@ -258,7 +262,9 @@ mod tests {
         #[test]
         fn pages_follow_each_other_without_gaps(lines in proptest::collection::vec("[a-zé]{0,6}", 0..30), open: bool, limit in 1usize..9) {
             let mut file = lines.join("\n");
-            if !lines.is_empty() && !(open && !lines[lines.len() - 1].is_empty()) {
+            // A last line of nothing is only there if it ends.
+            let ends = !open || lines.last().is_some_and(String::is_empty);
+            if ends && !lines.is_empty() {
                 file.push('\n');
             }
             let (mut first, mut seen) = (1, Vec::new());
