@@ -128,7 +128,10 @@ async fn memory() {
         }
         let each = (resident().saturating_sub(before)) / count;
         let took = start.elapsed() / u32::try_from(count).unwrap();
-        println!("d: memory per live idle session, {count} live: {each} bytes; created, prompted and answered in {} each", micros(took));
+        println!(
+            "d: memory per live idle session, {count} live: {each} bytes; created, prompted and answered in {} each",
+            micros(took)
+        );
         drop(runtime.shutdown().await);
     }
 }

@@ -52,7 +52,8 @@ impl Model for Calls {
             if made.is_multiple_of(self.steps) {
                 return Ok(Answer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop));
             }
-            let call = AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input: "{}".into(), extra: None };
+            let call =
+                AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input: "{}".into(), extra: None };
             Ok(Answer::new(vec![call], Finish::ToolCalls))
         })
     }

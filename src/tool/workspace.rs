@@ -155,6 +155,11 @@ impl Workspace {
         found.map_or_else(|| self.resolve(given), Ok)
     }
 
+    /// The spellings that a path may be read as: see [`Workspace::resolve_existing`]. For whoever judges a path beforehand.
+    pub(crate) fn spellings(given: &str) -> Vec<String> {
+        path::spellings(given)
+    }
+
     fn resolve_as_written(&self, text: &str) -> Result<WorkspacePath, WorkspaceError> {
         let absolute = path::absolute(text, self.root(), self.home.as_deref())?;
         for (root, known) in self.roots.iter().enumerate() {

@@ -148,7 +148,12 @@ async fn states(session: &Session) -> Vec<ToolState> {
 async fn a_tool_that_misbehaves_costs_its_own_call_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let model = Scripted::from_fn(|request| {
-        let asked = |text: &str| request.history.iter().any(|item| matches!(item.as_ref(), Item::User(user) if user.parts == [Part::text(text)]));
+        let asked = |text: &str| {
+            request
+                .history
+                .iter()
+                .any(|item| matches!(item.as_ref(), Item::User(user) if user.parts == [Part::text(text)]))
+        };
         match (asked("misbehave"), results(request).len()) {
             (true, 0) => Reply::call("panics", json!({})),
             (true, 1) => Reply::call("hangs", json!({})),
@@ -340,7 +345,8 @@ async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_transient_failure_is_retried_and_a_permanent_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let limited = ModelError::new(ErrorKind::RateLimited, "429 rate limit").with_retry_after(Some(Duration::from_secs(7)));
+    let limited =
+        ModelError::new(ErrorKind::RateLimited, "429 rate limit").with_retry_after(Some(Duration::from_secs(7)));
     let refused = ModelError::new(ErrorKind::Auth, "invalid API key");
     let model = Arc::new(Scripted::new([Reply::error(limited), Reply::text("after all"), Reply::error(refused)]));
     let runtime = runtime(folder.path(), model.clone(), vec![]).await;
@@ -399,7 +405,8 @@ impl Hook for Guard {
 async fn hooks_guard_calls_and_rewrite_what_passes() {
     let folder = tempfile::tempdir().unwrap();
     let call = |what: &str| Reply::call("echo", json!({ "do": what, "key": "sk-secret" }));
-    let model = Arc::new(Scripted::new([call("block"), call("crash"), call("hang"), call("pass"), Reply::text("done")]));
+    let model =
+        Arc::new(Scripted::new([call("block"), call("crash"), call("hang"), call("pass"), Reply::text("done")]));
     let echo = stub("echo", Does::Echo);
     let began = echo.began.clone();
     let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).tool(echo).hook(Guard);
