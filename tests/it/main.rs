@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod core;
+mod layering;
 mod runtime;
 mod sim;

@@ -264,8 +264,8 @@ async fn an_interrupted_turn_goes_on_when_the_runtime_starts_again() {
     let hanging = Arc::new(Scripted::new([Reply::hang()]));
     let first = runtime(folder.path(), hanging.clone(), vec![]).await;
     let session_before = session(&first, folder.path()).await;
-    session_before.prompt("go").await.unwrap();
     let mut events = session_before.events();
+    session_before.prompt("go").await.unwrap();
     event(&mut events, |kind| matches!(kind, EventKind::StepStarted { .. }).then_some(())).await;
     assert!(first.shutdown().await.is_empty());
 
@@ -376,7 +376,7 @@ impl Hook for Guard {
             match message.text().as_str() {
                 "swallow" => Input::Handled,
                 "crash" => panic!("input hook"),
-                _ => Input::Pass(message.with_part(Part::text(" [seen]"))),
+                _ => Input::Pass(Box::new(message.with_part(Part::text(" [seen]")))),
             }
         })
     }
@@ -424,7 +424,8 @@ async fn hooks_guard_calls_and_rewrite_what_passes() {
     assert!(told[3].contains("[redacted]") && !told[3].contains("sk-secret"), "{told:?}");
     assert_eq!(began.load(Ordering::SeqCst), 1);
     event(&mut events, |kind| matches!(kind, EventKind::HookError { callback: "before_call", .. }).then_some(())).await;
-    let Item::User(first) = &**model.requests()[0].history.iter().next().unwrap() else { panic!("a user's message") };
+    let requests = model.requests();
+    let Item::User(first) = &**requests[0].history.iter().next().unwrap() else { panic!("a user's message") };
     assert_eq!(first.parts.len(), 2);
     assert!(runtime.shutdown().await.is_empty());
 }
