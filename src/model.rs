@@ -31,6 +31,8 @@ mod pairs;
 #[cfg(feature = "http")]
 mod pieces;
 #[cfg(feature = "http")]
+mod redact;
+#[cfg(feature = "http")]
 mod router;
 #[cfg(feature = "http")]
 mod schema;

@@ -5,3 +5,6 @@ mod core;
 mod layering;
 mod runtime;
 mod sim;
+mod support;
+#[cfg(feature = "http")]
+mod wire;
