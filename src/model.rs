@@ -8,14 +8,14 @@
 //!
 //! **Failure.** A stream that ends without the provider's own end mark is [`ErrorKind::Truncated`], never an answer.
 
+mod assembly;
 mod error;
 mod request;
+pub mod scripted;
 mod secret;
 
 #[cfg(feature = "http")]
 mod anthropic;
-#[cfg(feature = "http")]
-mod assembly;
 #[cfg(feature = "http")]
 mod catalogue;
 #[cfg(feature = "http")]
@@ -43,6 +43,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
+pub use scripted::{Reply, Scripted};
 pub use secret::Secret;
 
 #[cfg(feature = "http")]
