@@ -8,12 +8,16 @@ pub mod ids;
 pub mod message;
 pub mod model;
 pub mod permission;
+#[cfg(all(unix, feature = "tools"))]
+pub mod process;
 pub mod prompt;
 pub mod runtime;
 pub mod session;
 pub mod supervisor;
 pub mod tape;
 pub mod tool;
+#[cfg(all(unix, feature = "tools"))]
+pub mod tools;
 pub mod usage;
 
 mod actors;
