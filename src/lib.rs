@@ -14,6 +14,8 @@ pub mod session;
 pub mod supervisor;
 pub mod tape;
 pub mod tool;
+#[cfg(feature = "tools")]
+pub mod tools;
 pub mod usage;
 
 mod actors;
