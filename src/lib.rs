@@ -3,9 +3,11 @@
 pub mod ids;
 pub mod message;
 pub mod model;
+#[cfg(all(unix, feature = "tools"))]
+pub mod process;
 pub mod tape;
 pub mod tool;
-#[cfg(feature = "tools")]
+#[cfg(all(unix, feature = "tools"))]
 pub mod tools;
 pub mod usage;
 

@@ -3,6 +3,8 @@
 //! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share what keeps two calls from
 //! writing one file at once, so sessions that work in one folder should be given clones of one set.
 
+pub mod bash;
+
 mod arguments;
 mod edit;
 mod find;
@@ -24,6 +26,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use crate::tool::{Tool, Toolbox};
 
+use bash::{Bash, BashOptions};
 use place::Shared;
 
 /// The names of the set [`full`].
@@ -33,13 +36,13 @@ const MINIMAL: &[&str] = &["read", "write", "edit", "bash"];
 /// The names of the set [`readonly`].
 const READONLY: &[&str] = &["read", "grep", "find", "ls"];
 
-/// Every tool: read, write, edit, grep, find, ls.
+/// Every tool: read, write, edit, bash, grep, find, ls. Its bash has an empty environment: see [`Setup::bash`].
 #[must_use]
 pub fn full() -> Toolbox {
     Setup::new().full()
 }
 
-/// What is enough to work with: read, write, edit.
+/// What is enough to work with: read, write, edit, bash. Its bash has an empty environment: see [`Setup::bash`].
 #[must_use]
 pub fn minimal() -> Toolbox {
     Setup::new().minimal()
@@ -65,6 +68,7 @@ pub fn readonly() -> Toolbox {
 #[derive(Clone, Default)]
 pub struct Setup {
     shared: Shared,
+    bash: Option<BashOptions>,
 }
 
 impl Setup {
@@ -78,6 +82,13 @@ impl Setup {
     #[must_use]
     pub fn home(mut self, home: PathBuf) -> Setup {
         self.shared.home = Some(home);
+        self
+    }
+
+    /// The same setup that runs commands in that way, above all: with that environment.
+    #[must_use]
+    pub fn bash(mut self, options: BashOptions) -> Setup {
+        self.bash = Some(options);
         self
     }
 
@@ -114,18 +125,21 @@ impl Setup {
 
     fn set(&self, wanted: impl Fn(&str) -> bool) -> Toolbox {
         let shared = || self.shared.clone();
-        let all: [Arc<dyn Tool>; 6] = [
+        let bash = self.bash.clone().unwrap_or_else(|| BashOptions::new([]));
+        let all: [Arc<dyn Tool>; 7] = [
             Arc::new(read::Read(shared())),
             Arc::new(write::Write(shared())),
             Arc::new(edit::Edit(shared())),
             Arc::new(grep::Grep(shared())),
             Arc::new(find::Find(shared())),
             Arc::new(ls::Ls(shared())),
+            Arc::new(Bash::new(bash)),
         ];
         Toolbox::new(all.into_iter().filter(|tool| wanted(tool.name())))
     }
 }
 
+// The environment of the shell stays out of it: it holds secrets.
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Setup").field("home", &self.shared.home).finish_non_exhaustive()
