@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod core;
+mod formats;
 mod layering;
 mod runtime;
 mod sim;
