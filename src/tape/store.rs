@@ -407,6 +407,12 @@ impl Store {
         make_folder(&folder).map(|()| folder)
     }
 
+    /// Where [`Store::spill_dir`] is or will be.
+    #[must_use]
+    pub fn spill_path(&self, session: &SessionId) -> PathBuf {
+        self.layout().session(session).join("spill")
+    }
+
     /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
     #[must_use]
     pub fn release_reserve(&self) -> bool {
