@@ -15,8 +15,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub(crate) use of_entry::events_of;
-pub use ring::{EventStream, Next};
 pub(crate) use ring::Ring;
+pub use ring::{EventStream, Next};
 
 use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
