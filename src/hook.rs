@@ -40,7 +40,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// It goes on, changed or as it was.
-    Pass(Message),
+    Pass(Box<Message>),
     /// The hook has dealt with it: it is not sent.
     Handled,
 }
@@ -66,7 +66,7 @@ pub trait Hook: Send + Sync + 'static {
 
     /// Sees a message before it is accepted.
     fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
-        Box::pin(async move { Input::Pass(message) })
+        Box::pin(async move { Input::Pass(Box::new(message)) })
     }
 
     /// Sees a call before it runs, after the permission rules allowed it.
@@ -101,7 +101,7 @@ impl Hooks {
         let mut message = message;
         for hook in self.0.iter() {
             match isolated(hook.name(), "on_input", || hook.on_input(message.clone())).await {
-                Ok(Input::Pass(next)) => message = Message { id: message.id, ..next },
+                Ok(Input::Pass(next)) => message = Message { id: message.id, ..*next },
                 Ok(Input::Handled) => return None,
                 Err(failure) => failed(failure),
             }

@@ -8,14 +8,14 @@
 //!
 //! **Failure.** A stream that ends without the provider's own end mark is [`ErrorKind::Truncated`], never an answer.
 
+mod assembly;
 mod error;
 mod request;
+pub mod scripted;
 mod secret;
 
 #[cfg(feature = "http")]
 mod anthropic;
-#[cfg(feature = "http")]
-mod assembly;
 #[cfg(feature = "http")]
 mod catalogue;
 #[cfg(feature = "http")]
@@ -31,6 +31,8 @@ mod pairs;
 #[cfg(feature = "http")]
 mod pieces;
 #[cfg(feature = "http")]
+mod redact;
+#[cfg(feature = "http")]
 mod router;
 #[cfg(feature = "http")]
 mod schema;
@@ -43,6 +45,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
+pub use scripted::{Reply, Scripted};
 pub use secret::Secret;
 
 #[cfg(feature = "http")]

@@ -109,7 +109,7 @@ pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access)
 }
 
 /// Judges all that a call wants; the strictest decision stands.
-pub fn judge_all<'a>(layers: &[&'a Ruleset], accesses: &[Access]) -> Judgement {
+pub fn judge_all(layers: &[&Ruleset], accesses: &[Access]) -> Judgement {
     let judged = accesses.iter().map(|access| judge(layers.iter().copied(), access));
     judged.max_by_key(|judgement| judgement.action).unwrap_or(Judgement {
         action: Action::Ask,

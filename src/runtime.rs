@@ -39,11 +39,11 @@ const STORE_CLOSE: Duration = Duration::from_secs(10);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tamtam::{Outcome, Runtime, SessionOptions, model::Scripted};
+/// use tamtam::{Outcome, Runtime, SessionOptions, model::{Reply, Scripted}};
 ///
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
 /// # let folder = tempfile::tempdir()?;
-/// let model = Scripted::texts(["Hello."]);
+/// let model = Scripted::new([Reply::text("Hello.")]);
 /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(model)).start().await?;
 /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
 /// let answer = session.prompt("Say hello.").await?.wait().await?;

@@ -1,6 +1,6 @@
 //! Supervision as in OTP: processes that are started in order, restarted when they crash, and stopped in reverse.
 //!
-//! A supervisor is two halves. The [planner](planner) decides: a pure state machine. The [driver](driver) does: an actor
+//! A supervisor is two halves. The planner decides: a pure state machine. The driver does: an actor
 //! that starts, stops and waits as the planner says, and never blocks on any of it, so that it answers at any moment.
 //!
 //! What it promises:
@@ -31,6 +31,7 @@
 //! # });
 //! ```
 
+pub(crate) mod admin;
 pub(crate) mod backoff;
 pub(crate) mod card;
 pub(crate) mod child;
@@ -54,6 +55,7 @@ use crate::{
 };
 
 pub use crate::supervisor::{
+    admin::{AdminError, Done},
     backoff::Backoff,
     card::{ActorCard, Happened, Status, WorkerCard},
     child::ChildContext,
@@ -61,7 +63,6 @@ pub use crate::supervisor::{
     exit::{ExitReason, PanicReport},
     handle::{ChildInfo, Counts, SupervisorHandle},
     intensity::Intensity,
-    planner::{AdminError, Done},
     registry::Registry,
     report::{Context, CrashReport, Decision},
     spec::{
@@ -96,7 +97,7 @@ impl Supervisor {
             Err(NotStarted::Ignored) => return Err(failed(ExitReason::Normal)),
         };
         let ready = match live.ready {
-            Some(ready) => ready.await.unwrap_or_else(|_| Err(ExitReason::Cancelled)),
+            Some(ready) => ready.await.unwrap_or(Err(ExitReason::Cancelled)),
             None => Ok(()),
         };
         match ready {

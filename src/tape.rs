@@ -19,6 +19,8 @@ mod disk;
 mod entry;
 mod error;
 mod handle;
+#[cfg(feature = "sqlite")]
+mod index;
 mod layout;
 pub(crate) mod line;
 mod log;
@@ -35,6 +37,8 @@ mod tests;
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use handle::{APPEND_BYTES_MAX, Appended, Tape};
+#[cfg(feature = "sqlite")]
+pub use index::{CaughtUp, Index, Rebuilt, Rows};
 pub use line::LINE_BYTES_MAX;
 pub use log::Notify;
 pub use read::Repair;

@@ -3,6 +3,8 @@
 //! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share what keeps two calls from
 //! writing one file at once, so sessions that work in one folder should be given clones of one set.
 
+pub mod bash;
+
 mod arguments;
 mod edit;
 mod find;
@@ -20,10 +22,11 @@ mod write;
 #[cfg(test)]
 mod lab;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use crate::tool::{Tool, Toolbox};
 
+use bash::{Bash, BashOptions};
 use place::Shared;
 
 /// The names of the set [`full`].
@@ -33,13 +36,15 @@ const MINIMAL: &[&str] = &["read", "write", "edit", "bash"];
 /// The names of the set [`readonly`].
 const READONLY: &[&str] = &["read", "grep", "find", "ls"];
 
-/// Every tool: read, write, edit, grep, find, ls.
+/// Every tool: read, write, edit, bash, grep, find, ls.
+///
+/// Without a host's environment: use [`Setup::environment`] to hand one to bash.
 #[must_use]
 pub fn full() -> Toolbox {
     Setup::new().full()
 }
 
-/// What is enough to work with: read, write, edit.
+/// What is enough to work with: read, write, edit, bash.
 #[must_use]
 pub fn minimal() -> Toolbox {
     Setup::new().minimal()
@@ -65,6 +70,7 @@ pub fn readonly() -> Toolbox {
 #[derive(Clone, Default)]
 pub struct Setup {
     shared: Shared,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl Setup {
@@ -78,6 +84,13 @@ impl Setup {
     #[must_use]
     pub fn home(mut self, home: PathBuf) -> Setup {
         self.shared.home = Some(home);
+        self
+    }
+
+    /// The same setup with an environment for commands; what is [private](crate::process::is_private) in it is left out.
+    #[must_use]
+    pub fn environment(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
+        self.environment = environment.into_iter().collect();
         self
     }
 
@@ -114,10 +127,12 @@ impl Setup {
 
     fn set(&self, wanted: impl Fn(&str) -> bool) -> Toolbox {
         let shared = || self.shared.clone();
-        let all: [Arc<dyn Tool>; 6] = [
+        let bash = Bash::new(BashOptions::new(self.environment.clone()));
+        let all: [Arc<dyn Tool>; 7] = [
             Arc::new(read::Read(shared())),
             Arc::new(write::Write(shared())),
             Arc::new(edit::Edit(shared())),
+            Arc::new(bash),
             Arc::new(grep::Grep(shared())),
             Arc::new(find::Find(shared())),
             Arc::new(ls::Ls(shared())),

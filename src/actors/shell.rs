@@ -164,6 +164,10 @@ impl<M: Send + 'static> Mailbox<M> {
 #[error("the actor has ended")]
 pub(crate) struct Gone;
 
+/// Begins each stop reason of ours, so that no word of a behaviour looks like one of ractor's own (`killed`,
+/// `actor_task_cancelled`).
+const OURS: char = '=';
+
 /// What a behaviour knows about the actor that runs it.
 pub(crate) struct Context<M: Send + 'static> {
     actor: ActorRef<Envelope<M>>,
@@ -198,7 +202,7 @@ impl<M: Send + 'static> Context<M> {
     /// Ends the actor after this handler, as a shutdown with this word.
     pub(crate) fn exit_with(&mut self, word: impl Into<String>) {
         self.leaving = true;
-        self.actor.stop(Some(word.into()));
+        self.actor.stop(Some(format!("{OURS}{}", word.into())));
     }
 
     /// What lets this actor start others as its children.
@@ -233,7 +237,7 @@ impl Running {
     /// Asks it to stop, in the way that it wants to be asked.
     pub(crate) fn stop(&self, reason: &str) {
         if !(self.ask)(reason) {
-            self.cell.stop(Some(reason.to_owned()));
+            self.cell.stop(Some(format!("{OURS}{reason}")));
         }
     }
 
@@ -386,12 +390,15 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let Some(inner) = state.as_mut() else { return Ok(()) };
         let (child, how) = match event {
             SupervisionEvent::ActorTerminated(cell, state, reason) => {
-                let killed = state.is_none();
                 drop(state);
-                let how = match reason {
-                    reason if !killed => Ended::Stopped(reason),
-                    Some(word) if word == "killed" => Ended::Killed,
-                    _ => Ended::Cancelled,
+                // A kill comes with or without a state, depending on where it struck; only the text tells it from a stop.
+                let how = match reason.as_deref() {
+                    None => Ended::Stopped(None),
+                    Some("killed") => Ended::Killed,
+                    Some(text) => match text.strip_prefix(OURS) {
+                        Some(word) => Ended::Stopped(Some(word.to_owned())),
+                        None => Ended::Cancelled,
+                    },
                 };
                 (cell, how)
             }

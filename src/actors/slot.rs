@@ -27,6 +27,9 @@ use crate::{
 /// Inputs that may wait in a slot for its actor.
 const INPUTS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
 
+/// Who is told how a turn ended.
+pub(crate) type OutcomeReply = oneshot::Sender<Result<Arc<TurnEnd>, SendError>>;
+
 /// What wakes a session's actor: there is something in the slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wake;
@@ -46,7 +49,7 @@ pub(crate) enum Work {
 /// A question that the actor answers from its state.
 pub(crate) enum Question {
     /// How the turn of this message ends.
-    Outcome(MessageId, oneshot::Sender<Result<Arc<TurnEnd>, SendError>>),
+    Outcome(MessageId, OutcomeReply),
     /// When nothing runs and nothing waits.
     Idle(oneshot::Sender<()>),
     /// A picture of the state.
@@ -76,7 +79,7 @@ struct Inner {
     reports: VecDeque<Signal>,
     settled: VecDeque<Result<Seq, TapeError>>,
     questions: VecDeque<Question>,
-    waiting: Vec<(MessageId, oneshot::Sender<Result<Arc<TurnEnd>, SendError>>)>,
+    waiting: Vec<(MessageId, OutcomeReply)>,
     /// A tape with its state, ready for the first life.
     prepared: Option<(Tape, State)>,
 }
@@ -242,7 +245,7 @@ impl Slot {
     }
 
     /// Registers those who wait for the end of a turn.
-    pub(crate) fn wait_for(&self, message: MessageId, reply: oneshot::Sender<Result<Arc<TurnEnd>, SendError>>) {
+    pub(crate) fn wait_for(&self, message: MessageId, reply: OutcomeReply) {
         self.inner().waiting.push((message, reply));
     }
 

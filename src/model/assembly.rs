@@ -1,8 +1,9 @@
-//! An answer while it arrives: both wires put its pieces together here, and every piece goes to the deltas first.
+//! An answer while it arrives: the wires and the scripted model put its pieces together here, and every piece goes to the
+//! deltas first.
 
 use std::collections::HashSet;
 
-use super::{AnswerPart, Delta, Deltas, ErrorKind, History, Item, ModelError, pairs::calls};
+use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, Item, ModelError};
 use crate::{
     ids::{CallId, Millis},
     message::{Extra, Span},
@@ -20,6 +21,7 @@ pub(crate) struct Assembly {
     thinking: bool,
 }
 
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
 impl Assembly {
     /// Nothing yet. The history is that of the request: call ids are made unique within it.
     pub(crate) fn new(history: &History) -> Assembly {
@@ -180,12 +182,20 @@ impl CallIds {
     }
 }
 
+/// The calls of an answer, in their order.
+pub(crate) fn calls(answer: &Answer) -> impl Iterator<Item = (&CallId, &str)> {
+    answer.parts.iter().filter_map(|part| match part {
+        AnswerPart::Call { id, name, .. } => Some((id, name.as_str())),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
-    use crate::{message::Finish, model::Answer};
+    use crate::message::Finish;
 
     /// V11
     #[test]

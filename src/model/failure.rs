@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::{ErrorKind, ModelError, Secret, secret::redact};
+use super::{ErrorKind, ModelError, Secret, redact::redact};
 
 /// Characters of the server's own words that an error repeats.
 const DETAIL_CHARS_MAX: usize = 500;

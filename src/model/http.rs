@@ -21,7 +21,7 @@ use super::{
     anthropic,
     endpoint::without_secrets,
     failure::{Refusal, classify, one_line, retry_after},
-    secret::redact,
+    redact::redact,
     sse::Decoder,
     wire::{self, Reading, Step},
 };

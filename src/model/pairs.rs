@@ -4,7 +4,7 @@
 //! session keeps pairs together (promise 2), so nothing of this should ever be needed; but a refused request can never be
 //! sent again with success, so whatever the history holds is put right here, the same way each time.
 
-use super::{Answer, AnswerPart, History, Item, ToolResultItem, UserItem};
+use super::{Answer, History, Item, ToolResultItem, UserItem, assembly::calls};
 use crate::ids::CallId;
 
 /// What the model is told about a call whose result is not in the history.
@@ -85,14 +85,6 @@ pub(crate) fn paired(history: &History) -> Vec<Said<'_>> {
     said
 }
 
-/// The calls of an answer, in their order.
-pub(crate) fn calls(answer: &Answer) -> impl Iterator<Item = (&CallId, &str)> {
-    answer.parts.iter().filter_map(|part| match part {
-        AnswerPart::Call { id, name, .. } => Some((id, name.as_str())),
-        _ => None,
-    })
-}
-
 /// How a result without a call is told.
 pub(crate) fn stray_text(result: &ToolResultItem) -> String {
     format!("[Result of an earlier call of {}]\n{}", result.name, result.content)
@@ -103,7 +95,10 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
-    use crate::message::{Finish, Part};
+    use crate::{
+        message::{Finish, Part},
+        model::AnswerPart,
+    };
 
     fn user(text: &str) -> Item {
         Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })

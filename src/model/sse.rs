@@ -20,7 +20,7 @@ pub struct Event {
 
 /// An event was larger than the decoder may keep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event of the stream is larger than {bytes_max} bytes")]
+#[error("sent an event of more than {bytes_max} bytes")]
 pub struct EventTooLarge {
     /// The bound.
     pub bytes_max: usize,

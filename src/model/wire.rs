@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     Answer, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, Secret, anthropic, failure::one_line, openai,
-    secret::redact, sse::Event,
+    redact::redact, sse::Event,
 };
 
 /// What an event was.

@@ -144,16 +144,14 @@ fn withdraw_ask(draft: &mut Draft<'_>, state: CallState, why: AskClosedWhy) {
 
 /// The first call that may start now.
 fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
-    let mut running = 0;
+    let runs = |call: &OpenCall| matches!(call.state, CallState::Running | CallState::Closing);
+    // All of them: one that was asked about may be behind others that run already.
+    let running = draft.state.calls().filter(|(_, call)| runs(call)).count();
+    let room = running < draft.state.settings.parallel_max.max(1);
     for (before, (ticket, call)) in draft.state.calls().enumerate() {
-        match call.state {
-            CallState::Pending | CallState::Allowed => {
-                let barrier_holds = !call.parallel && before > 0;
-                let room = running < draft.state.settings.parallel_max.max(1);
-                return (!barrier_holds && room).then_some(ticket);
-            }
-            CallState::Running | CallState::Closing => running += 1,
-            CallState::Asking(_) => {}
+        if matches!(call.state, CallState::Pending | CallState::Allowed) {
+            let barrier_holds = !call.parallel && before > 0;
+            return (!barrier_holds && room).then_some(ticket);
         }
         if !call.parallel {
             return None;

@@ -1,6 +1,6 @@
 //! The part of a supervisor that does: it feeds the planner and carries out what that decides.
 //!
-//! Its handler never waits. Starts and stops run in tasks of its own ([`minder`](super::minder)) and come back as messages,
+//! Its handler never waits. Starts and stops run in tasks of its own (`minder`) and come back as messages,
 //! so it answers questions at any moment, also in the middle of a long shutdown. An end is acted on only when both the
 //! supervision event and the join handle have arrived.
 
@@ -26,12 +26,13 @@ use crate::{
     },
     ids::Millis,
     supervisor::{
+        admin::Answer,
         card::{Shown, Status, millis},
         event::{Down, SupervisorEvent},
         exit::ExitReason,
         handle::{ChildInfo, Counts, Shared},
         minder::{self, Charge, News, Stage, Workers},
-        planner::{Action, AdminError, Call, ChildView, Done, Event, Generation, Planner, State},
+        planner::{Action, Call, ChildView, Event, Generation, Planner, State},
         registry::Registry,
         report::{Context as During, CrashReport, Decision},
         spec::{ChildId, ChildKind, ChildSpec, Restart, Shutdown, SupervisorSpec},
@@ -46,7 +47,7 @@ pub(crate) enum Msg {
     Boot,
     News(ChildId, Generation, News),
     Due(ChildId, Generation),
-    Admin(Admin, oneshot::Sender<Result<Done, AdminError>>),
+    Admin(Admin, oneshot::Sender<Answer>),
     Which(oneshot::Sender<Vec<ChildInfo>>),
     WhichOne(ChildId, oneshot::Sender<Option<ChildInfo>>),
     Count(oneshot::Sender<Counts>),
@@ -110,7 +111,7 @@ struct Driver {
     pids: HashMap<Pid, (ChildId, Generation)>,
     /// Ends of actors whose birth has not been told yet.
     early: HashMap<Pid, Ended>,
-    calls: HashMap<Call, oneshot::Sender<Result<Done, AdminError>>>,
+    calls: HashMap<Call, oneshot::Sender<Answer>>,
     last_call: Call,
     tasks: TaskTracker,
     ready: Option<oneshot::Sender<Result<(), ExitReason>>>,
@@ -205,6 +206,9 @@ impl Behaviour for Driver {
     }
 
     async fn terminate(&mut self, _: &ExitReason, _: &mut Context<Msg>) {
+        if self.verdict.get().is_some() {
+            return;
+        }
         // The planner has taken the children down before it exits. Whoever stops the actor in another way gets here, where
         // no message is read any more; the order is kept all the same.
         let alive: Vec<ChildId> = self.planner.views().map(|(id, _)| id.clone()).collect();
@@ -267,7 +271,7 @@ impl Driver {
         }
     }
 
-    fn admin(&mut self, admin: Admin, reply: oneshot::Sender<Result<Done, AdminError>>, cx: &mut Context<Msg>) {
+    fn admin(&mut self, admin: Admin, reply: oneshot::Sender<Answer>, cx: &mut Context<Msg>) {
         self.last_call += 1;
         let call = self.last_call;
         self.calls.insert(call, reply);

@@ -10,10 +10,10 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use crate::{
     actors::shell::Mailbox,
     supervisor::{
+        admin::{AdminError, Answer, Done},
         card::{ActorCard, Status},
         driver::{Admin, Msg},
         event::{Down, EVENTS_WAITING, Subscription, SupervisorEvent},
-        planner::{AdminError, Done},
         spec::{ChildId, ChildKind, ChildSpec, Restart},
     },
 };
@@ -192,7 +192,7 @@ impl SupervisorHandle {
         }
     }
 
-    async fn admin(&self, admin: Admin) -> Result<Done, AdminError> {
+    async fn admin(&self, admin: Admin) -> Answer {
         self.ask(|reply| Msg::Admin(admin, reply)).await?
     }
 

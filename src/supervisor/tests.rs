@@ -1,7 +1,11 @@
-//! The driver on tokio's paused clock: real actors, no sleeping. Names carry the row of OTP's or Elixir's own suite.
+//! The driver on tokio's paused clock: real actors, no sleeping. Names carry the row of OTP's or Elixir's own suite,
+//! as listed for this crate (`otp_NN`).
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod admin;
+mod ends;
 mod lab;
+mod pitfalls;
 
 use std::time::Duration;
 

@@ -237,7 +237,7 @@ fn replay_file(disk: &dyn Disk, path: &Path, records: &[(Record, &[u8])]) -> Res
     }
     path.parent().map_or(Ok(()), make_folder)?;
     let failed = |op| TapeError::io(op, path);
-    let file = disk.open(path).map_err(failed("open"))?;
+    let file = disk.make(path).map_err(failed("open"))?;
     let there = std::fs::read(path).map_err(failed("read"))?;
     let mut end = 0;
     for (record, bytes) in &live {

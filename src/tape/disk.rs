@@ -11,8 +11,10 @@ use super::layout::open_or_make;
 
 /// A disk that may be slow and may refuse.
 pub(super) trait Disk: Send + Sync {
-    /// Opens a file to write, and makes it where it is missing.
+    /// Opens a file that is there.
     fn open(&self, path: &Path) -> io::Result<File>;
+    /// Opens a file, and makes it where it is missing.
+    fn make(&self, path: &Path) -> io::Result<File>;
     /// How long the file is; `NotFound` where it has been deleted since it was opened.
     fn length(&self, file: &File) -> io::Result<u64>;
     /// Writes all of it there. After an error any part of it may have been written.
@@ -28,6 +30,10 @@ pub(super) struct RealDisk;
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<File> {
+        File::options().read(true).write(true).open(path)
+    }
+
+    fn make(&self, path: &Path) -> io::Result<File> {
         open_or_make(path)
     }
 

@@ -106,6 +106,7 @@ impl Chain {
     }
 
     /// Somewhere in a file.
+    #[cfg(feature = "sqlite")]
     pub(super) fn at(session: &SessionId, anchor: &str, seq: Seq, sum: Sum) -> Chain {
         Chain { seq, sum, file_is_new: false, ..Chain::start(session, anchor) }
     }
@@ -244,6 +245,7 @@ pub(crate) struct Decoded {
     /// The sound entries; where the file ends in a half-written append, without its lines.
     pub(crate) entries: Vec<Entry>,
     /// Where each entry's line begins, in bytes.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
     pub(super) offsets: Vec<usize>,
     /// What the first of them goes on from.
     pub(super) began: (Seq, Sum),

@@ -168,7 +168,7 @@ impl LogFile {
             let _ = std::fs::remove_dir_all(&draft);
             make_new_folder(&draft).map_err(TapeError::io("make", &draft))?;
             let path = draft.join("entries.jsonl");
-            let file = disk.open(&path).map_err(TapeError::io("open", &path))?;
+            let file = disk.make(&path).map_err(TapeError::io("open", &path))?;
             disk.write_at(&file, bytes, 0).map_err(TapeError::io("write", &path))?;
             if sync {
                 disk.sync(&file).map_err(TapeError::io("sync", &path))?;

@@ -2,4 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod core;
+mod layering;
+mod runtime;
 mod sim;
+mod support;
+#[cfg(feature = "http")]
+mod wire;

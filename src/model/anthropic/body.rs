@@ -14,8 +14,9 @@ use crate::{
     message::{Extra, FilePart},
     model::{
         Answer, AnswerPart, Api, Endpoint, Item, Request, ToolResultItem,
+        assembly::calls,
         openai::{sampling, with_options},
-        pairs::{NO_RESULT, Said, calls, paired, stray_text},
+        pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, pieces, plain_id, plain_name, write_json},
         schema::in_dialect,
     },

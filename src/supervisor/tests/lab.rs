@@ -8,7 +8,10 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use crate::supervisor::*;
+use crate::{
+    actors::shell::{Behaviour, Context as Cx, ExitError, Init},
+    supervisor::*,
+};
 
 /// What a child can be told.
 pub(super) enum Order {
@@ -165,4 +168,52 @@ pub(super) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
+}
+
+/// What the start of an [`Odd`] child does.
+#[derive(Clone, Copy)]
+enum Beginning {
+    Fails,
+    Panics,
+    Hangs,
+    IsIdle,
+}
+
+struct Odd(Beginning);
+
+impl Behaviour for Odd {
+    type Msg = ();
+
+    async fn init(&mut self, _: &mut Cx<()>) -> Result<Init, ExitError> {
+        match self.0 {
+            Beginning::Fails => Err(ExitError::Failed("no luck".into())),
+            Beginning::Panics => panic!("no nerve"),
+            Beginning::Hangs => std::future::pending().await,
+            Beginning::IsIdle => Ok(Init::Ignore),
+        }
+    }
+
+    async fn handle(&mut self, (): (), _: &mut Cx<()>) -> Result<(), ExitError> {
+        Ok(())
+    }
+}
+
+fn odd(id: &str, beginning: Beginning) -> ChildSpec {
+    ChildSpec::behaviour(id, "odd", move || Odd(beginning))
+}
+
+pub(super) fn broken(id: &str) -> ChildSpec {
+    odd(id, Beginning::Fails)
+}
+
+pub(super) fn panicky(id: &str) -> ChildSpec {
+    odd(id, Beginning::Panics)
+}
+
+pub(super) fn hanging(id: &str) -> ChildSpec {
+    odd(id, Beginning::Hangs)
+}
+
+pub(super) fn idle(id: &str) -> ChildSpec {
+    odd(id, Beginning::IsIdle)
 }

@@ -1,6 +1,6 @@
 //! `Durability::Power`: what is left when the machine stops.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path};
 
 use super::support::*;
 use crate::{
@@ -169,8 +169,8 @@ fn whenever_the_plug_is_pulled_what_was_acknowledged_is_there() {
             fs::remove_dir_all(&after).unwrap();
         }
         disk.heal();
-        drop((tapes, store));
-        drop(Arc::clone(&disk));
+        store.close(LONG).unwrap();
+        drop(tapes);
         nth += 1;
     }
     assert!(nth > 50, "the disk was used {nth} times only");

@@ -218,6 +218,10 @@ impl Disk for FakeDisk {
         self.run(|| {}, || RealDisk.open(path))
     }
 
+    fn make(&self, path: &Path) -> io::Result<File> {
+        self.run(|| {}, || RealDisk.make(path))
+    }
+
     fn length(&self, file: &File) -> io::Result<u64> {
         self.run(|| {}, || RealDisk.length(file))
     }

@@ -174,24 +174,30 @@ fn listed_by_git(lab: &Lab) -> BTreeSet<String> {
     git(&["ls-files", "-z", "--others", "--exclude-standard"]).split_terminator('\0').map(str::to_owned).collect()
 }
 
+/// Few names, so that many rules of several ignore files meet the same file.
 fn path() -> impl Strategy<Value = String> {
-    proptest::collection::vec(prop::sample::select(vec!["a", "b", "c.tmp", "d.log", "x y", ".h"]), 1..4)
-        .prop_map(|parts| parts.join("/"))
+    let names = prop::sample::select(vec!["a", "b", "c.tmp", "d.log", "x y", ".h"]);
+    let folders = prop::sample::select(vec!["", "a/", "b/", "a/b/", "a/a/", "b/a/b/"]);
+    (folders, names).prop_map(|(folder, name)| format!("{folder}{name}"))
 }
 
-fn ignore_line() -> impl Strategy<Value = String> {
+fn ignore_file() -> impl Strategy<Value = (String, Vec<String>)> {
     let patterns = vec![
         "a",
         "b/",
         "*.tmp",
+        "!*.tmp",
         "!c.tmp",
+        "c.tmp",
         "/a",
         "/b",
         "a/b",
         "**/d.log",
+        "!d.log",
         "a/**",
         "!a",
         "*",
+        "!*",
         "!*/",
         "!.gitignore",
         "# a",
@@ -202,6 +208,7 @@ fn ignore_line() -> impl Strategy<Value = String> {
         "[ab]",
         "?",
         ".*",
+        "!.h",
         "b/*",
         "!b/c.tmp",
         "**",
@@ -210,18 +217,22 @@ fn ignore_line() -> impl Strategy<Value = String> {
         "!/a",
         "*.log ",
         "d.log\r",
+        "a/*/",
+        "!a/b/",
     ];
-    prop::sample::select(patterns).prop_map(str::to_owned)
+    let line = prop::sample::select(patterns).prop_map(str::to_owned);
+    let folders = prop::sample::select(vec!["", "a", "b", "a/b", "b/a"]).prop_map(str::to_owned);
+    (folders, proptest::collection::vec(line, 1..4))
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// F-09, FT-9: nested ignore files are obeyed as git obeys them.
     #[test]
     fn find_lists_what_git_lists(
-        files in proptest::collection::vec(path(), 1..15),
-        ignores in proptest::collection::vec((path(), proptest::collection::vec(ignore_line(), 1..4)), 1..4),
+        files in proptest::collection::vec(path(), 1..20),
+        ignores in proptest::collection::vec(ignore_file(), 1..5),
     ) {
         let lab = Lab::new();
         for file in &files {
@@ -230,9 +241,8 @@ proptest! {
                 std::fs::write(&path, "").unwrap();
             }
         }
-        for (beside, lines) in &ignores {
-            let folder = lab.path(beside);
-            let folder = folder.parent().unwrap();
+        for (folder, lines) in &ignores {
+            let folder = lab.path(folder);
             if folder.is_dir() {
                 std::fs::write(folder.join(".gitignore"), lines.join("\n")).unwrap();
             }

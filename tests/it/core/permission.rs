@@ -223,3 +223,20 @@ fn an_open_ask_holds_up_what_must_come_after_it_and_nothing_else() {
     play.returned(calls[0], "ok");
     assert_eq!(play.started(), [calls[2]]);
 }
+
+/// C-15: a call that was asked about while later ones started waits for room like any other. Found by the simulator.
+#[test]
+fn a_granted_call_waits_for_room() {
+    let mut play = Play::with(|settings| {
+        settings.parallel_max = 1;
+        settings.rules = vec![rules("host", &[("*", "*", Action::Allow), ("note", "*", Action::Ask)])];
+    });
+    play.send("go");
+    let calls = play.answer_calls(&["note", "read"]);
+    let ask = play.asks()[0];
+    assert_eq!(play.started(), [calls[1]]);
+    play.grant(ask, Grant::Once).unwrap();
+    assert_eq!((play.started(), play.call_state(calls[0])), (vec![], Some(CallState::Allowed)));
+    play.returned(calls[1], "ok");
+    assert_eq!(play.started(), [calls[0]]);
+}

@@ -1,0 +1,12 @@
+//! The words of the features. One step does one thing; what it asserts is what can be seen from outside.
+//!
+//! In texts `\n` is a new line. Tables have no head row.
+
+mod given;
+mod then;
+mod when;
+
+/// A text of a step, with its line ends.
+fn text(written: &str) -> String {
+    written.replace("\\n", "\n").replace("\\\"", "\"")
+}

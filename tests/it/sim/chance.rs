@@ -1,0 +1,303 @@
+//! What happens next in a schedule.
+
+use std::time::Duration;
+
+use tamtam::{
+    Seq,
+    message::{ErrorReason, Finish},
+    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    permission::Action,
+    session::{Delivery, Grant, Mode, Open, Scope, Settings, Signal, Steering},
+    tool::ToolResult,
+};
+
+use super::{
+    Broken,
+    host::Wish,
+    rng::Rng,
+    world::{Worker, World},
+};
+use crate::core::play::{call, rules, text};
+
+/// Settings of a session, by chance.
+pub(super) fn settings(rng: &mut Rng) -> Settings {
+    let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
+    let modes = [Mode::One, Mode::All];
+    settings.steps_max = rng.pick(&[Some(1), Some(2), Some(4), Some(50), None]);
+    settings.steering_mode = rng.pick(&modes);
+    settings.queue_mode = rng.pick(&modes);
+    settings.parallel_max = rng.pick(&[1, 2, 8]);
+    settings.retries_max = rng.pick(&[0, 1, 3]);
+    settings.auto_resume = rng.percent(80);
+    let action = |rng: &mut Rng| rng.weighted(&[(5, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
+    let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));
+    settings.rules = vec![rules("host", &lines)];
+    settings
+}
+
+#[derive(Clone, Copy)]
+enum Happening {
+    Send,
+    SendAgain,
+    Edit,
+    Withdraw,
+    Answer,
+    Abort,
+    GoOn,
+    Pause,
+    Resume,
+    Configure,
+    Report,
+    Stale,
+    Time,
+    Write,
+    CarryOut,
+    CatchUp,
+    Crash,
+}
+
+const HAPPENINGS: [(usize, Happening); 17] = [
+    (12, Happening::Send),
+    (3, Happening::SendAgain),
+    (2, Happening::Edit),
+    (2, Happening::Withdraw),
+    (8, Happening::Answer),
+    (1, Happening::Abort),
+    (2, Happening::GoOn),
+    (1, Happening::Pause),
+    (3, Happening::Resume),
+    (1, Happening::Configure),
+    (40, Happening::Report),
+    (2, Happening::Stale),
+    (6, Happening::Time),
+    (4, Happening::Write),
+    (4, Happening::CarryOut),
+    (6, Happening::CatchUp),
+    (4, Happening::Crash),
+];
+
+impl World {
+    /// One thing happens; most of the time the tape and the shell keep up.
+    pub(super) fn happen(&mut self) -> Result<(), Broken> {
+        let happening = self.rng.weighted(&HAPPENINGS);
+        self.begin(happening)?;
+        if self.rng.percent(self.keeps_up) {
+            self.catch_up()?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, happening: Happening) -> Result<(), Broken> {
+        match happening {
+            // In half of the schedules the host is quiet, so that calls get to run.
+            Happening::Send if self.quiet && self.state.turn.is_some() && self.rng.percent(80) => self.report(),
+            Happening::Send => self.send(),
+            Happening::SendAgain => self.send_again(),
+            Happening::Edit => self.edit(),
+            Happening::Withdraw => self.withdraw(),
+            Happening::Answer => self.answer_ask(),
+            Happening::Abort => {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::Abort { reason: "enough".to_owned(), reply })
+            }
+            Happening::GoOn => {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::GoOn { reply })
+            }
+            Happening::Pause => {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::Pause { reply })
+            }
+            Happening::Resume => {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::Resume { reply })
+            }
+            Happening::Configure => self.configure(),
+            Happening::Report => self.report(),
+            Happening::Stale => self.stale(),
+            Happening::Time => self.time(),
+            Happening::Write => {
+                self.write();
+                Ok(())
+            }
+            Happening::CarryOut => self.carry_out(),
+            Happening::CatchUp => self.catch_up(),
+            Happening::Crash => self.crash(),
+        }
+    }
+
+    fn delivery(&mut self) -> Delivery {
+        self.rng.weighted(&[
+            (6, Delivery::Queue),
+            (1, Delivery::Reject),
+            (3, Delivery::Steer(Steering::FinishBatch)),
+            (3, Delivery::Steer(Steering::SkipRemaining)),
+            (3, Delivery::Steer(Steering::AbortRunning)),
+        ])
+    }
+
+    fn send(&mut self) -> Result<(), Broken> {
+        let message = self.host.write();
+        let delivery = self.delivery();
+        let running = self.state.turn.as_ref().map(|turn| turn.id);
+        let expect_turn = running.filter(|_| self.rng.percent(10));
+        let reply = self.host.wish(Wish::Send(message.id.clone()));
+        self.signal(&Signal::Send { message, delivery, expect_turn, reply })
+    }
+
+    /// A sender that is not sure tries again, perhaps in other words of delivery.
+    fn send_again(&mut self) -> Result<(), Broken> {
+        let ids = self.host.ids();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let id = self.rng.pick(&ids);
+        let (message, delivery) = (self.host.again(&id), self.delivery());
+        let reply = self.host.wish(Wish::Send(id));
+        self.signal(&Signal::Send { message, delivery, expect_turn: None, reply })
+    }
+
+    fn some_message(&mut self) -> Option<tamtam::MessageId> {
+        let waiting: Vec<_> = self.state.queue.iter().chain(&self.state.steering).collect();
+        let waiting: Vec<_> = waiting.into_iter().map(|waiting| waiting.message.id.clone()).collect();
+        let from = if waiting.is_empty() || self.rng.percent(20) { self.host.ids() } else { waiting };
+        (!from.is_empty()).then(|| self.rng.pick(&from))
+    }
+
+    fn edit(&mut self) -> Result<(), Broken> {
+        let Some(id) = self.some_message() else { return Ok(()) };
+        let text = format!("edit {} of {id}", self.rng.below(1_000_000));
+        let message = tamtam::Message::user(text.clone()).with_id(id.clone());
+        let reply = self.host.wish(Wish::Edit(id, text));
+        self.signal(&Signal::Edit { message, reply })
+    }
+
+    fn withdraw(&mut self) -> Result<(), Broken> {
+        let Some(id) = self.some_message() else { return Ok(()) };
+        let reply = self.host.wish(Wish::Withdraw(id.clone()));
+        self.signal(&Signal::Withdraw { id, reply })
+    }
+
+    fn answer_ask(&mut self) -> Result<(), Broken> {
+        let asks = self.state.open.iter().filter(|(_, open)| matches!(open, Open::Ask(_)));
+        let asks: Vec<_> = asks.map(|(ask, _)| *ask).collect();
+        if asks.is_empty() {
+            return Ok(());
+        }
+        let ask = self.rng.pick(&asks);
+        let grant = self.rng.pick(&[
+            Grant::Once,
+            Grant::Once,
+            Grant::Always(Scope::Turn),
+            Grant::Always(Scope::Session),
+            Grant::Reject(Some("another way, please".to_owned())),
+            Grant::Reject(None),
+        ]);
+        let reply = self.host.wish(Wish::Other);
+        self.signal(&Signal::Answer { ask, grant, reply })
+    }
+
+    fn configure(&mut self) -> Result<(), Broken> {
+        let mut settings = super::chance::settings(&mut self.rng);
+        // What runs was started under the limit of its time.
+        settings.parallel_max = self.state.settings.parallel_max;
+        let reply = self.host.wish(Wish::Other);
+        self.signal(&Signal::Configure { settings: Box::new(settings), reply })
+    }
+
+    fn report(&mut self) -> Result<(), Broken> {
+        let alive: Vec<_> = self.workers.iter().map(|(ticket, worker)| (*ticket, *worker)).collect();
+        if alive.is_empty() {
+            return Ok(());
+        }
+        let (ticket, worker) = self.rng.pick(&alive);
+        self.workers.remove(&ticket);
+        let signal = self.report_of(ticket, worker);
+        self.signal(&signal)
+    }
+
+    fn report_of(&mut self, ticket: Seq, worker: Worker) -> Signal {
+        // A worker that was told to stop may have been done before it heard so.
+        let stopped = worker.stopped && self.rng.percent(70);
+        match (worker.is_request, stopped) {
+            (true, true) => Signal::CutOff { ticket, partial: self.partial() },
+            (true, false) if self.rng.percent(20) => Signal::Failed { ticket, error: self.error() },
+            (true, false) => Signal::Answered { ticket, answer: self.answer() },
+            (false, true) => Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") },
+            (false, false) if self.rng.percent(20) => {
+                let reason = self.rng.pick(&[ErrorReason::Failed, ErrorReason::Timeout, ErrorReason::Blocked]);
+                Signal::Returned { ticket, result: ToolResult::failed(reason, "it went wrong") }
+            }
+            (false, false) => Signal::Returned { ticket, result: ToolResult::ok(format!("result of {ticket}")) },
+        }
+    }
+
+    fn partial(&mut self) -> Vec<AnswerPart> {
+        match self.rng.below(3) {
+            0 => Vec::new(),
+            1 => vec![text("half an ans")],
+            _ => vec![text("half"), call("c0", "bash", "{\"a")],
+        }
+    }
+
+    fn error(&mut self) -> ModelError {
+        let kind = self.rng.weighted(&[
+            (3, ErrorKind::Network),
+            (3, ErrorKind::RateLimited),
+            (2, ErrorKind::Server),
+            (1, ErrorKind::Auth),
+            (1, ErrorKind::ContextOverflow),
+        ]);
+        let after = self.rng.percent(30).then(|| Duration::from_secs(self.rng.below(70) as u64));
+        ModelError::new(kind, "it failed").with_retry_after(after)
+    }
+
+    fn answer(&mut self) -> Answer {
+        let tools = ["read", "grep", "look", "put", "note", "bash", "write", "free", "nosuch"];
+        let inputs = [(20, "{}"), (10, "{\"at\":\"x\"}"), (3, ""), (1, "[1]"), (1, "{\"cut")];
+        let calls = self.rng.weighted(&[(2, 0), (3, 1), (3, 2), (3, 3), (1, 12)]);
+        let mut parts = Vec::new();
+        if self.rng.percent(50) {
+            parts.push(text("some words"));
+        }
+        for index in 0..calls {
+            // Ids repeat from answer to answer, and now and then within one.
+            let id = format!("c{}", if self.rng.percent(5) { 0 } else { index });
+            parts.push(call(&id, self.rng.pick(&tools), self.rng.weighted(&inputs)));
+        }
+        let finish = self.rng.weighted(&[
+            (16, if calls > 0 { Finish::ToolCalls } else { Finish::Stop }),
+            (1, Finish::Stop),
+            (1, Finish::Length),
+            (1, Finish::ContentFilter),
+            (1, Finish::Unknown),
+        ]);
+        let mut answer = Answer::new(parts, finish);
+        answer.usage.input = 7;
+        answer
+    }
+
+    /// A report that nobody waits for: for a ticket that is closed, or never was one.
+    fn stale(&mut self) -> Result<(), Broken> {
+        let ticket = Seq(1 + self.rng.below(self.state.seq.0 as usize + 3) as u64);
+        if self.state.open.contains_key(&ticket) {
+            return Ok(());
+        }
+        let is_request = self.rng.percent(50);
+        let stopped = self.rng.percent(50);
+        let signal = self.report_of(ticket, Worker { is_request, stopped });
+        let before = self.state.clone();
+        self.signal(&signal)?;
+        super::hold!(self.state == before, "a report of the closed ticket {ticket} changed something");
+        Ok(())
+    }
+
+    /// Time passes: a little, or until something is due.
+    fn time(&mut self) -> Result<(), Broken> {
+        let little = self.now.plus(Duration::from_millis(self.rng.below(2_000) as u64));
+        let due = self.state.due().filter(|_| self.rng.percent(60));
+        self.now = due.map_or(little, |due| due.max(self.now));
+        self.heard = self.rng.percent(90);
+        self.signal(&Signal::Tick)
+    }
+}

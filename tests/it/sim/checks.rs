@@ -1,0 +1,186 @@
+//! What must hold: after each signal, at each request, and on the whole tape.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tamtam::{
+    Seq,
+    message::{ErrorReason, Part, ToolState},
+    model::{AnswerPart, History, Item},
+    session::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
+    tool::Effect,
+};
+
+use super::{Broken, hold};
+
+/// The tickets that a worker works on.
+pub(super) fn worked_on(state: &State) -> BTreeSet<Seq> {
+    let worked = state.open.iter().filter(|(_, open)| match open {
+        Open::Request(_) => true,
+        Open::Call(call) => matches!(call.state, CallState::Running | CallState::Closing),
+        _ => false,
+    });
+    worked.map(|(ticket, _)| *ticket).collect()
+}
+
+/// What holds in every state that a decision leaves behind.
+pub(super) fn state(state: &State) -> Result<(), Broken> {
+    if state.turn.is_none() {
+        hold!(state.open.is_empty(), "open without a turn: {:?}", state.open);
+        hold!(state.steering.is_empty(), "steering waits without a turn");
+        return Ok(());
+    }
+    let requests = state.open.values().filter(|open| matches!(open, Open::Request(_))).count();
+    let waits = state.open.values().filter(|open| matches!(open, Open::Wait(_))).count();
+    let calls = state.calls().count();
+    let kinds = [requests, waits, usize::from(calls > 0)];
+    hold!(kinds.iter().sum::<usize>() <= 1, "requests, waits, calls are open together: {kinds:?}");
+    calls_and_asks(state)?;
+    obeyed(state)?;
+    let works = requests + waits + calls > 0;
+    hold!(works || state.paused || state.waits, "a turn runs and nothing of it is open");
+    Ok(())
+}
+
+/// Asks and calls point at each other; a barrier runs alone; no more run than may.
+fn calls_and_asks(state: &State) -> Result<(), Broken> {
+    for (ticket, open) in &state.open {
+        match open {
+            Open::Ask(ask) => {
+                let asked = matches!(state.open.get(&ask.call), Some(Open::Call(call)) if call.state == CallState::Asking(*ticket));
+                hold!(asked, "ask {ticket} is about call {}, which does not ask", ask.call);
+            }
+            Open::Call(call) => {
+                if let CallState::Asking(ask) = call.state {
+                    hold!(
+                        matches!(state.open.get(&ask), Some(Open::Ask(_))),
+                        "call {ticket} asks {ask}, which is closed"
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    let runs = |state: CallState| matches!(state, CallState::Running | CallState::Closing);
+    let running: Vec<_> = state.calls().filter(|(_, call)| runs(call.state)).collect();
+    hold!(running.len() <= state.settings.parallel_max.max(1), "{} calls run at the same time", running.len());
+    let mut barrier = None;
+    for (ticket, call) in state.calls() {
+        let begun = matches!(call.state, CallState::Asking(_)) || runs(call.state);
+        hold!(barrier.is_none() || !begun, "call {ticket} did not wait for {barrier:?}");
+        let alone = state.calls().next().is_some_and(|(first, _)| first == ticket);
+        hold!(call.parallel || alone || !begun, "call {ticket} is a barrier and did not wait for those before it");
+        if !call.parallel {
+            barrier = Some(ticket);
+        }
+    }
+    Ok(())
+}
+
+/// The table of `design.md` §5: what a waiting message, or an end, does at once.
+fn obeyed(state: &State) -> Result<(), Broken> {
+    let ending = state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    let strongest = state.steering.iter().map(tamtam::session::Waiting::steering).max();
+    let stops = ending || strongest == Some(Steering::AbortRunning);
+    let skips = stops || strongest == Some(Steering::SkipRemaining);
+    for (ticket, call) in state.calls() {
+        match call.state {
+            CallState::Running => hold!(!stops, "call {ticket} was to be stopped and runs"),
+            CallState::Pending | CallState::Allowed | CallState::Asking(_) => {
+                hold!(!skips, "call {ticket} was to be skipped and is {:?}", call.state);
+            }
+            CallState::Closing => {}
+        }
+    }
+    if let Some((ticket, request)) = state.request() {
+        hold!(!stops || request.closing, "request {ticket} was to be cut and goes on");
+    }
+    Ok(())
+}
+
+/// What holds for what one decision wrote, beside the state it leaves.
+pub(super) fn decision(before: &State, entries: &[Entry], after: &State) -> Result<(), Broken> {
+    let mut seq = before.seq;
+    let mut time = before.time;
+    for entry in entries {
+        hold!(entry.seq == seq.next(), "entry {} follows entry {seq}", entry.seq);
+        hold!(entry.time >= time, "time runs backwards at entry {}", entry.seq);
+        (seq, time) = (entry.seq, entry.time);
+    }
+    let requested = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
+    let left_behind = requested && after.settings.steering_mode == Mode::All && !after.steering.is_empty();
+    hold!(!left_behind, "a request was made and steering messages still wait");
+    Ok(())
+}
+
+/// Promise 2, as a provider sees it: each call is followed by its result, in call order, before anything else.
+pub(super) fn paired(history: &History) -> Result<(), Broken> {
+    let mut expected: Vec<&str> = Vec::new();
+    let mut at = 0;
+    for item in history.iter() {
+        match item.as_ref() {
+            Item::Result(result) => {
+                let call = expected.get(at).copied();
+                hold!(call == Some(result.call.as_str()), "a result of {} stands where {call:?} is due", result.call);
+                at += 1;
+            }
+            other => {
+                hold!(at == expected.len(), "{} calls have no result before {other:?}", expected.len() - at);
+                (expected, at) = (Vec::new(), 0);
+                if let Item::Assistant(answer) = other {
+                    let calls = answer.parts.iter().filter_map(|part| match part {
+                        AnswerPart::Call { id, .. } => Some(id.as_str()),
+                        _ => None,
+                    });
+                    expected = calls.collect();
+                }
+            }
+        }
+    }
+    hold!(at == expected.len(), "{} calls have no result at the end", expected.len() - at);
+    Ok(())
+}
+
+/// Promises 2, 4 and 5 on the whole tape of a session that has come to rest.
+pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
+    let mut effects = BTreeMap::new();
+    let mut results: BTreeMap<Seq, u32> = BTreeMap::new();
+    let mut keys: BTreeMap<Seq, String> = BTreeMap::new();
+    let mut resumed = false;
+    for entry in entries {
+        let ticket = entry.ticket.unwrap_or(entry.seq);
+        match &entry.record {
+            Record::Call(call) => {
+                effects.insert(entry.seq, call.effect);
+                results.insert(entry.seq, 0);
+            }
+            Record::CallStarted { attempt, key } => {
+                let again = *attempt > 1;
+                hold!(
+                    !(again && effects.get(&ticket) == Some(&Effect::Once)),
+                    "call {ticket} of effect once ran again"
+                );
+                let first = keys.entry(ticket).or_insert_with(|| key.clone());
+                hold!(first == key, "call {ticket} ran again under another key");
+                hold!(results.get(&ticket) == Some(&0), "call {ticket} was started after its result");
+            }
+            Record::Result { result } => {
+                *results.entry(ticket).or_default() += 1;
+                resumed &= result.error == Some(ErrorReason::Unknown);
+            }
+            Record::Answer { interrupted, .. } => resumed &= *interrupted,
+            Record::TurnFinished { .. } => resumed = false,
+            Record::Recovered { resumed: true, .. } => {
+                hold!(!resumed, "entry {}: the turn went on by itself twice without progress", entry.seq);
+                resumed = true;
+            }
+            _ => {}
+        }
+    }
+    let unpaired = results.iter().find(|(_, times)| **times != 1);
+    hold!(unpaired.is_none(), "calls have other than one result: {unpaired:?}");
+    let open = Transcript::of(entries).into_iter().flat_map(|message| message.parts).find(|part| {
+        matches!(part, Part::Tool(tool) if matches!(tool.state, ToolState::Pending { .. } | ToolState::Running { .. }))
+    });
+    hold!(open.is_none(), "the transcript shows an open call: {open:?}");
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Who sends: what was said, what was acknowledged, and what was promised by that.
+
+use std::collections::BTreeMap;
+
+use tamtam::{
+    Message, MessageId, Seq,
+    model::Item,
+    session::{Disposition, Held, Receipt, Refusal, Reply, ReplyTo, State},
+};
+
+use super::{Broken, hold};
+
+/// What a host asked for.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Send(MessageId),
+    Edit(MessageId, String),
+    Withdraw(MessageId),
+    Other,
+}
+
+/// What a host knows of a message.
+#[derive(Debug, Default)]
+struct Known {
+    receipt: Option<Receipt>,
+    /// What it may say: the words acknowledged last, and words sent since without an answer.
+    texts: Vec<String>,
+    /// Taken back, and told so.
+    withdrawn: bool,
+    /// Taken back perhaps: the answer was lost.
+    withdrawing: bool,
+}
+
+/// The host: it remembers what it was promised.
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    messages: BTreeMap<MessageId, Known>,
+    wishes: BTreeMap<ReplyTo, Wish>,
+    replies: u64,
+}
+
+impl Host {
+    /// Says whom to answer.
+    pub(super) fn wish(&mut self, wish: Wish) -> ReplyTo {
+        match &wish {
+            Wish::Edit(id, text) => self.messages.entry(id.clone()).or_default().texts.push(text.clone()),
+            Wish::Withdraw(id) => self.messages.entry(id.clone()).or_default().withdrawing = true,
+            Wish::Send(_) | Wish::Other => {}
+        }
+        self.replies += 1;
+        let reply = ReplyTo(self.replies);
+        self.wishes.insert(reply, wish);
+        reply
+    }
+
+    /// A new message, known from now on.
+    pub(super) fn write(&mut self) -> Message {
+        let id = MessageId::from(format!("m{}", self.messages.len()));
+        let text = format!("text of {id}");
+        self.messages.insert(id.clone(), Known { texts: vec![text.clone()], ..Known::default() });
+        Message::user(text).with_id(id)
+    }
+
+    /// Every message so far.
+    pub(super) fn ids(&self) -> Vec<MessageId> {
+        self.messages.keys().cloned().collect()
+    }
+
+    /// The words a message was written with.
+    pub(super) fn again(&self, id: &MessageId) -> Message {
+        Message::user(format!("text of {id}")).with_id(id.clone())
+    }
+
+    /// Hears an answer: the shell released it.
+    pub(super) fn hear(&mut self, to: ReplyTo, reply: &Reply) -> Result<(), Broken> {
+        let Some(wish) = self.wishes.remove(&to) else {
+            return Err(format!("{to:?} was answered twice, or never asked"));
+        };
+        match (wish, reply) {
+            (Wish::Send(id), Ok(Held::Receipt(receipt))) => {
+                let known = self.messages.entry(id.clone()).or_default();
+                hold!(receipt.message == id, "the receipt of {id} names {}", receipt.message);
+                let first = known.receipt.get_or_insert_with(|| receipt.clone());
+                hold!(first == receipt, "the same id got two receipts: {first:?}, then {receipt:?}");
+            }
+            (Wish::Send(id), Ok(Held::Done(_))) => return Err(format!("the send of {id} got no receipt")),
+            (Wish::Send(_), Err(_)) => {}
+            (Wish::Edit(id, text), Ok(_)) => {
+                // Edits sent before this one are overwritten by it; one sent since may or may not have been taken.
+                let texts = &mut self.messages.entry(id).or_default().texts;
+                if let Some(at) = texts.iter().position(|known| *known == text) {
+                    texts.drain(..at);
+                }
+            }
+            (Wish::Edit(id, text), Err(_)) => {
+                self.messages.entry(id).or_default().texts.retain(|known| *known != text);
+            }
+            (Wish::Withdraw(id), Ok(_)) => self.messages.entry(id).or_default().withdrawn = true,
+            (Wish::Withdraw(_), Err(Refusal::NotWaiting { .. })) | (Wish::Other, _) => {}
+            (Wish::Withdraw(id), Err(other)) => return Err(format!("withdrawing {id} was refused: {other}")),
+        }
+        Ok(())
+    }
+
+    /// The runtime died: what was not answered will not be.
+    pub(super) fn hang_up(&mut self) {
+        self.wishes.clear();
+    }
+
+    /// Whether somebody waits for an answer.
+    pub(super) fn waits(&self) -> bool {
+        !self.wishes.is_empty()
+    }
+
+    /// Promise 1: what was acknowledged is there once, or was taken back; nothing is there twice; all of it in order.
+    pub(super) fn check(&self, state: &State) -> Result<(), Broken> {
+        let mut read: BTreeMap<&MessageId, (usize, String)> = BTreeMap::new();
+        let mut order: BTreeMap<bool, Seq> = BTreeMap::new();
+        for item in state.history.iter() {
+            let Item::User(user) = item.as_ref() else { continue };
+            let said = Message { parts: user.parts.clone(), ..Message::user("") }.text();
+            let times = read.entry(&user.id).or_insert((0, said));
+            times.0 += 1;
+            let Some(seen) = state.seen.get(&user.id) else {
+                return Err(format!("{} was read and is not known", user.id));
+            };
+            let before = order.entry(seen.disposition == Disposition::Steering).or_default();
+            hold!(*before < seen.seq, "{} was read out of order", user.id);
+            *before = seen.seq;
+        }
+        let mut waits: BTreeMap<&MessageId, (usize, String)> = BTreeMap::new();
+        for waiting in state.queue.iter().chain(&state.steering) {
+            waits.entry(&waiting.message.id).or_insert((0, waiting.message.text())).0 += 1;
+        }
+        for (id, known) in &self.messages {
+            let times = |there: &BTreeMap<&MessageId, (usize, String)>| there.get(id).map_or(0, |(times, _)| *times);
+            let (was_read, still_waits) = (times(&read), times(&waits));
+            let there = was_read + still_waits;
+            hold!(there <= 1, "{id} is there twice: read {was_read} times, waiting {still_waits} times");
+            hold!(!(known.withdrawn && there > 0), "{id} was taken back and is there");
+            let lost = known.receipt.is_some() && there == 0 && !known.withdrawing;
+            hold!(!lost, "{id} was acknowledged and is lost");
+            if let Some((_, said)) = read.get(id).or_else(|| waits.get(id)) {
+                hold!(known.texts.contains(said), "{id} says {said:?}, and may say {:?}", known.texts);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! Chance, from a seed: SplitMix64, the same on every machine.
+
+/// A source of chance.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`; 0 where there is none.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    /// Yes in so many of a hundred cases.
+    pub(super) fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of those.
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+
+    /// One of those, by weight.
+    pub(super) fn weighted<T: Copy>(&mut self, from: &[(usize, T)]) -> T {
+        let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
+        for (weight, what) in from {
+            if at < *weight {
+                return *what;
+            }
+            at -= weight;
+        }
+        from[0].1
+    }
+
+    /// A number from 0 up to 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        self.below(1_000) as f64 / 1_000.0
+    }
+}

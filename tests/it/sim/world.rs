@@ -1,0 +1,417 @@
+//! The shell, the tape and the workers around the core: everything that can be late, fail and die.
+//!
+//! The tape may be behind: entries wait to be written, and the directives of their decision with them. Directives that stop
+//! something do not wait. A crash loses any suffix of what was not written, line by line, and every worker.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::AddAssign,
+    time::Duration,
+};
+
+use tamtam::{
+    Millis, Seq,
+    message::ErrorReason,
+    model::{Answer, AnswerPart},
+    session::{Directive, Entry, Env, Open, Record, Settings, Signal, State, decide},
+    tool::{Effect, ToolResult, Toolbox},
+};
+
+use super::{
+    Broken, checks, hold,
+    host::{Host, Wish},
+    rng::Rng,
+};
+use crate::core::{line, tools};
+
+/// What happened in how many schedules, to see that they are not tame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    signals: u64,
+    entries: u64,
+    crashes: u64,
+    torn: u64,
+    recoveries: u64,
+    turns: u64,
+    calls: u64,
+    stops: u64,
+}
+
+impl Counts {
+    /// Whether everything happened that a schedule is made for.
+    pub(super) fn is_varied(&self) -> bool {
+        let all = [self.crashes, self.torn, self.recoveries, self.turns, self.calls, self.stops];
+        all.iter().all(|count| *count > 0)
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.signals += other.signals;
+        self.entries += other.entries;
+        self.crashes += other.crashes;
+        self.torn += other.torn;
+        self.recoveries += other.recoveries;
+        self.turns += other.turns;
+        self.calls += other.calls;
+        self.stops += other.stops;
+    }
+}
+
+/// A worker that is alive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worker {
+    pub(super) is_request: bool,
+    pub(super) stopped: bool,
+}
+
+/// A decision whose entries the tape does not have yet.
+struct Late {
+    lines: Vec<Vec<u8>>,
+    directives: Vec<Directive>,
+}
+
+/// One session with all that is around it.
+pub(super) struct World {
+    pub(super) rng: Rng,
+    pub(super) host: Host,
+    pub(super) state: State,
+    pub(super) workers: BTreeMap<Seq, Worker>,
+    pub(super) now: Millis,
+    pub(super) heard: bool,
+    /// Whether the host mostly waits for the end of a turn.
+    pub(super) quiet: bool,
+    /// In how many of a hundred happenings the tape keeps up.
+    pub(super) keeps_up: usize,
+    pub(super) counts: Counts,
+    /// What happened, where it is to be told.
+    pub(super) told: Vec<String>,
+    tells: bool,
+    toolbox: Toolbox,
+    initial: Settings,
+    /// The fold of all lines, from bytes, kept up with the live state.
+    folded: State,
+    written: Vec<Vec<u8>>,
+    late: VecDeque<Late>,
+    ready: VecDeque<Directive>,
+    /// Told to stop before they were started.
+    stopped_early: BTreeSet<Seq>,
+    /// How often each call was really started, over all lives of the session.
+    ran: BTreeMap<Seq, u32>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, tells: bool) -> World {
+        let mut rng = Rng::new(seed);
+        let settings = super::chance::settings(&mut rng);
+        let now = Millis(1_000_000);
+        let mut state = State::new("sim".parse().unwrap(), settings.clone(), now);
+        let first = Entry {
+            seq: Seq(1),
+            time: now,
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            record: Record::State(state.clone().into()),
+        };
+        state.apply(&first);
+        let (quiet, keeps_up) = (rng.percent(50), rng.pick(&[40, 80, 100]));
+        let mut world = World {
+            quiet,
+            keeps_up,
+            rng,
+            host: Host::default(),
+            folded: state.clone(),
+            state,
+            workers: BTreeMap::new(),
+            now,
+            heard: true,
+            counts: Counts::default(),
+            told: Vec::new(),
+            tells,
+            toolbox: tools::toolbox(),
+            initial: settings,
+            written: vec![line::encode(&first)],
+            late: VecDeque::new(),
+            ready: VecDeque::new(),
+            stopped_early: BTreeSet::new(),
+            ran: BTreeMap::new(),
+        };
+        world.tell(|world| format!("settings {:?}", world.state.settings));
+        world
+    }
+
+    /// Plays a schedule: so many happenings, then calm weather until the session has come to rest.
+    pub(super) fn play(&mut self, happenings: u32) -> Result<(), Broken> {
+        for _ in 0..happenings {
+            self.happen()?;
+        }
+        self.come_to_rest()
+    }
+
+    pub(super) fn tell(&mut self, what: impl FnOnce(&World) -> String) {
+        if self.tells {
+            let what = what(self);
+            self.told.push(what);
+        }
+    }
+
+    /// Tells the core what happened, checks what follows, and hands it to the shell.
+    pub(super) fn signal(&mut self, signal: &Signal) -> Result<(), Broken> {
+        let jitter = self.rng.unit();
+        let env = Env { toolbox: &self.toolbox, toolbox_hash: "tools", asks_are_heard: self.heard, jitter };
+        let decision = decide(&self.state, signal, &env, self.now);
+        self.counts.signals += 1;
+        self.counts.entries += decision.entries.len() as u64;
+        self.tell(|_| format!("\n{signal:?}"));
+        for entry in &decision.entries {
+            self.tell(|_| format!("    {} {:?} {:?}", entry.seq, entry.ticket, entry.record));
+        }
+        self.tell(|_| format!("    => {:?}", decision.directives));
+
+        let lines: Vec<_> = decision.entries.iter().map(line::encode).collect();
+        for bytes in &lines {
+            self.folded.apply(&line::decode(bytes));
+        }
+        hold!(self.folded == decision.after, "the fold of the tape is not the live state");
+        checks::decision(&self.state, &decision.entries, &decision.after)?;
+        let replies = decision.directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
+        hold!(replies == usize::from(has_reply(signal)), "{signal:?} was answered {replies} times");
+        self.state = decision.after;
+        checks::state(&self.state)?;
+
+        let (stops, waits): (Vec<_>, Vec<_>) = decision.directives.into_iter().partition(Directive::is_stop);
+        let started: BTreeSet<_> = waits.iter().filter_map(ticket_of).collect();
+        for stop in stops.iter().filter_map(ticket_of) {
+            hold!(!started.contains(&stop), "one decision starts and stops {stop}");
+            self.stop(stop)?;
+        }
+        self.late.push_back(Late { lines, directives: waits });
+        self.everybody_works()?;
+        self.host.check(&self.state)?;
+        self.stays_quiet()
+    }
+
+    /// Each open request and running call has its worker, or will have; nobody works on anything else.
+    fn everybody_works(&self) -> Result<(), Broken> {
+        let coming = self.late.iter().flat_map(|late| &late.directives).chain(&self.ready).filter_map(ticket_of);
+        let works: BTreeSet<_> = self.workers.keys().copied().chain(coming).collect();
+        let due = if self.state.waits { BTreeSet::new() } else { checks::worked_on(&self.state) };
+        hold!(works == due, "workers work on {works:?}, and should on {due:?}");
+        Ok(())
+    }
+
+    /// Where nothing happens, nothing follows: a decision leaves nothing undone. Tried now and then.
+    fn stays_quiet(&mut self) -> Result<(), Broken> {
+        if !self.rng.percent(5) || self.state.due().is_some_and(|due| due <= self.now) {
+            return Ok(());
+        }
+        let env = Env { toolbox: &self.toolbox, toolbox_hash: "tools", asks_are_heard: self.heard, jitter: 0.0 };
+        let decision = decide(&self.state, &Signal::Tick, &env, self.now);
+        let quiet = decision.entries.is_empty() && decision.directives.is_empty();
+        hold!(quiet, "something was left undone: {:?} {:?}", decision.entries, decision.directives);
+        Ok(())
+    }
+
+    fn stop(&mut self, ticket: Seq) -> Result<(), Broken> {
+        self.counts.stops += 1;
+        if let Some(worker) = self.workers.get_mut(&ticket) {
+            hold!(!worker.stopped, "{ticket} was stopped twice");
+            worker.stopped = true;
+            return Ok(());
+        }
+        let mut coming = self.late.iter().flat_map(|late| &late.directives).chain(&self.ready).filter_map(ticket_of);
+        hold!(coming.any(|coming| coming == ticket), "{ticket} was stopped and nobody works on it");
+        self.stopped_early.insert(ticket);
+        Ok(())
+    }
+
+    /// Whether the shell or the tape has something left to do.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.late.is_empty() || !self.ready.is_empty()
+    }
+
+    /// The tape writes one decision more.
+    pub(super) fn write(&mut self) {
+        if let Some(late) = self.late.pop_front() {
+            self.written.extend(late.lines);
+            self.ready.extend(late.directives);
+        }
+    }
+
+    /// The shell carries out one directive more.
+    pub(super) fn carry_out(&mut self) -> Result<(), Broken> {
+        let Some(directive) = self.ready.pop_front() else { return Ok(()) };
+        self.tell(|_| format!("  does {directive:?}"));
+        match directive {
+            Directive::Reply(to, reply) => {
+                self.host.hear(to, &reply)?;
+                self.host.check(&self.state)
+            }
+            Directive::StartRequest(ticket) => self.start_request(ticket),
+            Directive::StartCall(ticket) => self.start_call(ticket),
+            Directive::CutRequest(_) | Directive::StopCall(_) => Ok(()),
+        }
+    }
+
+    /// The tape and the shell catch up, unless a crash comes first.
+    pub(super) fn catch_up(&mut self) -> Result<(), Broken> {
+        while self.is_behind() {
+            if self.ready.is_empty() {
+                self.write();
+            } else {
+                self.carry_out()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_request(&mut self, ticket: Seq) -> Result<(), Broken> {
+        hold!(self.workers.is_empty(), "request {ticket} starts while {:?} work", self.workers.keys());
+        let opened = self.state.request().map(|(open, _)| open);
+        hold!(opened == Some(ticket), "request {ticket} starts while {opened:?} is open");
+        checks::paired(&self.state.history)?;
+        let stopped = self.stopped_early.remove(&ticket);
+        self.workers.insert(ticket, Worker { is_request: true, stopped });
+        Ok(())
+    }
+
+    fn start_call(&mut self, ticket: Seq) -> Result<(), Broken> {
+        let Some(Open::Call(call)) = self.state.open.get(&ticket) else {
+            return Err(format!("call {ticket} starts and is not open"));
+        };
+        hold!(!self.workers.contains_key(&ticket), "call {ticket} starts and runs");
+        let alone = self.workers.is_empty();
+        hold!(alone || call.parallel, "call {ticket} is no parallel call and starts while others run");
+        let stopped = self.stopped_early.remove(&ticket);
+        if !stopped {
+            let times = self.ran.entry(ticket).or_default();
+            *times += 1;
+            hold!(*times == 1 || call.effect != Effect::Once, "call {ticket} of effect once really ran twice");
+        }
+        self.counts.calls += 1;
+        self.workers.insert(ticket, Worker { is_request: false, stopped });
+        Ok(())
+    }
+
+    /// The process dies, with any prefix of what was not written yet on its disk, and the session is rebuilt.
+    pub(super) fn crash(&mut self) -> Result<(), Broken> {
+        self.counts.crashes += 1;
+        let unwritten: Vec<_> = self.late.drain(..).flat_map(|late| late.lines).collect();
+        let kept = self.rng.below(unwritten.len() + 1);
+        self.counts.torn += u64::from(kept < unwritten.len());
+        self.tell(|_| format!("\nCRASH: {kept} of {} unwritten entries are kept", unwritten.len()));
+        self.written.extend(unwritten.into_iter().take(kept));
+        self.ready.clear();
+        self.stopped_early.clear();
+        self.workers.clear();
+        self.host.hang_up();
+        self.state = self.fold();
+        self.folded = self.state.clone();
+        self.heard = self.rng.percent(80);
+        self.now = self.now.plus(Duration::from_millis(self.rng.below(5_000) as u64));
+        self.counts.recoveries += u64::from(self.state.turn.is_some());
+        self.signal(&Signal::Recover)
+    }
+
+    fn fold(&self) -> State {
+        let mut state = State::new("other".parse().unwrap(), self.initial.clone(), Millis(0));
+        self.written.iter().for_each(|bytes| state.apply(&line::decode(bytes)));
+        state
+    }
+
+    /// The environment stops being nasty: everything is answered, every report arrives, and the session must come to rest.
+    fn come_to_rest(&mut self) -> Result<(), Broken> {
+        self.tell(|_| "\nCALM".to_owned());
+        for _ in 0..2_000 {
+            self.catch_up()?;
+            let ask = self.state.open.iter().find(|(_, open)| matches!(open, Open::Ask(_))).map(|(ask, _)| *ask);
+            let worker = self.workers.iter().next().map(|(ticket, worker)| (*ticket, *worker));
+            if self.state.paused {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::Resume { reply })?;
+            } else if self.state.held || self.state.waits {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::GoOn { reply })?;
+            } else if let Some((ticket, worker)) = worker {
+                let signal = calm_report(ticket, worker);
+                self.workers.remove(&ticket);
+                self.signal(&signal)?;
+            } else if let Some(ask) = ask {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::Answer { ask, grant: tamtam::session::Grant::Once, reply })?;
+            } else if let Some(due) = self.state.due() {
+                self.now = self.now.max(due);
+                self.signal(&Signal::Tick)?;
+            } else {
+                return self.is_at_rest();
+            }
+        }
+        Err(format!("the session does not come to rest; open: {:?}", self.state.open))
+    }
+
+    fn is_at_rest(&mut self) -> Result<(), Broken> {
+        let state = &self.state;
+        hold!(state.turn.is_none() && state.open.is_empty(), "at rest with a turn: {:?}", state.open);
+        hold!(state.queue.is_empty() && state.steering.is_empty(), "at rest with messages that wait");
+        hold!(state.is_idle(), "at rest and not idle");
+        hold!(!self.host.waits(), "a host still waits for an answer");
+        hold!(self.fold() == self.state, "the fold of the whole tape is not the live state");
+        checks::paired(&self.state.history)?;
+        let entries: Vec<_> = self.written.iter().map(|bytes| line::decode(bytes)).collect();
+        checks::tape(&entries)?;
+        self.counts.turns += self.state.turns;
+        self.opens_from_an_anchor(entries)
+    }
+
+    /// The same state follows from a new anchor's first entry as from all entries before it.
+    fn opens_from_an_anchor(&self, mut entries: Vec<Entry>) -> Result<(), Broken> {
+        let Some(last) = entries.pop() else { return Ok(()) };
+        let record = Record::State(self.state.clone().into());
+        let anchor = Entry { seq: last.seq.next(), time: self.state.time, record, ticket: None, cause: None, ..last };
+        let mut live = self.state.clone();
+        live.apply(&anchor);
+        let mut opened = State::new("other".parse().unwrap(), self.initial.clone(), Millis(0));
+        opened.apply(&line::decode(&line::encode(&anchor)));
+        hold!(opened == live, "an anchor opens to another state");
+        Ok(())
+    }
+}
+
+fn ticket_of(directive: &Directive) -> Option<Seq> {
+    match directive {
+        Directive::StartRequest(ticket)
+        | Directive::StartCall(ticket)
+        | Directive::CutRequest(ticket)
+        | Directive::StopCall(ticket) => Some(*ticket),
+        Directive::Reply(..) => None,
+    }
+}
+
+fn has_reply(signal: &Signal) -> bool {
+    matches!(
+        signal,
+        Signal::Send { .. }
+            | Signal::Edit { .. }
+            | Signal::Withdraw { .. }
+            | Signal::Answer { .. }
+            | Signal::Abort { .. }
+            | Signal::GoOn { .. }
+            | Signal::Pause { .. }
+            | Signal::Resume { .. }
+            | Signal::Configure { .. }
+    )
+}
+
+fn calm_report(ticket: Seq, worker: Worker) -> Signal {
+    match (worker.is_request, worker.stopped) {
+        (true, false) => {
+            let text = AnswerPart::Text { text: "done".to_owned(), extra: None };
+            Signal::Answered { ticket, answer: Answer::new(vec![text], tamtam::message::Finish::Stop) }
+        }
+        (true, true) => Signal::CutOff { ticket, partial: Vec::new() },
+        (false, false) => Signal::Returned { ticket, result: ToolResult::ok("ok") },
+        (false, true) => Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") },
+    }
+}
