@@ -97,7 +97,7 @@ pub(crate) struct Hooks(pub(crate) Arc<[Arc<dyn Hook>]>);
 
 impl Hooks {
     /// Runs the input pipes. `None` where one has dealt with the message.
-    pub(crate) async fn on_input(&self, message: Message, failed: &dyn Fn(HookFailure)) -> Option<Message> {
+    pub(crate) async fn on_input(&self, message: Message, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<Message> {
         let mut message = message;
         for hook in self.0.iter() {
             match isolated(hook.name(), "on_input", || hook.on_input(message.clone())).await {

@@ -15,6 +15,7 @@ use crate::{
         slot::{Door, Slot},
     },
     error::OpenError,
+    event::EventStream,
     handle::Session,
     ids::{Seq, SessionId},
     session::{Entry, Record, State},
@@ -115,8 +116,18 @@ impl Runtime {
     /// [`OpenError::Tape`] where there is none, or another process has claimed it; [`OpenError::Damaged`] where its tape is
     /// damaged in the middle.
     pub async fn resume(&self, id: &SessionId) -> Result<Session, OpenError> {
+        self.resume_heard(id).await.map(|(session, _)| session)
+    }
+
+    /// [`Runtime::resume`] with the events of the session from before its first step on: so somebody listens already when a
+    /// turn that was cut off goes on, and asks about its calls.
+    ///
+    /// # Errors
+    /// As [`Runtime::resume`].
+    pub async fn resume_heard(&self, id: &SessionId) -> Result<(Session, EventStream), OpenError> {
         if let Some(session) = self.session(id) {
-            return Ok(session);
+            let events = session.events();
+            return Ok((session, events));
         }
         self.is_open()?;
         let slot = Arc::new(Slot::new(id.clone()));
@@ -135,7 +146,8 @@ impl Runtime {
             Ok(())
         });
         made.await.map_err(|_| OpenError::Closed)??;
-        self.start(slot).await
+        let events = slot.ring.listen();
+        Ok((self.start(slot).await?, events))
     }
 
     /// The handle of a conversation that is live in this runtime.
