@@ -1,13 +1,73 @@
-//! Tamtam: an in-process, supervised runtime for AI agents.
+//! Tamtam: an in-process, OTP-style supervised runtime for AI agents.
+//!
+//! A [`Runtime`] holds a supervision tree inside your own service. Every conversation in it is an actor behind a [`Session`],
+//! a handle that never dies: you send [`Message`]s, with a choice of what becomes of the calls that are running, and you get
+//! a [`Receipt`] that means "on the tape". What happens shows as [`Event`]s, and in [`Runtime::tree`].
+//!
+//! # Five lines
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
+//!
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+//! # let folder = tempfile::tempdir()?;
+//! let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+//! let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+//! let session = runtime.create(SessionOptions::new(folder.path())).await?;
+//! let answer = session.prompt("Say hello.").await?.wait().await?;
+//! assert_eq!(answer.text, "Hello.");
+//! # runtime.shutdown().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # The tour
+//!
+//! - [`session`]: the core. All that a session decides, as functions of values. Start here to understand steering and recovery.
+//! - [`tape`]: the record that everything is recovered from.
+//! - [`model`]: what a model is; the wires; the scripted model for tests.
+//! - [`tool`]: what a tool is. With the feature `tools`, seven of them come along.
+//! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and who is asked.
+//! - [`supervisor`]: children, restarts, parking; hosts may put actors of their own under the same tree.
+//! - [`event`]: what happens, as hosts see it.
+//!
+//! # What a host must give
+//!
+//! A tokio runtime with time and I/O (multi-threaded in production), and a build with `panic = "unwind"`. The library reads no
+//! environment variable, no home and no current directory, takes no signal, and sets no global.
+//!
+//! # Features
+//!
+//! `http` (the OpenAI and Anthropic wires over reqwest and rustls), `sqlite` (the derived index of the tape) and `tools` (the
+//! seven file and shell tools) are on by default. `cli` builds the binary.
 
+pub mod error;
+pub mod event;
+pub mod handle;
+pub mod hook;
 pub mod ids;
 pub mod message;
 pub mod model;
 pub mod permission;
+#[cfg(all(unix, feature = "tools"))]
+pub mod process;
+pub mod prompt;
+pub mod runtime;
 pub mod session;
+pub mod supervisor;
 pub mod tape;
 pub mod tool;
+#[cfg(all(unix, feature = "tools"))]
+pub mod tools;
 pub mod usage;
 
+mod actors;
+
+pub use error::{OpenError, SendError, StartError};
+pub use event::{Event, EventKind, EventStream};
+pub use handle::{Answer, Receipt, Session};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
 pub use message::{Message, ModelRef, Part};
+pub use runtime::{Runtime, SessionOptions};
+pub use session::{Delivery, Grant, Outcome, Steering};

@@ -1,3 +1,7 @@
-//! The `tamtam` binary.
+//! The `tamtam` binary: a thin door to the library. What it does is in `cli`.
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -8,13 +8,53 @@
 //!
 //! **Failure.** A stream that ends without the provider's own end mark is [`ErrorKind::Truncated`], never an answer.
 
+mod assembly;
 mod error;
 mod request;
+pub mod scripted;
+mod secret;
+
+#[cfg(feature = "http")]
+mod anthropic;
+#[cfg(feature = "http")]
+mod catalogue;
+#[cfg(feature = "http")]
+mod endpoint;
+#[cfg(feature = "http")]
+mod failure;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "http")]
+mod openai;
+#[cfg(feature = "http")]
+mod pairs;
+#[cfg(feature = "http")]
+mod pieces;
+#[cfg(feature = "http")]
+mod redact;
+#[cfg(feature = "http")]
+mod router;
+#[cfg(feature = "http")]
+mod schema;
+#[cfg(feature = "http")]
+pub mod sse;
+#[cfg(feature = "http")]
+mod wire;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
+pub use scripted::{Reply, Scripted};
+pub use secret::Secret;
+
+#[cfg(feature = "http")]
+pub use {
+    catalogue::{KnownProvider, PROVIDERS, known_limits},
+    endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Quirks, ReasoningBack, SchemaDialect},
+    http::{HttpClient, HttpModel},
+    router::{Provider, Router},
+};
 
 use crate::message::ModelRef;
 

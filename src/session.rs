@@ -38,6 +38,8 @@ mod state;
 mod tests;
 mod transcript;
 
+pub(crate) use advance::LAST_STEP_REMINDER;
+pub(crate) use batch::arguments;
 pub use decide::{Decision, Env, decide};
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};

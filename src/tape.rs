@@ -1,7 +1,46 @@
 //! The tape: the append-only record of a session, and the only thing that a session is recovered from.
 //!
 //! This layer knows lines, files and checksums; what the entries mean is `session`'s business.
+//! It is plain synchronous code: an append never waits for a slow disk, everything else may.
+//!
+//! | promise | kept by |
+//! |---|---|
+//! | an append is on the tape whole or not at all, also after `kill -9` | `line`, `log` |
+//! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `log`, `commit` |
+//! | a torn tail is cut off, set aside and reported; a bad line in the middle makes the tape read-only | `read` |
+//! | one writer per session, across processes | `owner` |
+//! | every queue has a bound, and says [`Busy`](TapeError::Busy) when it is full | `queue` |
+//! | the index is derived and decides nothing | `index` (feature `sqlite`) |
+//!
+//! The formats on disk and their version rules are written down in `docs/TAPE.md`.
 
+mod commit;
+mod disk;
 mod entry;
+mod error;
+mod handle;
+#[cfg(feature = "sqlite")]
+mod index;
+mod layout;
+pub(crate) mod line;
+mod log;
+mod owner;
+mod queue;
+mod read;
+mod store;
+mod verify;
+mod write;
+
+#[cfg(test)]
+mod tests;
 
 pub use entry::{Cause, Entry};
+pub use error::{Damage, Holder, TapeError};
+pub use handle::{APPEND_BYTES_MAX, Appended, Tape};
+#[cfg(feature = "sqlite")]
+pub use index::{CaughtUp, Index, Rebuilt, Rows};
+pub use line::LINE_BYTES_MAX;
+pub use log::Notify;
+pub use read::Repair;
+pub use store::{Access, Durability, Loaded, SessionSummary, Store, StoreOptions, StoreReport};
+pub use verify::{Finding, Flaw};

@@ -9,6 +9,9 @@
 mod context;
 mod result;
 mod toolbox;
+pub mod truncate;
+#[cfg(unix)]
+pub mod workspace;
 
 use std::time::Duration;
 

@@ -165,7 +165,7 @@ impl Item {
     /// The fragment of request body that a wire made of this item, made by `render` the first time and kept.
     ///
     /// `wire` names the format and everything that its rendering depends on. One fragment is kept; another wire renders anew.
-    pub fn fragment(&self, wire: &'static str, render: impl FnOnce() -> Bytes) -> Bytes {
+    pub fn fragment(&self, wire: &str, render: impl FnOnce() -> Bytes) -> Bytes {
         let cell = match self {
             Item::User(item) => &item.fragment,
             Item::Assistant(item) => &item.fragment,
@@ -173,14 +173,14 @@ impl Item {
         };
         let mut render = Some(render);
         let mut make = || render.take().map_or_else(Bytes::new, |f| f());
-        let (kept_for, kept) = cell.0.get_or_init(|| (wire, make()));
-        if *kept_for == wire { kept.clone() } else { make() }
+        let (kept_for, kept) = cell.0.get_or_init(|| (wire.into(), make()));
+        if **kept_for == *wire { kept.clone() } else { make() }
     }
 }
 
 /// A rendered fragment. Never compared and never stored: it follows from the rest.
 #[derive(Clone, Debug, Default)]
-pub struct Fragment(OnceLock<(&'static str, Bytes)>);
+pub struct Fragment(OnceLock<(Box<str>, Bytes)>);
 
 impl PartialEq for Fragment {
     fn eq(&self, _: &Fragment) -> bool {

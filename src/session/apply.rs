@@ -159,6 +159,7 @@ impl State {
                 released: false,
                 text: "".into(),
                 usage: Default::default(),
+                answered: None,
             }));
         }
         let turn_id = self.turn.as_ref().map(|turn| turn.id);
@@ -222,6 +223,7 @@ impl State {
             turn.retries = 0;
             turn.answer = Some(seq);
             turn.usage += answer.usage;
+            turn.answered = Some((answer.finish, answer.usage));
             turn.next = next;
             if !text.is_empty() {
                 turn.text = text.into();

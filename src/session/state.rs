@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
-    message::{Message, ModelRef},
+    message::{Finish, Message, ModelRef},
     model::{History, ToolResultItem},
     session::{Delivery, Disposition, Outcome, Settings, Steering},
     tool::{Access, Effect},
@@ -192,6 +192,8 @@ pub struct Turn {
     pub text: Arc<str>,
     /// Tokens so far.
     pub usage: Usage,
+    /// How the newest answer ended, and its tokens.
+    pub answered: Option<(Finish, Usage)>,
 }
 
 /// What a turn does when nothing of it is open.

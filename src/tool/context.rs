@@ -33,6 +33,21 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
+    /// The context of a session's call.
+    #[allow(clippy::too_many_arguments, reason = "one caller, and every field has to come from somewhere")]
+    pub(crate) fn new(
+        session: SessionId,
+        call: CallId,
+        ticket: Seq,
+        key: String,
+        workspace: Arc<PathBuf>,
+        spill: Arc<PathBuf>,
+        cancel: CancellationToken,
+        progress: Progress,
+    ) -> ToolContext {
+        ToolContext { session, call, ticket, key, workspace, spill, cancel, progress }
+    }
+
     /// A context for a call outside of any session, such as `tamtam tool` or a test.
     #[must_use]
     pub fn detached(workspace: PathBuf, spill: PathBuf) -> ToolContext {

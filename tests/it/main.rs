@@ -2,4 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod core;
+mod formats;
+mod layering;
+mod runtime;
 mod sim;
+mod support;
+#[cfg(feature = "http")]
+mod wire;

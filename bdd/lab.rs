@@ -1,0 +1,286 @@
+//! The world of one scenario: a runtime with a store, a workspace, tools and a scripted model of its own.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    fs::Permissions,
+    future::Future,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tamtam::{
+    Answer, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
+    error::SendError,
+    event::{Event, EventKind, Next},
+    model::{ErrorKind, ModelError, Reply, Request, Scripted},
+    permission::{Action, Profile, Rule, Ruleset},
+};
+use tempfile::TempDir;
+use tokio::{sync::watch, task::AbortHandle};
+
+use crate::{held::Holds, hooks::HostHook, tape};
+
+/// How long anything may take that a scenario waits for. Nothing ever waits so long unless it is broken.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The world of one scenario. The runtime starts with the first thing that is said to it.
+#[derive(cucumber::World)]
+pub(crate) struct Lab {
+    folder: TempDir,
+    pub(crate) model: Scripted,
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    pub(crate) holds: Holds,
+    pub(crate) hooks: Vec<HostHook>,
+    pub(crate) rules: Ruleset,
+    /// Where it is set, the host hands over a finder of models, and sessions use this one.
+    pub(crate) model_name: Option<ModelRef>,
+    protected: Vec<PathBuf>,
+    runtime: Option<Runtime>,
+    session: Option<Session>,
+    listener: Option<AbortHandle>,
+    /// Turns that began before this entry were not listened to.
+    listens_from: Seq,
+    shown: watch::Receiver<Vec<Arc<Event>>>,
+    pub(crate) receipts: Vec<Receipt>,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) refusal: Option<SendError>,
+}
+
+impl Default for Lab {
+    fn default() -> Lab {
+        let folder = TempDir::new().unwrap();
+        std::fs::create_dir(folder.path().join("workspace")).unwrap();
+        let replies = Arc::<Mutex<VecDeque<Reply>>>::default();
+        let next = replies.clone();
+        let model = Scripted::from_fn(move |_| next.lock().unwrap().pop_front().unwrap_or_else(no_more));
+        Lab {
+            folder,
+            model,
+            replies,
+            holds: Holds::default(),
+            hooks: Vec::new(),
+            rules: Ruleset { name: "scenario".to_owned(), rules: vec![Rule::new("*", "**", Action::Allow)] },
+            model_name: None,
+            protected: Vec::new(),
+            runtime: None,
+            session: None,
+            listener: None,
+            listens_from: Seq::ZERO,
+            shown: watch::Sender::default().subscribe(),
+            receipts: Vec::new(),
+            answer: None,
+            refusal: None,
+        }
+    }
+}
+
+fn no_more() -> Reply {
+    Reply::error(ModelError::new(ErrorKind::InvalidRequest, "the scenario gives the model nothing more to say"))
+}
+
+impl fmt::Debug for Lab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lab").field("folder", &self.folder.path()).finish_non_exhaustive()
+    }
+}
+
+impl Lab {
+    /// A path in the workspace.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("workspace").join(name)
+    }
+
+    /// The model's next reply.
+    pub(crate) fn reply(&self, reply: Reply) {
+        self.replies.lock().unwrap().push_back(reply);
+    }
+
+    /// Judges calls by a profile from now on; without it all calls are allowed.
+    pub(crate) fn profile(&mut self, profile: Profile) {
+        self.rules = profile.ruleset();
+    }
+
+    /// The session; the runtime and the session begin here, where they were not begun before.
+    pub(crate) async fn session(&mut self) -> Session {
+        if let Some(session) = &self.session {
+            return session.clone();
+        }
+        let runtime = self.start().await;
+        let mut options = SessionOptions::new(self.path(""));
+        options.rules = Some(self.rules.clone());
+        let session = runtime.create(options).await.unwrap();
+        self.listen(session).await
+    }
+
+    /// Ends the runtime in order and starts another one on the same store.
+    pub(crate) async fn restart(&mut self) {
+        let id = self.session().await.id().clone();
+        self.shutdown().await;
+        let session = self.start().await.resume(&id).await.unwrap();
+        self.listen(session).await;
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("nothing was said yet")
+    }
+
+    async fn start(&mut self) -> Runtime {
+        let tools = self.holds.over(&tamtam::tools::full());
+        let store = self.folder.path().join("store");
+        let builder = Runtime::builder().store(store).model(Arc::new(self.model.clone())).tools(tools);
+        let builder = match &self.model_name {
+            Some(name) => builder.models(Arc::new(self.model.clone()), name.clone()),
+            None => builder,
+        };
+        let builder = self.hooks.iter().cloned().fold(builder, |builder, hook| builder.hook(hook));
+        let runtime = builder.start().await.unwrap();
+        self.runtime = Some(runtime.clone());
+        runtime
+    }
+
+    async fn listen(&mut self, session: Session) -> Session {
+        let mut events = session.events();
+        self.listens_from = session.state().await.unwrap().seq;
+        let (shown, watched) = watch::channel(Vec::new());
+        self.shown = watched;
+        let listener = tokio::spawn(async move {
+            while let Some(next) = events.next().await {
+                match next {
+                    Next::Event(event) => shown.send_modify(|all: &mut Vec<_>| all.push(event)),
+                    Next::Lagged(missed) => panic!("{missed} events were missed"),
+                }
+            }
+        });
+        self.listener = Some(listener.abort_handle());
+        self.session = Some(session.clone());
+        session
+    }
+
+    /// Shows no more events.
+    pub(crate) fn stop_listening(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.abort();
+        }
+    }
+
+    /// Keeps a file of the workspace from being written, by root too.
+    pub(crate) fn protect(&mut self, name: &str) {
+        let path = self.path(name);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        if std::fs::OpenOptions::new().append(true).open(&path).is_ok() {
+            let set = Command::new("chattr").arg("+i").arg(&path).status().unwrap();
+            assert!(set.success(), "root writes where it likes here: run the scenarios as another user");
+            self.protected.push(path);
+        }
+    }
+
+    /// Waits until the events shown so far satisfy a condition.
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&[Arc<Event>]) -> bool) {
+        let mut shown = self.shown.clone();
+        let waited = shown.wait_for(|events| is_so(events));
+        if let Ok(waited) = tokio::time::timeout(PATIENCE, waited).await {
+            waited.expect("the events ended");
+            return;
+        }
+        panic!("waited in vain for {what}; shown were:\n{}", self.events_text());
+    }
+
+    /// Waits until the listener has been shown the end of every turn that has ended.
+    pub(crate) async fn catch_up(&mut self) {
+        if self.listener.is_none() {
+            return;
+        }
+        let listens_from = self.listens_from;
+        let state = self.session().await.state().await.unwrap();
+        let ended: Vec<_> = state.ended.iter().map(|end| end.turn).filter(|turn| *turn > listens_from).collect();
+        self.until("the end of the turns that have ended", |events| {
+            let is_shown = |turn: &Seq| {
+                let is_end = |event: &Event| matches!(event.kind, EventKind::TurnFinished { .. });
+                events.iter().any(|event| event.turn == Some(*turn) && is_end(event))
+            };
+            ended.iter().all(is_shown)
+        })
+        .await;
+    }
+
+    /// The events shown so far.
+    pub(crate) fn events(&self) -> Vec<Arc<Event>> {
+        self.shown.borrow().clone()
+    }
+
+    /// The events shown so far, one a line, as JSON.
+    pub(crate) fn events_text(&self) -> String {
+        self.events().iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect()
+    }
+
+    /// The requests that the model has seen.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.model.requests()
+    }
+
+    /// The lines of the session's tape, as they lie on the disk.
+    pub(crate) fn tape(&self) -> Vec<Value> {
+        let id: &SessionId = self.session.as_ref().expect("nothing was said yet").id();
+        tape::lines(&self.folder.path().join("store"), id.as_str())
+    }
+
+    /// How the turn of the newest answer ended.
+    pub(crate) fn answer(&self) -> &Answer {
+        self.answer.as_ref().expect("no answer was waited for")
+    }
+
+    async fn shutdown(&mut self) {
+        self.session = None;
+        if let Some(runtime) = self.runtime.take() {
+            let left = within("the shutdown", runtime.shutdown()).await;
+            assert!(left.is_empty(), "the shutdown left something: {left:?}");
+        }
+    }
+
+    /// Ends the scenario: what holds always is checked once more, and nothing is left running.
+    pub(crate) async fn close(&mut self, passed: bool) {
+        let is_idle = match &self.session {
+            Some(session) => session.state().await.is_ok_and(|state| state.is_idle()),
+            None => false,
+        };
+        let lines = self.session.is_some().then(|| self.tape());
+        self.shutdown().await;
+        if passed && is_idle {
+            tape::check_pairs(&lines.unwrap_or_default());
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for path in &self.protected {
+            let _ = Command::new("chattr").arg("-i").arg(path).status();
+        }
+    }
+}
+
+/// Waits with patience until something is so that no event tells of: what a foreign process does, what a task let go of.
+pub(crate) async fn seen(what: &str, is_so: impl Fn() -> bool) {
+    let looked = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    within(what, looked).await;
+}
+
+/// Waits with patience.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(PATIENCE, future).await;
+    waited.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// The kind of an event, as it is called in JSON.
+pub(crate) fn kind(event: &EventKind) -> String {
+    serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned()
+}

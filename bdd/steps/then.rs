@@ -1,0 +1,284 @@
+//! What can be seen.
+
+use std::sync::Arc;
+
+use cucumber::{gherkin, then};
+use tamtam::{
+    Outcome,
+    event::{Event, EventKind},
+    message::Part,
+    model::{AnswerPart, Item, Request},
+};
+
+use crate::{
+    lab::{Lab, kind, seen, within},
+    steps::{quoted, text},
+    tape,
+};
+
+#[then(expr = "the answer is {string}")]
+fn answer_is(lab: &mut Lab, wanted: String) {
+    assert_eq!((&lab.answer().outcome, lab.answer().text.as_str()), (&Outcome::Done, text(&wanted).as_str()));
+}
+
+#[then(expr = "the answer is {string} {int} times over")]
+fn answer_is_long(lab: &mut Lab, wanted: String, times: usize) {
+    assert!(lab.answer().text == wanted.repeat(times), "another text of {} bytes came", lab.answer().text.len());
+}
+
+#[then(expr = "the turn took {int} steps")]
+fn turn_took(lab: &mut Lab, count: u32) {
+    assert_eq!(lab.answer().steps, count);
+}
+
+#[then(expr = "the turn failed with {string}")]
+fn turn_failed(lab: &mut Lab, wanted: String) {
+    let Outcome::Failed { error } = &lab.answer().outcome else { panic!("it ended as {:?}", lab.answer().outcome) };
+    assert!(error.contains(&wanted), "it failed with {error:?}");
+}
+
+#[then(expr = "the turn was aborted because of {string}")]
+fn turn_aborted(lab: &mut Lab, reason: String) {
+    assert_eq!(lab.answer().outcome, Outcome::Aborted { reason });
+}
+
+#[then("the session goes on working")]
+async fn works(lab: &mut Lab) {
+    lab.reply(tamtam::model::Reply::text("still here"));
+    let session = lab.session().await;
+    let receipt = within("a receipt", session.prompt("Are you there?")).await.unwrap();
+    let answer = within("an answer", receipt.wait()).await.unwrap();
+    assert_eq!((answer.outcome, answer.text.as_str()), (Outcome::Done, "still here"));
+}
+
+#[then(expr = "the message was refused with {string}")]
+fn refused(lab: &mut Lab, wanted: String) {
+    let refusal = lab.refusal.as_ref().expect("it was not refused").to_string();
+    assert!(refusal.contains(&wanted), "it was refused with {refusal:?}");
+}
+
+#[then(expr = "the file {string} holds {string}")]
+fn file_holds(lab: &mut Lab, name: String, content: String) {
+    assert_eq!(std::fs::read_to_string(lab.path(&name)).unwrap(), text(&content));
+}
+
+#[then(expr = "the file {string} does not exist")]
+fn no_file(lab: &mut Lab, name: String) {
+    assert!(!lab.path(&name).exists(), "{name} exists");
+}
+
+/// A request that was cut off is let go of by its own task, a moment after the turn has ended.
+#[then("the model answers nobody any more")]
+async fn answers_nobody(lab: &mut Lab) {
+    seen("the request to be let go of", || lab.model.streaming() == 0).await;
+}
+
+#[then(expr = "the newest receipt says {word}")]
+fn receipt_says(lab: &mut Lab, wanted: String) {
+    let disposition = lab.receipts.last().expect("nothing was sent").disposition;
+    assert_eq!(serde_json::to_value(disposition).unwrap(), wanted.as_str());
+}
+
+/// The process whose id the command wrote there.
+#[then(expr = "the process of {string} is gone")]
+fn process_is_gone(lab: &mut Lab, file: String) {
+    let id = std::fs::read_to_string(lab.path(&file)).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", id.trim())).unwrap_or_default();
+    // One that is dead and was not yet taken notice of by its new parent is gone as well.
+    let is_gone = status.is_empty() || status.contains("State:\tZ") || status.contains("State:\tX");
+    assert!(is_gone, "process {} runs", id.trim());
+}
+
+#[then(expr = "the model was asked {int} time(s)")]
+fn asked(lab: &mut Lab, times: usize) {
+    assert_eq!(lab.requests().len(), times);
+}
+
+/// Each row: who speaks (`user`, `model`, `call`, `result`, `failed`: a result that is an error), and a text that is in it.
+/// A call is shown as `id name arguments`, a result as `id name: content`, its tabs as spaces.
+#[then("the newest request tells the model:")]
+fn newest_request(lab: &mut Lab, step: &gherkin::Step) {
+    check_history(lab.requests().last().expect("the model was not asked"), step);
+}
+
+#[then(expr = "request {int} tells the model:")]
+fn numbered_request(lab: &mut Lab, number: usize, step: &gherkin::Step) {
+    check_history(&lab.requests()[number - 1], step);
+}
+
+/// What a request tells, in the words of the tables.
+fn told(request: &Request) -> Vec<(&'static str, String)> {
+    let mut told = Vec::new();
+    for item in request.history.iter() {
+        match item.as_ref() {
+            Item::User(user) => told.push(("user", user.parts.iter().map(of_part).collect())),
+            Item::Assistant(answer) => told.extend(answer.parts.iter().map(|part| match part {
+                AnswerPart::Text { text, .. } => ("model", text.clone()),
+                AnswerPart::Reasoning { text, .. } => ("thought", text.clone()),
+                AnswerPart::Call { id, name, input, .. } => ("call", format!("{id} {name} {input}")),
+                other => panic!("a part that the steps do not know: {other:?}"),
+            })),
+            Item::Result(result) => {
+                let who = if result.is_error { "failed" } else { "result" };
+                told.push((who, format!("{} {}: {}", result.call, result.name, result.content.replace('\t', " "))));
+            }
+            other => panic!("an item that the steps do not know: {other:?}"),
+        }
+    }
+    told
+}
+
+fn of_part(part: &Part) -> String {
+    match part {
+        Part::Text(text) => text.text.clone(),
+        Part::File(file) => format!("[{}]", file.mime),
+        other => panic!("a part that no user sends: {other:?}"),
+    }
+}
+
+fn check_history(request: &Request, step: &gherkin::Step) {
+    let told = told(request);
+    let rows = &step.table().expect("a table").rows;
+    let fits = rows.iter().zip(&told).all(|(row, (who, what))| row[0] == *who && what.contains(&text(&row[1])));
+    assert!(fits && rows.len() == told.len(), "the model was told:\n{told:#?}");
+}
+
+#[then(expr = "nowhere was the model told {string}")]
+fn never_told(lab: &mut Lab, text: String) {
+    for request in lab.requests() {
+        let told = told(&request);
+        assert!(told.iter().all(|(_, what)| !what.contains(&text)), "the model was told:\n{told:#?}");
+    }
+}
+
+/// Each row: the kind of an event, and a text that is in its JSON form. Others may stand between them.
+#[then("the events show in this order:")]
+async fn events_in_order(lab: &mut Lab, step: &gherkin::Step) {
+    let rows = step.table().expect("a table").rows.clone();
+    let in_order = |events: &[Arc<Event>]| {
+        let mut rows = rows.iter().peekable();
+        for event in events {
+            let fits = |row: &&Vec<String>| {
+                let in_it = row.get(1).is_none_or(|part| serde_json::to_string(event).unwrap().contains(part.as_str()));
+                row[0] == kind(&event.kind) && in_it
+            };
+            rows.next_if(fits);
+        }
+        rows.next().is_none()
+    };
+    lab.until("events in this order", in_order).await;
+}
+
+/// All events of these kinds, in order, and no other ones of these kinds.
+#[then(expr = "the only {word} event(s) is/are about {string}")]
+fn only_events(lab: &mut Lab, wanted: String, about: String) {
+    let events: Vec<_> = lab.events().into_iter().filter(|event| kind(&event.kind) == wanted).collect();
+    let about = text(&about);
+    let is_about = |event: &Event| serde_json::to_string(event).unwrap().contains(&about);
+    assert!(!events.is_empty() && events.iter().all(|event| is_about(event)), "{}", lab.events_text());
+}
+
+#[then(expr = "{int} {word} event(s) was/were shown")]
+fn counted_events(lab: &mut Lab, times: usize, wanted: String) {
+    let shown = lab.events().iter().filter(|event| kind(&event.kind) == wanted).count();
+    assert_eq!(shown, times, "{}", lab.events_text());
+}
+
+/// All of the events that can be played again, and no other.
+#[then("exactly these durable events were shown:")]
+fn exactly_durable(lab: &mut Lab, step: &gherkin::Step) {
+    check_all(&lab.events(), |event| event.id.is_durable(), step);
+}
+
+#[then("exactly these events were shown:")]
+fn exactly(lab: &mut Lab, step: &gherkin::Step) {
+    check_all(&lab.events(), |_| true, step);
+}
+
+fn check_all(events: &[Arc<Event>], counts: impl Fn(&Event) -> bool, step: &gherkin::Step) {
+    let shown: Vec<_> = events.iter().filter(|event| counts(event)).map(|event| kind(&event.kind)).collect();
+    let wanted: Vec<_> = step.table().expect("a table").rows.iter().map(|row| row[0].clone()).collect();
+    assert_eq!(shown, wanted);
+}
+
+#[then("each text delta stands inside a step")]
+fn deltas_in_steps(lab: &mut Lab) {
+    let mut in_step = false;
+    for event in lab.events() {
+        match &event.kind {
+            EventKind::StepStarted { .. } => in_step = true,
+            EventKind::StepFinished { .. } | EventKind::TurnFinished { .. } => in_step = false,
+            EventKind::TextDelta { text } => assert!(in_step, "{text:?} stands outside of a step"),
+            _ => {}
+        }
+    }
+}
+
+#[then(regex = r"^the text was shown in the pieces (.+)$")]
+fn text_pieces(lab: &mut Lab, pieces: String) {
+    assert_eq!(deltas(lab), quoted(&pieces));
+}
+
+/// The deltas of the newest turn, each as it came.
+#[then(expr = "the text was shown in these pieces:")]
+fn pieces(lab: &mut Lab, step: &gherkin::Step) {
+    let wanted: Vec<_> = step.table().expect("a table").rows.iter().map(|row| text(&row[0])).collect();
+    assert_eq!(deltas(lab), wanted);
+}
+
+fn deltas(lab: &Lab) -> Vec<String> {
+    let events = lab.events();
+    let newest = events.iter().rposition(|event| matches!(event.kind, EventKind::TurnStarted { .. })).unwrap_or(0);
+    let deltas = events[newest..].iter().filter_map(|event| match &event.kind {
+        EventKind::TextDelta { text } => Some(text.clone()),
+        _ => None,
+    });
+    deltas.collect()
+}
+
+#[then("these messages wait:")]
+async fn messages_wait(lab: &mut Lab, step: &gherkin::Step) {
+    let wanted: Vec<_> = step.table().expect("a table").rows.iter().map(|row| text(&row[0])).collect();
+    let queue = lab.session().await.queue().await.unwrap();
+    assert_eq!(queue.iter().map(|waiting| waiting.message.text()).collect::<Vec<_>>(), wanted);
+}
+
+#[then("no message waits")]
+async fn no_message_waits(lab: &mut Lab) {
+    assert_eq!(lab.session().await.queue().await.unwrap(), []);
+}
+
+/// Kinds of entries in order; others may stand between them.
+#[then("the tape holds in this order:")]
+fn tape_in_order(lab: &mut Lab, step: &gherkin::Step) {
+    let lines = lab.tape();
+    let mut rows = step.table().expect("a table").rows.iter().peekable();
+    for line in &lines {
+        let fits = |row: &&Vec<String>| {
+            row[0] == tape::kind(line) && row.get(1).is_none_or(|part| line.to_string().contains(part.as_str()))
+        };
+        rows.next_if(fits);
+    }
+    assert!(rows.next().is_none(), "{}", lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+}
+
+#[then(expr = "the tape holds no {word} entry")]
+fn tape_holds_none(lab: &mut Lab, unwanted: String) {
+    assert!(lab.tape().iter().all(|line| tape::kind(line) != unwanted));
+}
+
+#[then(expr = "the text {string} is nowhere on the tape")]
+fn not_on_the_tape(lab: &mut Lab, unwanted: String) {
+    assert!(lab.tape().iter().all(|line| !line.to_string().contains(&unwanted)));
+}
+
+/// The conversation as a page would show it: each row who speaks and the text of the message.
+#[then("the conversation reads:")]
+async fn conversation(lab: &mut Lab, step: &gherkin::Step) {
+    let messages = lab.session().await.messages().await.unwrap();
+    let said: Vec<_> =
+        messages.iter().map(|message| (format!("{:?}", message.role).to_lowercase(), message.text())).collect();
+    let wanted: Vec<_> =
+        step.table().expect("a table").rows.iter().map(|row| (row[0].clone(), text(&row[1]))).collect();
+    assert_eq!(said, wanted);
+}

@@ -1,0 +1,28 @@
+//! The tape as it lies on the disk, read as text: what any program could read, without a word of the library.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// The lines of a session, oldest first.
+pub(crate) fn lines(store: &Path, session: &str) -> Vec<Value> {
+    let anchors = store.join("sessions").join(session).join("anchors");
+    let mut folders: Vec<_> = std::fs::read_dir(anchors).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    let texts = folders.iter().map(|folder| std::fs::read_to_string(folder.join("entries.jsonl")).unwrap());
+    let texts: Vec<_> = texts.collect();
+    texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The kind of a line.
+pub(crate) fn kind(line: &Value) -> &str {
+    line["kind"].as_str().unwrap()
+}
+
+/// Promise 2: once no turn is open, every recorded call has exactly one recorded result.
+pub(crate) fn check_pairs(lines: &[Value]) {
+    for call in lines.iter().filter(|line| kind(line) == "call") {
+        let results = lines.iter().filter(|line| kind(line) == "result" && line["ticket"] == call["seq"]).count();
+        assert_eq!(results, 1, "the call {} has {results} results on the tape", call["data"]["id"]);
+    }
+}

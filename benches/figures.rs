@@ -1,0 +1,220 @@
+//! The figures of `docs/PERFORMANCE.md`: distributions, memory, recovery. Prints one line a figure.
+//!
+//! `cargo bench --bench figures` runs all; a word behind `--` picks those whose name contains it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tamtam::{
+    Delivery, Millis, Seq, SessionId, Steering,
+    tape::{Appended, Durability, Entry, Store, StoreOptions},
+};
+
+#[path = "support/parts.rs"]
+mod parts;
+use parts::{Calls, Forever, Nothing, distribution, micros, options, resident, runtime};
+
+fn main() {
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let figures: [(&str, fn(&tokio::runtime::Runtime)); 6] = [
+        ("step", |tokio| tokio.block_on(step_overhead())),
+        ("long", |tokio| tokio.block_on(long_turn())),
+        ("steering", |tokio| tokio.block_on(steering())),
+        ("memory", |tokio| tokio.block_on(memory())),
+        ("recover", |tokio| tokio.block_on(recovery())),
+        ("append", |_| appends()),
+    ];
+    for (name, figure) in figures {
+        if name.contains(&wanted) {
+            figure(&tokio);
+        }
+    }
+}
+
+/// (a) From one model request to the next, with one call of a tool that does nothing between them.
+async fn step_overhead() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Calls::new(100);
+    let asked = model.asked.clone();
+    let runtime = runtime(folder.path(), Arc::new(model), Nothing).await;
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    let mut events = session.events();
+    let listener = tokio::spawn(async move { while events.next().await.is_some() {} });
+    let mut between = Vec::new();
+    for _ in 0..30 {
+        session.prompt("go").await.unwrap().wait().await.unwrap();
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        between.extend(asked.windows(2).map(|pair| pair[1] - pair[0]));
+    }
+    distribution("a: overhead per step, Process, one listener", between);
+    drop(runtime.shutdown().await);
+    listener.abort();
+}
+
+/// (b) Step 10, 100 and 1,000 of one turn.
+async fn long_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Calls::new(1_100);
+    let asked = model.asked.clone();
+    let runtime = runtime(folder.path(), Arc::new(model), Nothing).await;
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    session.prompt("go").await.unwrap().wait().await.unwrap();
+    let between: Vec<_> = asked.lock().unwrap().windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for at in [10_usize, 100, 1_000] {
+        let near = between[at.saturating_sub(5)..(at + 50).min(between.len())].to_vec();
+        distribution(&format!("b: steps around {at} of one turn"), near);
+    }
+    drop(runtime.shutdown().await);
+}
+
+/// (c) A message that steers: accepted on the tape, and the running call told to stop.
+async fn steering() {
+    for live in [1_usize, 1_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let told = Arc::default();
+        let runtime = runtime(folder.path(), Arc::new(Calls::new(2)), Forever(Arc::clone(&told))).await;
+        let mut sessions = Vec::new();
+        for _ in 0..live {
+            let session = runtime.create(options(folder.path())).await.unwrap();
+            session.prompt("go").await.unwrap();
+            sessions.push(session);
+        }
+        let (mut accepted, mut stopped) = (Vec::new(), Vec::new());
+        for _ in 0..(1_000 / live).max(1) {
+            for session in &sessions {
+                while !session.state().await.unwrap().calls().any(|(_, call)| call.attempts > 0) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                let sent = Instant::now();
+                session.send("stop", Delivery::Steer(Steering::AbortRunning)).await.unwrap();
+                accepted.push(sent.elapsed());
+                loop {
+                    if let Some(at) = told.lock().unwrap().pop() {
+                        stopped.push(at - sent);
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                session.wait().await.unwrap();
+                if live == 1 {
+                    session.prompt("go").await.unwrap();
+                }
+            }
+        }
+        distribution(&format!("c: steering accepted on the tape, {live} live"), accepted);
+        distribution(&format!("c: running call told to stop, {live} live"), stopped);
+        drop(runtime.shutdown().await);
+    }
+}
+
+/// (d) Memory of a live idle session that has answered one prompt.
+async fn memory() {
+    for count in [1_000_u64, 10_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = runtime(folder.path(), Arc::new(Calls::new(1)), Nothing).await;
+        let warm = runtime.create(options(folder.path())).await.unwrap();
+        warm.prompt("go").await.unwrap().wait().await.unwrap();
+        let before = resident();
+        let start = Instant::now();
+        let mut sessions = Vec::new();
+        for _ in 0..count {
+            let session = runtime.create(options(folder.path())).await.unwrap();
+            session.prompt("go").await.unwrap().wait().await.unwrap();
+            sessions.push(session);
+        }
+        let each = (resident().saturating_sub(before)) / count;
+        let took = start.elapsed() / u32::try_from(count).unwrap();
+        println!(
+            "d: memory per live idle session, {count} live: {each} bytes; created, prompted and answered in {} each",
+            micros(took)
+        );
+        drop(runtime.shutdown().await);
+    }
+}
+
+/// (e) Opening a session of about 1,000 entries until its handle is there.
+async fn recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let id: SessionId = "long".parse().unwrap();
+    let rt = runtime(folder.path(), Arc::new(Calls::new(200)), Nothing).await;
+    let session = rt.create(options(folder.path()).id(id.clone())).await.unwrap();
+    session.prompt("go").await.unwrap().wait().await.unwrap();
+    let entries = session.state().await.unwrap().seq;
+    drop(rt.shutdown().await);
+    drop((session, rt));
+    let mut took = Vec::new();
+    for _ in 0..50 {
+        let rt = runtime(folder.path(), Arc::new(Calls::new(200)), Nothing).await;
+        let start = Instant::now();
+        let session = rt.resume(&id).await.unwrap();
+        took.push(start.elapsed());
+        drop(rt.shutdown().await);
+        drop((session, rt));
+    }
+    distribution(&format!("e: open and rebuild a session of {entries} entries"), took);
+
+    let rt = runtime(folder.path(), Arc::new(Calls::new(200)), Nothing).await;
+    rt.resume(&id).await.unwrap();
+    let mut took = Vec::new();
+    for _ in 0..50 {
+        let start = Instant::now();
+        rt.restart(&id).await.unwrap();
+        rt.session(&id).unwrap().state().await.unwrap();
+        took.push(start.elapsed());
+    }
+    distribution(&format!("e: restart its actor, {entries} entries"), took);
+    drop(rt.shutdown().await);
+}
+
+/// (f) Appends a second over 100 sessions, one entry of about 300 bytes an append.
+fn appends() {
+    for (durability, each) in [(Durability::Process, 200_u64), (Durability::Power, 20)] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions { durability, ..StoreOptions::default() };
+        let store = Store::open(folder.path(), options).unwrap();
+        let (tx, settled) = std::sync::mpsc::channel();
+        let mut tapes: Vec<_> = (0..100)
+            .map(|_| {
+                let tx = tx.clone();
+                store.create(&SessionId::new(), Arc::new(move |result| drop(tx.send(result)))).unwrap()
+            })
+            .collect();
+        let start = Instant::now();
+        let mut later = 0;
+        for seq in 1..=each {
+            for tape in &mut tapes {
+                match tape.append(&[entry(seq)]) {
+                    Appended::Now(result) => drop(result.unwrap()),
+                    Appended::Later => later += 1,
+                }
+            }
+            // Each session waits for its own entry before it writes the next, as sessions do.
+            for _ in 0..std::mem::take(&mut later) {
+                settled.recv().unwrap().unwrap();
+            }
+        }
+        let total = each * 100;
+        let rate = total as f64 / start.elapsed().as_secs_f64();
+        println!("f: appends over 100 sessions, {durability:?}: {rate:.0} entries/s ({total} entries)");
+        drop(tapes);
+        store.close(Duration::from_secs(10)).unwrap();
+    }
+}
+
+fn entry(seq: u64) -> Entry {
+    let data = serde_json::json!({ "text": "x".repeat(150), "n": seq });
+    Entry {
+        seq: Seq(seq),
+        time: Millis(1_700_000_000_000),
+        cause: None,
+        turn: Some(Seq(1)),
+        step: Some(1),
+        ticket: None,
+        kind: "note".into(),
+        data: serde_json::value::to_raw_value(&data).unwrap(),
+    }
+}

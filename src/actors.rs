@@ -1,0 +1,15 @@
+//! The processes: what runs, as opposed to what decides (`session/`) and what is (`tape`, `model`, `tool`).
+//!
+//! | file | what runs |
+//! |---|---|
+//! | `shell.rs` | the one actor of the crate, which runs any behaviour |
+//! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
+//! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
+//! | `worker.rs` | one model request or one tool call, as a tracked task |
+//! | `host.rs` | what all sessions of a runtime share |
+
+pub(crate) mod host;
+pub(crate) mod session;
+pub(crate) mod shell;
+pub(crate) mod slot;
+pub(crate) mod worker;

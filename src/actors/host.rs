@@ -1,0 +1,76 @@
+//! What all sessions of one runtime share: values, handed in once, never global.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    actors::slot::Slot,
+    hook::Hooks,
+    ids::{Millis, SessionId},
+    model::Models,
+    supervisor::Registry,
+    tape::Store,
+    tool::Toolbox,
+};
+
+/// What all sessions of one runtime share.
+pub(crate) struct Host {
+    pub(crate) store: Store,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) toolbox_hash: String,
+    pub(crate) models: Arc<dyn Models>,
+    pub(crate) hooks: Hooks,
+    pub(crate) registry: Registry,
+    pub(crate) clock: Clock,
+    slots: Mutex<BTreeMap<SessionId, Arc<Slot>>>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        store: Store,
+        toolbox: Toolbox,
+        models: Arc<dyn Models>,
+        hooks: Hooks,
+        registry: Registry,
+    ) -> Host {
+        let specs = serde_json::to_vec(&*toolbox.specs()).unwrap_or_default();
+        let toolbox_hash = blake3::hash(&specs).to_hex()[..32].to_owned();
+        Host { store, toolbox, toolbox_hash, models, hooks, registry, clock: Clock::start(), slots: Mutex::default() }
+    }
+
+    /// The slots of the sessions that this runtime knows.
+    pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<Slot>>> {
+        // Only whole inserts and removes happen under this lock.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time, as sessions know it: the wall clock of the start, and from then on what tokio's clock counts.
+///
+/// So a wall clock that jumps moves no deadline, and virtual time in tests moves all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    wall: Millis,
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock { wall: Millis::now(), start: Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.wall.plus(self.start.elapsed())
+    }
+
+    /// When that moment will be; now where it is past.
+    pub(crate) fn instant(&self, moment: Millis) -> Instant {
+        // A whole millisecond later, so that a timer never fires before the moment it was set for.
+        self.start + moment.since(self.wall) + Duration::from_millis(1)
+    }
+}

@@ -1,0 +1,407 @@
+//! A session's actor: the shell round the core. Small and boring: it takes what is in its slot, asks the core, has the
+//! entries written, and then does as it is directed. It never awaits a model, a tool, a hook, a person or a slow disk.
+//!
+//! **Tape first.** Start directives, replies and events wait until the tape has the entries of their decision. Stop
+//! directives never wait. While the disk is slow, decisions queue up behind their appends (`Pending`); when an append fails,
+//! the state goes back to what the tape has, hosts are told, and what workers reported is held and decided again later.
+
+mod build;
+mod storage;
+
+pub(crate) use build::{fold, notify};
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    actors::{
+        host::Host,
+        shell::{Behaviour, Context, ExitError, Init},
+        slot::{Question, Slot, Wake, Work},
+        worker::{CallWorker, Post, RequestWorker},
+    },
+    error::SendError,
+    event::events_of,
+    ids::{Millis, Seq},
+    session::{Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, decide},
+    supervisor::{ActorCard, ExitReason},
+    tape::{Appended, Tape},
+};
+
+/// How much of its slot an actor takes in one go before it lets others have their turn.
+const WORK_PER_WAKE: usize = 64;
+
+/// The behaviour of a session's actor. Rebuilds itself from the tape at each life.
+pub(crate) struct SessionActor {
+    host: Arc<Host>,
+    slot: Arc<Slot>,
+    live: Option<Live>,
+}
+
+impl SessionActor {
+    pub(crate) fn new(host: Arc<Host>, slot: Arc<Slot>) -> SessionActor {
+        SessionActor { host, slot, live: None }
+    }
+}
+
+impl Behaviour for SessionActor {
+    type Msg = Wake;
+
+    async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
+        let (host, slot) = (self.host.clone(), self.slot.clone());
+        // Reading the tape may wait for a disk, so it does so on a thread for that.
+        let (tape, state) = tokio::task::spawn_blocking(move || build::load(&host, &slot)).await??;
+        let life = u32::try_from(cx.incarnation()).unwrap_or(u32::MAX);
+        let left = self.slot.begin_life(life, cx.mailbox());
+        let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
+        live.recover(left);
+        self.live = Some(live);
+        Ok(Init::Run)
+    }
+
+    async fn handle(&mut self, _: Wake, _: &mut Context<Wake>) -> Result<(), ExitError> {
+        if let Some(live) = &mut self.live {
+            live.work();
+        }
+        Ok(())
+    }
+
+    async fn terminate(&mut self, _: &ExitReason, _: &mut Context<Wake>) {
+        self.live = None;
+    }
+
+    fn describe(_: &Wake) -> &'static str {
+        "wake"
+    }
+}
+
+/// A decision whose entries are on their way to the disk.
+struct Pending {
+    upto: Seq,
+    signal: Signal,
+    before: State,
+    entries: Vec<Entry>,
+    directives: Vec<Directive>,
+}
+
+/// One life of a session.
+struct Live {
+    host: Arc<Host>,
+    slot: Arc<Slot>,
+    card: Arc<ActorCard>,
+    life: u32,
+    tape: Tape,
+    state: State,
+    pending: VecDeque<Pending>,
+    /// What could not be recorded, to be decided again when the disk takes it.
+    held: VecDeque<Signal>,
+    /// How many settlements of a failed run are still to come, and say nothing new.
+    stale_settlements: usize,
+    storage_retry: Option<Millis>,
+    requests: BTreeMap<Seq, RequestWorker>,
+    calls: BTreeMap<Seq, CallWorker>,
+    timer: Option<(Millis, CancellationToken)>,
+    idle_waiters: Vec<tokio::sync::oneshot::Sender<()>>,
+    draws: u64,
+}
+
+impl Live {
+    fn new(host: Arc<Host>, slot: Arc<Slot>, card: Arc<ActorCard>, life: u32, tape: Tape, state: State) -> Live {
+        Live {
+            host,
+            slot,
+            card,
+            life,
+            tape,
+            state,
+            pending: VecDeque::new(),
+            held: VecDeque::new(),
+            stale_settlements: 0,
+            storage_retry: None,
+            requests: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            timer: None,
+            idle_waiters: Vec::new(),
+            draws: 0,
+        }
+    }
+
+    /// Takes up what an earlier life left: reports that arrived, then whatever is still open.
+    fn recover(&mut self, left: Vec<Signal>) {
+        for report in left {
+            self.record_only(&report);
+        }
+        self.on(Signal::Recover);
+        self.after_work();
+    }
+
+    /// Takes what is in the slot.
+    fn work(&mut self) {
+        for _ in 0..WORK_PER_WAKE {
+            match self.slot.take() {
+                Some(Work::Input(signal) | Work::Report(signal)) => self.on(signal),
+                Some(Work::Settled(result)) => self.settled(result),
+                Some(Work::Question(question)) => self.answer(question),
+                None => return self.after_work(),
+            }
+        }
+        self.after_work();
+        // More may be there; others go first.
+        self.slot.wake_again();
+    }
+
+    fn now(&self) -> Millis {
+        self.host.clock.now()
+    }
+
+    fn after_work(&mut self) {
+        let now = self.now();
+        if self.state.due().is_some_and(|due| due <= now) {
+            self.on(Signal::Tick);
+        }
+        if self.storage_retry.is_some_and(|at| at <= now) {
+            self.try_held_again();
+        }
+        self.arm_timer();
+        self.show_on_card();
+        if self.is_idle() {
+            for waiter in self.idle_waiters.drain(..) {
+                // A host that stopped waiting does not want to know.
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.state.is_idle() && self.pending.is_empty() && self.held.is_empty() && self.slot.depth() == 0
+    }
+
+    fn show_on_card(&self) {
+        self.card.queue(self.state.queue.len() + self.state.steering.len() + self.slot.depth());
+        self.card.tape_seq(self.state.seq.0);
+        self.card.tokens(self.state.usage.total());
+        match build::doing(&self.state, !self.held.is_empty()) {
+            Some(doing) => self.card.doing(doing),
+            None => self.card.idle(),
+        }
+    }
+
+    /// Keeps one timer, for the next moment that matters.
+    fn arm_timer(&mut self) {
+        let due = [self.state.due(), self.storage_retry].into_iter().flatten().min();
+        if self.timer.as_ref().map(|(at, _)| *at) == due {
+            return;
+        }
+        if let Some((_, token)) = self.timer.take() {
+            token.cancel();
+        }
+        let Some(due) = due else { return };
+        let token = CancellationToken::new();
+        self.timer = Some((due, token.clone()));
+        let (slot, at) = (self.slot.clone(), self.host.clock.instant(due));
+        self.slot.tasks.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep_until(at) => slot.wake(),
+                () = token.cancelled() => {}
+            }
+        });
+    }
+
+    fn decide(&mut self, signal: &Signal) -> Decision {
+        self.draws = self.draws.wrapping_add(1);
+        let env = Env {
+            toolbox: &self.host.toolbox,
+            toolbox_hash: &self.host.toolbox_hash,
+            asks_are_heard: self.slot.ring.is_heard(),
+            jitter: build::draw(&self.slot.id, self.life, self.draws),
+        };
+        decide(&self.state, signal, &env, self.now())
+    }
+
+    /// Decides, records, and then does.
+    fn on(&mut self, signal: Signal) {
+        if !self.held.is_empty() && !is_from_host(&signal) {
+            // What workers report stays in order behind what could not be recorded yet.
+            self.held.push_back(signal);
+            return;
+        }
+        self.forget_worker(&signal);
+        let Decision { entries, directives, after } = self.decide(&signal);
+        let (stops, rest): (Vec<_>, Vec<_>) = directives.into_iter().partition(Directive::is_stop);
+        stops.into_iter().for_each(|stop| self.carry_out(stop));
+        if entries.is_empty() {
+            return match self.pending.back_mut() {
+                // A receipt for something that is still on its way waits with it.
+                Some(last) => last.directives.extend(rest),
+                None => rest.into_iter().for_each(|directive| self.carry_out(directive)),
+            };
+        }
+        self.mark_turn(&after);
+        let before = std::mem::replace(&mut self.state, after);
+        match self.append(&entries) {
+            Appended::Now(Ok(_)) => self.release(before, &entries, rest),
+            Appended::Now(Err(error)) => {
+                self.state = before;
+                self.failed(signal, error);
+            }
+            Appended::Later => {
+                let upto = self.state.seq;
+                self.pending.push_back(Pending { upto, signal, before, entries, directives: rest });
+            }
+        }
+    }
+
+    fn append(&mut self, entries: &[Entry]) -> Appended {
+        let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
+        match lines {
+            Ok(lines) => self.tape.append(&lines),
+            Err(error) => Appended::Now(Err(build::unwritable(&self.slot.id, &error))),
+        }
+    }
+
+    /// Where the open turns of a store are listed. A mark too many does no harm; one too few would lose a turn.
+    fn mark_turn(&self, after: &State) {
+        if self.state.turn.is_none() && after.turn.is_some() {
+            // If the mark cannot be made, neither can the append, most likely; and that one is reported.
+            drop(self.host.store.mark_open(&self.slot.id));
+        }
+    }
+
+    /// The entries are on the tape: now the world may know, and now things may start.
+    fn release(&mut self, before: State, entries: &[Entry], directives: Vec<Directive>) {
+        self.publish(before, entries);
+        directives.into_iter().for_each(|directive| self.carry_out(directive));
+    }
+
+    fn publish(&mut self, before: State, entries: &[Entry]) {
+        let heard = self.slot.ring.is_heard() || !self.host.hooks.0.is_empty();
+        let mut state = before;
+        for entry in entries {
+            if heard {
+                for event in events_of(&state, entry) {
+                    self.host.hooks.on_event(&event);
+                    self.slot.ring.push(event);
+                }
+            }
+            state.apply(entry);
+            match &entry.record {
+                Record::TurnFinished { .. } => {
+                    if let Some(end) = state.ended.back() {
+                        self.slot.turn_ended(end);
+                    }
+                    if state.turn.is_none() && self.state.turn.is_none() {
+                        drop(self.host.store.mark_closed(&self.slot.id));
+                    }
+                }
+                Record::Withdrawn { id } => self.slot.withdrawn(id),
+                _ => {}
+            }
+        }
+    }
+
+    fn carry_out(&mut self, directive: Directive) {
+        match directive {
+            Directive::StartRequest(ticket) => self.start_request(ticket),
+            Directive::StartCall(ticket) => self.start_call(ticket),
+            Directive::CutRequest(ticket) => {
+                let partial = self.requests.remove(&ticket).map_or_else(Vec::new, |worker| worker.cut());
+                self.report(Signal::CutOff { ticket, partial });
+            }
+            Directive::StopCall(ticket) => match self.calls.get(&ticket) {
+                Some(worker) => worker.stop(),
+                // It was never started, or it has reported already.
+                None => self.report(Signal::Returned { ticket, result: build::never_ran() }),
+            },
+            Directive::Reply(to, reply) => self.slot.answer(to, reply.map_err(SendError::from)),
+        }
+    }
+
+    fn report(&self, signal: Signal) {
+        self.slot.report(self.life, signal);
+    }
+
+    fn post(&self, ticket: Seq) -> Post {
+        let turn = self.state.turn.as_ref();
+        Post {
+            host: self.host.clone(),
+            slot: self.slot.clone(),
+            life: self.life,
+            ticket,
+            turn: turn.map(|turn| turn.id),
+            step: turn.map(|turn| turn.step),
+        }
+    }
+
+    fn start_request(&mut self, ticket: Seq) {
+        let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
+        let (model, last) = (open.model.clone(), open.last);
+        let request = build::request(&self.host, &self.state, ticket, last);
+        let doing = format!(
+            "model {model}{}",
+            if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
+        );
+        let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
+        self.requests.insert(ticket, RequestWorker::start(self.post(ticket), model, request, card));
+    }
+
+    fn start_call(&mut self, ticket: Seq) {
+        let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
+        match build::call(&self.host, &self.state, ticket, open) {
+            Ok((call, tool, context)) => {
+                let id = format!("{} {ticket}", open.tool);
+                let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
+                self.calls.insert(ticket, CallWorker::start(self.post(ticket), call, tool, context, card));
+            }
+            Err(result) => self.report(Signal::Returned { ticket, result }),
+        }
+    }
+
+    /// A worker that has reported is down.
+    fn forget_worker(&mut self, signal: &Signal) {
+        match signal {
+            Signal::Answered { ticket, .. } | Signal::Failed { ticket, .. } | Signal::CutOff { ticket, .. } => {
+                self.requests.remove(ticket);
+            }
+            Signal::Returned { ticket, .. } => {
+                self.calls.remove(ticket);
+            }
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, question: Question) {
+        match question {
+            Question::Idle(reply) => {
+                self.idle_waiters.push(reply);
+            }
+            // A host that stopped waiting does not want to know.
+            Question::State(reply) => drop(reply.send(self.state.clone())),
+            Question::Outcome(id, reply) => {
+                let ended = self.state.ended.iter().rev().find(|end| end.messages.contains(&id)).cloned();
+                let waits = self.state.queue.iter().chain(&self.state.steering).any(|waiting| waiting.message.id == id);
+                let runs = self.state.turn.as_ref().is_some_and(|turn| turn.messages.contains(&id));
+                match ended {
+                    Some(end) if !runs => drop(reply.send(Ok(end))),
+                    _ if waits || runs => self.slot.wait_for(id, reply),
+                    _ => drop(reply.send(Err(SendError::Refused(Refusal::NotWaiting { id })))),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a signal comes from a host, who can be told that it was not recorded.
+fn is_from_host(signal: &Signal) -> bool {
+    matches!(
+        signal,
+        Signal::Send { .. }
+            | Signal::Edit { .. }
+            | Signal::Withdraw { .. }
+            | Signal::Answer { .. }
+            | Signal::Configure { .. }
+    )
+}

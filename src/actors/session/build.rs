@@ -1,0 +1,150 @@
+//! What a session's actor builds from its state: requests, calls, words for the card. Functions of values, but for `load`.
+
+use std::{path::PathBuf, sync::Arc};
+
+use crate::{
+    actors::{host::Host, shell::ExitError, slot::Slot, worker::CallContext},
+    hook::HookCall,
+    ids::{Seq, SessionId},
+    message::ErrorReason,
+    model::Request,
+    session::{BadRecord, CallState, Entry, LAST_STEP_REMINDER, Open, OpenCall, Record, State, arguments},
+    tape::{Tape, TapeError},
+    tool::{Tool, ToolResult},
+};
+
+/// The tape and the state of a session: those that were prepared, or what the disk has.
+pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(Tape, State), ExitError> {
+    if let Some(prepared) = slot.prepared() {
+        return Ok(prepared);
+    }
+    let loaded = host.store.load(&slot.id, notify(slot))?;
+    if let Some(damage) = loaded.read_only {
+        return Err(ExitError::Failed(damage.to_string()));
+    }
+    let state = fold(&loaded.entries)?;
+    Ok((loaded.tape, state))
+}
+
+/// Who is told when an append that was answered "later" is settled.
+pub(crate) fn notify(slot: &Arc<Slot>) -> crate::tape::Notify {
+    // Weak, because the tape is kept by the slot's own actor.
+    let slot = Arc::downgrade(slot);
+    Arc::new(move |result| {
+        if let Some(slot) = slot.upgrade() {
+            slot.settled(result);
+        }
+    })
+}
+
+/// The state that the entries of a tape make.
+pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
+    let mut entries = lines.iter().map(Entry::from_tape);
+    let first = entries.next().transpose()?;
+    let state = first.as_ref().and_then(|entry| match &entry.record {
+        Record::State(state) => Some((**state).clone()),
+        _ => None,
+    });
+    let (Some(mut state), Some(first)) = (state, first) else {
+        let source = serde::de::Error::custom("a tape begins with a state");
+        let kind = lines.first().map_or_else(String::new, |line| line.kind.clone());
+        return Err(BadRecord { seq: Seq::ZERO, kind, source });
+    };
+    state.apply(&first);
+    for entry in entries {
+        state.apply(&entry?);
+    }
+    Ok(state)
+}
+
+/// The model request of a ticket. The same state gives the same request, also after a crash.
+pub(super) fn request(host: &Host, state: &State, ticket: Seq, last: bool) -> Request {
+    let mut request = Request::new(state.history.clone());
+    request.system = state.settings.system.clone();
+    request.params = state.settings.params.clone();
+    request.key = format!("{}/{ticket}", state.session);
+    if last {
+        request.reminder = Some(LAST_STEP_REMINDER.into());
+        return request;
+    }
+    let switched_off = |name: &str| state.turn.as_ref().is_some_and(|turn| turn.tools.get(name) == Some(&false));
+    let specs = host.toolbox.specs();
+    request.tools = match specs.iter().any(|spec| switched_off(&spec.name)) {
+        false => specs,
+        true => specs.iter().filter(|spec| !switched_off(&spec.name)).cloned().collect(),
+    };
+    request
+}
+
+/// What a call needs to run, or why it cannot.
+pub(super) fn call(
+    host: &Host,
+    state: &State,
+    ticket: Seq,
+    open: &OpenCall,
+) -> Result<(HookCall, Arc<dyn Tool>, CallContext), ToolResult> {
+    let tool = host.toolbox.find(&open.tool).cloned();
+    let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(&open.tool)))?;
+    let arguments = arguments(&open.input).map_err(ToolResult::error)?;
+    let spill = host.store.spill_dir(&state.session);
+    let spill = spill.map_err(|error| ToolResult::error(format!("failed to make room for large outputs: {error}")))?;
+    let context = CallContext {
+        key: format!("{}/{ticket}", state.session),
+        workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
+        spill: Arc::new(spill),
+    };
+    let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: open.tool.clone(), arguments };
+    Ok((call, tool, context))
+}
+
+/// What is said of a call that was told to stop and has no worker.
+pub(super) fn never_ran() -> ToolResult {
+    ToolResult::failed(ErrorReason::Aborted, "Stopped. Whether it had begun is unknown.")
+}
+
+/// A call in a few words, for the tree.
+pub(super) fn call_title(call: &OpenCall) -> String {
+    let input: String = call.input.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
+    format!("{} {input}", call.tool)
+}
+
+/// What a session does now, for its card.
+pub(super) fn doing(state: &State, storage_fails: bool) -> Option<String> {
+    if storage_fails {
+        return Some("waits for its tape to be writable".to_owned());
+    }
+    let turn = state.turn.as_ref()?;
+    let at = format!("turn {} step {}", turn.id, turn.step);
+    if state.paused {
+        return Some(format!("{at}: paused"));
+    }
+    if state.waits {
+        return Some(format!("{at}: interrupted, waits to be told to go on"));
+    }
+    let mut what = Vec::new();
+    for open in state.open.values() {
+        match open {
+            Open::Request(request) => what.push(format!("asks {}", request.model)),
+            Open::Wait(wait) => what.push(format!("waits before retry {}", wait.attempt)),
+            Open::Ask(_) => what.push("waits for a person".to_owned()),
+            Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
+                what.push(format!("runs {}", call.tool));
+            }
+            Open::Call(_) => {}
+        }
+    }
+    Some(format!("{at}: {}", what.join(", ")))
+}
+
+/// A number from 0 up to 1 that differs between sessions, lives and draws. For jitter, not for secrets.
+pub(super) fn draw(session: &SessionId, life: u32, draws: u64) -> f64 {
+    let hash = blake3::hash(format!("{session}/{life}/{draws}").as_bytes());
+    let first = hash.as_bytes().first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    f64::from(first) / (f64::from(u32::MAX) + 1.0)
+}
+
+/// An entry that cannot be written as JSON: no record that the core makes is such, so this names a bug.
+pub(super) fn unwritable(session: &SessionId, error: &serde_json::Error) -> TapeError {
+    tracing::error!(%session, %error, "an entry cannot be written as JSON");
+    TapeError::Closed
+}

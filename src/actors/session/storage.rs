@@ -1,0 +1,105 @@
+//! What a session does when its tape cannot be written: a write error is data, never a crash.
+//!
+//! Hosts are told; nothing of what they sent was taken. What workers report cannot be sent again by anyone, so it is held,
+//! and decided anew when the disk takes entries again; the store's reserve is given up for it first.
+
+use std::time::Duration;
+
+use crate::{
+    actors::session::{Live, Pending, is_from_host},
+    error::SendError,
+    event::EventKind,
+    ids::Seq,
+    session::Signal,
+    tape::{Appended, TapeError},
+};
+
+/// How long to wait before what is held is tried again.
+const STORAGE_RETRY: Duration = Duration::from_millis(500);
+
+impl Live {
+    /// The disk has answered an append that was answered "later".
+    pub(super) fn settled(&mut self, result: Result<Seq, TapeError>) {
+        if self.stale_settlements > 0 {
+            self.stale_settlements -= 1;
+            return;
+        }
+        match result {
+            Ok(upto) => {
+                while let Some(pending) = self.pending.pop_front_if(|pending| pending.upto <= upto) {
+                    let Pending { before, entries, directives, .. } = pending;
+                    self.release(before, &entries, directives);
+                }
+            }
+            Err(error) => {
+                let failed = std::mem::take(&mut self.pending);
+                self.stale_settlements = failed.len().saturating_sub(1);
+                if let Some(first) = failed.front() {
+                    self.state = first.before.clone();
+                }
+                for pending in failed {
+                    self.failed(pending.signal, error.clone());
+                }
+            }
+        }
+    }
+
+    /// A decision could not be recorded; the state is what it was before.
+    pub(super) fn failed(&mut self, signal: Signal, error: TapeError) {
+        tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
+        self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
+        if is_from_host(&signal) {
+            if let Signal::Send { reply, .. }
+            | Signal::Edit { reply, .. }
+            | Signal::Withdraw { reply, .. }
+            | Signal::Answer { reply, .. }
+            | Signal::Configure { reply, .. } = signal
+            {
+                self.slot.answer(reply, Err(SendError::Storage(error)));
+            }
+            return;
+        }
+        if error.is_full() {
+            // What is open can still be closed: for that the room was kept.
+            let released = self.host.store.release_reserve();
+            tracing::warn!(session = %self.slot.id, released, "the disk is full");
+        }
+        self.held.push_back(signal);
+        self.storage_retry = Some(self.now().plus(STORAGE_RETRY));
+    }
+
+    /// Decides anew about what is held, in order, until one cannot be recorded again.
+    pub(super) fn try_held_again(&mut self) {
+        self.storage_retry = None;
+        let held = std::mem::take(&mut self.held);
+        for signal in held {
+            // `on` puts it back to the end where another one before it failed again.
+            self.on(signal);
+        }
+        if self.held.is_empty() && self.pending.is_empty() {
+            // Without room for it the reserve is made another time.
+            drop(self.host.store.remake_reserve());
+        }
+    }
+
+    /// Records a report that an earlier life did not get to, and starts nothing: recovery will.
+    pub(super) fn record_only(&mut self, report: &Signal) {
+        let decision = self.decide(report);
+        if decision.entries.is_empty() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.state, decision.after);
+        match self.append(&decision.entries) {
+            Appended::Now(Ok(_)) => self.publish(before, &decision.entries),
+            Appended::Now(Err(error)) => {
+                self.state = before;
+                tracing::warn!(session = %self.slot.id, %error, "a report of an earlier life could not be recorded");
+            }
+            Appended::Later => {
+                let upto = self.state.seq;
+                let (entries, signal) = (decision.entries, report.clone());
+                self.pending.push_back(Pending { upto, signal, before, entries, directives: Vec::new() });
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The one actor of the crate: a shell that runs any [`Behaviour`].
+//!
+//! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's card, tells
+//! its supervisor in our own words how it ended, and never lets a child's end stop a parent, which is ractor's default.
+//! While `handle` runs a stop waits for it, and a kill drops it at its next await. Nothing of ractor leaves this module and
+//! `supervisor`; a host that turns on ractor's features `async-trait` or `cluster` changes the trait for the whole build,
+//! and this is the one file that would have to follow.
+
+use std::{
+    future::Future,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use futures_util::FutureExt;
+use ractor::{ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use crate::supervisor::{
+    card::{ActorCard, millis},
+    exit::{ExitReason, PanicReport, chain, panic_text},
+    registry::Registry,
+};
+
+/// What a process does, without how it is run.
+///
+/// A handler must not await a model, a tool, a person or a slow disk: it is one step. `Err` and a panic end the actor;
+/// what can be answered is an answer and not an `Err`.
+pub(crate) trait Behaviour: Send + 'static {
+    /// What it can be told.
+    type Msg: Send + 'static;
+
+    /// Called once before the first message; its supervisor goes on when it returns. An error here is a failed start.
+    fn init(&mut self, cx: &mut Context<Self::Msg>) -> impl Future<Output = Result<Init, ExitError>> + Send {
+        let _ = cx;
+        async { Ok(Init::Run) }
+    }
+
+    /// Takes one message.
+    fn handle(
+        &mut self,
+        msg: Self::Msg,
+        cx: &mut Context<Self::Msg>,
+    ) -> impl Future<Output = Result<(), ExitError>> + Send;
+
+    /// The last word, after a stop or [`Context::exit`]; not after an error, a panic or a kill. It may be killed, too.
+    fn terminate(&mut self, reason: &ExitReason, cx: &mut Context<Self::Msg>) -> impl Future<Output = ()> + Send {
+        let _ = (reason, cx);
+        async {}
+    }
+
+    /// A word for a message, for the card and for crash reports.
+    fn describe(msg: &Self::Msg) -> &'static str {
+        let _ = msg;
+        "message"
+    }
+
+    /// How it wants to hear that it must stop: as a message, or (`None`) not at all, then it is stopped between messages.
+    fn stop_message(reason: &str) -> Option<Self::Msg> {
+        let _ = reason;
+        None
+    }
+
+    /// An actor that it started has ended. This must not wait.
+    fn child_ended(&mut self, child: Pid, how: Ended, cx: &mut Context<Self::Msg>) -> Result<(), ExitError> {
+        let _ = (child, how, cx);
+        Ok(())
+    }
+}
+
+/// What a start found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Init {
+    /// It runs.
+    Run,
+    /// There is nothing for it to do; this is no error.
+    #[allow(dead_code, reason = "part of what a start may say; first used by optional children")]
+    Ignore,
+}
+
+/// Why a behaviour ends itself.
+#[derive(Debug)]
+pub(crate) enum ExitError {
+    /// With an error; the text carries the chain of causes.
+    Failed(String),
+    /// With a panic that something of it caught.
+    Panicked(PanicReport),
+    /// With a reason that was decided elsewhere.
+    As(ExitReason),
+}
+
+impl From<ExitError> for ExitReason {
+    fn from(error: ExitError) -> ExitReason {
+        match error {
+            ExitError::Failed(text) => ExitReason::Error(text),
+            ExitError::Panicked(report) => ExitReason::Panic(report),
+            ExitError::As(reason) => reason,
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for ExitError {
+    fn from(error: E) -> ExitError {
+        ExitError::Failed(chain(&error))
+    }
+}
+
+/// Names one actor among all of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pid(u64);
+
+/// How an actor ended, as its supervisor hears it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Stopped(Option<String>),
+    Killed,
+    Cancelled,
+    /// By an error or a panic; the actor's note says which.
+    Failed(String),
+}
+
+/// What an actor leaves for its supervisor when it ends by its own doing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Note(Arc<Mutex<Option<ExitReason>>>);
+
+impl Note {
+    fn leave(&self, reason: ExitReason) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+    }
+
+    pub(crate) fn take(&self) -> Option<ExitReason> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Where to send messages to an actor. Cheap to clone; does not keep the actor alive.
+///
+/// The queue behind it has no bound of its own: what may come in floods goes into something bounded of the owner's, and
+/// only a wake goes through here.
+pub(crate) struct Mailbox<M>(ActorRef<Envelope<M>>)
+where
+    M: Send + 'static;
+
+impl<M: Send + 'static> Clone for Mailbox<M> {
+    fn clone(&self) -> Self {
+        Mailbox(self.0.clone())
+    }
+}
+
+impl<M: Send + 'static> Mailbox<M> {
+    /// Puts a message into the actor's queue, or says that the actor has ended.
+    pub(crate) fn send(&self, msg: M) -> Result<(), Gone> {
+        self.0.send_message(Envelope(msg)).map_err(|_| Gone)
+    }
+}
+
+/// The actor has ended; what was sent is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the actor has ended")]
+pub(crate) struct Gone;
+
+/// Begins each stop reason of ours, so that no word of a behaviour looks like one of ractor's own (`killed`,
+/// `actor_task_cancelled`).
+const OURS: char = '=';
+
+/// What a behaviour knows about the actor that runs it.
+pub(crate) struct Context<M: Send + 'static> {
+    actor: ActorRef<Envelope<M>>,
+    card: Arc<ActorCard>,
+    incarnation: u64,
+    leaving: bool,
+}
+
+impl<M: Send + 'static> Context<M> {
+    /// Where to reach this actor.
+    pub(crate) fn mailbox(&self) -> Mailbox<M> {
+        Mailbox(self.actor.clone())
+    }
+
+    /// This actor's card.
+    pub(crate) fn card(&self) -> &Arc<ActorCard> {
+        &self.card
+    }
+
+    /// Which life this is: 1 for the first.
+    #[allow(dead_code, reason = "for the session's actor")]
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Ends the actor after this handler, normally. What is queued is dropped.
+    pub(crate) fn exit(&mut self) {
+        self.leaving = true;
+        self.actor.stop(None);
+    }
+
+    /// Ends the actor after this handler, as a shutdown with this word.
+    pub(crate) fn exit_with(&mut self, word: impl Into<String>) {
+        self.leaving = true;
+        self.actor.stop(Some(format!("{OURS}{}", word.into())));
+    }
+
+    /// What lets this actor start others as its children.
+    pub(crate) fn linker(&self) -> Linker {
+        Linker(Some(self.actor.get_cell()))
+    }
+}
+
+/// Whose child an actor becomes.
+#[derive(Clone)]
+pub(crate) struct Linker(Option<ActorCell>);
+
+impl Linker {
+    /// Nobody's: a root.
+    pub(crate) fn none() -> Linker {
+        Linker(None)
+    }
+}
+
+/// A running actor, for the supervisor that owns it. It never leaves the crate, so nobody stops an actor behind its back.
+#[derive(Clone)]
+pub(crate) struct Running {
+    cell: ActorCell,
+    ask: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid(self.cell.get_id().pid())
+    }
+
+    /// Asks it to stop, in the way that it wants to be asked.
+    pub(crate) fn stop(&self, reason: &str) {
+        if !(self.ask)(reason) {
+            self.cell.stop(Some(format!("{OURS}{reason}")));
+        }
+    }
+
+    /// Drops its handler at the next await, and kills its children.
+    pub(crate) fn kill(&self) {
+        self.cell.kill();
+    }
+}
+
+/// What a start needs to know.
+pub(crate) struct Birth {
+    pub(crate) linker: Linker,
+    pub(crate) card: Arc<ActorCard>,
+    pub(crate) incarnation: u64,
+    /// For supervisors, who show their children in it.
+    pub(crate) registry: Registry,
+}
+
+/// What a start gives.
+pub(crate) struct Live {
+    pub(crate) running: Running,
+    /// Resolves when the actor and its state are gone.
+    pub(crate) join: JoinHandle<()>,
+    pub(crate) note: Note,
+    /// For supervisors: resolves when their own children are up, or could not come up.
+    pub(crate) ready: Option<oneshot::Receiver<Result<(), ExitReason>>>,
+}
+
+/// A start that gave nothing.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    Ignored,
+    Failed(ExitReason),
+}
+
+/// Starts one incarnation of a child.
+pub(crate) type StartFn =
+    Arc<dyn Fn(Birth) -> Pin<Box<dyn Future<Output = Result<Live, NotStarted>> + Send>> + Send + Sync>;
+
+/// A start of the behaviours that `make` gives.
+pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'static) -> StartFn {
+    let make = Arc::new(make);
+    Arc::new(move |birth| {
+        let make = make.clone();
+        Box::pin(async move { start(make(), birth).await })
+    })
+}
+
+/// Starts a behaviour. Dropping the future before it is done leaves nothing behind.
+pub(crate) async fn start<B: Behaviour>(behaviour: B, birth: Birth) -> Result<Live, NotStarted> {
+    let note = Note::default();
+    let ignored = Arc::new(AtomicBool::new(false));
+    let args = Args {
+        behaviour,
+        card: birth.card,
+        incarnation: birth.incarnation,
+        note: note.clone(),
+        ignored: ignored.clone(),
+    };
+    let shell = Shell::<B>(std::marker::PhantomData);
+    // No names: ractor's are global to the process, and free again before the old actor is gone.
+    let spawned = match birth.linker.0 {
+        Some(parent) => parent.spawn_linked(None, shell, args).await,
+        None => ractor::Actor::spawn(None, shell, args).await,
+    };
+    match spawned {
+        Ok((actor, join)) => {
+            let cell = actor.get_cell();
+            let ask: Arc<dyn Fn(&str) -> bool + Send + Sync> = Arc::new(move |reason| match B::stop_message(reason) {
+                // A refused message means that the actor is ending, and then there is nothing to ask.
+                Some(msg) => actor.send_message(Envelope(msg)).is_ok(),
+                None => false,
+            });
+            Ok(Live { running: Running { cell, ask }, join, note, ready: None })
+        }
+        Err(_) if ignored.load(Relaxed) => Err(NotStarted::Ignored),
+        Err(error) => Err(NotStarted::Failed(match note.take() {
+            Some(ExitReason::Error(text)) => ExitReason::StartFailed(text),
+            Some(ExitReason::Panic(report)) => ExitReason::StartFailed(format!("panic: {}", report.text)),
+            Some(reason) => reason,
+            None => ExitReason::StartFailed(match error {
+                ractor::SpawnErr::StartupFailed(cause) => cause.to_string(),
+                other => other.to_string(),
+            }),
+        })),
+    }
+}
+
+/// The one type of message that ractor sees of us.
+struct Envelope<M>(M);
+
+struct Shell<B>(std::marker::PhantomData<fn() -> B>);
+
+struct Args<B> {
+    behaviour: B,
+    card: Arc<ActorCard>,
+    incarnation: u64,
+    note: Note,
+    ignored: Arc<AtomicBool>,
+}
+
+/// Emptied at the end of the actor, because ractor hands what is left to the supervisor's queue.
+struct Inner<B: Behaviour> {
+    behaviour: B,
+    cx: Context<B::Msg>,
+    note: Note,
+}
+
+impl<B: Behaviour> ractor::Actor for Shell<B> {
+    type Msg = Envelope<B::Msg>;
+    type State = Option<Inner<B>>;
+    type Arguments = Args<B>;
+
+    async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: Args<B>) -> Result<Self::State, ActorProcessingErr> {
+        let Args { behaviour, card, incarnation, note, ignored } = args;
+        let cx = Context { actor: myself, card, incarnation, leaving: false };
+        let mut inner = Inner { behaviour, cx, note };
+        let result = AssertUnwindSafe(inner.behaviour.init(&mut inner.cx)).catch_unwind().await;
+        match inner.outcome(result, "start", Instant::now())? {
+            Init::Run => Ok(Some(inner)),
+            Init::Ignore => {
+                ignored.store(true, Relaxed);
+                Err("ignored".into())
+            }
+        }
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Self::Msg>,
+        Envelope(msg): Envelope<B::Msg>,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(inner) = state.as_mut() else { return Ok(()) };
+        let what = B::describe(&msg);
+        let since = Instant::now();
+        inner.cx.card.begin(what);
+        let result = AssertUnwindSafe(inner.behaviour.handle(msg, &mut inner.cx)).catch_unwind().await;
+        inner.outcome(result, what, since)?;
+        inner.cx.card.finish();
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<Self::Msg>,
+        event: SupervisionEvent,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(inner) = state.as_mut() else { return Ok(()) };
+        let (child, how) = match event {
+            SupervisionEvent::ActorTerminated(cell, state, reason) => {
+                drop(state);
+                // A kill comes with or without a state, depending on where it struck; only the text tells it from a stop.
+                let how = match reason.as_deref() {
+                    None => Ended::Stopped(None),
+                    Some("killed") => Ended::Killed,
+                    Some(text) => match text.strip_prefix(OURS) {
+                        Some(word) => Ended::Stopped(Some(word.to_owned())),
+                        None => Ended::Cancelled,
+                    },
+                };
+                (cell, how)
+            }
+            SupervisionEvent::ActorFailed(cell, error) => (cell, Ended::Failed(error.to_string())),
+            _ => return Ok(()),
+        };
+        let pid = Pid(child.get_id().pid());
+        let since = Instant::now();
+        let call = || inner.behaviour.child_ended(pid, how, &mut inner.cx);
+        let result = std::panic::catch_unwind(AssertUnwindSafe(call));
+        inner.outcome(result, "child ended", since)
+    }
+
+    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut Self::State) -> Result<(), ActorProcessingErr> {
+        let Some(mut inner) = state.take() else { return Ok(()) };
+        let reason = if inner.cx.leaving { ExitReason::Normal } else { ExitReason::Shutdown("stopped".to_owned()) };
+        let since = Instant::now();
+        let result = AssertUnwindSafe(inner.behaviour.terminate(&reason, &mut inner.cx)).catch_unwind().await;
+        inner.outcome(result.map(Ok), "terminate", since)
+    }
+}
+
+impl<B: Behaviour> Inner<B> {
+    /// Leaves a note about an error or a panic, and passes the rest on.
+    fn outcome<T>(
+        &self,
+        result: Result<Result<T, ExitError>, Box<dyn std::any::Any + Send>>,
+        what: &'static str,
+        since: Instant,
+    ) -> Result<T, ActorProcessingErr> {
+        let reason = match result {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => ExitReason::from(error),
+            Err(payload) => ExitReason::Panic(PanicReport {
+                text: panic_text(payload.as_ref()),
+                location: None,
+                message: Some(what.to_owned()),
+                in_hand_ms: millis(since.elapsed()),
+            }),
+        };
+        let text = reason.to_string();
+        self.note.leave(reason);
+        Err(text.into())
+    }
+}

@@ -1,0 +1,302 @@
+//! The workers of a session: one model request, or one tool call, as a tracked task that reports by message.
+//!
+//! A worker catches what panics, ends what hangs, and reports exactly once. It never touches the state. When its session's
+//! life ends, it ends too: at once, with every process that its call started.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    actors::{host::Host, slot::Slot},
+    event::{EVENT_VERSION, Event, EventId, EventKind},
+    hook::{HookCall, HookFailure, panic_text},
+    ids::Seq,
+    message::{ErrorReason, ModelRef},
+    model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
+    session::Signal,
+    supervisor::WorkerCard,
+    tool::{Progress, Tool, ToolContext, ToolResult},
+};
+
+/// How long a call that was told to stop may tidy up (design §5).
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a call that was dropped may take to be gone.
+const DOWN: Duration = Duration::from_secs(1);
+
+/// Where a worker belongs.
+#[derive(Clone)]
+pub(crate) struct Post {
+    pub(crate) host: Arc<Host>,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) life: u32,
+    pub(crate) ticket: Seq,
+    pub(crate) turn: Option<Seq>,
+    pub(crate) step: Option<u32>,
+}
+
+impl Post {
+    fn report(&self, signal: Signal) {
+        self.slot.report(self.life, signal);
+    }
+
+    /// Shows a provisional event.
+    pub(crate) fn show(&self, sub: u32, kind: EventKind) {
+        let hooks = &self.host.hooks;
+        if !self.slot.ring.is_heard() && hooks.0.is_empty() {
+            return;
+        }
+        let event = Event {
+            v: EVENT_VERSION,
+            id: EventId { seq: self.ticket, incarnation: self.life, sub },
+            session: self.slot.id.clone(),
+            time: self.host.clock.now(),
+            cause: None,
+            turn: self.turn,
+            step: self.step,
+            kind,
+        };
+        hooks.on_event(&event);
+        self.slot.ring.push(event);
+    }
+
+    fn hook_failed(&self, failure: HookFailure) {
+        tracing::warn!(session = %self.slot.id, hook = failure.hook, callback = failure.callback, error = failure.error, "hook failed");
+        let HookFailure { hook, callback, error } = failure;
+        self.show(0, EventKind::HookError { hook, callback, error });
+    }
+}
+
+/// A running model request.
+pub(crate) struct RequestWorker {
+    task: tokio::task::AbortHandle,
+    partial: Arc<Mutex<String>>,
+}
+
+impl RequestWorker {
+    /// Makes the request in a task of its own.
+    pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> RequestWorker {
+        let partial = Arc::<Mutex<String>>::default();
+        let text = partial.clone();
+        let tasks = post.slot.tasks.clone();
+        let task = tasks.spawn(async move {
+            let made = AssertUnwindSafe(make(&post, &model, &request, &text)).catch_unwind().await;
+            let ticket = post.ticket;
+            drop(card);
+            post.report(match made {
+                Ok(Ok(answer)) => Signal::Answered { ticket, answer },
+                Ok(Err(error)) => Signal::Failed { ticket, error },
+                Err(panic) => {
+                    let text = format!("the model client crashed: {}", panic_text(&*panic));
+                    Signal::Failed { ticket, error: ModelError::new(ErrorKind::Crashed, text) }
+                }
+            });
+        });
+        RequestWorker { task: task.abort_handle(), partial }
+    }
+
+    /// Closes the stream, and gives what had arrived as text.
+    pub(crate) fn cut(&self) -> Vec<AnswerPart> {
+        self.task.abort();
+        let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = std::mem::take(&mut *partial);
+        if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] }
+    }
+}
+
+impl Drop for RequestWorker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Mutex<String>) -> Result<Answer, ModelError> {
+    let model = post.host.models.find(model)?;
+    let mut sub = 0;
+    let mut deltas = |delta: Delta| {
+        sub += 1;
+        post.show(
+            sub,
+            match delta {
+                Delta::Text(text) => {
+                    partial.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+                    EventKind::TextDelta { text }
+                }
+                Delta::ReasoningStarted => EventKind::ReasoningStarted {},
+                Delta::Reasoning(text) => EventKind::ReasoningDelta { text },
+                Delta::ReasoningEnded => EventKind::ReasoningEnded {},
+                Delta::CallPending { index, id, name } => EventKind::CallPending { index, call: id, name },
+                Delta::CallInput { .. } => return,
+            },
+        );
+    };
+    model.stream(request, &mut deltas).await
+}
+
+/// A running tool call.
+pub(crate) struct CallWorker {
+    stop: CancellationToken,
+    kill: CancellationToken,
+}
+
+impl CallWorker {
+    /// Carries out the call in a task of its own.
+    pub(crate) fn start(
+        post: Post,
+        call: HookCall,
+        tool: Arc<dyn Tool>,
+        context: CallContext,
+        card: WorkerCard,
+    ) -> CallWorker {
+        let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
+        let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
+        let tasks = post.slot.tasks.clone();
+        tasks.spawn(async move {
+            let card = Arc::new(card);
+            let context = context.of(&post, &call, stop.clone(), card.clone());
+            let result = run(&post, call, tool, context, &kill).await;
+            drop(card);
+            if let Some(result) = result {
+                post.report(Signal::Returned { ticket: post.ticket, result });
+            }
+        });
+        worker
+    }
+
+    /// Tells the call to stop. Its report follows when it is down.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+}
+
+impl Drop for CallWorker {
+    fn drop(&mut self) {
+        self.kill.cancel();
+    }
+}
+
+/// What a call's context is made of, beside its worker's post.
+pub(crate) struct CallContext {
+    pub(crate) key: String,
+    pub(crate) workspace: Arc<std::path::PathBuf>,
+    pub(crate) spill: Arc<std::path::PathBuf>,
+}
+
+impl CallContext {
+    fn of(self, post: &Post, call: &HookCall, cancel: CancellationToken, card: Arc<WorkerCard>) -> ToolContext {
+        let progress_post = post.clone();
+        let counter = std::sync::atomic::AtomicU32::new(0);
+        let progress = Progress::new(move |title: Option<String>, metadata: Value| {
+            let sub = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed).saturating_add(1);
+            if let Some(title) = &title {
+                card.doing(title.clone());
+            }
+            progress_post.show(sub, EventKind::CallProgress { ticket: progress_post.ticket, title, metadata });
+        });
+        ToolContext::new(
+            post.slot.id.clone(),
+            call.call.clone(),
+            post.ticket,
+            self.key,
+            self.workspace,
+            self.spill,
+            cancel,
+            progress,
+        )
+    }
+}
+
+/// Runs gates, tool and pipes. `None` where the session's life ended: then nobody waits for a report.
+async fn run(
+    post: &Post,
+    call: HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    kill: &CancellationToken,
+) -> Option<ToolResult> {
+    let failed = |failure| post.hook_failed(failure);
+    let gated = post.host.hooks.before_call(&call, &failed);
+    let blocked = tokio::select! {
+        blocked = gated => blocked,
+        () = context.cancel.cancelled() => return Some(ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran.")),
+        () = kill.cancelled() => return None,
+    };
+    if let Some(text) = blocked {
+        return Some(ToolResult::failed(ErrorReason::Blocked, text));
+    }
+    let result = carry_out(post, &call, tool, context, kill).await?;
+    let piped = post.host.hooks.on_result(&call, result, &failed);
+    tokio::select! {
+        result = piped => Some(result),
+        () = kill.cancelled() => None,
+    }
+}
+
+async fn carry_out(
+    post: &Post,
+    call: &HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    kill: &CancellationToken,
+) -> Option<ToolResult> {
+    let limit = tool.limit(&call.arguments);
+    let arguments = call.arguments.clone();
+    let cancel = context.cancel.clone();
+    // A task of its own, so that a panic, and code that never awaits, stay in it.
+    let mut task = post.slot.tasks.spawn(async move { tool.run(arguments, &context).await });
+    let why = tokio::select! {
+        done = &mut task => return Some(outcome(done)),
+        () = tokio::time::sleep(limit) => ErrorReason::Timeout,
+        () = cancel.cancelled() => ErrorReason::Aborted,
+        () = kill.cancelled() => {
+            task.abort();
+            return None;
+        }
+    };
+    cancel.cancel();
+    let what = match why {
+        ErrorReason::Timeout => format!("Stopped: it ran longer than its limit of {} s.", limit.as_secs_f32()),
+        _ => "Stopped while it was running.".to_owned(),
+    };
+    tokio::select! {
+        done = tokio::time::timeout(GRACE, &mut task) => if let Ok(done) = done {
+            let mut result = outcome(done);
+            if why == ErrorReason::Timeout {
+                result.error = Some(ErrorReason::Timeout);
+                result.content = joined(&result.content, &what);
+            }
+            return Some(result);
+        },
+        () = kill.cancelled() => {
+            task.abort();
+            return None;
+        }
+    }
+    task.abort();
+    let gone = tokio::time::timeout(DOWN, &mut task).await.is_ok();
+    let left = if gone { "" } else { " It blocks its thread and could not be ended; it may still be at work." };
+    let text = format!("{what} It did not end by itself, so it was cut off; how far it got is unknown.{left}");
+    Some(ToolResult::failed(why, text).with_details(json!({ "cut_off": true, "still_running": !gone })))
+}
+
+fn joined(content: &str, line: &str) -> String {
+    if content.is_empty() { line.to_owned() } else { format!("{content}\n{line}") }
+}
+
+fn outcome(done: Result<ToolResult, tokio::task::JoinError>) -> ToolResult {
+    match done {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => {
+            let text = panic_text(&*error.into_panic());
+            ToolResult::error(format!("The tool crashed: {text}. The session goes on; try another way."))
+        }
+        Err(_) => ToolResult::failed(ErrorReason::Aborted, "Stopped while it was running."),
+    }
+}

@@ -1,0 +1,95 @@
+//! The command line: it reads arguments, environment and folders, hands them to the library, and shows what happens.
+//!
+//! Here and nowhere in the library are variables, the home folder, the current folder and the clock's date read. Errors are
+//! one line on stderr that says what to do; how a command ended is its exit code (`docs/FORMATS.md`, "Exit codes").
+
+mod arguments;
+mod attach;
+mod command;
+mod escape;
+mod failure;
+mod local_server;
+mod models;
+mod one_call;
+mod output;
+mod place;
+mod render;
+mod rules;
+mod run;
+mod stdin;
+mod tapes;
+mod typed;
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command, TapeCommand};
+use failure::{Exit, Failure};
+use place::Environment;
+
+/// How long what still runs on blocking threads may hold up the end of the process.
+const LAST_WAIT: Duration = Duration::from_millis(200);
+
+/// Runs the command that the process was started with.
+pub(crate) fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return arguments::refuse(&error),
+    };
+    log_to_stderr();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return end(Err(Failure::failed(format!("failed to start: {error}")))),
+    };
+    let environment = Environment::of_process();
+    let ended = runtime.block_on(carry_out(arguments.command, &environment));
+    runtime.shutdown_timeout(LAST_WAIT);
+    end(ended)
+}
+
+async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, Failure> {
+    match command {
+        Command::Run(arguments) => run::run(arguments, environment).await,
+        Command::Resume(arguments) => run::resume(arguments, environment).await,
+        Command::Tool(arguments) => one_call::tool(arguments, environment).await,
+        Command::Permit(arguments) => one_call::permit(&arguments, environment),
+        Command::Sessions(arguments) => tapes::sessions(&arguments, environment),
+        Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
+        Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
+    }
+}
+
+fn end(ended: Result<Exit, Failure>) -> ExitCode {
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                // Where stderr is gone too, nobody is left to be told.
+                drop(writeln!(std::io::stderr(), "error: {}", escape::line(&failure.message)));
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+/// Logs go to stderr, and only where `TAMTAM_LOG` asks for them (`info`, `tamtam=debug`, …).
+fn log_to_stderr() {
+    let Ok(filter) = tracing_subscriber::EnvFilter::try_from_env("TAMTAM_LOG") else { return };
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_ansi(std::io::stderr().is_terminal()).init();
+}
+
+/// Writes the whole answer of a command that ends at once. A reader who has gone ends the command quietly.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::quiet(Exit::Done)),
+        written => written.map_err(|error| Failure::failed(format!("failed to write to stdout: {error}"))),
+    }
+}

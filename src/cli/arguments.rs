@@ -1,0 +1,258 @@
+//! The arguments of each command, and how a wrong one is answered.
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use tamtam::{SessionId, permission::Profile};
+
+use super::{escape, failure::Exit};
+
+/// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or
+/// the step limit, 130 aborted.
+#[derive(Debug, Parser)]
+#[command(name = "tamtam", version, propagate_version = true, disable_help_subcommand = true)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run one prompt to its end; type a line while it runs to steer
+    Run(RunArguments),
+    /// Go on with an interrupted session
+    Resume(ResumeArguments),
+    /// Run one tool, ask nobody, and print {"content","details","is_error"}
+    Tool(ToolArguments),
+    /// Judge one call, run nothing, and print {"decision","rule","layer","why"}
+    Permit(PermitArguments),
+    /// List the sessions of the store
+    Sessions(SessionsArguments),
+    /// Look at tapes
+    Tape {
+        #[command(subcommand)]
+        command: TapeCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TapeCommand {
+    /// Print the entries of a session's tape
+    Show(ShowArguments),
+    /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
+    Verify(VerifyArguments),
+}
+
+/// Where the tapes are.
+#[derive(Args, Debug)]
+pub(super) struct StoreArguments {
+    /// Folder of the tapes [default: tamtam in the user's data folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) store: Option<PathBuf>,
+}
+
+/// Which calls may run.
+#[derive(Args, Debug)]
+pub(super) struct PermissionArguments {
+    /// strict, ask, edits, auto, readonly, headless or opencode [default: ask on a terminal and with --json, else headless]
+    #[arg(long, value_name = "PROFILE")]
+    pub(super) permission: Option<Profile>,
+    /// Rules behind those of the profile, so that they win: one a line, {"permission":"bash","pattern":"cargo *","action":"allow"}
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
+}
+
+/// What a turn is run with.
+#[derive(Args, Debug)]
+pub(super) struct TurnArguments {
+    /// PROVIDER/MODEL, or scripted:FILE to play a script [default: that of the one provider whose key or local server is found]
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(super) model: Option<String>,
+    /// Where the model's provider is reached
+    #[arg(long, value_name = "URL")]
+    pub(super) base_url: Option<String>,
+    /// Name of the agent
+    #[arg(long, value_name = "NAME")]
+    pub(super) agent: Option<String>,
+    #[command(flatten)]
+    pub(super) permission: PermissionArguments,
+    /// Model requests that a turn may make [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_steps: Option<u32>,
+    /// One event a line on stdout, one command a line on stdin (see docs/FORMATS.md)
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RunArguments {
+    /// What is to be done
+    #[arg(required = true, value_name = "PROMPT")]
+    pub(super) prompt: Vec<String>,
+    /// Go on with this session, or create it under this id
+    #[arg(long, value_name = "ID")]
+    pub(super) session: Option<SessionId>,
+    /// Folder that the tools work in [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
+    /// Files and images that go with the prompt
+    #[arg(long, value_name = "PATH", num_args = 1)]
+    pub(super) file: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) turn: TurnArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ResumeArguments {
+    /// Which session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    #[command(flatten)]
+    pub(super) turn: TurnArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ToolArguments {
+    /// read, write, edit, bash, grep, find or ls
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// Its arguments: a JSON object
+    #[arg(value_name = "JSON")]
+    pub(super) arguments: String,
+    /// Folder that the tool works in [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PermitArguments {
+    /// Which tool
+    #[arg(value_name = "TOOL")]
+    pub(super) tool: String,
+    /// The arguments of the call: a JSON object
+    #[arg(value_name = "JSON")]
+    pub(super) arguments: String,
+    #[command(flatten)]
+    pub(super) permission: PermissionArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SessionsArguments {
+    /// The same without it
+    #[arg(value_parser = ["list"], hide = true)]
+    pub(super) list: Option<String>,
+    /// One session a line, as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ShowArguments {
+    /// Which session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// One entry a line, as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct VerifyArguments {
+    /// Which session; all where none is named
+    #[arg(value_name = "ID")]
+    pub(super) session: Option<SessionId>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+/// Answers arguments that are no command: help on stdout, anything else as one line on stderr.
+pub(super) fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader who has gone wants no more help.
+            drop(error.print());
+            Exit::Done.into()
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            drop(writeln!(std::io::stderr(), "error: no command was given: see `tamtam --help`"));
+            Exit::Usage.into()
+        }
+        _ => {
+            drop(writeln!(std::io::stderr(), "{}", one_line(&error.to_string())));
+            Exit::Usage.into()
+        }
+    }
+}
+
+/// clap's several lines as one: what is wrong, its tip, and where to read on.
+fn one_line(message: &str) -> String {
+    let usage = message.lines().find_map(|line| line.strip_prefix("Usage: tamtam"));
+    let command: Vec<&str> = usage
+        .unwrap_or_default()
+        .split_whitespace()
+        .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+        .collect();
+    let said = message.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let said: Vec<&str> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let help = ["tamtam"].into_iter().chain(command).chain(["--help"]).collect::<Vec<_>>().join(" ");
+    escape::line(&format!("{} (see `{help}`)", said.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Arguments::try_parse_from(line.split(' ')).map(|arguments| arguments.command)
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory as _;
+        Arguments::command().debug_assert();
+    }
+
+    /// CLI-CMD-003, CLI-CMD-007
+    #[test]
+    fn the_words_of_a_prompt_and_the_model_are_taken() {
+        let Command::Run(run) = parse("tamtam run --model openai:gpt-4 hello world").unwrap() else { panic!() };
+        assert_eq!((run.prompt.join(" ").as_str(), run.turn.model.as_deref()), ("hello world", Some("openai:gpt-4")));
+    }
+
+    /// CLI-CMD-004, CLI-CMD-005
+    #[test]
+    fn sessions_are_listed_and_resumed_by_id() {
+        assert!(matches!(parse("tamtam sessions").unwrap(), Command::Sessions(_)));
+        assert!(matches!(parse("tamtam sessions list").unwrap(), Command::Sessions(_)));
+        let Command::Resume(resume) = parse("tamtam resume abc123").unwrap() else { panic!() };
+        assert_eq!(resume.session.as_str(), "abc123");
+    }
+
+    /// CLI-CMD-006, CLI-RUN-004: what is wrong is said in one line, with the place to read on.
+    #[test]
+    fn a_wrong_argument_is_answered_in_one_line() {
+        let cases = [
+            ("tamtam dance", "error: unrecognized subcommand 'dance' (see `tamtam --help`)"),
+            (
+                "tamtam run --bogus x",
+                "error: unexpected argument '--bogus' found tip: to pass '--bogus' as a value, use '-- --bogus' (see `tamtam run --help`)",
+            ),
+            (
+                "tamtam run",
+                "error: the following required arguments were not provided: <PROMPT>... (see `tamtam run --help`)",
+            ),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(one_line(&parse(line).unwrap_err().to_string()), expected);
+        }
+        let bad = parse("tamtam run --permission lax x").unwrap_err().to_string();
+        assert!(one_line(&bad).contains("choose strict, ask"), "{bad}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Files that go with a prompt.
+
+use std::path::Path;
+
+use tamtam::Part;
+
+use super::failure::Failure;
+
+/// Largest file that is sent along; models take no more in one request anyway.
+const FILE_BYTES_MAX: u64 = 20 << 20;
+
+/// A file as a part of a message.
+pub(super) fn part(path: &Path) -> Result<Part, Failure> {
+    let refused = |why: String| Failure::usage(format!("cannot attach {}: {why}", path.display()));
+    let facts = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+    if !facts.is_file() {
+        return Err(refused("it is not a file".to_owned()));
+    }
+    if facts.len() > FILE_BYTES_MAX {
+        return Err(refused(format!("it has {} bytes, {FILE_BYTES_MAX} are the most", facts.len())));
+    }
+    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    Ok(Part::file(mime(&bytes), name, &bytes))
+}
+
+/// What a file is, by how it begins.
+fn mime(bytes: &[u8]) -> &'static str {
+    const MAGIC: &[(&[u8], &str)] = &[
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff", "image/jpeg"),
+        (b"GIF87a", "image/gif"),
+        (b"GIF89a", "image/gif"),
+        (b"%PDF-", "application/pdf"),
+    ];
+    let known = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, mime)| *mime);
+    match known {
+        Some(mime) => mime,
+        None if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") => "image/webp",
+        None if std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0) => "text/plain",
+        None => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_by_its_first_bytes() {
+        let cases: [(&[u8], &str); 5] = [
+            (b"\x89PNG\r\n\x1a\n....", "image/png"),
+            (b"RIFF....WEBPVP8 ", "image/webp"),
+            ("plain, ünïcode".as_bytes(), "text/plain"),
+            (b"", "text/plain"),
+            (b"\x00\x01", "application/octet-stream"),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(mime(bytes), expected);
+        }
+    }
+}

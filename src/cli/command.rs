@@ -1,0 +1,252 @@
+//! The commands of `--json`: one object a line on stdin. Reading them is a pure function; a bad line changes nothing.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tamtam::{Delivery, Grant, MessageId, Runtime, SendError, Seq, Session, Steering, session::Scope};
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Send { text: String, delivery: Delivery },
+    Abort { reason: String },
+    Queue,
+    Withdraw { message: MessageId },
+    Answer { ask: Seq, grant: Grant },
+    Tree,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SendLine {
+    send: String,
+    #[serde(default)]
+    delivery: DeliveryWord,
+    steering: Option<Steering>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DeliveryWord {
+    #[default]
+    Queue,
+    Steer,
+    Reject,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerLine {
+    answer: AnswerFields,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerFields {
+    ask: AskId,
+    grant: GrantWord,
+    scope: Option<Scope>,
+    message: Option<String>,
+}
+
+/// The id of an ask, as a number or as text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AskId {
+    Number(u64),
+    Text(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GrantWord {
+    Once,
+    Always,
+    Reject,
+}
+
+const COMMANDS: [&str; 6] = ["send", "abort", "queue", "withdraw", "answer", "tree"];
+
+impl Command {
+    /// Reads one line, or says what is wrong with it.
+    pub(super) fn read(line: &str) -> Result<Command, String> {
+        let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+        let Value::Object(fields) = &value else { return Err("a command is a JSON object".to_owned()) };
+        let mut named = COMMANDS.into_iter().filter(|name| fields.contains_key(*name));
+        match (named.next(), named.next()) {
+            (None, _) => Err(format!("no command: use one of {}", COMMANDS.join(", "))),
+            (Some(one), Some(two)) => Err(format!("two commands in one line: {one} and {two}")),
+            (Some("send"), None) => send(value),
+            (Some("answer"), None) => answer(value),
+            (Some(name @ ("queue" | "tree")), None) => match only(fields, name)? {
+                Value::Bool(true) => Ok(if name == "queue" { Command::Queue } else { Command::Tree }),
+                _ => Err(format!("`{name}` must be true")),
+            },
+            (Some(name), None) => match only(fields, name)? {
+                Value::String(text) if name == "abort" => Ok(Command::Abort { reason: text.clone() }),
+                Value::String(text) => Ok(Command::Withdraw { message: text.as_str().into() }),
+                _ => Err(format!("`{name}` must be a text")),
+            },
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Command::Send { .. } => "send",
+            Command::Abort { .. } => "abort",
+            Command::Queue => "queue",
+            Command::Withdraw { .. } => "withdraw",
+            Command::Answer { .. } => "answer",
+            Command::Tree => "tree",
+        }
+    }
+
+    /// Carries the command out, and gives the line that answers it.
+    pub(super) async fn carry_out(self, session: &Session, runtime: &Runtime) -> Value {
+        let name = self.name();
+        let done = match self {
+            Command::Send { text, delivery } => session.send(text, delivery).await.map(
+                |receipt| json!({"message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition}),
+            ),
+            Command::Abort { reason } => session.abort(reason).await.map(|()| json!({})),
+            Command::Queue => session.queue().await.map(|queue| json!({"queue": queue})),
+            Command::Withdraw { message } => session.withdraw(message).await.map(|()| json!({})),
+            Command::Answer { ask, grant } => session.answer(ask, grant).await.map(|()| json!({})),
+            Command::Tree => Ok(json!({"tree": runtime.tree()})),
+        };
+        let mut reply = Map::from_iter([("command".to_owned(), name.into())]);
+        match done {
+            Ok(Value::Object(fields)) => reply.extend(fields),
+            Ok(_) => {}
+            Err(error) => {
+                reply.insert("error".to_owned(), json!({"kind": kind(&error), "message": error.to_string()}));
+            }
+        }
+        json!({"reply": reply})
+    }
+}
+
+/// The line that answers a bad line.
+pub(super) fn bad_line(number: u64, message: &str) -> Value {
+    json!({"error": {"line": number, "message": message}})
+}
+
+fn kind(error: &SendError) -> &'static str {
+    match error {
+        SendError::Busy { .. } => "busy",
+        SendError::TurnMismatch { .. } => "turn_mismatch",
+        SendError::InboxFull { .. } => "inbox_full",
+        SendError::AskClosed { .. } => "ask_closed",
+        SendError::NotWaiting { .. } => "not_waiting",
+        SendError::Empty => "empty",
+        SendError::Parked => "parked",
+        SendError::Draining => "draining",
+        SendError::Closed => "closed",
+        SendError::Storage(_) => "storage",
+        _ => "refused",
+    }
+}
+
+fn only<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a Value, String> {
+    match fields.keys().find(|key| *key != name) {
+        Some(other) => Err(format!("unknown field `{other}` beside `{name}`")),
+        None => Ok(&fields[name]),
+    }
+}
+
+fn send(value: Value) -> Result<Command, String> {
+    let line: SendLine = typed(value)?;
+    let delivery = match (line.delivery, line.steering) {
+        (DeliveryWord::Steer, steering) => Delivery::Steer(steering.unwrap_or_default()),
+        (_, Some(_)) => return Err("`steering` goes with \"delivery\":\"steer\" only".to_owned()),
+        (DeliveryWord::Queue, None) => Delivery::Queue,
+        (DeliveryWord::Reject, None) => Delivery::Reject,
+    };
+    Ok(Command::Send { text: line.send, delivery })
+}
+
+fn answer(value: Value) -> Result<Command, String> {
+    let fields = typed::<AnswerLine>(value)?.answer;
+    let ask = match fields.ask {
+        AskId::Number(number) => number,
+        AskId::Text(text) => text.trim().parse().map_err(|_| format!("`ask` names no ask: {text:?}"))?,
+    };
+    let grant = match (fields.grant, fields.scope, fields.message) {
+        (GrantWord::Once, None, None) => Grant::Once,
+        (GrantWord::Always, scope, None) => Grant::Always(scope.unwrap_or_default()),
+        (GrantWord::Reject, None, message) => Grant::Reject(message),
+        (_, Some(_), _) => return Err("`scope` goes with \"grant\":\"always\" only".to_owned()),
+        (_, _, Some(_)) => return Err("`message` goes with \"grant\":\"reject\" only".to_owned()),
+    };
+    Ok(Command::Answer { ask: Seq(ask), grant })
+}
+
+fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
+        "." => error.into_inner().to_string(),
+        path => format!("`{path}`: {}", error.inner()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_of_the_interface_are_read() {
+        let send = |delivery| Command::Send { text: "x".to_owned(), delivery };
+        let answer = |grant| Command::Answer { ask: Seq(9), grant };
+        let cases = [
+            (r#"{"send":"x"}"#, send(Delivery::Queue)),
+            (r#"{"send":"x","delivery":"queue"}"#, send(Delivery::Queue)),
+            (r#"{"send":"x","delivery":"reject"}"#, send(Delivery::Reject)),
+            (r#"{"send":"x","delivery":"steer"}"#, send(Delivery::Steer(Steering::SkipRemaining))),
+            (
+                r#"{"send":"x","delivery":"steer","steering":"finish_batch"}"#,
+                send(Delivery::Steer(Steering::FinishBatch)),
+            ),
+            (
+                r#"{"send":"x","delivery":"steer","steering":"abort_running"}"#,
+                send(Delivery::Steer(Steering::AbortRunning)),
+            ),
+            (r#"{"abort":"why"}"#, Command::Abort { reason: "why".to_owned() }),
+            (r#"{"queue":true}"#, Command::Queue),
+            (r#"{"withdraw":"ID"}"#, Command::Withdraw { message: "ID".into() }),
+            (r#"{"answer":{"ask":9,"grant":"once"}}"#, answer(Grant::Once)),
+            (r#"{"answer":{"ask":"9","grant":"always"}}"#, answer(Grant::Always(Scope::Session))),
+            (r#"{"answer":{"ask":9,"grant":"always","scope":"turn"}}"#, answer(Grant::Always(Scope::Turn))),
+            (r#"{"answer":{"ask":9,"grant":"reject"}}"#, answer(Grant::Reject(None))),
+            (r#"{"answer":{"ask":9,"grant":"reject","message":"no"}}"#, answer(Grant::Reject(Some("no".to_owned())))),
+            (r#"{"tree":true}"#, Command::Tree),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(Command::read(line), Ok(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_is_no_command() {
+        let cases = [
+            ("", "not JSON"),
+            ("send it", "not JSON"),
+            ("[]", "a command is a JSON object"),
+            ("{}", "no command: use one of send, abort"),
+            (r#"{"sent":"x"}"#, "no command"),
+            (r#"{"send":"x","abort":"y"}"#, "two commands in one line: send and abort"),
+            (r#"{"send":7}"#, "`send`"),
+            (r#"{"send":"x","delivery":"later"}"#, "`delivery`: unknown variant `later`"),
+            (r#"{"send":"x","steering":"finish_batch"}"#, "`steering` goes with"),
+            (r#"{"send":"x","to":"y"}"#, "unknown field `to`"),
+            (r#"{"abort":true}"#, "`abort` must be a text"),
+            (r#"{"queue":false}"#, "`queue` must be true"),
+            (r#"{"tree":true,"deep":true}"#, "unknown field `deep`"),
+            (r#"{"answer":{"ask":"x","grant":"once"}}"#, "names no ask"),
+            (r#"{"answer":{"ask":9,"grant":"maybe"}}"#, "unknown variant `maybe`"),
+            (r#"{"answer":{"ask":9,"grant":"once","scope":"turn"}}"#, "`scope` goes with"),
+            (r#"{"answer":{"ask":9,"grant":"always","scope":"project"}}"#, "unknown variant `project`"),
+        ];
+        for (line, expected) in cases {
+            let error = Command::read(line).err().unwrap_or_default();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Text of models and tools, made safe for a terminal.
+//!
+//! Whatever a model writes may hold sequences that move the cursor, recolour, or hide text in a question that a person
+//! answers with yes. So control characters, characters that turn the direction of text, and characters without a width are
+//! shown as `\u{…}`.
+
+use std::fmt::Write as _;
+
+/// Whether a character would do something else on a terminal than take up room.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+fn escape(text: &str, keep: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) && !keep(c) {
+            // Writing to a String cannot fail.
+            let _ = match c {
+                '\n' => write!(out, "\\n"),
+                '\t' => write!(out, "\\t"),
+                '\r' => write!(out, "\\r"),
+                c => write!(out, "\\u{{{:x}}}", c as u32),
+            };
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Text of several lines: line breaks and tabs stay.
+pub(super) fn text(text: &str) -> String {
+    escape(text, |c| matches!(c, '\n' | '\t'))
+}
+
+/// Text of the model as it streams. The joiners that scripts and emoji need stay: nobody decides by it.
+pub(super) fn prose(text: &str) -> String {
+    escape(text, |c| matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}'))
+}
+
+/// Text that must stay on one line.
+pub(super) fn line(text: &str) -> String {
+    escape(text, |_| false)
+}
+
+/// The beginning of a text as one line, of at most so many characters; `...` says that there is more.
+pub(super) fn short(text: &str, characters_max: usize) -> String {
+    let words = text.split(|c: char| c.is_whitespace()).filter(|word| !word.is_empty());
+    let mut out = String::new();
+    for (n, word) in words.enumerate() {
+        if n > 0 {
+            out.push(' ');
+        }
+        out.push_str(&line(word));
+        // Enough to know that it is too long; the rest may be megabytes.
+        if out.len() > characters_max * 4 {
+            break;
+        }
+    }
+    if out.chars().count() <= characters_max {
+        return out;
+    }
+    let kept: String = out.chars().take(characters_max.saturating_sub(3)).collect();
+    format!("{kept}...")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reliability P: what a person is asked about is what will be done.
+    #[test]
+    fn what_a_terminal_would_obey_or_hide_is_shown() {
+        let cases = [
+            ("plain, ünïcode, 你好", "plain, ünïcode, 你好"),
+            ("a\x1b[2Jb", "a\\u{1b}[2Jb"),
+            ("rm\u{202e}x", "rm\\u{202e}x"),
+            ("zero\u{200b}width", "zero\\u{200b}width"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("bell\u{7}", "bell\\u{7}"),
+            ("tag\u{e0041}", "tag\\u{e0041}"),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(text(given), expected);
+            assert_eq!(line(given), expected);
+        }
+        assert_eq!(text("a\n\tb\r"), "a\n\tb\\r");
+        assert_eq!(line("a\nb"), "a\\nb");
+        assert_eq!(prose("👩\u{200d}💻\u{1b}"), "👩\u{200d}💻\\u{1b}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_says_so() {
+        assert_eq!(short("one\n two\t three", 50), "one two three");
+        assert_eq!(short("abcdefghij", 8), "abcde...");
+        assert_eq!(short(&"界".repeat(300), 250).chars().count(), 250);
+    }
+}

@@ -1,0 +1,132 @@
+//! How a command ends: an exit code, and where it failed one line that says what to do.
+
+use std::process::ExitCode;
+
+use tamtam::{OpenError, Outcome, SendError, StartError, tape::TapeError};
+
+/// How a command ended. The numbers are a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// It did what it was asked to.
+    Done,
+    /// Something went wrong on the way: a refused key, an unreachable server, a claimed session, a full disk.
+    Failed,
+    /// It could not be begun: arguments or configuration.
+    Usage,
+    /// A person, or the limit of steps, stopped it.
+    Stopped,
+    /// It was ended by the user.
+    Aborted,
+}
+
+impl Exit {
+    /// The number that the shell sees.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Stopped => 3,
+            Exit::Aborted => 130,
+        }
+    }
+
+    /// How a turn's outcome ends the command.
+    pub(super) fn of(outcome: &Outcome) -> Exit {
+        match outcome {
+            Outcome::Done => Exit::Done,
+            Outcome::Aborted { .. } => Exit::Aborted,
+            Outcome::Rejected { .. } | Outcome::StepLimit { .. } => Exit::Stopped,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Why a command ended without having done what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) exit: Exit,
+    /// What happened and what to do; empty where nothing is to be said.
+    pub(super) message: String,
+}
+
+impl Failure {
+    /// It went wrong on the way.
+    pub(super) fn failed(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Failed, message: message.into() }
+    }
+
+    /// It could not be begun.
+    pub(super) fn usage(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Usage, message: message.into() }
+    }
+
+    /// It ends with nothing to say.
+    pub(super) fn quiet(exit: Exit) -> Failure {
+        Failure { exit, message: String::new() }
+    }
+}
+
+impl From<TapeError> for Failure {
+    fn from(error: TapeError) -> Failure {
+        let message = match &error {
+            _ if error.is_full() => format!("{error}: free some space there; nothing that was accepted is lost"),
+            TapeError::Missing { .. } => {
+                return Failure::usage(format!("{error}: `tamtam sessions` lists those there are"));
+            }
+            TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
+            TapeError::Damaged(_) => format!("{error}: see `tamtam tape verify`"),
+            TapeError::Newer { .. } => format!("{error}: use a newer tamtam"),
+            TapeError::Io { source, .. } if is_a_matter_of_place(source.kind()) => {
+                return Failure::usage(format!("{error}: choose another folder with --store"));
+            }
+            _ => error.to_string(),
+        };
+        Failure::failed(message)
+    }
+}
+
+/// Whether another folder would do: the place is wrong, and not what happened there.
+fn is_a_matter_of_place(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(kind, AlreadyExists | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem)
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        match error {
+            StartError::Store(error) => error.into(),
+            other => Failure::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        match error {
+            OpenError::Tape(error) => error.into(),
+            OpenError::Workspace { .. } => Failure::usage(format!("{error}: choose a folder with --workspace")),
+            OpenError::Damaged { .. } => Failure::failed(format!("{error}: see `tamtam tape verify`")),
+            other => Failure::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<SendError> for Failure {
+    fn from(error: SendError) -> Failure {
+        match error {
+            SendError::Storage(error) => error.into(),
+            SendError::Empty => Failure::usage("the prompt is empty: say what is to be done"),
+            SendError::Parked => {
+                Failure::failed("the session crashed again and again; `tamtam resume ID` tries once more")
+            }
+            other => Failure::failed(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Which model answers, and where it is reached: from the arguments and the usual variables.
+
+use std::sync::Arc;
+
+use tamtam::{
+    ModelRef,
+    model::{Api, HttpOptions, Models, PROVIDERS, Provider, Router, Scripted, Secret},
+};
+
+use super::{failure::Failure, local_server, place::Environment};
+
+/// Largest script file.
+const SCRIPT_BYTES_MAX: u64 = 16 << 20;
+
+/// The model that a provider is asked for where none is named. A name that still works matters more than the newest one.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("openai", "gpt-4.1"),
+    ("anthropic", "claude-sonnet-4-5"),
+    ("deepseek", "deepseek-chat"),
+    ("groq", "llama-3.3-70b-versatile"),
+    ("zhipu", "glm-4.6"),
+    ("qwen", "qwen-max"),
+    ("moonshot", "kimi-k2-turbo-preview"),
+    ("openrouter", "openrouter/auto"),
+    ("gemini", "gemini-2.5-flash"),
+];
+
+/// A model that was chosen, and who finds it.
+pub(super) struct Choice {
+    pub(super) models: Arc<dyn Models>,
+    pub(super) model: ModelRef,
+    /// The variable that its key comes from, for hints; empty where it needs none.
+    pub(super) key_from: String,
+    /// Where it is reached, for hints; empty for a script.
+    pub(super) base_url: String,
+}
+
+/// Chooses: the model that was named, else the one that the session has, else the one that a single key or a local server
+/// leaves no doubt about.
+pub(super) async fn choose(
+    named: Option<&str>,
+    base_url: Option<&str>,
+    of_session: Option<&ModelRef>,
+    environment: &Environment,
+) -> Result<Choice, Failure> {
+    if let Some(file) = named.and_then(|named| named.strip_prefix("scripted:")) {
+        return scripted(file);
+    }
+    let model = match (named, of_session) {
+        (Some(named), _) => {
+            named.parse().map_err(|error: tamtam::message::BadModelRef| Failure::usage(error.to_string()))?
+        }
+        (None, Some(model)) if model.provider == "scripted" => {
+            return Err(Failure::usage(format!(
+                "the session plays {model}: name its script with --model scripted:FILE"
+            )));
+        }
+        (None, Some(model)) => model.clone(),
+        (None, None) => find(base_url, environment).await?,
+    };
+    let router = router(&model.provider, base_url, environment)?;
+    // What cannot be had is said before anything is begun.
+    let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
+    let provider = router.providers().find(|provider| provider.name == model.provider);
+    let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
+    Ok(Choice { models: Arc::new(router), model, key_from, base_url: endpoint.base_url })
+}
+
+fn scripted(file: &str) -> Result<Choice, Failure> {
+    let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("cannot play {file}: {why}"));
+    let size = std::fs::metadata(file).map_err(|error| refused(&error))?.len();
+    if size > SCRIPT_BYTES_MAX {
+        return Err(refused(&format!("it has {size} bytes, {SCRIPT_BYTES_MAX} are the most")));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| refused(&error))?;
+    let script = Scripted::from_json(&text).map_err(|error| refused(&error))?;
+    let model = tamtam::model::Model::id(&script).clone();
+    Ok(Choice { models: Arc::new(script), model, key_from: String::new(), base_url: String::new() })
+}
+
+/// A router with the keys and addresses of the environment, and one address from the arguments.
+fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Result<Router, Failure> {
+    let mut router = Router::new(HttpOptions::default());
+    for known in PROVIDERS {
+        let Some(mut provider) = Provider::known(known.name) else { continue };
+        if let Some((name, key)) = key_of(known.key_variables, environment) {
+            provider = provider.with_key(Secret::new(key));
+            name.clone_into(&mut provider.key_from);
+        }
+        let url = base_url.filter(|_| known.name == chosen).or_else(|| environment.get(known.base_url_variable));
+        if let Some(url) = url {
+            provider = provider.with_base_url(url);
+        }
+        router = router.with(provider);
+    }
+    if let (None, Some(url)) = (Provider::known(chosen), base_url) {
+        // A server of the user's own under a name of their own.
+        let variable = format!("{}_API_KEY", chosen.to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+        let mut provider = Provider::custom(chosen, Api::OpenAiChat, url);
+        if let Some(key) = environment.get(&variable) {
+            provider = provider.with_key(Secret::new(key));
+        }
+        provider.key_from = variable;
+        router = router.with(provider);
+    }
+    Ok(router)
+}
+
+fn key_of<'a>(variables: &[&'static str], environment: &'a Environment) -> Option<(&'static str, &'a str)> {
+    variables.iter().find_map(|name| Some((*name, environment.get(name)?)))
+}
+
+/// The model that nothing but one key, or a local server, points to.
+async fn find(base_url: Option<&str>, environment: &Environment) -> Result<ModelRef, Failure> {
+    let with_key: Vec<_> =
+        PROVIDERS.iter().filter(|known| key_of(known.key_variables, environment).is_some()).collect();
+    match with_key.as_slice() {
+        [one] if one.name != "local" => {
+            let model = DEFAULTS.iter().find(|(provider, _)| *provider == one.name);
+            let model =
+                model.map(|(provider, model)| ModelRef { provider: (*provider).into(), model: (*model).into() });
+            model.ok_or_else(|| no_model(&format!("no default model is known for {}", one.name)))
+        }
+        [] | [_] => {
+            let known = Provider::known("local").map(|local| local.base_url).unwrap_or_default();
+            let url = base_url.or_else(|| environment.get("LOCAL_BASE_URL")).unwrap_or(&known).to_owned();
+            let asked = url.clone();
+            let first = tokio::task::spawn_blocking(move || local_server::first_model(&asked)).await;
+            match first.ok().flatten() {
+                Some(model) => Ok(ModelRef { provider: "local".to_owned(), model }),
+                None => Err(no_model(&format!("no key is set, and no server answers at {}", shown(&url)))),
+            }
+        }
+        several => {
+            let names: Vec<_> = several.iter().map(|known| known.name).collect();
+            Err(no_model(&format!("keys of several providers are set ({})", names.join(", "))))
+        }
+    }
+}
+
+fn no_model(why: &str) -> Failure {
+    Failure::usage(format!(
+        "no model was chosen, and {why}: set one key such as OPENAI_API_KEY or ANTHROPIC_API_KEY, or name a model with \
+         --model PROVIDER/MODEL or --model scripted:FILE"
+    ))
+}
+
+/// An address without the user, password and query that may hold a key.
+pub(super) fn shown(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            format!("{scheme}://{}{path}", host.rsplit('@').next().unwrap_or_default())
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::cli::failure::Exit;
+
+    /// A port that nobody listens on, so that a server on this machine changes no test.
+    const NOBODY: (&str, &str) = ("LOCAL_BASE_URL", "http://127.0.0.1:9/v1");
+
+    async fn chosen(named: Option<&str>, variables: &[(&str, &str)]) -> Result<String, Failure> {
+        let environment = Environment::of(&[&[NOBODY], variables].concat());
+        choose(named, None, None, &environment).await.map(|choice| choice.model.to_string())
+    }
+
+    #[tokio::test]
+    async fn one_key_is_enough_and_two_are_a_question() {
+        assert_eq!(chosen(None, &[("DEEPSEEK_API_KEY", "k")]).await.unwrap(), "deepseek/deepseek-chat");
+        let two = chosen(None, &[("DEEPSEEK_API_KEY", "k"), ("GROQ_API_KEY", "k")]).await.unwrap_err();
+        assert_eq!(two.exit, Exit::Usage);
+        assert!(two.message.contains("deepseek, groq") && two.message.contains("--model"), "{}", two.message);
+        // Two variables of one provider are one provider.
+        assert!(chosen(None, &[("GEMINI_API_KEY", "k"), ("GOOGLE_API_KEY", "k")]).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn without_key_and_server_it_is_said_what_to_set() {
+        for variables in [&[][..], &[("OPENAI_API_KEY", "  ")]] {
+            let none = chosen(None, variables).await.unwrap_err();
+            assert_eq!(none.exit, Exit::Usage);
+            assert!(none.message.contains("OPENAI_API_KEY") && none.message.contains("--model"), "{}", none.message);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_named_model_needs_its_key() {
+        let missing = chosen(Some("anthropic/claude-sonnet-4"), &[("OPENAI_API_KEY", "k")]).await.unwrap_err();
+        assert_eq!((missing.exit, missing.message.contains("ANTHROPIC_API_KEY")), (Exit::Usage, true));
+        assert_eq!(chosen(Some("openai:gpt-4"), &[("OPENAI_API_KEY", "k")]).await.unwrap(), "openai/gpt-4");
+        assert!(chosen(Some("gpt-4"), &[("OPENAI_API_KEY", "k")]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_base_url_goes_to_the_named_provider_which_may_be_the_users_own() {
+        let environment = Environment::of(&[("OPENAI_BASE_URL", "http://127.0.0.1:8/v1")]);
+        let openai = choose(Some("openai/x"), None, None, &environment).await.unwrap();
+        assert_eq!(openai.base_url, "http://127.0.0.1:8/v1");
+        let mine = choose(Some("mine/x"), Some("http://127.0.0.1:9/v1"), None, &environment).await.unwrap();
+        assert_eq!((mine.base_url.as_str(), mine.key_from.as_str()), ("http://127.0.0.1:9/v1", "MINE_API_KEY"));
+        assert!(choose(Some("mine/x"), None, None, &environment).await.is_err());
+    }
+
+    #[test]
+    fn every_provider_that_needs_a_key_has_a_default_model() {
+        for known in PROVIDERS.iter().filter(|known| known.needs_key) {
+            assert!(DEFAULTS.iter().any(|(provider, _)| *provider == known.name), "{}", known.name);
+        }
+    }
+
+    /// K01
+    #[test]
+    fn an_address_is_shown_without_what_may_be_a_key() {
+        assert_eq!(shown("http://user:CANARY@host/v1?key=CANARY"), "http://host/v1");
+    }
+}

@@ -1,0 +1,94 @@
+//! Where things are: what the environment says, the store, the workspace.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use super::failure::Failure;
+
+/// The environment, read once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Environment {
+    variables: BTreeMap<String, String>,
+    current_dir: Option<PathBuf>,
+}
+
+impl Environment {
+    /// That of this process.
+    pub(super) fn of_process() -> Environment {
+        let readable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let variables = std::env::vars_os().filter_map(readable).collect();
+        Environment { variables, current_dir: std::env::current_dir().ok() }
+    }
+
+    /// The value of a variable; one that is set to nothing is not set.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(variables: &[(&str, &str)]) -> Environment {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Environment { variables, current_dir: None }
+    }
+
+    /// The folder of the tapes: the one that was named, else `tamtam` in the user's data folder.
+    pub(super) fn store(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+        if let Some(given) = given {
+            // Absolute, because tools are told of places in it.
+            return Ok(self.current_dir.as_deref().unwrap_or(Path::new("")).join(given));
+        }
+        let data = self.get("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let data = data.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".local/share")));
+        data.map(|data| data.join("tamtam"))
+            .ok_or_else(|| Failure::usage("no place for the tapes is known: name a folder with --store or set HOME"))
+    }
+
+    /// The folder to work in: the one that was named, else the current one. Absolute, and there.
+    pub(super) fn workspace(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+        let path = match (given, &self.current_dir) {
+            (Some(given), _) => given,
+            (None, Some(current)) => current,
+            (None, None) => return Err(Failure::usage("the current folder is gone: choose one with --workspace")),
+        };
+        let refused = |why: String| {
+            Failure::usage(format!("cannot work in {}: {why}: choose a folder with --workspace", path.display()))
+        };
+        let found = std::fs::canonicalize(path).map_err(|error| refused(error.to_string()))?;
+        if found.is_dir() { Ok(found) } else { Err(refused("it is not a folder".to_owned())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::cli::failure::Exit;
+
+    #[test]
+    fn the_store_is_the_named_folder_or_lies_in_the_data_folder() {
+        let both = Environment::of(&[("XDG_DATA_HOME", "/data"), ("HOME", "/home/u")]);
+        assert_eq!(both.store(Some(Path::new("here"))).unwrap(), Path::new("here"));
+        assert_eq!(both.store(None).unwrap(), Path::new("/data/tamtam"));
+        let home = Environment::of(&[("XDG_DATA_HOME", "relative"), ("HOME", "/home/u")]);
+        assert_eq!(home.store(None).unwrap(), Path::new("/home/u/.local/share/tamtam"));
+        assert_eq!(Environment::default().store(None).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn a_workspace_must_be_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let environment = Environment::default();
+        assert!(environment.workspace(Some(folder.path())).is_ok());
+        for bad in [file, folder.path().join("none")] {
+            let failure = environment.workspace(Some(&bad)).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.message.contains("--workspace"), "{}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Events as text for people. Pure: an event and what was shown before give the pieces that are shown next.
+//!
+//! What the model says goes to stdout, everything else to stderr, so that `tamtam run … > answer.txt` holds the answer.
+
+use std::fmt::Write as _;
+
+use tamtam::{EventKind, Grant, Millis, Part, message::ErrorReason, session::AskClosedWhy, tool::Access};
+
+use super::{escape, typed::ANSWERS};
+
+/// Characters of a call's arguments that are shown.
+const ARGUMENTS_MAX: usize = 120;
+
+/// Characters of a note about a result (CLI-RENDER-004).
+const RESULT_MAX: usize = 250;
+
+/// A piece that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    /// Text for stdout, as it is.
+    Out(String),
+    /// A line for stderr, without its end.
+    Note(String),
+    /// Nothing follows.
+    End,
+}
+
+/// What the pieces depend on beside the event.
+#[derive(Debug, Default)]
+pub(super) struct Renderer {
+    /// Whether stdout is a terminal, which obeys control characters and shows notes between the lines.
+    terminal: bool,
+    /// What was streamed of the text that is not complete yet.
+    streamed: String,
+    /// Whether the last line on stdout has no end.
+    is_open: bool,
+    /// Whether a turn is running.
+    in_turn: bool,
+}
+
+impl Renderer {
+    /// A renderer at the beginning.
+    pub(super) fn new(terminal: bool) -> Renderer {
+        Renderer { terminal, ..Renderer::default() }
+    }
+
+    /// The pieces that an event is shown as.
+    pub(super) fn show(&mut self, kind: &EventKind, time: Millis) -> Vec<Show> {
+        let mut show = Vec::new();
+        match kind {
+            EventKind::TextDelta { text } => {
+                self.streamed.push_str(text);
+                self.out(text, &mut show);
+            }
+            EventKind::PartUpdated { part: Part::Text(part) } => {
+                let streamed = std::mem::take(&mut self.streamed);
+                match part.text.strip_prefix(&streamed) {
+                    Some(rest) => self.out(rest, &mut show),
+                    None => {
+                        self.end_line(&mut show);
+                        self.out(&part.text, &mut show);
+                    }
+                }
+                self.end_line(&mut show);
+            }
+            EventKind::RequestFailed { error, .. } => {
+                self.streamed.clear();
+                self.end_line(&mut show);
+                self.note(format!("! request failed: {}", escape::short(error, RESULT_MAX)), &mut show);
+            }
+            EventKind::TurnStarted { .. } => self.in_turn = true,
+            // The message that begins a turn was typed a moment ago.
+            EventKind::Queued { .. } if !self.in_turn => {}
+            EventKind::TurnFinished { .. } => {
+                self.in_turn = false;
+                self.streamed.clear();
+                self.end_line(&mut show);
+            }
+            kind => {
+                if let Some(line) = note(kind, time) {
+                    self.note(line, &mut show);
+                }
+            }
+        }
+        show
+    }
+
+    fn out(&mut self, text: &str, show: &mut Vec<Show>) {
+        if let Some(last) = text.chars().last() {
+            self.is_open = last != '\n';
+            show.push(Show::Out(if self.terminal { escape::prose(text) } else { text.to_owned() }));
+        }
+    }
+
+    /// Ends the line on stdout, where there is one (CLI-RENDER-002).
+    fn end_line(&mut self, show: &mut Vec<Show>) {
+        if std::mem::take(&mut self.is_open) {
+            show.push(Show::Out("\n".to_owned()));
+        }
+    }
+
+    fn note(&mut self, line: String, show: &mut Vec<Show>) {
+        if self.terminal {
+            self.end_line(show);
+        }
+        show.push(Show::Note(line));
+    }
+}
+
+/// The line that an event is worth, if any.
+fn note(kind: &EventKind, time: Millis) -> Option<String> {
+    let line = match kind {
+        EventKind::Steered { message, .. } => format!("» steering: {}", escape::short(&message.text(), RESULT_MAX)),
+        EventKind::Queued { message, .. } => format!("» queued: {}", escape::short(&message.text(), RESULT_MAX)),
+        EventKind::Withdrawn { message } => format!("» withdrawn: {}", escape::line(message.as_str())),
+        EventKind::CallStarted { name, input, .. } => call(name, input),
+        EventKind::CallFinished { name, error, content, title, .. } => {
+            let said = title.as_deref().filter(|_| error.is_none()).unwrap_or(content);
+            let line = match error {
+                None => format!("✓ {}: {said}", escape::line(name)),
+                Some(reason) => format!("✗ {} {}: {said}", escape::line(name), reason_word(*reason)),
+            };
+            escape::short(&line, RESULT_MAX)
+        }
+        EventKind::Ask { name, input, access, .. } => question(name, input, access),
+        EventKind::AskClosed { grant, why, .. } => closed(grant.as_ref(), *why).to_owned(),
+        EventKind::Retry { attempt, until, server } => {
+            let by = if *server { ", as the server asks" } else { "" };
+            format!("! retry {attempt} in {:.1} s{by}", until.since(time).as_secs_f32())
+        }
+        EventKind::HookError { hook, callback, error } => {
+            format!("! hook {} failed in {callback}: {}", escape::line(hook), escape::short(error, RESULT_MAX))
+        }
+        EventKind::SessionRecovered { resumed: true, .. } => {
+            "! the session was rebuilt from its tape and goes on".to_owned()
+        }
+        EventKind::SessionRecovered { resumed: false, .. } => {
+            "! the session was rebuilt from its tape and waits".to_owned()
+        }
+        EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
+        EventKind::Paused {} => "! paused".to_owned(),
+        EventKind::Resumed {} => "! goes on".to_owned(),
+        _ => return None,
+    };
+    Some(line)
+}
+
+fn call(name: &str, input: &str) -> String {
+    format!("→ {} {}", escape::line(name), escape::short(input, ARGUMENTS_MAX))
+}
+
+/// The whole call: what a person cannot see they cannot allow.
+fn question(name: &str, input: &str, access: &[Access]) -> String {
+    let mut lines = format!("? may {} run?\n", escape::line(name));
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) {
+        Ok(fields) => {
+            for (field, value) in fields {
+                let value = value.as_str().map_or_else(|| escape::line(&value.to_string()), escape::text);
+                // Writing to a String cannot fail.
+                let _ = writeln!(lines, "    {}: {}", escape::line(&field), value.replace('\n', "\n      "));
+            }
+        }
+        Err(_) => {
+            let _ = writeln!(lines, "    {}", escape::text(input));
+        }
+    }
+    for access in access {
+        let _ = writeln!(lines, "  wants: {} {}", escape::line(&access.permission), escape::line(&access.pattern));
+    }
+    lines + "  " + ANSWERS
+}
+
+fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {
+    match (grant, why) {
+        (Some(Grant::Once), _) => "? allowed once",
+        (Some(Grant::Always(_)), _) => "? always allowed",
+        (Some(Grant::Reject(_)), _) => "? rejected",
+        (None, Some(AskClosedWhy::Expired)) => "? nobody answered in time: denied",
+        (None, _) => "? the question is withdrawn",
+    }
+}
+
+fn reason_word(reason: ErrorReason) -> &'static str {
+    match reason {
+        ErrorReason::Failed => "failed",
+        ErrorReason::Blocked => "blocked",
+        ErrorReason::Denied => "denied",
+        ErrorReason::Skipped => "skipped",
+        ErrorReason::Aborted => "stopped",
+        ErrorReason::Timeout => "took too long",
+        ErrorReason::Unknown => "unknown",
+        _ => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests;

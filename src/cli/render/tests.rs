@@ -1,0 +1,169 @@
+//! Each event as it is shown: tables, by the rows CLI-RENDER.
+
+use std::sync::Arc;
+
+use tamtam::{
+    Delivery, EventKind, Message, Millis, Outcome, Part, Seq, Steering,
+    message::ErrorReason,
+    model::{ErrorKind, RetryClass},
+    session::AskClosedWhy,
+    tool::Access,
+    usage::Usage,
+};
+
+use super::{Renderer, Show};
+
+fn show(terminal: bool, events: &[EventKind]) -> Vec<Show> {
+    let mut renderer = Renderer::new(terminal);
+    events.iter().flat_map(|kind| renderer.show(kind, Millis(1_000))).collect()
+}
+
+fn out(pieces: &[Show]) -> String {
+    let texts = pieces.iter().map(|piece| if let Show::Out(text) = piece { text } else { "" });
+    texts.collect()
+}
+
+fn notes(pieces: &[Show]) -> Vec<&str> {
+    pieces.iter().filter_map(|piece| if let Show::Note(line) = piece { Some(line.as_str()) } else { None }).collect()
+}
+
+fn delta(text: &str) -> EventKind {
+    EventKind::TextDelta { text: text.to_owned() }
+}
+
+fn complete(text: &str) -> EventKind {
+    EventKind::PartUpdated { part: Part::text(text) }
+}
+
+fn started(name: &str, input: &str) -> EventKind {
+    EventKind::CallStarted { ticket: Seq(5), call: "c".into(), name: name.into(), input: input.into(), attempt: 1 }
+}
+
+fn finished(error: Option<ErrorReason>, content: &str) -> EventKind {
+    EventKind::CallFinished {
+        ticket: Seq(5),
+        call: "c".into(),
+        name: "read_file".into(),
+        error,
+        content: content.into(),
+        title: None,
+        details: serde_json::Value::Null,
+        attachments: vec![],
+    }
+}
+
+fn turn_finished() -> EventKind {
+    EventKind::TurnFinished { outcome: Outcome::Done, text: "".into(), messages: vec![], usage: Usage::default() }
+}
+
+/// CLI-RENDER-001, 002, 008: what streams is printed as it comes, joined, and its line is ended once.
+#[test]
+fn text_streams_and_ends_with_a_line_break() {
+    let pieces = show(true, &[delta("你好"), delta("世界"), complete("你好世界"), turn_finished()]);
+    assert_eq!(out(&pieces), "你好世界\n");
+    assert!(notes(&pieces).is_empty());
+    let whole_lines = show(true, &[delta("one\n"), complete("one\n")]);
+    assert_eq!(out(&whole_lines), "one\n");
+}
+
+/// What was not streamed, because it was missed or happened before, is printed when it is complete.
+#[test]
+fn text_that_was_not_streamed_is_printed_when_complete() {
+    assert_eq!(out(&show(false, &[complete("all of it")])), "all of it\n");
+    assert_eq!(out(&show(false, &[delta("all"), complete("all of it")])), "all of it\n");
+    assert_eq!(out(&show(false, &[delta("lost"), complete("all of it")])), "lost\nall of it\n");
+}
+
+/// A request that fails in the middle of its answer is made again; its text begins anew.
+#[test]
+fn the_text_of_a_failed_request_is_not_taken_for_that_of_the_next() {
+    let failed = EventKind::RequestFailed {
+        error: "连接超时".to_owned(),
+        kind: ErrorKind::Network,
+        class: RetryClass::Transient,
+    };
+    let pieces = show(false, &[delta("half"), failed, delta("half and half"), complete("half and half")]);
+    assert_eq!(out(&pieces), "half\nhalf and half\n");
+    // CLI-RENDER-005: the error goes to stderr.
+    assert_eq!(notes(&pieces), ["! request failed: 连接超时"]);
+}
+
+/// CLI-RENDER-003, CLI-RENDER-009: a call is named, and a long argument is cut.
+#[test]
+fn a_call_is_named_and_its_arguments_are_cut() {
+    let short = show(false, &[started("read_file", "{\"path\":\"a\"}")]);
+    assert_eq!(notes(&short), ["→ read_file {\"path\":\"a\"}"]);
+    let long = show(false, &[started("write", &"x".repeat(5_000))]);
+    assert!(notes(&long)[0].starts_with("→ write xxx") && notes(&long)[0].ends_with("..."));
+    assert!(notes(&long)[0].chars().count() < 150);
+}
+
+/// CLI-RENDER-004: of a result at most 250 characters.
+#[test]
+fn a_result_is_told_in_a_line_of_at_most_250_characters() {
+    let pieces = show(false, &[finished(None, &"界 \n".repeat(1_000))]);
+    assert_eq!(notes(&pieces)[0].chars().count(), 250);
+    let skipped = show(false, &[finished(Some(ErrorReason::Skipped), "Skipped due to queued user message: read_file")]);
+    assert_eq!(notes(&skipped), ["✗ read_file skipped: Skipped due to queued user message: read_file"]);
+}
+
+/// CLI-RENDER-006: what a person need not know is not shown.
+#[test]
+fn the_beginnings_of_turns_and_steps_are_not_shown() {
+    let quiet = [
+        EventKind::TurnStarted { messages: vec![] },
+        EventKind::StepStarted { model: "a/b".into(), attempt: 1, hash: String::new() },
+        EventKind::Delivered { messages: vec![] },
+        turn_finished(),
+    ];
+    assert_eq!(show(true, &quiet), []);
+}
+
+/// CLI-RENDER-007
+#[test]
+fn an_error_of_the_runtime_goes_to_stderr() {
+    let pieces = show(false, &[EventKind::StorageFailed { error: "failed to write /x: no space".to_owned() }]);
+    assert_eq!(pieces, [Show::Note("! failed to write /x: no space".to_owned())]);
+}
+
+/// On a terminal a note stands on a line of its own; in a file the text is not broken.
+#[test]
+fn a_note_breaks_a_line_on_a_terminal_only() {
+    let steered = EventKind::Steered {
+        message: Arc::new(Message::user("use tabs")),
+        delivery: Delivery::Steer(Steering::SkipRemaining),
+    };
+    let events = [delta("one "), steered, delta("two"), complete("one two")];
+    assert_eq!(out(&show(true, &events)), "one \ntwo\n");
+    assert_eq!(out(&show(false, &events)), "one two\n");
+    assert_eq!(notes(&show(true, &events)), ["» steering: use tabs"]);
+}
+
+/// A person sees the whole call before they allow it, with nothing hidden in it.
+#[test]
+fn a_question_shows_the_whole_call_with_nothing_hidden() {
+    let command = format!("echo {}\n\u{1b}[2Krm -rf \u{202e}x", "a".repeat(400));
+    let ask = EventKind::Ask {
+        ask: Seq(9),
+        call: "c".into(),
+        name: "bash".into(),
+        input: serde_json::json!({"command": command, "timeout": 5}).to_string().into(),
+        access: vec![Access::new("bash", &command)],
+        expires: Millis(0),
+    };
+    let pieces = show(true, &[ask]);
+    let question = notes(&pieces)[0];
+    assert!(question.starts_with("? may bash run?\n    command: echo aaa"), "{question}");
+    assert!(question.contains(&"a".repeat(400)));
+    assert!(question.contains("\n      \\u{1b}[2Krm -rf \\u{202e}x\n    timeout: 5\n  wants: bash echo"), "{question}");
+    assert!(!question.contains(['\u{1b}', '\u{202e}']));
+    let closed = EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired) };
+    assert_eq!(notes(&show(true, &[closed])), ["? nobody answered in time: denied"]);
+}
+
+/// A model cannot clear the screen, and what goes into a file stays as it is.
+#[test]
+fn text_is_made_safe_for_a_terminal_and_for_nothing_else() {
+    assert_eq!(out(&show(true, &[delta("a\u{1b}[2Jb\n")])), "a\\u{1b}[2Jb\n");
+    assert_eq!(out(&show(false, &[delta("a\u{1b}[2Jb\n")])), "a\u{1b}[2Jb\n");
+}

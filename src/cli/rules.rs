@@ -1,0 +1,92 @@
+//! Which rules a session runs under: a profile, and behind it the rules of a file.
+
+use std::path::Path;
+
+use tamtam::permission::{Profile, Rule, Ruleset};
+
+use super::{arguments::PermissionArguments, failure::Failure};
+
+/// Largest rules file.
+const RULES_BYTES_MAX: u64 = 1 << 20;
+
+/// Who is there to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// A person at a terminal, or a program on the other end of `--json`.
+    Someone,
+    /// Nobody: what would be asked is denied.
+    Nobody,
+}
+
+/// The rules that the arguments ask for, or the default ones.
+///
+/// The rules of the file stand behind those of the profile in one layer, where the last one that matches wins: so a file can
+/// loosen a profile as well as tighten it.
+pub(super) fn ruleset(arguments: &PermissionArguments, audience: Audience) -> Result<Ruleset, Failure> {
+    let profile = arguments.permission.unwrap_or(match audience {
+        Audience::Someone => Profile::Ask,
+        Audience::Nobody => Profile::Headless,
+    });
+    let mut ruleset = profile.ruleset();
+    if let Some(path) = &arguments.rules {
+        ruleset.rules.extend(read(path)?);
+        ruleset.name = format!("{}, then {}", ruleset.name, path.display());
+    }
+    Ok(ruleset)
+}
+
+fn read(path: &Path) -> Result<Vec<Rule>, Failure> {
+    let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("bad rules file {}: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| refused(&error))?.len();
+    if size > RULES_BYTES_MAX {
+        return Err(refused(&format!("it has {size} bytes, {RULES_BYTES_MAX} are the most")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+    parse(&text).map_err(|why| refused(&why))
+}
+
+/// One rule a line; empty lines and lines that begin with `#` are passed over.
+fn parse(text: &str) -> Result<Vec<Rule>, String> {
+    let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
+    let rules = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    rules.map(|(n, line)| parse_line(line).map_err(|why| format!("line {n}: {why}"))).collect()
+}
+
+fn parse_line(line: &str) -> Result<Rule, String> {
+    let value: serde_json::Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    // A misspelt field must not become a rule that says something else.
+    let unknown = value
+        .as_object()
+        .and_then(|object| object.keys().find(|key| !["permission", "pattern", "action"].contains(&key.as_str())));
+    if let Some(unknown) = unknown {
+        return Err(format!("unknown field `{unknown}`, expected `permission`, `pattern` and `action`"));
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tamtam::permission::Action;
+
+    #[test]
+    fn a_rules_file_has_one_rule_a_line() {
+        let text = "# who may what\n\n{\"permission\":\"bash\",\"pattern\":\"cargo *\",\"action\":\"allow\"}\n";
+        assert_eq!(parse(text).unwrap(), [Rule::new("bash", "cargo *", Action::Allow)]);
+    }
+
+    #[test]
+    fn a_bad_rule_is_named_by_its_line() {
+        let bad = [
+            "{\"permission\":\"bash\",\"pattern\":\"*\",\"action\":\"perhaps\"}",
+            "{\"permission\":\"bash\",\"patern\":\"*\",\"action\":\"deny\"}",
+            "{\"permission\":\"bash\"}",
+            "[]",
+            "deny all",
+        ];
+        for line in bad {
+            assert!(parse(&format!("#\n{line}")).unwrap_err().starts_with("line 2: "), "{line}");
+        }
+    }
+}

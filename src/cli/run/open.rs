@@ -1,0 +1,174 @@
+//! How a session is come by: made, or taken up from its tape.
+
+use std::path::{Path, PathBuf};
+
+use tamtam::{
+    ModelRef, OpenError, Runtime, Session, SessionId, SessionOptions,
+    event::EventStream,
+    permission::Ruleset,
+    session::{Entry, Record, State},
+    tape::TapeError,
+    tools,
+};
+
+use super::Hints;
+use crate::cli::{
+    arguments::{ResumeArguments, RunArguments, TurnArguments},
+    failure::Failure,
+    models::{self, Choice},
+    place::Environment,
+    rules::{self, Audience},
+    run::view,
+    tapes,
+};
+
+/// A session, ready to be driven.
+pub(super) struct Opened {
+    pub(super) runtime: Runtime,
+    pub(super) session: Session,
+    pub(super) events: EventStream,
+    pub(super) hints: Hints,
+}
+
+/// For a prompt: the session that was named, or a new one.
+pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> Result<Opened, Failure> {
+    let store = environment.store(given.turn.store.store.as_deref())?;
+    let before = match &given.session {
+        Some(id) => read(&store, id)?,
+        None => None,
+    };
+    if let (Some(before), Some(id)) = (before, &given.session) {
+        let of_session = &before.settings.workspace;
+        if let Some(workspace) = &given.workspace
+            && environment.workspace(Some(workspace))? != Path::new(of_session)
+        {
+            return Err(Failure::usage(format!("session {id} works in {of_session}: leave --workspace out")));
+        }
+        return take_up(id, &given.turn, &before, store, environment).await;
+    }
+    let workspace = environment.workspace(given.workspace.as_deref())?;
+    let choice = models::choose(given.turn.model.as_deref(), given.turn.base_url.as_deref(), None, environment).await?;
+    let mut options = SessionOptions::new(workspace);
+    options.id = given.session.clone();
+    options.agent = given.turn.agent.clone();
+    options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
+    options.steps_max = given.turn.max_steps.or(options.steps_max);
+    // As fine as a day: the prompt stays the same for the provider's cache.
+    options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
+    let (runtime, hints) = start(store, choice).await?;
+    match runtime.create(options).await {
+        Ok(session) => {
+            let events = session.events();
+            Ok(Opened { runtime, session, events, hints })
+        }
+        Err(error) => Err(give_up(&runtime, error).await),
+    }
+}
+
+/// For what was begun.
+pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environment) -> Result<Opened, Failure> {
+    let store = environment.store(given.turn.store.store.as_deref())?;
+    let missing = || TapeError::Missing { session: given.session.clone() };
+    let before = read(&store, &given.session)?.ok_or_else(missing)?;
+    let opened = take_up(&given.session, &given.turn, &before, store, environment).await?;
+    let state = opened.session.state().await?;
+    if state.paused {
+        opened.session.resume().await?;
+    }
+    if state.waits || state.held {
+        opened.session.go_on().await?;
+    }
+    Ok(opened)
+}
+
+/// Takes up a session. What runs in it goes on by itself.
+async fn take_up(
+    id: &SessionId,
+    given: &TurnArguments,
+    before: &State,
+    store: PathBuf,
+    environment: &Environment,
+) -> Result<Opened, Failure> {
+    let settings = &before.settings;
+    environment.workspace(Some(Path::new(&settings.workspace)))?;
+    let choice =
+        models::choose(given.model.as_deref(), given.base_url.as_deref(), Some(&settings.model), environment).await?;
+    let permission = &given.permission;
+    let rules = if permission.permission.is_some() || permission.rules.is_some() {
+        Some(rules::ruleset(permission, audience(given))?)
+    } else {
+        None
+    };
+    let model = Some(choice.model.clone()).filter(|_| given.model.is_some());
+    let (runtime, hints) = start(store, choice).await?;
+    let (session, events) = match runtime.resume_heard(id).await {
+        Ok(resumed) => resumed,
+        Err(error) => return Err(give_up(&runtime, error).await),
+    };
+    configure(&session, given, model, rules).await?;
+    Ok(Opened { runtime, session, events, hints })
+}
+
+/// Changes the settings that the arguments name, and no others.
+async fn configure(
+    session: &Session,
+    given: &TurnArguments,
+    model: Option<ModelRef>,
+    rules: Option<Ruleset>,
+) -> Result<(), Failure> {
+    if model.is_none() && rules.is_none() && given.agent.is_none() && given.max_steps.is_none() {
+        return Ok(());
+    }
+    let changed = session.configure(|settings| {
+        if let Some(model) = model {
+            settings.model = model;
+        }
+        if let Some(rules) = rules {
+            settings.rules = vec![rules];
+        }
+        if let Some(agent) = &given.agent {
+            settings.agent.clone_from(agent);
+        }
+        settings.steps_max = given.max_steps.or(settings.steps_max);
+    });
+    Ok(changed.await?)
+}
+
+async fn start(store: PathBuf, choice: Choice) -> Result<(Runtime, Hints), Failure> {
+    let Choice { models, model, key_from, base_url } = choice;
+    let runtime = Runtime::builder()
+        .store(store)
+        .models(models, model)
+        .tools(tools::full())
+        .without_auto_resume()
+        .start()
+        .await?;
+    Ok((runtime, Hints { key_from, base_url }))
+}
+
+async fn give_up(runtime: &Runtime, error: OpenError) -> Failure {
+    drop(runtime.shutdown().await);
+    error.into()
+}
+
+fn audience(given: &TurnArguments) -> Audience {
+    if given.json || view::is_interactive() { Audience::Someone } else { Audience::Nobody }
+}
+
+/// The state of a session by its tape; `None` where there is no such session. Changes nothing.
+fn read(store: &Path, id: &SessionId) -> Result<Option<State>, Failure> {
+    let Some(store) = tapes::open(store)?.filter(|store| store.exists(id)) else { return Ok(None) };
+    let unreadable =
+        |why: &dyn std::fmt::Display| Failure::failed(format!("the tape of session {id} cannot be read: {why}"));
+    let mut state: Option<State> = None;
+    for line in store.read(id, tamtam::Seq::ZERO)? {
+        let entry = Entry::from_tape(&line).map_err(|error| unreadable(&error))?;
+        if let (None, Record::State(first)) = (&state, &entry.record) {
+            state = Some((**first).clone());
+        }
+        if let Some(state) = &mut state {
+            state.apply(&entry);
+        }
+    }
+    state.map(Some).ok_or_else(|| unreadable(&"it has no entry: the session was never begun, choose another id"))
+}

@@ -1,0 +1,157 @@
+//! What is shown of a running session: lines of JSON, or text for people.
+
+use std::{
+    collections::VecDeque,
+    io::IsTerminal as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Value, json};
+use tamtam::{Event, EventKind, Grant, Seq, Session, event::EventId};
+
+use crate::cli::{
+    output::Output,
+    render::{Renderer, Show},
+};
+
+/// The version of the lines of `--json`.
+const FORMAT_VERSION: u32 = 1;
+
+/// What the model is told where nobody can be asked.
+const NOBODY: &str = "Nobody is there to be asked. Do what is allowed, or say what is needed.";
+
+/// Whether a person can see a question and type the answer.
+pub(in crate::cli) fn is_interactive() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// What is shown, and to whom. Clones show to the same place.
+#[derive(Clone)]
+pub(super) struct View {
+    json: bool,
+    interactive: bool,
+    session: Session,
+    output: Output,
+    shown: Arc<Mutex<Shown>>,
+}
+
+#[derive(Default)]
+struct Shown {
+    renderer: Renderer,
+    /// The newest durable event.
+    last: Option<EventId>,
+    /// The questions that are open, oldest first, each with the lines that ask it.
+    asked: VecDeque<(Seq, Vec<Show>)>,
+}
+
+impl View {
+    pub(super) fn new(json: bool, session: Session, output: Output) -> View {
+        let renderer = Renderer::new(std::io::stdout().is_terminal());
+        let shown = Arc::new(Mutex::new(Shown { renderer, ..Shown::default() }));
+        View { json, interactive: !json && is_interactive(), session, output, shown }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether lines of stdin are for the session.
+    pub(super) fn takes_lines(&self) -> bool {
+        self.json || self.interactive
+    }
+
+    /// Says which session it is.
+    pub(super) async fn begin(&self) {
+        let id = self.session.id();
+        if self.json {
+            self.line(json!({"session": id, "format": FORMAT_VERSION})).await;
+        } else {
+            self.note(format!("session {id}")).await;
+        }
+    }
+
+    /// Shows an event; a durable one once.
+    pub(super) async fn event(&self, event: &Event) {
+        {
+            let mut shown = self.shown();
+            if event.id.is_durable() {
+                if shown.last.is_some_and(|last| event.id <= last) {
+                    return;
+                }
+                shown.last = Some(event.id);
+            }
+        }
+        if self.json {
+            match serde_json::to_string(event) {
+                Ok(line) => self.output.show(Show::Out(line + "\n")).await,
+                Err(error) => tracing::error!(%error, "an event cannot be written as JSON"),
+            }
+            return;
+        }
+        let show = self.pieces(event);
+        for piece in show {
+            self.output.show(piece).await;
+        }
+        if let (EventKind::Ask { ask, .. }, false) = (&event.kind, self.interactive) {
+            // Closed meanwhile is as good.
+            drop(self.session.answer(*ask, Grant::Reject(Some(NOBODY.to_owned()))).await);
+        }
+    }
+
+    /// One question at a time: the next one is asked when the one before is closed.
+    fn pieces(&self, event: &Event) -> Vec<Show> {
+        let mut shown = self.shown();
+        let mut show = shown.renderer.show(&event.kind, event.time);
+        match &event.kind {
+            EventKind::Ask { ask, .. } if self.interactive => {
+                let question = std::mem::take(&mut show);
+                if shown.asked.is_empty() {
+                    show.clone_from(&question);
+                }
+                shown.asked.push_back((*ask, question));
+            }
+            EventKind::AskClosed { ask, .. } => {
+                let was_first = shown.asked.front().is_some_and(|(first, _)| first == ask);
+                shown.asked.retain(|(asked, _)| asked != ask);
+                if let (true, Some((_, question))) = (was_first, shown.asked.front()) {
+                    show.extend(question.clone());
+                }
+            }
+            _ => {}
+        }
+        show
+    }
+
+    /// The question that the next line answers.
+    pub(super) fn asked(&self) -> Option<Seq> {
+        self.shown().asked.front().map(|(ask, _)| *ask)
+    }
+
+    /// The entry up to which all events were shown.
+    pub(super) fn last_seen(&self) -> Seq {
+        // The entry of the last event may have more events: it is read again, and what was shown is passed over.
+        Seq(self.shown().last.map_or(0, |last| last.seq.0.saturating_sub(1)))
+    }
+
+    /// A line of JSON that is no event.
+    pub(super) async fn line(&self, line: Value) {
+        self.output.show(Show::Out(format!("{line}\n"))).await;
+    }
+
+    /// A line for people.
+    pub(super) async fn note(&self, line: String) {
+        self.output.show(Show::Note(line)).await;
+    }
+
+    /// The last line.
+    pub(super) async fn result(&self, result: Value) {
+        if self.json {
+            self.line(json!({"result": result})).await;
+        }
+    }
+
+    /// Whether the lines are JSON.
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+}

@@ -1,0 +1,59 @@
+//! The lines of stdin, read on a thread of their own, so that a read that never returns does not hold up the end.
+
+use std::io::{BufRead as _, Read as _};
+
+use tokio::sync::mpsc;
+
+/// Longest line, in bytes.
+const LINE_BYTES_MAX: u64 = 8 << 20;
+
+/// Lines that were read and not dealt with yet; beyond, reading waits.
+const LINES_MAX: usize = 64;
+
+/// A line, or why it is none.
+pub(super) type Line = Result<String, &'static str>;
+
+/// The lines, until stdin is closed. The thread ends with the process.
+pub(super) fn lines() -> std::io::Result<mpsc::Receiver<Line>> {
+    let (send, receive) = mpsc::channel(LINES_MAX);
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        loop {
+            let mut bytes = Vec::new();
+            let read = (&mut stdin).take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes);
+            if bytes.is_empty() || read.is_err() {
+                return;
+            }
+            let is_too_long = bytes.len() as u64 > LINE_BYTES_MAX;
+            if is_too_long && skip_line(&mut stdin).is_err() {
+                return;
+            }
+            let line = match String::from_utf8(bytes) {
+                _ if is_too_long => Err("the line is too long: 8 MiB are the most"),
+                Ok(line) => Ok(line.trim_end_matches(['\n', '\r']).to_owned()),
+                Err(_) => Err("the line is not UTF-8"),
+            };
+            if send.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(receive)
+}
+
+fn skip_line(stdin: &mut impl std::io::BufRead) -> std::io::Result<()> {
+    loop {
+        let held = stdin.fill_buf()?;
+        if held.is_empty() {
+            return Ok(());
+        }
+        let (used, ends) = match held.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (held.len(), false),
+        };
+        stdin.consume(used);
+        if ends {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Looking at the store: it is only read, so this runs beside whatever else does.
+
+use std::{fmt::Write as _, path::Path};
+
+use serde_json::json;
+use tamtam::{
+    Millis, SessionId,
+    tape::{Access, Entry, SessionSummary, Store, StoreOptions},
+};
+
+use super::{
+    arguments::{SessionsArguments, ShowArguments, StoreArguments, VerifyArguments},
+    escape,
+    failure::{Exit, Failure},
+    place::Environment,
+    print,
+};
+
+/// Characters of an entry's data that are shown without `--json`.
+const DATA_MAX: usize = 160;
+
+/// Opens the store to read; `None` where nothing was ever stored.
+pub(super) fn open(path: &Path) -> Result<Option<Store>, Failure> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    Ok(Some(Store::open(path, options)?))
+}
+
+fn store(arguments: &StoreArguments, environment: &Environment) -> Result<Option<Store>, Failure> {
+    open(&environment.store(arguments.store.as_deref())?)
+}
+
+/// Lists the sessions.
+pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let sessions = store(&given.store, environment)?.map_or(Ok(Vec::new()), |store| store.list())?;
+    let mut text = String::new();
+    if !given.json && !sessions.is_empty() {
+        text.push_str("id                                    last entry            entries  bytes      state\n");
+    }
+    for session in &sessions {
+        let line = if given.json { summary_json(session) } else { summary_line(session) };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{line}");
+    }
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn summary_json(session: &SessionSummary) -> String {
+    let SessionSummary { id, created, last, seq, bytes, open } = session;
+    json!({"session": id, "created": created, "last": last, "seq": seq, "bytes": bytes, "open": open}).to_string()
+}
+
+fn summary_line(session: &SessionSummary) -> String {
+    let last = session.last.map_or_else(|| "-".to_owned(), moment);
+    let state = match (session.open, session.last) {
+        (true, _) => "in a turn",
+        (false, Some(_)) => "idle",
+        (false, None) => "no entry can be read",
+    };
+    format!("{:36}  {last:20}  {:7}  {:9}  {state}", session.id.as_str(), session.seq.0, session.bytes)
+}
+
+/// A moment to the second, in UTC.
+fn moment(time: Millis) -> String {
+    let stamp = i64::try_from(time.0 / 1000).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.to_string())
+}
+
+/// Prints the entries of a tape, oldest first.
+pub(super) fn show(given: &ShowArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let missing = || tamtam::tape::TapeError::Missing { session: given.session.clone() };
+    let store = store(&given.store, environment)?.ok_or_else(missing)?;
+    let mut text = String::new();
+    for entry in store.read(&given.session, tamtam::Seq::ZERO)? {
+        let line = if given.json { entry_json(&entry) } else { entry_line(&entry) };
+        let _ = writeln!(text, "{line}");
+    }
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn entry_json(entry: &Entry) -> String {
+    let Entry { seq, time, cause, turn, step, ticket, kind, data } = entry;
+    let data: &serde_json::value::RawValue = data;
+    json!({
+        "seq": seq, "time": time, "cause": cause, "turn": turn, "step": step, "ticket": ticket, "kind": kind,
+        "data": serde_json::from_str::<serde_json::Value>(data.get()).unwrap_or_default(),
+    })
+    .to_string()
+}
+
+fn entry_line(entry: &Entry) -> String {
+    let at = match (entry.turn, entry.step) {
+        (Some(turn), Some(step)) => format!("{turn}.{step}"),
+        (Some(turn), None) => turn.to_string(),
+        _ => String::new(),
+    };
+    let ticket = entry.ticket.map(|ticket| format!("#{ticket}")).unwrap_or_default();
+    let data = escape::short(entry.data.get(), DATA_MAX);
+    let time = moment(entry.time);
+    format!("{:5}  {time}  {at:7} {ticket:6} {:15} {data}", entry.seq.0, escape::line(&entry.kind))
+}
+
+/// Checks every line, and names the bad ones.
+pub(super) fn verify(given: &VerifyArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let missing = |session: &SessionId| tamtam::tape::TapeError::Missing { session: session.clone() };
+    let (findings, checked) = match (store(&given.store, environment)?, &given.session) {
+        (None, Some(session)) => return Err(missing(session).into()),
+        (None, None) => (Vec::new(), 0),
+        (Some(store), Some(session)) => (store.verify(session)?, 1),
+        (Some(store), None) => (store.verify_all()?, store.list().map_or(0, |all| all.len())),
+    };
+    let mut text = String::new();
+    for finding in &findings {
+        let _ = writeln!(text, "{}", escape::line(&finding.to_string()));
+    }
+    if findings.is_empty() {
+        let _ = writeln!(text, "{checked} tape{} checked, no damage", if checked == 1 { "" } else { "s" });
+    }
+    print(&text)?;
+    Ok(if findings.is_empty() { Exit::Done } else { Exit::Failed })
+}

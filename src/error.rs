@@ -1,0 +1,135 @@
+//! What a host's wishes can be refused with.
+
+use crate::{
+    ids::{MessageId, Seq, SessionId},
+    session::Refusal,
+    supervisor::StartError as TreeError,
+    tape::TapeError,
+};
+
+/// Why a session did not do what it was asked. Nothing was recorded unless the variant says otherwise.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The message was only for an idle session.
+    #[error("the session is busy with turn {turn}")]
+    Busy {
+        /// The running turn.
+        turn: Seq,
+    },
+    /// The message was for another turn.
+    #[error("turn {expected} is not the running one")]
+    TurnMismatch {
+        /// The turn it was for.
+        expected: Seq,
+        /// The turn that runs.
+        actual: Option<Seq>,
+    },
+    /// Too many messages wait. Send again when some were delivered.
+    #[error("the inbox is full: {depth} messages wait")]
+    InboxFull {
+        /// How many wait.
+        depth: usize,
+    },
+    /// The ask is closed: answered, expired, withdrawn, or never open.
+    #[error("ask {ask} is closed")]
+    AskClosed {
+        /// Which.
+        ask: Seq,
+    },
+    /// The message does not wait any more: it was delivered or withdrawn.
+    #[error("message {id} does not wait any more")]
+    NotWaiting {
+        /// Which.
+        id: MessageId,
+    },
+    /// The message has nothing in it.
+    #[error("the message is empty")]
+    Empty,
+    /// A hook of the host has dealt with the message.
+    #[error("a hook has dealt with the message; it was not sent")]
+    Handled,
+    /// The session crashed again and again and is kept stopped. An operator can unpark it.
+    #[error("the session is parked: it crashed too often")]
+    Parked,
+    /// The runtime finishes its turns and takes no new messages.
+    #[error("the runtime is draining and takes no new messages")]
+    Draining,
+    /// The session, or its runtime, is shut down.
+    #[error("the session is closed")]
+    Closed,
+    /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.
+    #[error("failed to write the tape: {0}")]
+    Storage(#[source] TapeError),
+    /// Another refusal of the core.
+    #[error(transparent)]
+    Refused(Refusal),
+}
+
+impl From<Refusal> for SendError {
+    fn from(refusal: Refusal) -> SendError {
+        match refusal {
+            Refusal::Busy { turn } => SendError::Busy { turn },
+            Refusal::TurnMismatch { expected, actual } => SendError::TurnMismatch { expected, actual },
+            Refusal::InboxFull { depth } => SendError::InboxFull { depth },
+            Refusal::Empty => SendError::Empty,
+            Refusal::NotWaiting { id } => SendError::NotWaiting { id },
+            Refusal::AskClosed { ask } => SendError::AskClosed { ask },
+        }
+    }
+}
+
+/// Why a runtime did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The builder was given no store.
+    #[error("no store was given: call Builder::store with a folder")]
+    NoStore,
+    /// The builder was given no model.
+    #[error("no model was given: call Builder::model or Builder::models")]
+    NoModel,
+    /// The store could not be opened.
+    #[error("failed to open the store: {0}")]
+    Store(#[from] TapeError),
+    /// The supervision tree did not come up.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+/// Why a session could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The tape could not be made, claimed or read.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// The tape is damaged in the middle: it can be read up to there, and not gone on with.
+    #[error("session {session} is damaged: {damage}")]
+    Damaged {
+        /// Which.
+        session: SessionId,
+        /// Where, and what is wrong.
+        damage: String,
+    },
+    /// The workspace is not a folder that can be opened.
+    #[error("failed to open the workspace {path}: {source}")]
+    Workspace {
+        /// Which folder.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The runtime is draining or shut down.
+    #[error("the runtime is shutting down and opens no sessions")]
+    Closed,
+    /// The session's actor did not start.
+    #[error("failed to start session {session}: {why}")]
+    NotStarted {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        why: String,
+    },
+}

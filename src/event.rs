@@ -1,0 +1,308 @@
+//! What happens in a session, as hosts see it.
+//!
+//! **Durable events** follow from the entries of the tape by a pure function, so that they can be played again from any seq
+//! with none missing and none twice. **Provisional events** (deltas, progress, hook errors) are shown once, as they come; what
+//! they showed is repeated by durable events when it is complete. [`EventId::is_durable`] tells them apart.
+//!
+//! The JSON form is versioned apart from the crate: see `docs/FORMATS.md`.
+
+mod of_entry;
+mod ring;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub(crate) use of_entry::events_of;
+pub(crate) use ring::Ring;
+pub use ring::{EventStream, Next};
+
+use crate::{
+    ids::{CallId, MessageId, Millis, Seq, SessionId},
+    message::{ErrorReason, FilePart, Finish, Message, Part},
+    model::{ErrorKind, RetryClass},
+    session::{AskClosedWhy, Delivery, Grant, Outcome},
+    tape::Cause,
+    tool::Access,
+    usage::{MicroUsd, Usage},
+};
+
+/// The version of the JSON form of events.
+pub const EVENT_VERSION: u32 = 1;
+
+/// Names an event within its session. Durable events come in the order of their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId {
+    /// The entry it follows from; for a provisional event, the ticket it is about.
+    pub seq: Seq,
+    /// 0 for a durable event; else which life of the session's actor it comes from, from 1.
+    pub incarnation: u32,
+    /// Tells events of one entry apart; for a provisional event, counts up.
+    pub sub: u32,
+}
+
+impl EventId {
+    /// Whether the event follows from the tape and can be played again.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.incarnation == 0
+    }
+}
+
+impl std::fmt::Display for EventId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.seq, self.incarnation, self.sub)
+    }
+}
+
+impl Serialize for EventId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Event {
+    /// The version of this form.
+    pub v: u32,
+    /// Its name within the session.
+    pub id: EventId,
+    /// Which session.
+    pub session: SessionId,
+    /// When.
+    pub time: Millis,
+    /// What it happened for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// The turn it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Seq>,
+    /// The step of the turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A message was accepted and waits for a turn of its own.
+    Queued {
+        /// Which message, and what it says.
+        message: Arc<Message>,
+        /// What its sender chose.
+        delivery: Delivery,
+    },
+    /// A waiting message was changed.
+    QueueEdited {
+        /// Which message, and what it says now.
+        message: Arc<Message>,
+    },
+    /// A waiting message was taken back.
+    Withdrawn {
+        /// Which.
+        message: MessageId,
+    },
+    /// A message was accepted and joins the running turn.
+    Steered {
+        /// Which message, and what it says.
+        message: Arc<Message>,
+        /// What its sender chose.
+        delivery: Delivery,
+    },
+    /// Messages were put into the model's context.
+    Delivered {
+        /// Which.
+        messages: Vec<MessageId>,
+    },
+    /// A turn began.
+    TurnStarted {
+        /// The messages that it answers.
+        messages: Vec<MessageId>,
+    },
+    /// A model request is made.
+    StepStarted {
+        /// Which model, as `provider/model`.
+        model: String,
+        /// 1 for the first try.
+        attempt: u32,
+        /// Hash of all that determines the request.
+        hash: String,
+    },
+    /// More text of the answer. Provisional.
+    TextDelta {
+        /// The text.
+        text: String,
+    },
+    /// The model begins to think. Provisional.
+    ReasoningStarted {},
+    /// More of the thought. Provisional.
+    ReasoningDelta {
+        /// The text.
+        text: String,
+    },
+    /// The thought is complete. Provisional.
+    ReasoningEnded {},
+    /// The model begins to write a call. Provisional.
+    CallPending {
+        /// Position among the calls of the answer, from 0.
+        index: u32,
+        /// The id that the model gave to it.
+        call: CallId,
+        /// Which tool.
+        name: String,
+    },
+    /// A part of the answer is complete: text, reasoning or a call.
+    PartUpdated {
+        /// The part.
+        part: Part,
+    },
+    /// A call is about to run.
+    CallStarted {
+        /// The call's ticket.
+        ticket: Seq,
+        /// The id that the model gave to it.
+        call: CallId,
+        /// Which tool.
+        name: String,
+        /// Its arguments as received.
+        input: Arc<str>,
+        /// 1 for the first try.
+        attempt: u32,
+    },
+    /// A running call says how far it is. Provisional.
+    CallProgress {
+        /// The call's ticket.
+        ticket: Seq,
+        /// What it does now.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// How far it is.
+        #[serde(skip_serializing_if = "Value::is_null")]
+        metadata: Value,
+    },
+    /// A call is over.
+    CallFinished {
+        /// The call's ticket.
+        ticket: Seq,
+        /// The id that the model gave to it.
+        call: CallId,
+        /// Which tool.
+        name: String,
+        /// Why there is no good result; left out for a good one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorReason>,
+        /// What the model is told.
+        content: String,
+        /// What it did, for people.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// What hosts are told beside it.
+        #[serde(skip_serializing_if = "Value::is_null")]
+        details: Value,
+        /// Files that belong to the result.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<FilePart>,
+    },
+    /// A person is asked about a call.
+    Ask {
+        /// The ask's ticket: answer with it.
+        ask: Seq,
+        /// The id that the model gave to the call.
+        call: CallId,
+        /// Which tool.
+        name: String,
+        /// Its arguments as received.
+        input: Arc<str>,
+        /// What it wants to do.
+        access: Vec<Access>,
+        /// When it is denied by itself.
+        expires: Millis,
+    },
+    /// An ask is closed.
+    AskClosed {
+        /// The ask's ticket.
+        ask: Seq,
+        /// What the person said, where one did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grant: Option<Grant>,
+        /// Why it was closed, where nobody answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<AskClosedWhy>,
+    },
+    /// A model request failed.
+    RequestFailed {
+        /// What happened.
+        error: String,
+        /// What kind of failure.
+        kind: ErrorKind,
+        /// Whether another try may help.
+        class: RetryClass,
+    },
+    /// A failed request will be made again.
+    Retry {
+        /// 1 for the first retry.
+        attempt: u32,
+        /// Not before.
+        until: Millis,
+        /// Whether the server asked for the wait.
+        server: bool,
+    },
+    /// A hook crashed, took too long, or gave something it may not. Provisional.
+    HookError {
+        /// Which hook.
+        hook: String,
+        /// What it was asked.
+        callback: &'static str,
+        /// What went wrong.
+        error: String,
+    },
+    /// A request and its calls are done.
+    StepFinished {
+        /// How the answer ended.
+        finish: Finish,
+        /// Tokens of the step.
+        usage: Usage,
+        /// Cost of the step; left out where no price is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost: Option<MicroUsd>,
+        /// Whether the answer was cut off by us.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        interrupted: bool,
+    },
+    /// A turn is over.
+    TurnFinished {
+        /// How it ended.
+        #[serde(flatten)]
+        outcome: Outcome,
+        /// The newest text of the model in it.
+        text: Arc<str>,
+        /// The messages that it answered.
+        messages: Vec<MessageId>,
+        /// Tokens of the turn.
+        usage: Usage,
+    },
+    /// The session was rebuilt from its tape while a turn was running.
+    SessionRecovered {
+        /// How many times in a row, with no new answer or result in between.
+        n: u32,
+        /// Whether the turn goes on by itself.
+        resumed: bool,
+    },
+    /// Nothing new starts from here on.
+    Paused {},
+    /// The pause is over.
+    Resumed {},
+    /// The tape cannot be written; what happened meanwhile is held and tried again. Provisional.
+    StorageFailed {
+        /// What happened.
+        error: String,
+    },
+}

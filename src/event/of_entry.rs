@@ -1,0 +1,147 @@
+//! Which events follow from an entry. A pure function of the entry and the state before it.
+
+use std::sync::Arc;
+
+use crate::{
+    event::{EVENT_VERSION, Event, EventId, EventKind},
+    message::{Part, ReasoningPart, TextPart, ToolPart, ToolState},
+    model::{Answer, AnswerPart},
+    session::{Entry, Open, OpenCall, Record, State},
+};
+
+/// The durable events of one entry, in order. `before` is the state that the entry was applied to.
+pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
+    let kinds = kinds_of(before, entry);
+    let session = match &entry.record {
+        Record::State(state) => state.session.clone(),
+        _ => before.session.clone(),
+    };
+    let event = |(sub, kind)| Event {
+        v: EVENT_VERSION,
+        id: EventId { seq: entry.seq, incarnation: 0, sub },
+        session: session.clone(),
+        time: entry.time,
+        cause: entry.cause.clone(),
+        turn: entry.turn,
+        step: entry.step,
+        kind,
+    };
+    (0..).zip(kinds).map(event).collect()
+}
+
+fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
+    let ticket = entry.ticket.unwrap_or(entry.seq);
+    let call = |ticket| match before.open.get(&ticket) {
+        Some(Open::Call(call)) => Some(call),
+        _ => None,
+    };
+    match &entry.record {
+        Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
+        Record::Released {} => vec![],
+        Record::Accepted { message, delivery } => {
+            let (message, delivery) = (message.clone(), *delivery);
+            match (delivery, &before.turn) {
+                (crate::session::Delivery::Steer(_), Some(_)) => vec![EventKind::Steered { message, delivery }],
+                _ => vec![EventKind::Queued { message, delivery }],
+            }
+        }
+        Record::Edited { message } => vec![EventKind::QueueEdited { message: message.clone() }],
+        Record::Withdrawn { id } => vec![EventKind::Withdrawn { message: id.clone() }],
+        Record::Delivered { ids } => match &before.turn {
+            Some(_) => vec![EventKind::Delivered { messages: ids.clone() }],
+            None => vec![EventKind::TurnStarted { messages: ids.clone() }],
+        },
+        Record::Request(request) => vec![EventKind::StepStarted {
+            model: request.model.to_string(),
+            attempt: request.attempt,
+            hash: request.hash.clone(),
+        }],
+        Record::Answer { answer, interrupted } => answer_events(answer, *interrupted),
+        Record::RequestFailed { error } => {
+            vec![EventKind::RequestFailed { error: error.message.clone(), kind: error.kind, class: error.class() }]
+        }
+        Record::RetryWait { attempt, until, server } => {
+            vec![EventKind::Retry { attempt: *attempt, until: *until, server: *server }]
+        }
+        Record::Ask { call: asked, access, expires } => call(*asked).map_or(vec![], |call| {
+            vec![EventKind::Ask {
+                ask: entry.seq,
+                call: call.id.clone(),
+                name: call.tool.clone(),
+                input: call.input.clone(),
+                access: access.clone(),
+                expires: *expires,
+            }]
+        }),
+        Record::Granted { grant } => vec![EventKind::AskClosed { ask: ticket, grant: Some(grant.clone()), why: None }],
+        Record::AskClosed { why } => vec![EventKind::AskClosed { ask: ticket, grant: None, why: Some(*why) }],
+        Record::CallStarted { attempt, .. } => call(ticket).map_or(vec![], |call| {
+            vec![EventKind::CallStarted {
+                ticket,
+                call: call.id.clone(),
+                name: call.tool.clone(),
+                input: call.input.clone(),
+                attempt: *attempt,
+            }]
+        }),
+        Record::Result { result } => call(ticket).map_or(vec![], |call| result_events(before, entry, call, result)),
+        Record::Recovered { n, resumed } => vec![EventKind::SessionRecovered { n: *n, resumed: *resumed }],
+        Record::TurnFinished { outcome } => before.turn.as_ref().map_or(vec![], |turn| {
+            vec![EventKind::TurnFinished {
+                outcome: outcome.clone(),
+                text: turn.text.clone(),
+                messages: turn.messages.clone(),
+                usage: turn.usage,
+            }]
+        }),
+        Record::Paused {} => vec![EventKind::Paused {}],
+        Record::Resumed {} => vec![EventKind::Resumed {}],
+    }
+}
+
+fn answer_events(answer: &Answer, interrupted: bool) -> Vec<EventKind> {
+    let mut kinds: Vec<_> = answer.parts.iter().map(|part| EventKind::PartUpdated { part: part_of(part) }).collect();
+    if !has_calls(answer) {
+        let (finish, usage) = (answer.finish, answer.usage);
+        kinds.push(EventKind::StepFinished { finish, usage, cost: None, interrupted });
+    }
+    kinds
+}
+
+fn has_calls(answer: &Answer) -> bool {
+    answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }))
+}
+
+fn part_of(part: &AnswerPart) -> Part {
+    match part.clone() {
+        AnswerPart::Text { text, extra } => Part::Text(TextPart { text, extra }),
+        AnswerPart::Reasoning { text, time, extra } => Part::Reasoning(ReasoningPart { text, time, extra }),
+        AnswerPart::Call { id, name, input, extra } => {
+            Part::Tool(ToolPart { call: id, tool: name, state: ToolState::Pending { input }, extra })
+        }
+    }
+}
+
+fn result_events(
+    before: &State,
+    entry: &Entry,
+    call: &OpenCall,
+    result: &Arc<crate::tool::ToolResult>,
+) -> Vec<EventKind> {
+    let mut kinds = vec![EventKind::CallFinished {
+        ticket: entry.ticket.unwrap_or(entry.seq),
+        call: call.id.clone(),
+        name: call.tool.clone(),
+        error: result.error,
+        content: result.content.clone(),
+        title: result.title.clone(),
+        details: result.details.clone(),
+        attachments: result.attachments.clone(),
+    }];
+    let is_last = before.calls().count() == 1;
+    let answer = before.turn.as_ref().and_then(|turn| turn.answered);
+    if let (true, Some((finish, usage))) = (is_last, answer) {
+        kinds.push(EventKind::StepFinished { finish, usage, cost: None, interrupted: false });
+    }
+    kinds
+}

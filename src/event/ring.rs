@@ -1,0 +1,160 @@
+//! The events of one session on their way to those who listen: bounded, and honest about what was missed.
+//!
+//! The ring outlives the session's actor. It holds at most [`RING_EVENTS_MAX`] events, and none while nobody listens. A
+//! listener who is slower than that is told how many events it missed, and goes on with the oldest that is left; the durable
+//! ones among the missed can be read again from the tape. A slow listener never slows the session.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+
+use crate::event::Event;
+
+/// Events that a ring holds, at most.
+pub(crate) const RING_EVENTS_MAX: usize = 4_096;
+
+/// The events of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    held: Mutex<Held>,
+    news: Notify,
+    listeners: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// How many events were dropped at the front, of all times.
+    first: u64,
+    events: VecDeque<Arc<Event>>,
+    closed: bool,
+}
+
+impl Ring {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // Nothing is ever left half done under this lock, so a poisoned one is as good as any.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.listeners.load(Ordering::Acquire) > 0
+    }
+
+    /// Adds an event, unless nobody listens.
+    pub(crate) fn push(&self, event: Event) {
+        if !self.is_heard() {
+            return;
+        }
+        let mut held = self.held();
+        if held.events.len() >= RING_EVENTS_MAX {
+            held.events.pop_front();
+            held.first += 1;
+        }
+        held.events.push_back(Arc::new(event));
+        drop(held);
+        self.news.notify_waiters();
+    }
+
+    /// No event follows any more: streams end once they have read what is held.
+    pub(crate) fn close(&self) {
+        self.held().closed = true;
+        self.news.notify_waiters();
+    }
+
+    /// Listens from now on.
+    pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
+        self.listeners.fetch_add(1, Ordering::AcqRel);
+        let held = self.held();
+        let next = held.first + held.events.len() as u64;
+        drop(held);
+        EventStream { ring: self.clone(), next, replay: VecDeque::new(), replayed: crate::ids::Seq::ZERO }
+    }
+}
+
+/// What a stream of events gives next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// An event.
+    Event(Arc<Event>),
+    /// The listener was too slow: so many events are missing here.
+    Lagged(u64),
+}
+
+/// The events of a session, as they happen. Dropping it ends the listening, and nothing else.
+#[derive(Debug)]
+pub struct EventStream {
+    ring: Arc<Ring>,
+    next: u64,
+    replay: VecDeque<Arc<Event>>,
+    replayed: crate::ids::Seq,
+}
+
+impl EventStream {
+    /// Puts events of the past before those of the present; live durable ones that are among them are left out.
+    pub(crate) fn with_replay(mut self, events: Vec<Event>) -> EventStream {
+        self.replayed = events.last().map_or(crate::ids::Seq::ZERO, |event| event.id.seq);
+        self.replay = events.into_iter().map(Arc::new).collect();
+        self
+    }
+
+    /// Waits for the next event; `None` when the runtime is shut down and no event is left.
+    ///
+    /// Cancel-safe: an event that was not returned is returned by the next call.
+    pub async fn next(&mut self) -> Option<Next> {
+        loop {
+            let ring = self.ring.clone();
+            let news = ring.news.notified();
+            tokio::pin!(news);
+            // Listen before looking, so that nothing slips in between.
+            news.as_mut().enable();
+            if let Some(next) = self.try_next() {
+                return next;
+            }
+            news.await;
+        }
+    }
+
+    /// The next event without waiting: `None` where there is none yet, `Some(None)` at the end.
+    #[allow(clippy::option_option, reason = "the three answers are: not yet, the end, an event")]
+    fn try_next(&mut self) -> Option<Option<Next>> {
+        if let Some(event) = self.replay.pop_front() {
+            return Some(Some(Next::Event(event)));
+        }
+        let held = self.ring.held();
+        if self.next < held.first {
+            let missed = held.first - self.next;
+            self.next = held.first;
+            return Some(Some(Next::Lagged(missed)));
+        }
+        loop {
+            let at = usize::try_from(self.next - held.first).unwrap_or(usize::MAX);
+            let Some(event) = held.events.get(at) else {
+                return held.closed.then_some(None);
+            };
+            self.next += 1;
+            let was_replayed = event.id.is_durable() && event.id.seq <= self.replayed;
+            if !was_replayed {
+                return Some(Some(Next::Event(event.clone())));
+            }
+        }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        if self.ring.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Nobody is left to read them.
+            let mut held = self.ring.held();
+            if !self.ring.is_heard() {
+                held.first += held.events.len() as u64;
+                held.events = VecDeque::new();
+            }
+        }
+    }
+}

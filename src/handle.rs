@@ -1,0 +1,299 @@
+//! What a host can say to a conversation.
+//!
+//! A [`Session`] is a name with a door: cheap to clone, and never dead. It outlives every crash of the actor behind it. All
+//! calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
+//! under the same id is the same message.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    actors::{
+        host::Host,
+        slot::{Question, Slot},
+    },
+    error::{OpenError, SendError},
+    event::{EventStream, events_of},
+    ids::{MessageId, Seq, SessionId},
+    message::Message,
+    session::{
+        self, Delivery, Disposition, Entry, Grant, Held, Outcome, Record, ReplyTo, Settings, Signal, State, Steering,
+        Transcript, TurnEnd, Waiting,
+    },
+    usage::Usage,
+};
+
+/// A conversation.
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) host: Arc<Host>,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Session").field(&self.slot.id).finish()
+    }
+}
+
+impl Session {
+    /// Which conversation.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.slot.id
+    }
+
+    /// Sends a message. The receipt means that it is on the tape: no crash loses it any more.
+    ///
+    /// # Errors
+    /// See [`SendError`]. Nothing was accepted then.
+    pub async fn send(&self, message: impl Into<Message>, delivery: Delivery) -> Result<Receipt, SendError> {
+        self.send_to_turn(message, delivery, None).await
+    }
+
+    /// Sends a message that is meant for one turn only: [`SendError::TurnMismatch`] where another runs, or none.
+    ///
+    /// # Errors
+    /// See [`SendError`]. Nothing was accepted then.
+    pub async fn send_to_turn(
+        &self,
+        message: impl Into<Message>,
+        delivery: Delivery,
+        expect_turn: Option<Seq>,
+    ) -> Result<Receipt, SendError> {
+        let failed = |failure: crate::hook::HookFailure| {
+            tracing::warn!(session = %self.slot.id, hook = failure.hook, error = failure.error, "input hook failed");
+        };
+        // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
+        let message = self.host.hooks.on_input(message.into(), &failed).await.ok_or(SendError::Handled)?;
+        let held = self.ask(|reply| Signal::Send { message, delivery, expect_turn, reply }).await?;
+        match held {
+            Held::Receipt(session::Receipt { message, seq, disposition }) => {
+                Ok(Receipt { message, seq, disposition, session: self.clone() })
+            }
+            Held::Done(_) => Err(SendError::Closed),
+        }
+    }
+
+    /// Sends a message that becomes a turn of its own, now or after what runs and waits.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn prompt(&self, message: impl Into<Message>) -> Result<Receipt, SendError> {
+        self.send(message, Delivery::Queue).await
+    }
+
+    /// Sends a message into the running turn; the calls that were not started are answered as skipped.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn steer(&self, message: impl Into<Message>) -> Result<Receipt, SendError> {
+        self.send(message, Delivery::Steer(Steering::default())).await
+    }
+
+    /// Sends a message that is read when the running turn is over; another word for [`Session::prompt`].
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn follow_up(&self, message: impl Into<Message>) -> Result<Receipt, SendError> {
+        self.prompt(message).await
+    }
+
+    /// Ends the running turn: every open call gets a result, no process of it is left, queued messages stay and are held
+    /// until the next send or [`Session::go_on`]. Returns when the wish is on the tape; [`Session::wait`] waits for the end.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn abort(&self, reason: impl Into<String>) -> Result<(), SendError> {
+        let reason = reason.into();
+        self.ask(|reply| Signal::Abort { reason, reply }).await.map(drop)
+    }
+
+    /// Answers an ask.
+    ///
+    /// # Errors
+    /// [`SendError::AskClosed`] where it was answered, expired or withdrawn before.
+    pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Answer { ask, grant, reply }).await.map(drop)
+    }
+
+    /// Changes a message that still waits; its id says which.
+    ///
+    /// # Errors
+    /// [`SendError::NotWaiting`] where it does not wait any more.
+    pub async fn edit(&self, message: Message) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Edit { message, reply }).await.map(drop)
+    }
+
+    /// Takes back a message that still waits.
+    ///
+    /// # Errors
+    /// [`SendError::NotWaiting`] where it does not wait any more.
+    pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Withdraw { id, reply }).await.map(drop)
+    }
+
+    /// Lets held messages, and an interrupted turn, go on.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn go_on(&self) -> Result<(), SendError> {
+        self.ask(|reply| Signal::GoOn { reply }).await.map(drop)
+    }
+
+    /// Starts nothing new from here on: what runs, finishes.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn pause(&self) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Pause { reply }).await.map(drop)
+    }
+
+    /// Lifts a pause.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn resume(&self) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Resume { reply }).await.map(drop)
+    }
+
+    /// Changes the settings; they hold from the next step on.
+    ///
+    /// # Errors
+    /// [`SendError::Storage`] where they could not be written.
+    pub async fn configure(&self, change: impl FnOnce(&mut Settings)) -> Result<(), SendError> {
+        let mut settings = (*self.state().await?.settings).clone();
+        change(&mut settings);
+        self.ask(|reply| Signal::Configure { settings: Box::new(settings), reply }).await.map(drop)
+    }
+
+    /// The messages that wait, next first.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn queue(&self) -> Result<Vec<Waiting>, SendError> {
+        let state = self.state().await?;
+        Ok(state.steering.into_iter().chain(state.queue).collect())
+    }
+
+    /// Waits until nothing runs and nothing waits to run.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn wait(&self) -> Result<(), SendError> {
+        let (reply, answer) = oneshot::channel();
+        self.slot.question(Question::Idle(reply))?;
+        answer.await.map_err(|_| SendError::Closed)
+    }
+
+    /// The state as it is now: a picture, taken between two decisions.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn state(&self) -> Result<State, SendError> {
+        let (reply, answer) = oneshot::channel();
+        self.slot.question(Question::State(reply))?;
+        answer.await.map_err(|_| SendError::Closed)
+    }
+
+    /// The events of the session from now on. Whoever listens can be asked: see [`Session::answer`].
+    #[must_use]
+    pub fn events(&self) -> EventStream {
+        self.slot.ring.listen()
+    }
+
+    /// The durable events after that entry, and then all events as they come, with none missing between.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
+        // Listen first, so that nothing is missed while the tape is read.
+        let live = self.slot.ring.listen();
+        let entries = self.entries().await?;
+        let mut events = Vec::new();
+        let mut state: Option<State> = None;
+        for entry in &entries {
+            if let (true, Some(state)) = (entry.seq > after, &state) {
+                events.extend(events_of(state, entry));
+            }
+            match (&mut state, &entry.record) {
+                (Some(state), _) => state.apply(entry),
+                (None, Record::State(first)) => state = Some((**first).clone()),
+                (None, _) => {}
+            }
+        }
+        Ok(live.with_replay(events))
+    }
+
+    /// The conversation as messages, oldest first, read from the tape.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn messages(&self) -> Result<Vec<Message>, OpenError> {
+        Ok(Transcript::of(&self.entries().await?))
+    }
+
+    /// All entries of the tape, oldest first.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
+        let (store, id) = (self.host.store.clone(), self.slot.id.clone());
+        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
+        let lines = read.map_err(|_| OpenError::Closed)??;
+        let entries: Result<Vec<_>, _> = lines.iter().map(Entry::from_tape).collect();
+        entries.map_err(|bad| OpenError::Damaged { session: self.slot.id.clone(), damage: bad.to_string() })
+    }
+
+    async fn ask(&self, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
+        self.slot.input(signal)?.await.map_err(|_| SendError::Closed)?
+    }
+
+    async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
+        let (reply, answer) = oneshot::channel();
+        self.slot.question(Question::Outcome(message.clone(), reply))?;
+        answer.await.map_err(|_| SendError::Closed)?
+    }
+}
+
+/// A message was accepted: it is on the tape, and this is what becomes of it.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    /// Which message.
+    pub message: MessageId,
+    /// Where on the tape.
+    pub seq: Seq,
+    /// What becomes of it.
+    pub disposition: Disposition,
+    session: Session,
+}
+
+impl Receipt {
+    /// Waits for the end of the turn that the message was delivered to.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] where the message was withdrawn, or its turn is longer ago than the session remembers.
+    pub async fn wait(&self) -> Result<Answer, SendError> {
+        let end = self.session.outcome(&self.message).await?;
+        let TurnEnd { turn, outcome, text, steps, usage, .. } = &*end;
+        let (turn, outcome, text, steps, usage) = (*turn, outcome.clone(), text.to_string(), *steps, *usage);
+        Ok(Answer { turn, outcome, text, steps, usage })
+    }
+}
+
+/// How a turn ended, and what the model said last in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Which turn.
+    pub turn: Seq,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The newest text of the model in it; empty where it said nothing.
+    pub text: String,
+    /// How many steps it took.
+    pub steps: u32,
+    /// Tokens.
+    pub usage: Usage,
+}

@@ -1,0 +1,175 @@
+//! Hooks: code of the host at fixed points. A gate may refuse, a pipe may rewrite, an observer may only watch.
+//!
+//! | point | kind | when it crashes or takes over five seconds |
+//! |---|---|---|
+//! | [`Hook::on_input`] | pipe | the message goes on as it was |
+//! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed (C-27) |
+//! | [`Hook::on_result`] | pipe | the result goes on as it was |
+//! | [`Hook::on_event`] | observer | nothing |
+//!
+//! Hooks run in the order they were added. A pipe's output is the next one's input; the first gate that refuses stands, and
+//! the later ones are not asked. None of them runs in a session's handler: input hooks run in the sender's task, the others
+//! in the worker of their call, so that a hook that hangs holds up its own call and nothing else.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use serde_json::Value;
+
+use crate::{
+    event::Event,
+    ids::{CallId, SessionId},
+    message::Message,
+    model::BoxFuture,
+    tool::ToolResult,
+};
+
+/// How long one callback may take.
+pub const HOOK_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a gate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go on.
+    Pass,
+    /// The call must not run; the model is told why.
+    Block(String),
+}
+
+/// What an input pipe makes of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// It goes on, changed or as it was.
+    Pass(Box<Message>),
+    /// The hook has dealt with it: it is not sent.
+    Handled,
+}
+
+/// A call, as hooks see it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HookCall {
+    /// Which session.
+    pub session: SessionId,
+    /// The id that the model gave to the call.
+    pub call: CallId,
+    /// Which tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+}
+
+/// Code of the host at fixed points. Every callback is optional.
+pub trait Hook: Send + Sync + 'static {
+    /// Its name, for errors and refusals.
+    fn name(&self) -> &str;
+
+    /// Sees a message before it is accepted.
+    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+        Box::pin(async move { Input::Pass(Box::new(message)) })
+    }
+
+    /// Sees a call before it runs, after the permission rules allowed it.
+    fn before_call<'a>(&'a self, _call: &'a HookCall) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { Verdict::Pass })
+    }
+
+    /// Sees a result before it is recorded, good or bad.
+    fn on_result<'a>(&'a self, _call: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move { result })
+    }
+
+    /// Sees every event. Must not wait: it runs where the event is made.
+    fn on_event(&self, _event: &Event) {}
+}
+
+/// A hook that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HookFailure {
+    pub(crate) hook: String,
+    pub(crate) callback: &'static str,
+    pub(crate) error: String,
+}
+
+/// The hooks of a runtime, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks(pub(crate) Arc<[Arc<dyn Hook>]>);
+
+impl Hooks {
+    /// Runs the input pipes. `None` where one has dealt with the message.
+    pub(crate) async fn on_input(&self, message: Message, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<Message> {
+        let mut message = message;
+        for hook in self.0.iter() {
+            match isolated(hook.name(), "on_input", || hook.on_input(message.clone())).await {
+                Ok(Input::Pass(next)) => message = Message { id: message.id, ..*next },
+                Ok(Input::Handled) => return None,
+                Err(failure) => failed(failure),
+            }
+        }
+        Some(message)
+    }
+
+    /// Asks the gates: the text for the model where one refuses or fails.
+    pub(crate) async fn before_call(&self, call: &HookCall, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<String> {
+        for hook in self.0.iter() {
+            match isolated(hook.name(), "before_call", || hook.before_call(call)).await {
+                Ok(Verdict::Pass) => {}
+                Ok(Verdict::Block(reason)) => return Some(format!("Blocked by hook: {reason}")),
+                Err(failure) => {
+                    let text = format!("Blocked by hook: {} failed ({})", failure.hook, failure.error);
+                    failed(failure);
+                    return Some(text);
+                }
+            }
+        }
+        None
+    }
+
+    /// Runs the result pipes.
+    pub(crate) async fn on_result(
+        &self,
+        call: &HookCall,
+        result: ToolResult,
+        failed: &(dyn Fn(HookFailure) + Sync),
+    ) -> ToolResult {
+        let mut result = result;
+        for hook in self.0.iter() {
+            match isolated(hook.name(), "on_result", || hook.on_result(call, result.clone())).await {
+                Ok(next) => result = next,
+                Err(failure) => failed(failure),
+            }
+        }
+        result
+    }
+
+    /// Shows an event to the observers. One that panics is passed over.
+    pub(crate) fn on_event(&self, event: &Event) {
+        for hook in self.0.iter() {
+            let caught = std::panic::catch_unwind(AssertUnwindSafe(|| hook.on_event(event)));
+            if caught.is_err() {
+                tracing::warn!(hook = hook.name(), "hook panicked in on_event");
+            }
+        }
+    }
+}
+
+async fn isolated<'a, T>(
+    hook: &str,
+    callback: &'static str,
+    run: impl FnOnce() -> BoxFuture<'a, T>,
+) -> Result<T, HookFailure> {
+    let failure = |error: String| HookFailure { hook: hook.to_owned(), callback, error };
+    // The call that makes the future may panic as well as the future itself.
+    let guarded = AssertUnwindSafe(async move { run().await }).catch_unwind();
+    match tokio::time::timeout(HOOK_LIMIT, guarded).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(panic)) => Err(failure(format!("panicked: {}", panic_text(&*panic)))),
+        Err(_) => Err(failure(format!("took longer than {} s", HOOK_LIMIT.as_secs()))),
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+}

@@ -1,0 +1,12 @@
+//! The wire format of Anthropic's Messages.
+//!
+//! Rendering ([`body`]) and reading ([`Reading`]) are functions of values; [`http`](super::http) moves the bytes.
+
+mod body;
+mod read;
+
+pub(crate) use body::body;
+pub(crate) use read::Reading;
+
+/// The version of the API that both halves are written for; sent as `anthropic-version`.
+pub(crate) const VERSION: &str = "2023-06-01";

@@ -1,0 +1,195 @@
+//! Bodies as the API would check them.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::{
+    message::{Finish, Part, Span},
+    model::{History, Params, ToolSpec, UserItem, wire::rendering},
+};
+
+fn user(text: &str) -> Item {
+    Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })
+}
+
+fn call(id: &str, input: &str) -> AnswerPart {
+    AnswerPart::Call { id: id.into(), name: "read".into(), input: input.into(), extra: None }
+}
+
+fn answer(parts: Vec<AnswerPart>) -> Item {
+    Item::Assistant(Answer::new(parts, Finish::Stop))
+}
+
+fn text(text: &str) -> AnswerPart {
+    AnswerPart::Text { text: text.into(), extra: None }
+}
+
+fn thought(provider: &str, value: Value) -> AnswerPart {
+    let extra = Some(Extra { provider: provider.into(), api: "anthropic-messages".into(), value });
+    AnswerPart::Reasoning { text: "hm".into(), time: Span::default(), extra }
+}
+
+fn result(call: &str, content: &str, is_error: bool) -> ToolResultItem {
+    ToolResultItem {
+        call: call.into(),
+        name: "read".into(),
+        content: content.into(),
+        is_error,
+        attachments: vec![],
+        time: crate::Millis(0),
+        fragment: Default::default(),
+    }
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint::new(Api::AnthropicMessages, "anthropic", "http://h", "m")
+}
+
+fn render(request: &Request) -> Value {
+    serde_json::from_slice(&body(&endpoint(), &rendering(&endpoint()), request)).unwrap()
+}
+
+fn messages(items: Vec<Item>) -> Value {
+    render(&Request::new(items.into_iter().collect()))["messages"].take()
+}
+
+#[test]
+fn the_whole_body_has_its_fixed_order() {
+    let mut request = Request::new([user("hi")].into_iter().collect());
+    request.system = "be brief".into();
+    request.tools = [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }].into();
+    request.params =
+        Params { temperature: Some(0.5), options: json!({"thinking": {"type": "adaptive"}}), ..Params::default() };
+    let mut endpoint = endpoint();
+    endpoint.quirks.auto_cache = true;
+    let expected = concat!(
+        r#"{"model":"m","stream":true,"max_tokens":8192,"cache_control":{"type":"ephemeral"},"temperature":0.5,"#,
+        r#""thinking":{"type":"adaptive"},"tools":[{"name":"t","description":"d","input_schema":{"properties":{},"type":"object"}}],"#,
+        r#""system":"be brief","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}"#,
+    );
+    assert_eq!(body(&endpoint, &rendering(&endpoint), &request), expected.as_bytes());
+}
+
+/// B-21: results first, then the user's text, in one message; a call's arguments as an object.
+#[test]
+fn results_and_the_text_after_them_share_a_message() {
+    let mut with_image = result("a", "see", false);
+    with_image.attachments = vec![FilePart::inline("image/png", Some("x.png".into()), b"png")];
+    let items = vec![
+        user("one"),
+        user("more"),
+        answer(vec![text(" "), call("a", "{\"p\": 1}"), call("b.1", "[")]),
+        Item::Result(with_image),
+        Item::Result(result("b.1", "", true)),
+        user("steer"),
+    ];
+    let b_id = plain_id(&"b.1".into()).into_owned();
+    let expected = json!([
+        {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "more"}]},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "a", "name": "read", "input": {"p": 1}},
+            {"type": "tool_use", "id": b_id, "name": "read", "input": {"invalid_arguments": "["}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "a", "content": [
+                {"type": "text", "text": "see"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "cG5n"}},
+            ]},
+            {"type": "tool_result", "tool_use_id": b_id, "content": "(no output)", "is_error": true},
+            {"type": "text", "text": "steer"},
+        ]},
+    ]);
+    assert_eq!(messages(items), expected);
+}
+
+/// C-p8: thoughts go back signed, to the one who signed them.
+#[test]
+fn thinking_goes_back_signed_and_only_to_its_own_provider() {
+    let items = vec![
+        user("q"),
+        answer(vec![
+            thought("anthropic", json!({"signature": "SIG"})),
+            thought("anthropic", json!({"redacted": "SEALED"})),
+            thought("minimax", json!({"signature": "THEIRS"})),
+            AnswerPart::Reasoning { text: "unsigned".into(), time: Span::default(), extra: None },
+            text("a"),
+        ]),
+        user("q"),
+    ];
+    let expected = json!([
+        {"type": "thinking", "thinking": "hm", "signature": "SIG"},
+        {"type": "redacted_thinking", "data": "SEALED"},
+        {"type": "text", "text": "a"},
+    ]);
+    assert_eq!(messages(items)[1]["content"], expected);
+}
+
+/// Promise 12
+#[test]
+fn a_body_up_to_its_last_block_is_the_beginning_of_the_next() {
+    let steps: Vec<Vec<Item>> = vec![
+        vec![user("one")],
+        vec![
+            answer(vec![thought("anthropic", json!({"signature": "S"})), call("a", "{}")]),
+            Item::Result(result("a", "r", false)),
+        ],
+        vec![user("steering")],
+        vec![answer(vec![text("ok")]), user("two")],
+    ];
+    let endpoint = endpoint();
+    let mut history = History::default();
+    let mut before = Vec::new();
+    for step in steps {
+        step.into_iter().for_each(|item| history.push(item));
+        let mut request = Request::new(history.clone());
+        request.tools = [ToolSpec { name: "read".into(), description: "d".into(), schema: json!({}) }].into();
+        let now = body(&endpoint, &rendering(&endpoint), &request);
+        assert!(now.starts_with(&before), "{}", String::from_utf8_lossy(&now));
+        before = now.strip_suffix(b"]}]}").unwrap().to_vec();
+        request.reminder = Some("remember".into());
+        assert!(body(&endpoint, &rendering(&endpoint), &request).starts_with(&before));
+    }
+}
+
+/// V11
+#[test]
+fn whatever_the_history_holds_the_messages_begin_with_the_user_and_take_turns() {
+    let cases = [
+        vec![],
+        vec![answer(vec![text("earlier")]), user("q")],
+        vec![answer(vec![]), user("q")],
+        vec![answer(vec![call("a", "{}")])],
+        vec![Item::Result(result("z", "late", false))],
+        vec![user(" ")],
+    ];
+    for items in cases {
+        let messages = messages(items);
+        let messages = messages.as_array().unwrap();
+        for (i, message) in messages.iter().enumerate() {
+            assert_eq!(message["role"], ["user", "assistant"][i % 2], "{messages:?}");
+            assert!(!message["content"].as_array().unwrap().is_empty(), "{messages:?}");
+        }
+        assert_eq!(messages.last().unwrap()["role"], "user", "{messages:?}");
+    }
+}
+
+/// The last step of a turn offers no tools, but the API insists on them where the history has calls.
+#[test]
+fn without_tools_the_called_ones_are_named_and_forbidden() {
+    let items = vec![user("q"), answer(vec![call("a", "{}"), call("b", "{}")]), Item::Result(result("a", "r", false))];
+    let body = render(&Request::new(items.into_iter().collect()));
+    assert_eq!(body["tool_choice"], json!({"type": "none"}));
+    assert_eq!(body["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(body["tools"][0]["name"], "read");
+    let plain = render(&Request::new([user("q")].into_iter().collect()));
+    assert_eq!((&plain["tool_choice"], &plain["tools"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn max_tokens_stays_within_what_the_model_takes() {
+    let mut request = Request::new([user("q")].into_iter().collect());
+    for (asked, sent) in [(None, 8192), (Some(100), 100), (Some(1 << 40), 8192), (Some(0), 1)] {
+        request.params.max_output = asked;
+        assert_eq!(render(&request)["max_tokens"], sent);
+    }
+}

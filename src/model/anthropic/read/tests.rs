@@ -1,0 +1,178 @@
+//! Streams of Messages, whole and broken.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::json;
+
+use super::*;
+use crate::model::{Delta, History};
+
+fn read_all(events: &[Value]) -> (Result<Answer, ModelError>, Vec<Delta>) {
+    let endpoint = Endpoint::new(Api::AnthropicMessages, "anthropic", "http://h", "m");
+    let mut deltas = Vec::new();
+    let mut push = |delta| deltas.push(delta);
+    let mut reading = Reading::new(&endpoint, &Request::new(History::default()));
+    let mut failed = None;
+    for event in events {
+        if let Err(error) = reading.event(&Event { name: String::new(), data: event.to_string() }, &mut push) {
+            failed = Some(error);
+            break;
+        }
+    }
+    let answer = failed.map_or_else(|| reading.finish(&mut push), Err);
+    (answer, deltas)
+}
+
+fn start(index: u64, block: Value) -> Value {
+    json!({"type": "content_block_start", "index": index, "content_block": block})
+}
+
+fn grow(index: u64, delta: Value) -> Value {
+    json!({"type": "content_block_delta", "index": index, "delta": delta})
+}
+
+fn end(index: u64) -> Value {
+    json!({"type": "content_block_stop", "index": index})
+}
+
+fn stop(reason: &str) -> [Value; 2] {
+    [
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}),
+        json!({"type": "message_stop"}),
+    ]
+}
+
+/// D-01 to D-03, C-p8
+#[test]
+fn thinking_text_and_a_call_are_read_in_order() {
+    let usage =
+        json!({"input_tokens": 3, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 7, "output_tokens": 1});
+    let mut events = vec![
+        json!({"type": "message_start", "message": {"model": "claude-x", "usage": usage}}),
+        start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        grow(0, json!({"type": "thinking_delta", "thinking": "hm"})),
+        grow(0, json!({"type": "signature_delta", "signature": "SIG"})),
+        end(0),
+        start(1, json!({"type": "redacted_thinking", "data": "SEALED"})),
+        end(1),
+        json!({"type": "ping"}),
+        start(2, json!({"type": "text", "text": ""})),
+        grow(2, json!({"type": "text_delta", "text": "I look"})),
+        end(2),
+        start(3, json!({"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}})),
+        grow(3, json!({"type": "input_json_delta", "partial_json": ""})),
+        grow(3, json!({"type": "input_json_delta", "partial_json": "{\"path\":"})),
+        grow(3, json!({"type": "input_json_delta", "partial_json": " \"a\"}"})),
+        end(3),
+    ];
+    events.extend(stop("tool_use"));
+    let (answer, deltas) = read_all(&events);
+    let answer = answer.unwrap();
+    assert_eq!(answer.usage, Usage { input: 3, output: 9, reasoning: 0, cache_read: 50, cache_write: 7 });
+    assert_eq!((answer.finish, answer.model.as_str()), (Finish::ToolCalls, "claude-x"));
+    let [
+        AnswerPart::Reasoning { text: thought, extra: Some(signed), .. },
+        AnswerPart::Reasoning { extra: Some(sealed), .. },
+        AnswerPart::Text { text, .. },
+        AnswerPart::Call { id, input, .. },
+    ] = &answer.parts[..]
+    else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(
+        (thought.as_str(), text.as_str(), id.as_str(), input.as_str()),
+        ("hm", "I look", "toolu_1", "{\"path\": \"a\"}")
+    );
+    assert_eq!((&signed.value, &sealed.value), (&json!({"signature": "SIG"}), &json!({"redacted": "SEALED"})));
+    assert_eq!((signed.provider.as_str(), signed.api.as_str()), ("anthropic", "anthropic-messages"));
+    assert_eq!(deltas.iter().filter(|delta| matches!(delta, Delta::CallPending { index: 0, .. })).count(), 1);
+}
+
+/// C-p6, V13
+#[test]
+fn every_stop_reason_has_its_meaning() {
+    let table = [
+        ("end_turn", Finish::Stop),
+        ("stop_sequence", Finish::Stop),
+        ("tool_use", Finish::ToolCalls),
+        ("max_tokens", Finish::Length),
+        ("model_context_window_exceeded", Finish::Length),
+        ("refusal", Finish::ContentFilter),
+        ("pause_turn", Finish::Unknown),
+        ("something_new", Finish::Unknown),
+    ];
+    for (reason, expected) in table {
+        assert_eq!(read_all(&stop(reason)).0.unwrap().finish, expected, "{reason}");
+    }
+}
+
+/// V05, V12
+#[test]
+fn only_message_stop_makes_an_answer() {
+    let call = start(0, json!({"type": "tool_use", "id": "x", "name": "t", "input": {}}));
+    let kind = |events: &[Value]| read_all(events).0.map_err(|error| error.kind);
+    let [reason, stop_mark] = stop("tool_use");
+    assert_eq!(kind(&[]), Err(ErrorKind::Truncated));
+    assert_eq!(kind(std::slice::from_ref(&call)), Err(ErrorKind::Truncated));
+    assert_eq!(kind(&[call.clone(), end(0), reason.clone()]), Err(ErrorKind::Truncated));
+    // An open call at the end mark is a cut call, and never one with `{}`.
+    assert_eq!(kind(&[call.clone(), reason.clone(), stop_mark.clone()]), Err(ErrorKind::Truncated));
+    let whole = read_all(&[call, end(0), reason, stop_mark]).0.unwrap();
+    assert!(matches!(&whole.parts[..], [AnswerPart::Call { input, .. }] if input == "{}"));
+}
+
+/// V12
+#[test]
+fn a_call_cut_at_the_output_limit_keeps_its_text() {
+    let mut events = vec![
+        start(0, json!({"type": "tool_use", "id": "x", "name": "t", "input": {}})),
+        grow(0, json!({"type": "input_json_delta", "partial_json": "{\"a\": \"b"})),
+    ];
+    events.extend(stop("max_tokens"));
+    let answer = read_all(&events).0.unwrap();
+    assert_eq!(answer.finish, Finish::Length);
+    assert!(matches!(&answer.parts[..], [AnswerPart::Call { input, .. }] if input == "{\"a\": \"b"));
+}
+
+/// V10
+#[test]
+fn an_error_event_in_mid_stream_is_that_error() {
+    let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "m"}});
+    let kind =
+        |name: &str| read_all(&[start(0, json!({"type": "text", "text": "x"})), error(name)]).0.unwrap_err().kind;
+    assert_eq!(kind("overloaded_error"), ErrorKind::Overloaded);
+    assert_eq!(kind("rate_limit_error"), ErrorKind::RateLimited);
+    assert_eq!(kind("api_error"), ErrorKind::Server);
+    assert_eq!(kind("invalid_request_error"), ErrorKind::InvalidRequest);
+}
+
+/// V13
+#[test]
+fn unknown_blocks_deltas_and_events_are_passed_over() {
+    let mut events = vec![
+        json!({"type": "something_new"}),
+        json!({}),
+        json!(7),
+        start(0, json!({"type": "server_tool_use", "id": "x", "name": "web"})),
+        grow(0, json!({"type": "input_json_delta", "partial_json": "{}"})),
+        end(0),
+        grow(7, json!({"type": "text_delta", "text": "of no block"})),
+        end(9),
+        start(1, json!({"type": "text", "text": "a"})),
+        grow(1, json!({"type": "citations_delta", "citation": {}})),
+        end(1),
+    ];
+    events.extend(stop("end_turn"));
+    assert_eq!(read_all(&events).0.unwrap().parts, [AnswerPart::Text { text: "a".into(), extra: None }]);
+}
+
+/// Compatible servers: the input whole, at the beginning of its block.
+#[test]
+fn an_input_that_comes_with_the_beginning_is_kept() {
+    let mut events = vec![start(0, json!({"type": "tool_use", "id": "", "name": "t", "input": {"a": 1}})), end(0)];
+    events.extend(stop("tool_use"));
+    let answer = read_all(&events).0.unwrap();
+    assert!(
+        matches!(&answer.parts[..], [AnswerPart::Call { id, input, .. }] if input == "{\"a\":1}" && id.as_str() == "call_0")
+    );
+}

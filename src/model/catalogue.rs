@@ -1,0 +1,179 @@
+//! What is known about providers and models: data, no code.
+//!
+//! The names of environment variables stand here for the binary, which reads them; nothing in the library does. A host that
+//! knows better hands in its own [`Provider`](super::Provider) or its own limits.
+
+use super::{Api, MaxTokensField, ModelLimits, Quirks, ReasoningBack, SchemaDialect};
+
+/// A provider that is known by name.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct KnownProvider {
+    /// Its name: the first half of `provider/model`.
+    pub name: &'static str,
+    /// The wire format.
+    pub api: Api,
+    /// Where it is reached by default.
+    pub base_url: &'static str,
+    /// The variables that usually hold the key; the first one is named in errors.
+    pub key_variables: &'static [&'static str],
+    /// The variable that usually holds another base URL.
+    pub base_url_variable: &'static str,
+    /// Whether it answers without a key.
+    pub needs_key: bool,
+    /// What is particular.
+    pub quirks: Quirks,
+}
+
+const PLAIN: Quirks = Quirks {
+    max_tokens: MaxTokensField::MaxTokens,
+    stream_options: true,
+    reasoning: ReasoningBack::Never,
+    schema: SchemaDialect::Plain,
+    auto_cache: false,
+};
+
+const fn openai_compatible(
+    name: &'static str,
+    base_url: &'static str,
+    key_variables: &'static [&'static str],
+    base_url_variable: &'static str,
+) -> KnownProvider {
+    KnownProvider {
+        name,
+        api: Api::OpenAiChat,
+        base_url,
+        key_variables,
+        base_url_variable,
+        needs_key: true,
+        quirks: PLAIN,
+    }
+}
+
+/// The providers that are known by name (W-01), and `local` for a server on this machine.
+pub const PROVIDERS: &[KnownProvider] = &[
+    KnownProvider {
+        quirks: Quirks { max_tokens: MaxTokensField::MaxCompletionTokens, ..PLAIN },
+        ..openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL")
+    },
+    KnownProvider {
+        api: Api::AnthropicMessages,
+        quirks: Quirks { auto_cache: true, ..PLAIN },
+        ..openai_compatible("anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL")
+    },
+    KnownProvider {
+        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
+        ..openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
+    },
+    openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL"),
+    KnownProvider {
+        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
+        ..openai_compatible(
+            "zhipu",
+            "https://open.bigmodel.cn/api/paas/v4",
+            &["ZHIPU_API_KEY", "ZHIPUAI_API_KEY", "ZAI_API_KEY"],
+            "ZHIPU_BASE_URL",
+        )
+    },
+    openai_compatible(
+        "qwen",
+        "https://dashscope.aliyuncs.com/compatible-mode/v1",
+        &["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
+        "DASHSCOPE_BASE_URL",
+    ),
+    KnownProvider {
+        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
+        ..openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
+    },
+    KnownProvider {
+        quirks: Quirks { reasoning: ReasoningBack::Details, ..PLAIN },
+        ..openai_compatible(
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            &["OPENROUTER_API_KEY"],
+            "OPENROUTER_BASE_URL",
+        )
+    },
+    KnownProvider {
+        quirks: Quirks { schema: SchemaDialect::Gemini, ..PLAIN },
+        ..openai_compatible(
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+            "GEMINI_BASE_URL",
+        )
+    },
+    KnownProvider {
+        needs_key: false,
+        ..openai_compatible("local", "http://127.0.0.1:11434/v1", &["LOCAL_API_KEY"], "LOCAL_BASE_URL")
+    },
+];
+
+/// What a model takes, by the beginning of its name; the longest beginning that fits wins (W-06).
+const LIMITS: &[(&str, u64, u64, bool)] = &[
+    ("gpt-4o", 128_000, 16_384, true),
+    ("gpt-4.1", 1_047_576, 32_768, true),
+    ("gpt-4", 8_192, 4_096, false),
+    ("gpt-4-turbo", 128_000, 4_096, true),
+    ("gpt-5", 400_000, 128_000, true),
+    ("o1", 200_000, 100_000, true),
+    ("o3", 200_000, 100_000, true),
+    ("o3-mini", 200_000, 100_000, false),
+    ("o4-mini", 200_000, 100_000, true),
+    ("claude", 200_000, 8_192, true),
+    ("claude-3-opus", 200_000, 4_096, true),
+    ("claude-3-haiku", 200_000, 4_096, true),
+    ("claude-3-7-sonnet", 200_000, 64_000, true),
+    ("claude-sonnet-4", 200_000, 64_000, true),
+    ("claude-haiku-4", 200_000, 64_000, true),
+    ("claude-opus-4", 200_000, 32_000, true),
+    ("claude-opus-4-5", 200_000, 64_000, true),
+    ("deepseek", 128_000, 8_192, false),
+    ("deepseek-reasoner", 128_000, 64_000, false),
+    ("llama-3.3", 128_000, 32_768, false),
+    ("glm-4-plus", 128_000, 4_095, false),
+    ("glm-4.", 128_000, 98_304, false),
+    ("qwen-max", 32_768, 8_192, false),
+    ("qwen-coder-plus", 131_072, 8_192, false),
+    ("qwen3", 131_072, 32_768, false),
+    ("moonshot-v1-8k", 8_192, 4_096, false),
+    ("moonshot-v1-32k", 32_768, 4_096, false),
+    ("moonshot-v1-128k", 131_072, 4_096, false),
+    ("kimi-k2", 262_144, 32_768, false),
+    ("gemini-2.5", 1_048_576, 65_536, true),
+    ("gemini-3", 1_048_576, 65_536, true),
+];
+
+/// What that model takes; the default limits where it is not known. A leading `vendor/` (OpenRouter) is not looked at.
+#[must_use]
+pub fn known_limits(model: &str) -> ModelLimits {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let fits = LIMITS.iter().filter(|(beginning, ..)| name.starts_with(beginning));
+    match fits.max_by_key(|(beginning, ..)| beginning.len()) {
+        Some(&(_, context, output, images)) => ModelLimits { context, output, images },
+        None => ModelLimits::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// W-01: the seven providers of the design, by two wire formats.
+    #[test]
+    fn the_seven_providers_are_known() {
+        for name in ["deepseek", "openai", "anthropic", "groq", "zhipu", "qwen", "moonshot"] {
+            let provider = PROVIDERS.iter().find(|provider| provider.name == name);
+            assert!(provider.is_some_and(|provider| provider.base_url.starts_with("https://")), "{name}");
+        }
+    }
+
+    /// W-06
+    #[test]
+    fn the_longest_fitting_beginning_gives_the_limits() {
+        assert_eq!(known_limits("gpt-4o-mini").context, 128_000);
+        assert_eq!(known_limits("gpt-4").context, 8_192);
+        assert_eq!(known_limits("anthropic/claude-sonnet-4-20250514").output, 64_000);
+        assert_eq!(known_limits("never-heard-of"), ModelLimits::default());
+    }
+}

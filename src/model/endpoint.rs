@@ -1,0 +1,235 @@
+//! Where a model is reached, and what is particular about it.
+//!
+//! Everything is handed in: the library reads no environment and no file. The two wire formats reach every provider of
+//! [`PROVIDERS`](super::PROVIDERS); where "OpenAI-compatible" servers differ from OpenAI, a [`Quirks`] record says so.
+
+use std::{fmt, time::Duration};
+
+use super::{ModelLimits, Secret};
+
+/// The wire format of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Api {
+    /// OpenAI's Chat Completions: `POST {base_url}/chat/completions`.
+    OpenAiChat,
+    /// Anthropic's Messages: `POST {base_url}/v1/messages`.
+    AnthropicMessages,
+}
+
+impl Api {
+    /// Its name in [`Extra::api`](crate::message::Extra::api).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Api::OpenAiChat => "openai-chat",
+            Api::AnthropicMessages => "anthropic-messages",
+        }
+    }
+}
+
+/// How a provider differs from the one that its wire format is named after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quirks {
+    /// Under which name the limit of output tokens is sent (Chat Completions).
+    pub max_tokens: MaxTokensField,
+    /// Whether usage must be asked for with `stream_options` (Chat Completions). A few servers refuse that field.
+    pub stream_options: bool,
+    /// Whether the model's reasoning goes back to it (Chat Completions).
+    pub reasoning: ReasoningBack,
+    /// Which JSON schema the provider takes for the arguments of tools (E-03).
+    pub schema: SchemaDialect,
+    /// Whether to ask for automatic caching of the prefix (Messages).
+    pub auto_cache: bool,
+}
+
+impl Default for Quirks {
+    fn default() -> Quirks {
+        Quirks {
+            max_tokens: MaxTokensField::MaxTokens,
+            stream_options: true,
+            reasoning: ReasoningBack::Never,
+            schema: SchemaDialect::Plain,
+            auto_cache: false,
+        }
+    }
+}
+
+/// The name of the output limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxTokensField {
+    /// `max_tokens`, which nearly every server takes.
+    MaxTokens,
+    /// `max_completion_tokens`, which OpenAI's reasoning models insist on.
+    MaxCompletionTokens,
+}
+
+/// Whether reasoning goes back, and how. It only ever goes back to the provider that it came from.
+///
+/// What is sent for an answer never depends on what came after it: a rule such as "only in the current turn" would change
+/// the prefix of later requests and lose the provider's cache (promise 12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningBack {
+    /// It does not.
+    Never,
+    /// Every answer with calls carries `reasoning_content`, empty where nothing was thought. DeepSeek refuses a tool loop
+    /// without it, and one where an answer lacks the field.
+    WithCalls,
+    /// An answer carries the `reasoning_details` that came with it, unchanged (OpenRouter).
+    Details,
+}
+
+/// Which JSON schema a provider takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaDialect {
+    /// JSON schema as the tools give it, with `type` and `properties` always present.
+    Plain,
+    /// The subset that Gemini takes: no references, no `additionalProperties`, no `const`, one type each.
+    Gemini,
+}
+
+/// One model at one address.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// The provider's name: the first half of the model's [`ModelRef`](crate::message::ModelRef).
+    pub provider: String,
+    /// `http(s)://host[:port][/path]`, to which the path of the API is added.
+    pub base_url: String,
+    /// The wire format.
+    pub api: Api,
+    /// The key; `None` where the server wants none.
+    pub key: Option<Secret>,
+    /// The model, by the provider's name for it.
+    pub model: String,
+    /// What the model takes.
+    pub limits: ModelLimits,
+    /// What is particular.
+    pub quirks: Quirks,
+}
+
+impl Endpoint {
+    /// An endpoint without a key and without quirks.
+    #[must_use]
+    pub fn new(
+        api: Api,
+        provider: impl Into<String>,
+        base_url: impl Into<String>,
+        model: impl Into<String>,
+    ) -> Endpoint {
+        Endpoint {
+            provider: provider.into(),
+            base_url: base_url.into(),
+            api,
+            key: None,
+            model: model.into(),
+            limits: ModelLimits::default(),
+            quirks: Quirks::default(),
+        }
+    }
+
+    /// The same endpoint with a key.
+    #[must_use]
+    pub fn with_key(mut self, key: Secret) -> Endpoint {
+        self.key = Some(key);
+        self
+    }
+
+    /// The address that requests are posted to.
+    #[must_use]
+    pub(crate) fn url(&self) -> String {
+        let base = self.base_url.trim().trim_end_matches('/');
+        match self.api {
+            Api::OpenAiChat => format!("{base}/chat/completions"),
+            // Both forms of the base URL are in use: with and without the version.
+            Api::AnthropicMessages if base.ends_with("/v1") => format!("{base}/messages"),
+            Api::AnthropicMessages => format!("{base}/v1/messages"),
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("provider", &self.provider)
+            .field("base_url", &without_secrets(&self.base_url))
+            .field("api", &self.api)
+            .field("key", &self.key)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A URL without user, password and query: each of them may hold a key.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{path}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+/// Limits and settings of the connections; every time is a bound that ends the request with a typed error.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HttpOptions {
+    /// To make a connection: 10 s.
+    pub connect_timeout: Duration,
+    /// Between two events of the answer, and before the first: 120 s. Comments and pings do not count as events.
+    pub idle_timeout: Duration,
+    /// For the whole request: 30 min.
+    pub total_timeout: Duration,
+    /// How long to wait for the end mark and the usage after the model has said why it stopped: 10 s. Then the answer counts
+    /// as complete.
+    pub end_timeout: Duration,
+    /// Bytes of one event, at most: 8 MiB.
+    pub event_bytes_max: usize,
+    /// Bytes of one answer, at most: 64 MiB.
+    pub answer_bytes_max: usize,
+    /// The proxy for all requests, such as `http://user:password@host:3128`. No proxy is taken from the environment.
+    pub proxy: Option<Secret>,
+    /// Certificates to trust beside the system's own, as PEM.
+    pub extra_roots_pem: Vec<String>,
+}
+
+impl Default for HttpOptions {
+    fn default() -> HttpOptions {
+        HttpOptions {
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(120),
+            total_timeout: Duration::from_secs(30 * 60),
+            end_timeout: Duration::from_secs(10),
+            event_bytes_max: 8 << 20,
+            answer_bytes_max: 64 << 20,
+            proxy: None,
+            extra_roots_pem: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// K01
+    #[test]
+    fn debug_of_an_endpoint_shows_no_key_wherever_it_was_put() {
+        let base = "https://user:sk-CANARY-1@host/v1?key=sk-CANARY-2";
+        let endpoint = Endpoint::new(Api::OpenAiChat, "custom", base, "m").with_key(Secret::new("sk-CANARY-3"));
+        let shown = format!("{endpoint:?}");
+        assert!(!shown.contains("CANARY"), "{shown}");
+        assert!(shown.contains("https://host/v1"), "{shown}");
+    }
+
+    #[test]
+    fn the_path_of_the_api_is_added_once() {
+        let url = |api, base: &str| Endpoint::new(api, "p", base, "m").url();
+        assert_eq!(url(Api::OpenAiChat, "http://h/v1/"), "http://h/v1/chat/completions");
+        assert_eq!(url(Api::AnthropicMessages, "http://h"), "http://h/v1/messages");
+        assert_eq!(url(Api::AnthropicMessages, "http://h/v1"), "http://h/v1/messages");
+    }
+}

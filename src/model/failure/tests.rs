@@ -1,0 +1,163 @@
+//! Tables of what providers really say.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::json;
+
+use super::*;
+use crate::model::RetryClass;
+
+fn kind(status: u16, body: &str) -> ErrorKind {
+    refused(Some(status), body).kind
+}
+
+fn refused(status: Option<u16>, body: &str) -> ModelError {
+    classify(&Refusal { provider: "p", status, body, retry_after: None, keys: &[] })
+}
+
+/// V02, V03, K-06, C-19
+#[test]
+fn statuses_have_their_kinds_and_classes() {
+    use ErrorKind::*;
+    let table = [
+        (400, InvalidRequest),
+        (401, Auth),
+        (402, Auth),
+        (403, Auth),
+        (404, NotFound),
+        (408, Timeout),
+        (413, InvalidRequest),
+        (418, InvalidRequest),
+        (422, InvalidRequest),
+        (429, RateLimited),
+        (500, Server),
+        (502, Server),
+        (503, Overloaded),
+        (504, Server),
+        (529, Overloaded),
+        (302, NotFound),
+    ];
+    for (status, expected) in table {
+        assert_eq!(kind(status, ""), expected, "{status}");
+        let retried = matches!(status, 408 | 429 | 500..);
+        assert_eq!(expected.class() == RetryClass::Transient, retried, "{status}");
+    }
+}
+
+/// V04
+#[test]
+fn overflow_is_known_by_code_and_by_the_words_of_each_provider() {
+    let openai = json!({"error": {"message": "x", "type": "invalid_request_error", "code": "context_length_exceeded"}});
+    assert_eq!(kind(400, &openai.to_string()), ErrorKind::ContextOverflow);
+    let texts = [
+        "prompt is too long: 213462 tokens > 200000 maximum",
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+        "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        "Your request exceeded model token limit: 131072",
+        "the request exceeds the available context size, try increasing it",
+        "Please reduce the length of the messages or completion.",
+        "Range of input length should be [1, 30720]",
+        "Prompt exceeds max length",
+    ];
+    for text in texts {
+        let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}}).to_string();
+        assert_eq!(kind(400, &body), ErrorKind::ContextOverflow, "{text}");
+        assert_eq!(kind(429, &body), ErrorKind::RateLimited, "{text}");
+    }
+    assert_eq!(kind(429, &openai.to_string()), ErrorKind::RateLimited);
+}
+
+/// V04: the side that must not happen.
+#[test]
+fn other_limits_are_no_overflow() {
+    let texts = [
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
+        "Invalid 'messages[1].name': string too long. Expected a string with maximum length 64",
+        "tools.0.name: string too long",
+        "temperature must be at most 2",
+    ];
+    for text in texts {
+        let body = json!({"error": {"type": "invalid_request_error", "message": text}}).to_string();
+        assert_eq!(kind(400, &body), ErrorKind::InvalidRequest, "{text}");
+    }
+}
+
+/// V10, and the checks of `loop.md` §3.1
+#[test]
+fn a_known_type_is_believed_before_the_status() {
+    let typed = |name: &str| json!({"error": {"type": name, "message": "m"}}).to_string();
+    assert_eq!(kind(503, &typed("invalid_request")), ErrorKind::InvalidRequest);
+    assert_eq!(kind(400, &typed("timeout")), ErrorKind::Timeout);
+    assert_eq!(kind(401, &typed("invalid_request_error")), ErrorKind::Auth);
+    assert_eq!(kind(404, &typed("invalid_request_error")), ErrorKind::NotFound);
+    assert_eq!(kind(429, &typed("insufficient_quota")), ErrorKind::Auth);
+    let overloaded = refused(
+        None,
+        &json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}).to_string(),
+    );
+    assert_eq!(overloaded.kind, ErrorKind::Overloaded);
+    assert_eq!(overloaded.message, "p failed in mid-stream (overloaded_error): Overloaded");
+    let openrouter = refused(None, &json!({"error": {"code": 502, "message": "bad gateway"}}).to_string());
+    assert_eq!((openrouter.kind, openrouter.status), (ErrorKind::Server, Some(502)));
+    assert_eq!(refused(None, "connection terminated unexpectedly").kind, ErrorKind::Network);
+    assert_eq!(refused(None, "HTTP 429 Too Many Requests").kind, ErrorKind::RateLimited);
+}
+
+/// K02
+#[test]
+fn a_body_that_repeats_the_key_is_redacted_and_put_on_one_short_line() {
+    let key = Secret::new("own-CANARY-key");
+    let body = format!("bad key own-CANARY-key\r\nand sk-CANARY-123456\n{}", "x ".repeat(1000));
+    let error = classify(&Refusal { provider: "p", status: Some(401), body: &body, retry_after: None, keys: &[&key] });
+    assert!(!error.message.contains("CANARY"), "{error}");
+    assert!(error.message.starts_with("p answered 401: bad key [redacted] and [redacted] x x"), "{error}");
+    assert!(!error.message.contains('\n') && error.message.chars().count() < 540);
+}
+
+#[test]
+fn every_shape_of_error_body_gives_its_message() {
+    for body in [
+        r#"{"error":{"message":"why"}}"#,
+        r#"{"error":"why"}"#,
+        r#"{"message":"why"}"#,
+        r#"{"detail":"why"}"#,
+        r#"[{"error":{"message":"why","code":400,"status":"INVALID_ARGUMENT"}}]"#,
+        "why",
+        " why\n",
+    ] {
+        assert_eq!(refused(Some(400), body).message, "p answered 400: why", "{body}");
+    }
+    assert_eq!(refused(Some(502), "").message, "p answered 502");
+}
+
+/// V01, K-01
+#[test]
+fn retry_after_is_read_in_each_of_its_forms() {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let read = |ms, after| retry_after(ms, after, now);
+    assert_eq!(read(Some("1500"), Some("9")), Some(Duration::from_millis(1500)));
+    assert_eq!(read(None, Some("2")), Some(Duration::from_secs(2)));
+    assert_eq!(read(None, Some(" 0.25 ")), Some(Duration::from_millis(250)));
+    assert_eq!(read(None, Some("Sun, 06 Nov 1994 08:49:47 GMT")), Some(Duration::from_secs(10)));
+    assert_eq!(read(None, Some("Sun, 06 Nov 1994 08:49:00 GMT")), Some(Duration::ZERO));
+    assert_eq!(read(Some("no"), Some("3")), Some(Duration::from_secs(3)));
+    for bad in ["-1", "NaN", "soon", ""] {
+        assert_eq!(read(None, Some(bad)), None, "{bad}");
+    }
+    assert!(read(None, Some("99999999999999999999")).unwrap() > Duration::from_secs(1 << 60));
+}
+
+/// V01: the body's own hint, where no header says it.
+#[test]
+fn a_wait_in_the_text_is_read_for_refusals_that_pass() {
+    let hint = |text: &str| refused(Some(429), text).retry_after_ms;
+    assert_eq!(hint("Rate limit reached. Please try again in 350ms. Visit x."), Some(350));
+    assert_eq!(hint("Please try again in 1m2.5s."), Some(62_500));
+    assert_eq!(hint("try again in 20 seconds"), Some(20_000));
+    assert_eq!(hint("try again later"), None);
+    let google =
+        r#"{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"37s"}]}}"#;
+    assert_eq!(hint(google), Some(37_000));
+    assert_eq!(refused(Some(400), "try again in 5s").retry_after_ms, None);
+}

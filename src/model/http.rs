@@ -1,0 +1,376 @@
+//! Models that are reached over HTTP.
+//!
+//! [`HttpModel`] makes one POST per request and reads the event stream of its answer. It never retries, never follows a
+//! redirect (the key would go elsewhere) and takes no proxy from the environment. Every wait has a bound, and what the
+//! server sends is bounded too: see [`HttpOptions`]. Dropping the future of a request closes its connection.
+//!
+//! Errors repeat at most 500 characters of what the server said, on one line and without keys.
+
+mod client;
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{
+    Answer, Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelError, ModelLimits, Request, Secret,
+    anthropic,
+    endpoint::without_secrets,
+    failure::{Refusal, classify, one_line, retry_after},
+    redact::redact,
+    sse::Decoder,
+    wire::{self, Reading, Step},
+};
+use crate::message::ModelRef;
+
+pub use client::HttpClient;
+
+/// Bytes of an error body that are read, and how long to wait for them.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait, after the end mark, for the end of the body, so that the connection can be used again.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// A model behind an [`Endpoint`].
+///
+/// ```
+/// use tamtam::model::{Api, Endpoint, HttpModel, HttpOptions, Model, Secret};
+///
+/// let endpoint = Endpoint::new(Api::OpenAiChat, "local", "http://127.0.0.1:11434/v1", "qwen3")
+///     .with_key(Secret::new("not-shown"));
+/// let model = HttpModel::new(endpoint, HttpOptions::default()).unwrap();
+/// assert_eq!(model.id().to_string(), "local/qwen3");
+/// ```
+#[derive(Clone)]
+pub struct HttpModel {
+    id: ModelRef,
+    endpoint: Endpoint,
+    url: reqwest::Url,
+    rendering: String,
+    client: HttpClient,
+}
+
+impl HttpModel {
+    /// A model with connections of its own. Opens none yet.
+    ///
+    /// Fails where the base URL is no `http` or `https` URL, or where the key cannot stand in a header.
+    pub fn new(endpoint: Endpoint, options: HttpOptions) -> Result<HttpModel, ModelError> {
+        HttpModel::with_client(endpoint, HttpClient::new(options))
+    }
+
+    /// A model that shares the connections of `client`.
+    pub fn with_client(endpoint: Endpoint, client: HttpClient) -> Result<HttpModel, ModelError> {
+        let bad = |what: &str| {
+            let shown = without_secrets(&endpoint.base_url);
+            ModelError::new(
+                ErrorKind::InvalidRequest,
+                format!("bad base url {shown:?} of {}: {what}", endpoint.provider),
+            )
+        };
+        // The base alone is looked at: with a path behind it, `http://` would become a host called "chat".
+        let base: reqwest::Url = endpoint.base_url.trim().parse().map_err(|_| bad("not a url"))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(bad("use http://HOST or https://HOST"));
+        }
+        let url: reqwest::Url = endpoint.url().parse().map_err(|_| bad("not a url"))?;
+        let unsendable = |key: &Secret| reqwest::header::HeaderValue::from_str(key.reveal()).is_err();
+        if endpoint.key.as_ref().is_some_and(unsendable) {
+            let message = format!("the key of {} has characters that no header can carry", endpoint.provider);
+            return Err(ModelError::new(ErrorKind::Auth, message));
+        }
+        let id = ModelRef { provider: endpoint.provider.clone(), model: endpoint.model.clone() };
+        Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, endpoint, client })
+    }
+
+    /// Where it is reached.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
+        let options = self.client.options();
+        let mut clock = Clock::start(options);
+        let body = wire::body(&self.endpoint, &self.rendering, request);
+        let response = match timeout_at(clock.until(), self.post(body)?.send()).await {
+            Ok(sent) => sent.map_err(|error| self.not_sent(&error))?,
+            Err(_) => return Err(self.timed_out(&clock)),
+        };
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(self.refused(response).await);
+        }
+        if let Some(coding) = response.headers().get(reqwest::header::CONTENT_ENCODING)
+            && coding != "identity"
+        {
+            return Err(self.error(ErrorKind::Protocol, "answered in a compression that was not asked for"));
+        }
+        self.read(request, response, &mut clock, deltas).await
+    }
+
+    fn post(&self, body: Bytes) -> Result<reqwest::RequestBuilder, ModelError> {
+        let mut post = self
+            .client
+            .for_scheme(self.url.scheme())?
+            .post(self.url.clone())
+            .header(reqwest::header::CONTENT_TYPE, "application/json")
+            .header(reqwest::header::ACCEPT, "text/event-stream")
+            .body(body);
+        if self.endpoint.api == Api::AnthropicMessages {
+            post = post.header("anthropic-version", anthropic::VERSION);
+        }
+        if let Some(key) = &self.endpoint.key {
+            let (name, value) = match self.endpoint.api {
+                Api::OpenAiChat => ("authorization", format!("Bearer {}", key.reveal())),
+                Api::AnthropicMessages => ("x-api-key", key.reveal().to_owned()),
+            };
+            if let Ok(mut value) = reqwest::header::HeaderValue::try_from(value) {
+                value.set_sensitive(true);
+                post = post.header(name, value);
+            }
+        }
+        Ok(post)
+    }
+
+    async fn read(
+        &self,
+        request: &Request,
+        mut response: reqwest::Response,
+        clock: &mut Clock,
+        deltas: &mut dyn Deltas,
+    ) -> Result<Answer, ModelError> {
+        let options = self.client.options();
+        let mut reading = Reading::new(&self.endpoint, request);
+        let mut decoder = Decoder::new(options.event_bytes_max);
+        let mut bytes_read = 0_usize;
+        let mut start = Start::default();
+        loop {
+            let chunk = match timeout_at(clock.until(), response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => break,
+                // What the model said is whole; only bookkeeping is lost.
+                Ok(Err(_)) | Err(_) if reading.is_complete() => return reading.finish(deltas),
+                Ok(Err(error)) => return Err(self.broken(&error)),
+                Err(_) => return Err(self.timed_out(clock)),
+            };
+            bytes_read = bytes_read.saturating_add(chunk.len());
+            if bytes_read > options.answer_bytes_max {
+                let what = format!("sent an answer of more than {} bytes", options.answer_bytes_max);
+                return Err(self.error(ErrorKind::Protocol, &what));
+            }
+            if let Some(other) = start.other_than_events(&chunk) {
+                return Err(self.no_events(other, response).await);
+            }
+            let events = decoder.push(&chunk).map_err(|error| self.error(ErrorKind::Protocol, &error.to_string()))?;
+            for event in events {
+                match reading.event(&event, deltas)? {
+                    Step::Nothing => {}
+                    Step::Something if reading.is_complete() => clock.answer_is_whole(options),
+                    Step::Something => clock.event(options),
+                    Step::End => {
+                        let _ = timeout(DRAIN_TIMEOUT, response.chunk()).await;
+                        return reading.finish(deltas);
+                    }
+                }
+            }
+        }
+        if let Some(event) = decoder.finish() {
+            // The last event lacks its empty line: either the server is careless or the stream was cut within it. Half an
+            // event is no JSON, so an error here says "cut off" and not "nonsense".
+            match reading.event(&event, deltas) {
+                Ok(_) => {}
+                Err(error) if error.kind == ErrorKind::Protocol => {}
+                Err(error) => return Err(error),
+            }
+        }
+        reading.finish(deltas)
+    }
+
+    /// An answer that is no stream of events although its status is 200: an error as JSON, or a web page.
+    async fn no_events(&self, start: Vec<u8>, response: reqwest::Response) -> ModelError {
+        let body = self.rest_of(start, response).await;
+        let is_error = serde_json::from_str::<serde_json::Value>(&body).is_ok_and(|value| {
+            value.get("error").or_else(|| value.pointer("/0/error")).is_some_and(|error| !error.is_null())
+        });
+        if is_error {
+            return classify(&Refusal {
+                provider: &self.endpoint.provider,
+                status: None,
+                body: &body,
+                retry_after: None,
+                keys: &self.keys(),
+            });
+        }
+        let shown = one_line(&redact(&body, &self.keys()));
+        self.error(ErrorKind::Protocol, &format!("answered with something other than a stream of events: {shown}"))
+    }
+
+    async fn refused(&self, response: reqwest::Response) -> ModelError {
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let wait = retry_after(header("retry-after-ms"), header("retry-after"), SystemTime::now());
+        let status = response.status().as_u16();
+        let body = self.rest_of(Vec::new(), response).await;
+        classify(&Refusal {
+            provider: &self.endpoint.provider,
+            status: Some(status),
+            body: &body,
+            retry_after: wait,
+            keys: &self.keys(),
+        })
+    }
+
+    /// The rest of a short body as text; what is over the bound, late or broken is left out.
+    async fn rest_of(&self, mut body: Vec<u8>, mut response: reqwest::Response) -> String {
+        let read = async {
+            while let Ok(Some(chunk)) = response.chunk().await {
+                let room = ERROR_BYTES_MAX.saturating_sub(body.len());
+                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if chunk.len() >= room {
+                    break;
+                }
+            }
+        };
+        let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
+        String::from_utf8_lossy(&body).into_owned()
+    }
+
+    fn keys(&self) -> Vec<&Secret> {
+        self.endpoint.key.iter().collect()
+    }
+
+    fn error(&self, kind: ErrorKind, what: &str) -> ModelError {
+        ModelError::new(kind, format!("{} {what}", self.endpoint.provider))
+    }
+
+    fn timed_out(&self, clock: &Clock) -> ModelError {
+        let options = self.client.options();
+        let what = if clock.total <= clock.idle {
+            format!("did not finish within {:?}", options.total_timeout)
+        } else {
+            format!("sent nothing new within {:?}", options.idle_timeout)
+        };
+        self.error(ErrorKind::Timeout, &what)
+    }
+
+    fn not_sent(&self, error: &reqwest::Error) -> ModelError {
+        let at = without_secrets(self.url.as_str());
+        if error.is_timeout() {
+            let message = format!("no connection to {at} within {:?}", self.client.options().connect_timeout);
+            return ModelError::new(ErrorKind::Timeout, message);
+        }
+        let what = if error.is_connect() { "failed to connect to" } else { "failed to send to" };
+        let cause = one_line(&redact(&innermost(error), &self.keys()));
+        ModelError::new(ErrorKind::Network, format!("{what} {at}: {cause}"))
+    }
+
+    fn broken(&self, error: &reqwest::Error) -> ModelError {
+        let cause = one_line(&redact(&innermost(error), &self.keys()));
+        let kind = if ends_early(error) { ErrorKind::Truncated } else { ErrorKind::Network };
+        self.error(kind, &format!("broke off the stream: {cause}"))
+    }
+}
+
+impl fmt::Debug for HttpModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpModel").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Model for HttpModel {
+    fn id(&self) -> &ModelRef {
+        &self.id
+    }
+
+    fn limits(&self) -> ModelLimits {
+        self.endpoint.limits
+    }
+
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        deltas: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        Box::pin(self.run(request, deltas))
+    }
+}
+
+/// When to give up: the nearer of "no event for so long" and "so long altogether".
+struct Clock {
+    total: Instant,
+    idle: Instant,
+}
+
+impl Clock {
+    fn start(options: &HttpOptions) -> Clock {
+        let now = Instant::now();
+        Clock { total: now + options.total_timeout, idle: now + options.idle_timeout }
+    }
+
+    fn until(&self) -> Instant {
+        self.idle.min(self.total)
+    }
+
+    fn event(&mut self, options: &HttpOptions) {
+        self.idle = Instant::now() + options.idle_timeout;
+    }
+
+    /// From here on only the end mark is awaited. A server that goes on without an end does not move the limit.
+    fn answer_is_whole(&mut self, options: &HttpOptions) {
+        self.idle = self.idle.min(Instant::now() + options.end_timeout);
+    }
+}
+
+/// The first bytes of a body, to tell a stream of events from a page or an object. No line of a stream begins with `<`, `{`
+/// or `[`; the content type is not asked, because servers and proxies get it wrong.
+#[derive(Default)]
+struct Start {
+    seen: Vec<u8>,
+    is_known: bool,
+}
+
+impl Start {
+    /// What has arrived, once it is clear that it is no stream of events.
+    fn other_than_events(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
+        if self.is_known {
+            return None;
+        }
+        self.seen.extend_from_slice(chunk);
+        let start = self.seen.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.seen);
+        let first = start.iter().find(|byte| !byte.is_ascii_whitespace());
+        match first {
+            Some(b'<' | b'{' | b'[') => Some(std::mem::take(&mut self.seen)),
+            // The mark itself may be split over chunks; a stream of white space is not kept.
+            None if self.seen.len() < 64 => None,
+            _ => {
+                self.is_known = self.seen.len() >= 3;
+                None
+            }
+        }
+    }
+}
+
+/// The deepest cause of an error: the outer ones say little more than "error".
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// Whether the body ended before its announced end, as opposed to a connection that was reset.
+fn ends_early(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return io.kind() == std::io::ErrorKind::UnexpectedEof;
+        }
+        cause = error.source();
+    }
+    // hyper's own "connection closed before message completed" carries no io error.
+    innermost(error).contains("before message completed") || innermost(error).contains("end of file")
+}

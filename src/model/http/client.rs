@@ -1,0 +1,104 @@
+//! The connections that models share.
+//!
+//! Two clients, each made when it is first needed: one for `http`, which reads no certificates, and one for `https` with the
+//! system's certificates and `ring`. Neither installs anything for the whole process.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+
+use crate::model::{ErrorKind, HttpOptions, ModelError};
+
+/// How long a connection that nobody uses is kept.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A pool of connections with its limits. Cloning shares it; when the last clone is gone, its connections are closed.
+#[derive(Clone)]
+pub struct HttpClient(Arc<Shared>);
+
+struct Shared {
+    options: HttpOptions,
+    plain: OnceLock<Result<reqwest::Client, ModelError>>,
+    secure: OnceLock<Result<reqwest::Client, ModelError>>,
+}
+
+impl HttpClient {
+    /// A pool without connections. Certificates are read at the first `https` request.
+    #[must_use]
+    pub fn new(options: HttpOptions) -> HttpClient {
+        HttpClient(Arc::new(Shared { options, plain: OnceLock::new(), secure: OnceLock::new() }))
+    }
+
+    /// Its limits.
+    #[must_use]
+    pub fn options(&self) -> &HttpOptions {
+        &self.0.options
+    }
+
+    pub(super) fn for_scheme(&self, scheme: &str) -> Result<&reqwest::Client, ModelError> {
+        let shared = &self.0;
+        let made = if scheme == "https" {
+            shared.secure.get_or_init(|| client(&shared.options, secure_tls(&shared.options)?))
+        } else {
+            shared.plain.get_or_init(|| client(&shared.options, no_tls()?))
+        };
+        made.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("options", &self.0.options).finish()
+    }
+}
+
+fn client(options: &HttpOptions, tls: ClientConfig) -> Result<reqwest::Client, ModelError> {
+    let mut builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(options.connect_timeout)
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        .tcp_keepalive(Duration::from_secs(30))
+        .user_agent(concat!("tamtam/", env!("CARGO_PKG_VERSION")));
+    if let Some(proxy) = &options.proxy {
+        // The cause would repeat the address, and with it the password.
+        builder = builder.proxy(reqwest::Proxy::all(proxy.reveal()).map_err(|_| unusable("the proxy is not a url"))?);
+    }
+    builder.build().map_err(|error| unusable(&format!("failed to set up http: {}", error.without_url())))
+}
+
+fn unusable(what: &str) -> ModelError {
+    ModelError::new(ErrorKind::InvalidRequest, what)
+}
+
+fn ring() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// TLS that trusts nobody: for a client that makes no secure connection.
+fn no_tls() -> Result<ClientConfig, ModelError> {
+    let builder = ClientConfig::builder_with_provider(ring()).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| unusable(&format!("failed to set up tls: {error}")))?;
+    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+fn secure_tls(options: &HttpOptions) -> Result<ClientConfig, ModelError> {
+    let failed = |error: rustls::Error| unusable(&format!("failed to set up tls: {error}"));
+    let mut extra = Vec::new();
+    for pem in &options.extra_roots_pem {
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            extra.push(certificate.map_err(|_| unusable("an extra root certificate is not pem"))?);
+        }
+    }
+    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(extra, ring()).map_err(failed)?;
+    let builder = ClientConfig::builder_with_provider(ring()).with_safe_default_protocol_versions().map_err(failed)?;
+    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}

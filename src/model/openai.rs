@@ -1,0 +1,9 @@
+//! The wire format of OpenAI's Chat Completions, as OpenAI and all the "compatible" servers speak it.
+//!
+//! Rendering ([`body`]) and reading ([`Reading`]) are functions of values; [`http`](super::http) moves the bytes.
+
+mod body;
+mod read;
+
+pub(crate) use body::{body, sampling, with_options};
+pub(crate) use read::Reading;

@@ -1,0 +1,153 @@
+//! Calls and results in the order that strict servers insist on.
+//!
+//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. The
+//! session keeps pairs together (promise 2), so nothing of this should ever be needed; but a refused request can never be
+//! sent again with success, so whatever the history holds is put right here, the same way each time.
+
+use super::{Answer, History, Item, ToolResultItem, UserItem, assembly::calls};
+use crate::ids::CallId;
+
+/// What the model is told about a call whose result is not in the history.
+pub(crate) const NO_RESULT: &str =
+    "No result of this call was recorded. Its outcome is unknown: check before you rely on it.";
+
+/// One thing to render. `item` is where its fragment is kept.
+#[derive(Debug)]
+pub(crate) enum Said<'a> {
+    User {
+        item: &'a Item,
+        user: &'a UserItem,
+    },
+    Answer {
+        item: &'a Item,
+        answer: &'a Answer,
+    },
+    Result {
+        item: &'a Item,
+        result: &'a ToolResultItem,
+    },
+    /// A call without a result: one is made up, saying so.
+    NoResult {
+        call: &'a CallId,
+    },
+    /// A result without a call: told as a user's text.
+    Stray {
+        result: &'a ToolResultItem,
+    },
+}
+
+/// The history, each answer followed at once by the results of its calls in call order.
+pub(crate) fn paired(history: &History) -> Vec<Said<'_>> {
+    let items: Vec<&Item> = history.iter().map(AsRef::as_ref).collect();
+    let mut said = Vec::with_capacity(items.len());
+    let mut at = 0;
+    while at < items.len() {
+        let answer = match items[at] {
+            Item::Assistant(answer) => answer,
+            Item::User(user) => {
+                said.push(Said::User { item: items[at], user });
+                at += 1;
+                continue;
+            }
+            Item::Result(result) => {
+                said.push(Said::Stray { result });
+                at += 1;
+                continue;
+            }
+        };
+        said.push(Said::Answer { item: items[at], answer });
+        let after = &items[at + 1..];
+        let until_next_answer = after.iter().position(|item| matches!(item, Item::Assistant(_))).unwrap_or(after.len());
+        let after = &after[..until_next_answer];
+        let mut used = vec![false; after.len()];
+        for (call, _) in calls(answer) {
+            let place = after
+                .iter()
+                .enumerate()
+                .position(|(i, item)| !used[i] && matches!(item, Item::Result(result) if result.call == *call));
+            match place.map(|i| (i, after[i])) {
+                Some((i, item @ Item::Result(result))) => {
+                    used[i] = true;
+                    said.push(Said::Result { item, result });
+                }
+                _ => said.push(Said::NoResult { call }),
+            }
+        }
+        for (i, item) in after.iter().enumerate() {
+            match item {
+                Item::User(user) => said.push(Said::User { item, user }),
+                Item::Result(result) if !used[i] => said.push(Said::Stray { result }),
+                _ => {}
+            }
+        }
+        at += 1 + after.len();
+    }
+    said
+}
+
+/// How a result without a call is told.
+pub(crate) fn stray_text(result: &ToolResultItem) -> String {
+    format!("[Result of an earlier call of {}]\n{}", result.name, result.content)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+    use crate::{
+        message::{Finish, Part},
+        model::AnswerPart,
+    };
+
+    fn user(text: &str) -> Item {
+        Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })
+    }
+
+    fn answer(calls: &[&str]) -> Item {
+        let call = |id: &&str| AnswerPart::Call { id: (*id).into(), name: "t".into(), input: "{}".into(), extra: None };
+        Item::Assistant(Answer::new(calls.iter().map(call).collect(), Finish::ToolCalls))
+    }
+
+    fn result(call: &str) -> Item {
+        Item::Result(ToolResultItem {
+            call: call.into(),
+            name: "t".into(),
+            content: "r".into(),
+            is_error: false,
+            attachments: vec![],
+            time: crate::Millis(0),
+            fragment: Default::default(),
+        })
+    }
+
+    fn shown(items: Vec<Item>) -> String {
+        let history: History = items.into_iter().collect();
+        let words = paired(&history).into_iter().map(|said| match said {
+            Said::User { user, .. } => format!("user {}", user.parts.len()),
+            Said::Answer { answer, .. } => {
+                format!("answer {}", calls(answer).map(|(id, _)| id.as_str()).collect::<String>())
+            }
+            Said::Result { result, .. } => format!("result {}", result.call),
+            Said::NoResult { call } => format!("none {call}"),
+            Said::Stray { result } => format!("stray {}", result.call),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn a_sound_history_stays_as_it_is() {
+        let items = vec![user("u"), answer(&["a", "b"]), result("a"), result("b"), user("v"), answer(&[])];
+        assert_eq!(shown(items), "user 1, answer ab, result a, result b, user 1, answer ");
+    }
+
+    /// V11
+    #[test]
+    fn every_call_gets_one_result_and_every_result_has_a_call() {
+        assert_eq!(shown(vec![answer(&["a", "b"]), result("b"), user("u")]), "answer ab, none a, result b, user 1");
+        assert_eq!(shown(vec![answer(&["a"]), user("u"), result("a")]), "answer a, result a, user 1");
+        assert_eq!(shown(vec![answer(&["a"]), answer(&["b"])]), "answer a, none a, answer b, none b");
+        assert_eq!(shown(vec![result("x"), user("u")]), "stray x, user 1");
+        assert_eq!(shown(vec![answer(&["a"]), result("a"), result("a")]), "answer a, result a, stray a");
+    }
+}

@@ -1,0 +1,192 @@
+//! What both wires need to render an item: texts and images out of parts, and ids, names and arguments that no server refuses.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+
+use crate::{
+    ids::CallId,
+    message::{FilePart, Part},
+};
+
+/// Something a model can be shown.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Piece<'a> {
+    Text(Cow<'a, str>),
+    Image(&'a FilePart),
+    Pdf(&'a FilePart),
+}
+
+/// What a model can be shown beside text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Takes {
+    pub(crate) images: bool,
+    pub(crate) pdf: bool,
+}
+
+/// The images that every provider with images takes.
+const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// The pieces of a user's message. What the model cannot be shown becomes a line that names it.
+pub(crate) fn pieces(parts: &[Part], takes: Takes) -> Vec<Piece<'_>> {
+    let pieces = parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(Piece::Text(text.text.as_str().into())),
+        Part::File(file) => Some(file_piece(file, takes)),
+        _ => None,
+    });
+    let mut pieces: Vec<Piece<'_>> = pieces.filter(|piece| !is_blank(piece)).collect();
+    if pieces.is_empty() {
+        pieces.push(Piece::Text("(empty message)".into()));
+    }
+    pieces
+}
+
+fn is_blank(piece: &Piece<'_>) -> bool {
+    matches!(piece, Piece::Text(text) if text.trim().is_empty())
+}
+
+/// One file as a piece.
+pub(crate) fn file_piece(file: &FilePart, takes: Takes) -> Piece<'_> {
+    let name = file.filename.as_deref().unwrap_or("unnamed");
+    let is_remote = file.url.starts_with("https://") || file.url.starts_with("http://");
+    let can_go = file.base64().is_some() || is_remote;
+    if file.mime.starts_with("image/") {
+        if takes.images && can_go && IMAGE_TYPES.contains(&file.mime.as_str()) {
+            return Piece::Image(file);
+        }
+        let why = if takes.images { "this kind of image cannot be sent" } else { "this model takes no images" };
+        return Piece::Text(format!("[image {name:?} ({}) left out: {why}]", file.mime).into());
+    }
+    if file.mime == "application/pdf" && takes.pdf && can_go {
+        return Piece::Pdf(file);
+    }
+    match text_of(file) {
+        Some(text) => Piece::Text(format!("[file {name:?}]\n{text}").into()),
+        None => Piece::Text(format!("[file {name:?} ({}) left out: this model cannot be sent it]", file.mime).into()),
+    }
+}
+
+/// The text of a text file that travels in the message.
+fn text_of(file: &FilePart) -> Option<String> {
+    let is_text =
+        file.mime.starts_with("text/") || matches!(file.mime.as_str(), "application/json" | "application/xml");
+    let data = file.base64().filter(|_| is_text)?;
+    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(data).ok()?).ok()
+}
+
+/// What stands where a result has no text: some servers refuse an empty one.
+pub(crate) const NO_OUTPUT: &str = "(no output)";
+
+/// The arguments of a call as every server takes them: a JSON object.
+///
+/// Text that is one goes back unchanged. Nothing at all is `{}`. Anything else, such as arguments that were cut off, is kept
+/// as a string in an object, so that the model still sees what it wrote.
+pub(crate) fn arguments(input: &str) -> Cow<'_, str> {
+    let text = input.trim();
+    if text.is_empty() || text == "null" {
+        return "{}".into();
+    }
+    // A full parse, and not a look at the braces: servers refuse lone surrogates and numbers out of range too.
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text) {
+        Ok(_) => text.into(),
+        Err(_) => serde_json::json!({ "invalid_arguments": text }).to_string().into(),
+    }
+}
+
+/// The longest call id that OpenAI takes, in bytes.
+const CALL_ID_BYTES_MAX: usize = 40;
+
+/// A call id within the bounds of Chat Completions.
+pub(crate) fn short_id(id: &CallId) -> Cow<'_, str> {
+    if !id.as_str().is_empty() && id.as_str().len() <= CALL_ID_BYTES_MAX {
+        return id.as_str().into();
+    }
+    format!("call_{}", &blake3::hash(id.as_str().as_bytes()).to_hex()[..24]).into()
+}
+
+/// A call id of the characters that Messages takes. Another provider's may have a colon or a dot.
+pub(crate) fn plain_id(id: &CallId) -> Cow<'_, str> {
+    if !id.as_str().is_empty() && id.as_str().bytes().all(is_plain) {
+        return id.as_str().into();
+    }
+    // Hashed and not replaced, so that two ids never become one.
+    format!("call_{}", &blake3::hash(id.as_str().as_bytes()).to_hex()[..24]).into()
+}
+
+/// A tool's name as both APIs take it: models sometimes call tools that cannot exist.
+pub(crate) fn plain_name(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return "unnamed".into();
+    }
+    if name.len() <= 64 && name.bytes().all(is_plain) {
+        return name.into();
+    }
+    name.chars().map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' }).take(64).collect::<String>().into()
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// Writes a value as JSON.
+///
+/// Strings, numbers and trees of them with text keys always can be: there is nothing to report.
+pub(crate) fn write_json(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
+    let written = serde_json::to_writer(&mut *out, value);
+    debug_assert!(written.is_ok(), "plain values always serialise");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    const ALL: Takes = Takes { images: true, pdf: true };
+    const NONE: Takes = Takes { images: false, pdf: false };
+
+    #[test]
+    fn an_image_for_a_model_without_images_is_a_line_that_names_it() {
+        let image = Part::file("image/png", Some("shot.png".into()), b"x");
+        let parts = [image];
+        assert!(matches!(pieces(&parts, ALL)[..], [Piece::Image(_)]));
+        let expected = "[image \"shot.png\" (image/png) left out: this model takes no images]";
+        assert_eq!(pieces(&parts, NONE), [Piece::Text(expected.into())]);
+    }
+
+    #[test]
+    fn text_files_are_told_and_other_files_named() {
+        let parts = [
+            Part::file("text/plain", Some("a.txt".into()), "né".as_bytes()),
+            Part::file("application/zip", None, b"PK"),
+        ];
+        let expected = [
+            Piece::Text("[file \"a.txt\"]\nné".into()),
+            Piece::Text("[file \"unnamed\" (application/zip) left out: this model cannot be sent it]".into()),
+        ];
+        assert_eq!(pieces(&parts, ALL), expected);
+    }
+
+    /// V11, V12
+    #[test]
+    fn arguments_are_an_object_whatever_the_model_wrote() {
+        assert_eq!(arguments("{\"b\": 1, \"a\":2}"), "{\"b\": 1, \"a\":2}");
+        assert_eq!(arguments(""), "{}");
+        assert_eq!(arguments("null"), "{}");
+        assert_eq!(arguments("[1]"), "{\"invalid_arguments\":\"[1]\"}");
+        assert_eq!(arguments("{\"path\": \"a"), "{\"invalid_arguments\":\"{\\\"path\\\": \\\"a\"}");
+        assert!(arguments("{\"a\":\"\\ud800\"}").contains("invalid_arguments"));
+    }
+
+    /// V11
+    #[test]
+    fn ids_and_names_are_put_into_the_alphabet_of_the_servers() {
+        assert_eq!(plain_id(&"toolu_01-A".into()), "toolu_01-A");
+        assert!(plain_id(&"functions.bash:0".into()).starts_with("call_"));
+        assert_ne!(plain_id(&"a.b".into()), plain_id(&"a:b".into()));
+        assert_eq!(short_id(&"functions.bash:0".into()), "functions.bash:0");
+        assert_eq!(short_id(&"x".repeat(41).into()).len(), 29);
+        assert_eq!(plain_name(""), "unnamed");
+        assert_eq!(plain_name("read file é"), "read_file__");
+    }
+}

@@ -1,0 +1,89 @@
+//! Takes keys out of texts that come from outside, such as the body of a refused request that repeats the key (K02).
+
+use super::Secret;
+
+/// What stands where a key stood.
+const MASK: &str = "[redacted]";
+
+/// How the keys of the known providers and forges begin.
+const KEY_PREFIXES: &[&str] =
+    &["sk-", "sk_", "pk-", "gsk_", "xai-", "AIza", "hf_", "ghp_", "github_pat_", "AKIA", "eyJ"];
+
+/// The words after which a key stands: in a header that is repeated, in a URL, in JSON.
+const KEY_NAMES: &[&str] =
+    &["bearer", "api-key", "api_key", "apikey", "x-api-key", "access_token", "token", "key", "authorization"];
+
+/// Fewer characters than this after a known prefix are a word, not a key.
+const KEY_REST_MIN: usize = 6;
+
+/// Takes keys out of a text: the ones handed in, and anything shaped like one.
+#[must_use]
+pub(crate) fn redact(text: &str, keys: &[&Secret]) -> String {
+    let mut text = text.to_owned();
+    for key in keys.iter().filter(|key| !key.is_empty()) {
+        text = text.replace(key.reveal(), MASK);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    // The last word before the current one, to know a value that follows `Authorization: Bearer` or `?key=`.
+    let mut named = false;
+    while !rest.is_empty() {
+        let word_len = rest.find(|c: char| !is_key_char(c)).unwrap_or(rest.len());
+        if word_len == 0 {
+            let c_len = rest.chars().next().map_or(1, char::len_utf8);
+            out.push_str(&rest[..c_len]);
+            // A name stays in force over `: "` and `=`, but not over the end of a sentence or of a field.
+            named &= matches!(rest.as_bytes()[0], b' ' | b':' | b'=' | b'"' | b'\'');
+            rest = &rest[c_len..];
+            continue;
+        }
+        let (word, after) = rest.split_at(word_len);
+        if is_shaped_like_a_key(word) || (named && is_value(word)) {
+            out.push_str(MASK);
+            named = false;
+        } else {
+            out.push_str(word);
+            named = KEY_NAMES.iter().any(|name| word.eq_ignore_ascii_case(name));
+        }
+        rest = after;
+    }
+    out
+}
+
+fn is_key_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '*' | '+' | '/')
+}
+
+fn is_shaped_like_a_key(word: &str) -> bool {
+    KEY_PREFIXES.iter().any(|prefix| word.strip_prefix(prefix).is_some_and(|rest| rest.len() >= KEY_REST_MIN))
+}
+
+/// A long run with a digit in it, as opposed to the words of a sentence such as "api key provided".
+fn is_value(word: &str) -> bool {
+    word.len() >= 8 && word.bytes().any(|b| b.is_ascii_digit() || b == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// K01, K02
+    #[test]
+    fn keys_are_taken_out_and_words_stay() {
+        let own = Secret::new(" my-own-odd-key\n");
+        let cases = [
+            ("no such key my-own-odd-key here", "no such key [redacted] here"),
+            ("Incorrect API key provided: sk-abc***1234.", "Incorrect API key provided: [redacted]"),
+            ("x-api-key: 0123456789abcdef", "x-api-key: [redacted]"),
+            ("Authorization: Bearer abc.def.012345", "Authorization: Bearer [redacted]"),
+            ("https://h/v1?key=AIzaSyA1234567&alt=sse", "https://h/v1?key=[redacted]&alt=sse"),
+            ("{\"api_key\":\"aaaa1111bbbb\"}", "{\"api_key\":\"[redacted]\"}"),
+            ("the token limit of 128000 tokens", "the token limit of 128000 tokens"),
+            ("request req_011CSHoEeqs5C35K2UUqR7Fy failed", "request req_011CSHoEeqs5C35K2UUqR7Fy failed"),
+            ("sk-it is", "sk-it is"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(redact(text, &[&own]), expected, "{text}");
+        }
+    }
+}

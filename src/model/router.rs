@@ -1,0 +1,231 @@
+//! Finds the model of a name: `provider/model` to an [`HttpModel`] of that provider.
+//!
+//! A router is a value that the host fills with keys and addresses; it reads neither environment nor files. All its models
+//! share one pool of connections.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    Api, Endpoint, ErrorKind, HttpClient, HttpModel, HttpOptions, Model, ModelError, ModelLimits, Models, PROVIDERS,
+    Quirks, Secret, known_limits,
+};
+use crate::message::ModelRef;
+
+/// A provider as a [`Router`] knows it: a template for the endpoints of its models.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Its name: the first half of `provider/model`.
+    pub name: String,
+    /// The wire format.
+    pub api: Api,
+    /// Where it is reached.
+    pub base_url: String,
+    /// The key, if there is one.
+    pub key: Option<Secret>,
+    /// Where the host takes the key from, such as `OPENAI_API_KEY`: the error about a missing key names it.
+    pub key_from: String,
+    /// Whether it answers without a key.
+    pub needs_key: bool,
+    /// What all its models take; `None` for what is known of each.
+    pub limits: Option<ModelLimits>,
+    /// What is particular.
+    pub quirks: Quirks,
+}
+
+impl Provider {
+    /// A provider that is known by name, without its key.
+    #[must_use]
+    pub fn known(name: &str) -> Option<Provider> {
+        let known = PROVIDERS.iter().find(|known| known.name == name)?;
+        Some(Provider {
+            name: known.name.to_owned(),
+            api: known.api,
+            base_url: known.base_url.to_owned(),
+            key: None,
+            key_from: known.key_variables.first().copied().unwrap_or_default().to_owned(),
+            needs_key: known.needs_key,
+            limits: None,
+            quirks: known.quirks,
+        })
+    }
+
+    /// A provider of the host's own: any server that speaks one of the wire formats. It needs no key.
+    #[must_use]
+    pub fn custom(name: impl Into<String>, api: Api, base_url: impl Into<String>) -> Provider {
+        Provider {
+            name: name.into(),
+            api,
+            base_url: base_url.into(),
+            key: None,
+            key_from: String::new(),
+            needs_key: false,
+            limits: None,
+            quirks: Quirks::default(),
+        }
+    }
+
+    /// The same provider with a key.
+    #[must_use]
+    pub fn with_key(mut self, key: Secret) -> Provider {
+        self.key = Some(key).filter(|key| !key.is_empty());
+        self
+    }
+
+    /// The same provider at another address. What is reached there may be a proxy or a local server, so it needs no key.
+    #[must_use]
+    pub fn with_base_url(mut self, base_url: impl Into<String>) -> Provider {
+        self.base_url = base_url.into();
+        self.needs_key = false;
+        self
+    }
+
+    fn endpoint(&self, model: &str) -> Result<Endpoint, ModelError> {
+        if self.needs_key && self.key.is_none() {
+            let message = match self.key_from.as_str() {
+                "" => format!("no key for provider {}", self.name),
+                from => format!("no key for provider {}: set {from}", self.name),
+            };
+            return Err(ModelError::new(ErrorKind::Auth, message));
+        }
+        Ok(Endpoint {
+            provider: self.name.clone(),
+            base_url: self.base_url.clone(),
+            api: self.api,
+            key: self.key.clone(),
+            model: model.to_owned(),
+            limits: self.limits.unwrap_or_else(|| known_limits(model)),
+            quirks: self.quirks,
+        })
+    }
+}
+
+/// All providers that a host uses.
+///
+/// ```
+/// use tamtam::model::{HttpOptions, Models, Provider, Router, Secret};
+///
+/// let router = Router::new(HttpOptions::default())
+///     .with(Provider::known("openai").unwrap().with_key(Secret::new("not-shown")));
+/// assert!(router.find(&"openai/gpt-4o".parse().unwrap()).is_ok());
+///
+/// let missing = router.find(&"deepseek/deepseek-chat".parse().unwrap()).err().unwrap();
+/// assert_eq!(missing.to_string(), "no key for provider deepseek: set DEEPSEEK_API_KEY");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Router {
+    providers: BTreeMap<String, Provider>,
+    limits: BTreeMap<ModelRef, ModelLimits>,
+    client: HttpClient,
+}
+
+impl Router {
+    /// A router that knows [`PROVIDERS`] and has no keys.
+    #[must_use]
+    pub fn new(options: HttpOptions) -> Router {
+        let known = PROVIDERS.iter().filter_map(|known| Provider::known(known.name));
+        Router {
+            providers: known.map(|provider| (provider.name.clone(), provider)).collect(),
+            limits: BTreeMap::new(),
+            client: HttpClient::new(options),
+        }
+    }
+
+    /// The same router with that provider, in the place of one of the same name.
+    #[must_use]
+    pub fn with(mut self, provider: Provider) -> Router {
+        self.providers.insert(provider.name.clone(), provider);
+        self
+    }
+
+    /// The same router with limits for one model that the host knows better.
+    #[must_use]
+    pub fn with_limits(mut self, model: ModelRef, limits: ModelLimits) -> Router {
+        self.limits.insert(model, limits);
+        self
+    }
+
+    /// The providers that it knows, by name.
+    pub fn providers(&self) -> impl Iterator<Item = &Provider> {
+        self.providers.values()
+    }
+
+    /// The endpoint of that name, or why there is none.
+    pub fn endpoint(&self, name: &ModelRef) -> Result<Endpoint, ModelError> {
+        let Some(provider) = self.providers.get(&name.provider) else {
+            let known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
+            let message = format!("unknown provider {:?}: use one of {}", name.provider, known.join(", "));
+            return Err(ModelError::new(ErrorKind::NotFound, message));
+        };
+        let mut endpoint = provider.endpoint(&name.model)?;
+        if let Some(limits) = self.limits.get(name) {
+            endpoint.limits = *limits;
+        }
+        Ok(endpoint)
+    }
+}
+
+impl Models for Router {
+    fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(HttpModel::with_client(self.endpoint(name)?, self.client.clone())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    fn name(text: &str) -> ModelRef {
+        text.parse().unwrap()
+    }
+
+    /// BDD PROVIDER-004, MODEL-013
+    #[test]
+    fn an_unknown_provider_is_an_error_that_lists_the_known() {
+        let error = Router::new(HttpOptions::default()).find(&name("nobody/x")).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::NotFound);
+        let expected = "unknown provider \"nobody\": use one of anthropic, deepseek, gemini, groq, local, moonshot, openai, openrouter, qwen, zhipu";
+        assert_eq!(error.message, expected);
+    }
+
+    /// BDD MODEL-004
+    #[test]
+    fn a_missing_key_names_where_the_host_takes_it_from() {
+        let mut provider = Provider::known("anthropic").unwrap();
+        provider.key_from = "the vault at team/claude".into();
+        let router = Router::new(HttpOptions::default()).with(provider);
+        let error = router.find(&name("anthropic/claude-sonnet-4")).err().unwrap();
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ErrorKind::Auth, "no key for provider anthropic: set the vault at team/claude")
+        );
+    }
+
+    #[test]
+    fn a_server_of_the_hosts_own_needs_no_key_and_its_limits_win() {
+        let limits = ModelLimits { context: 4096, ..ModelLimits::default() };
+        let router = Router::new(HttpOptions::default())
+            .with(Provider::custom("mine", Api::OpenAiChat, "http://127.0.0.1:1/v1"))
+            .with_limits(name("mine/org/m:7b"), limits);
+        let model = router.find(&name("mine/org/m:7b")).unwrap();
+        assert_eq!((model.id().to_string().as_str(), model.limits()), ("mine/org/m:7b", limits));
+        assert!(router.find(&name("local/llama")).is_ok());
+    }
+
+    /// K01
+    #[test]
+    fn debug_of_a_router_shows_no_key() {
+        let provider = Provider::known("openai").unwrap().with_key(Secret::new("sk-CANARY"));
+        let options = HttpOptions { proxy: Some("http://user:CANARY@proxy".into()), ..HttpOptions::default() };
+        assert!(!format!("{:?}", Router::new(options).with(provider)).contains("CANARY"));
+    }
+
+    #[test]
+    fn a_base_url_that_is_none_is_said_at_once() {
+        for base in ["nonsense", "ftp://h/v1", "http://"] {
+            let router = Router::new(HttpOptions::default()).with(Provider::custom("mine", Api::OpenAiChat, base));
+            assert_eq!(router.find(&name("mine/m")).err().unwrap().kind, ErrorKind::InvalidRequest, "{base}");
+        }
+    }
+}

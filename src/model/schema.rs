@@ -1,0 +1,142 @@
+//! The schema of a tool's arguments as a provider takes it (E-03).
+
+use serde_json::{Map, Value, json};
+
+use super::SchemaDialect;
+
+/// Nested schemas deeper than this are replaced by "anything": only a schema that contains itself gets there.
+const DEPTH_MAX: usize = 32;
+
+/// The schema in the provider's dialect.
+pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Value {
+    let mut schema = match dialect {
+        SchemaDialect::Plain => schema.clone(),
+        SchemaDialect::Gemini => gemini(schema, schema, 0),
+    };
+    if !schema.is_object() {
+        schema = json!({});
+    }
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("$schema");
+        // OpenAI refuses an object without properties; a tool without arguments has none to give.
+        object.insert("type".into(), "object".into());
+        object.entry("properties").or_insert_with(|| json!({}));
+    }
+    schema
+}
+
+/// The keywords that Gemini knows.
+const GEMINI_KEYWORDS: &[&str] = &[
+    "type",
+    "format",
+    "description",
+    "nullable",
+    "enum",
+    "items",
+    "maxItems",
+    "minItems",
+    "properties",
+    "required",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "anyOf",
+];
+
+/// The formats that Gemini knows.
+const GEMINI_FORMATS: &[&str] = &["int32", "int64", "float", "double", "enum", "date-time"];
+
+fn gemini(schema: &Value, root: &Value, depth: usize) -> Value {
+    if depth > DEPTH_MAX {
+        return json!({});
+    }
+    let Some(object) = schema.as_object() else {
+        // `true` as a schema: anything.
+        return json!({});
+    };
+    if let Some(target) =
+        object.get("$ref").and_then(Value::as_str).and_then(|path| root.pointer(path.strip_prefix('#')?))
+    {
+        return gemini(target, root, depth + 1);
+    }
+    let mut out = Map::new();
+    for (key, value) in object {
+        match (key.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                let properties = properties.iter().map(|(name, of)| (name.clone(), gemini(of, root, depth + 1)));
+                out.insert(key.clone(), Value::Object(properties.collect()));
+            }
+            ("items", of) => {
+                out.insert(key.clone(), gemini(of, root, depth + 1));
+            }
+            ("anyOf" | "oneOf", Value::Array(choices)) => {
+                let choices = choices.iter().map(|of| gemini(of, root, depth + 1));
+                out.insert("anyOf".into(), choices.collect());
+            }
+            ("type", Value::Array(types)) => {
+                let one =
+                    types.iter().find(|of| of.as_str() != Some("null")).cloned().unwrap_or_else(|| "string".into());
+                out.insert(key.clone(), one);
+                if types.iter().any(|of| of.as_str() == Some("null")) {
+                    out.insert("nullable".into(), true.into());
+                }
+            }
+            ("const", one) => {
+                out.insert("enum".into(), json!([one]));
+            }
+            ("format", Value::String(format)) if !GEMINI_FORMATS.contains(&format.as_str()) => {}
+            (known, _) if GEMINI_KEYWORDS.contains(&known) => {
+                out.insert(key.clone(), value.clone());
+            }
+            _ => {}
+        }
+    }
+    Value::Object(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_schemas_keep_everything_but_their_dialect() {
+        let schema = json!({"$schema": "x", "type": "object", "additionalProperties": false});
+        let expected = json!({"type": "object", "additionalProperties": false, "properties": {}});
+        assert_eq!(in_dialect(&schema, SchemaDialect::Plain), expected);
+        assert_eq!(in_dialect(&json!(true), SchemaDialect::Plain), json!({"type": "object", "properties": {}}));
+    }
+
+    /// E-03
+    #[test]
+    fn gemini_gets_no_references_and_one_type_each() {
+        let schema = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "a": {"type": ["integer", "null"], "format": "uint", "minimum": 0, "default": 0},
+                "b": {"$ref": "#/$defs/B"},
+                "c": {"type": "array", "items": {"const": "x", "title": "t"}},
+            },
+            "required": ["a"],
+            "$defs": {"B": {"oneOf": [{"type": "string"}, {"type": "null"}]}},
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer", "nullable": true, "minimum": 0},
+                "b": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "c": {"type": "array", "items": {"enum": ["x"]}},
+            },
+            "required": ["a"],
+        });
+        assert_eq!(in_dialect(&schema, SchemaDialect::Gemini), expected);
+    }
+
+    #[test]
+    fn a_schema_that_contains_itself_ends() {
+        let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
+        assert!(in_dialect(&schema, SchemaDialect::Gemini).is_object());
+    }
+}

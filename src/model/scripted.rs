@@ -1,0 +1,338 @@
+//! A model that plays a script: for tests, demonstrations and hosts that try things out.
+//!
+//! A [`Scripted`] model answers each request with the next [`Reply`] of a list, or with what a function makes of the request.
+//! It takes part in everything a real model does: it streams, waits (on tokio's clock, so virtual time works), fails, hangs
+//! and panics. It keeps the requests it has seen, and a test can hold it at a [`Barrier`] and let it go.
+//!
+//! **Which reply.** [`By::Order`]: the next one of the list. [`By::Answers`]: the one that follows as many answers as the
+//! request's history holds, so that a process that resumes a session finds its place; replies that give no answer (errors,
+//! hangs without text) stand before the answer they delay, and each is given once per process. Replies with a condition
+//! ([`Reply::when`]) are outside the sequence and win over it. A request whose `key` was seen before gets the reply that it
+//! got before: that is how a recovered session asks again.
+//!
+//! ```
+//! use tamtam::model::{Reply, Scripted};
+//! use serde_json::json;
+//!
+//! let script = Scripted::new([
+//!     Reply::call("read", json!({"path": "README.md"})),
+//!     Reply::text("It is about gongs.").expecting("README.md"),
+//! ]);
+//! assert_eq!(script.requests().len(), 0);
+//! ```
+
+mod barrier;
+mod file;
+mod reply;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Answer, AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, ModelLimits, Models, Request,
+    assembly::Assembly,
+};
+use crate::message::{Finish, ModelRef, Part, Span};
+
+pub use barrier::Barrier;
+pub use file::BadScript;
+pub use reply::Reply;
+
+use reply::{Beat, End};
+
+/// Requests that are kept, at most; the oldest go first.
+pub const REQUESTS_MAX: usize = 10_000;
+
+/// How a list of replies is gone through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// One after the other, whatever is asked.
+    Order,
+    /// By the number of answers in the history of the request. The default of files.
+    #[default]
+    Answers,
+}
+
+/// A model that plays a script. Cloning shares the script and all that it has seen.
+#[derive(Clone)]
+pub struct Scripted {
+    id: ModelRef,
+    limits: ModelLimits,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    choice: Choice,
+    state: Mutex<State>,
+}
+
+enum Choice {
+    List { replies: Vec<Arc<Reply>>, by: By },
+    Function(Box<dyn Fn(&Request) -> Reply + Send + Sync>),
+}
+
+#[derive(Default)]
+struct State {
+    requests: VecDeque<Request>,
+    /// The reply that the request of a key got.
+    given: HashMap<String, Arc<Reply>>,
+    /// By order: the next reply.
+    next: usize,
+    /// By answers: how many requests came with that many answers.
+    attempts: BTreeMap<usize, usize>,
+    barriers: BTreeMap<String, Barrier>,
+    streaming: usize,
+}
+
+impl Scripted {
+    /// Plays the replies in order.
+    #[must_use]
+    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Scripted {
+        Scripted::from_list(replies, By::Order)
+    }
+
+    /// Plays the replies, each in its turn.
+    #[must_use]
+    pub fn from_list(replies: impl IntoIterator<Item = Reply>, by: By) -> Scripted {
+        Scripted::of(Choice::List { replies: replies.into_iter().map(Arc::new).collect(), by })
+    }
+
+    /// Asks a function for each reply.
+    #[must_use]
+    pub fn from_fn(reply: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Scripted {
+        Scripted::of(Choice::Function(Box::new(reply)))
+    }
+
+    /// Plays a script file, whose format is described in `docs/FORMATS.md`. The error names the reply and the field.
+    pub fn from_json(text: &str) -> Result<Scripted, BadScript> {
+        file::parse(text)
+    }
+
+    fn of(choice: Choice) -> Scripted {
+        Scripted {
+            id: ModelRef { provider: "scripted".to_owned(), model: "script".to_owned() },
+            limits: ModelLimits::default(),
+            shared: Arc::new(Shared { choice, state: Mutex::default() }),
+        }
+    }
+
+    /// The same script under another name.
+    #[must_use]
+    pub fn named(mut self, id: ModelRef) -> Scripted {
+        self.id = id;
+        self
+    }
+
+    /// The same script with other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: ModelLimits) -> Scripted {
+        self.limits = limits;
+        self
+    }
+
+    /// The requests seen so far, oldest first; at most [`REQUESTS_MAX`]. Repeated ones are listed each time.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.state().requests.iter().cloned().collect()
+    }
+
+    /// How many requests are being answered now. A request that was cut off is none of them.
+    #[must_use]
+    pub fn streaming(&self) -> usize {
+        self.state().streaming
+    }
+
+    /// The barrier of that name, whether or not a reply has come to it yet.
+    #[must_use]
+    pub fn barrier(&self, name: &str) -> Barrier {
+        self.state().barriers.entry(name.to_owned()).or_default().clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves nothing half done here: each change is one assignment.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the request and chooses its reply.
+    fn choose(&self, request: &Request) -> Result<Arc<Reply>, ModelError> {
+        let mut state = self.state();
+        state.requests.push_back(request.clone());
+        if state.requests.len() > REQUESTS_MAX
+            && let Some(oldest) = state.requests.pop_front()
+        {
+            state.given.remove(&oldest.key);
+        }
+        if let Some(reply) = state.given.get(&request.key) {
+            return Ok(reply.clone());
+        }
+        let reply = match &self.shared.choice {
+            Choice::Function(function) => {
+                // Not under the lock: the function is the host's and may look at the script.
+                drop(state);
+                let reply = Arc::new(function(request));
+                state = self.state();
+                reply
+            }
+            Choice::List { replies, by } => from_list(replies, *by, request, &mut state)?,
+        };
+        if !request.key.is_empty() {
+            state.given.insert(request.key.clone(), reply.clone());
+        }
+        Ok(reply)
+    }
+
+    async fn play(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
+        let reply = self.choose(request)?;
+        let _counted = Streaming::count(self);
+        reply.check(request)?;
+        let mut assembly = Assembly::new(&request.history);
+        for beat in &reply.beats {
+            match beat {
+                Beat::Text(text) => assembly.text(text, deltas),
+                Beat::Reasoning(text) => assembly.reasoning(text, deltas),
+                Beat::Call { id, name, input } => {
+                    let place = assembly.start_call(id, name, deltas)?;
+                    assembly.call_input(place, input, deltas);
+                }
+                Beat::Wait(time) => tokio::time::sleep(*time).await,
+                Beat::Barrier(name) => self.barrier(name).pass().await,
+            }
+        }
+        match &reply.end {
+            End::Answer => {}
+            End::Error(error) => return Err(error.clone()),
+            End::Hang => std::future::pending().await,
+            #[allow(clippy::panic, reason = "the script asks for it: this is how a crash of a model client is tested")]
+            End::Panic(message) => std::panic::panic_any(message.clone()),
+        }
+        let mut parts = assembly.finish(deltas);
+        let mut has_calls = false;
+        for part in &mut parts {
+            match part {
+                // A script says the same each time it is played, so it has no times.
+                AnswerPart::Reasoning { time, .. } => *time = Span::default(),
+                AnswerPart::Call { .. } => has_calls = true,
+                AnswerPart::Text { .. } => {}
+            }
+        }
+        let usual = if has_calls { Finish::ToolCalls } else { Finish::Stop };
+        let mut answer = Answer::new(parts, reply.finish.unwrap_or(usual));
+        answer.usage = reply.usage;
+        answer.model.clone_from(&self.id.model);
+        Ok(answer)
+    }
+}
+
+/// The reply to a request out of a list.
+fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut State) -> Result<Arc<Reply>, ModelError> {
+    let answers = request.history.iter().filter(|item| matches!(item.as_ref(), Item::Assistant(_))).count();
+    if let Some(reply) = replies.iter().find(|reply| reply.is_conditional() && reply.applies(request, answers)) {
+        return Ok(reply.clone());
+    }
+    let sequence = || replies.iter().filter(|reply| !reply.is_conditional());
+    let reply = match by {
+        By::Order => {
+            state.next += 1;
+            sequence().nth(state.next - 1)
+        }
+        By::Answers => {
+            let attempt = state.attempts.entry(answers).or_default();
+            *attempt += 1;
+            // The replies that may be given after that many answers: those behind the answer before, up to the next one.
+            let mut before = 0;
+            let turn = sequence().skip_while(|reply| {
+                let is_earlier = before < answers;
+                before += usize::from(reply.leaves_an_answer());
+                is_earlier
+            });
+            let mut open = true;
+            let turn: Vec<&Arc<Reply>> =
+                turn.take_while(|reply| std::mem::replace(&mut open, !reply.leaves_an_answer())).collect();
+            turn.get(*attempt - 1).or(turn.last()).copied()
+        }
+    };
+    reply.cloned().ok_or_else(|| {
+        let message = format!("script exhausted after {} replies", sequence().count());
+        ModelError::new(ErrorKind::InvalidRequest, message)
+    })
+}
+
+/// Counts a request as long as its future lives.
+struct Streaming<'a>(&'a Scripted);
+
+impl<'a> Streaming<'a> {
+    fn count(script: &'a Scripted) -> Streaming<'a> {
+        script.state().streaming += 1;
+        Streaming(script)
+    }
+}
+
+impl Drop for Streaming<'_> {
+    fn drop(&mut self) {
+        self.0.state().streaming -= 1;
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Model for Scripted {
+    fn id(&self) -> &ModelRef {
+        &self.id
+    }
+
+    fn limits(&self) -> ModelLimits {
+        self.limits
+    }
+
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        deltas: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        Box::pin(self.play(request, deltas))
+    }
+}
+
+/// Every name leads to this script.
+impl Models for Scripted {
+    fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(self.clone().named(name.clone())))
+    }
+}
+
+/// A request as one text, in which the conditions of replies are looked for: a line for the system prompt, then one for
+/// each thing said (`user: …`, `assistant: …`, `call NAME INPUT`, `result NAME: …`), then the reminder.
+#[must_use]
+pub fn transcript(request: &Request) -> String {
+    let mut lines = vec![format!("system: {}", request.system)];
+    for item in request.history.iter() {
+        match item.as_ref() {
+            Item::User(user) => lines.extend(user.parts.iter().map(|part| match part {
+                Part::Text(text) => format!("user: {}", text.text),
+                Part::File(file) => format!("file {} {}", file.mime, file.filename.as_deref().unwrap_or_default()),
+                _ => String::new(),
+            })),
+            Item::Assistant(answer) => lines.extend(answer.parts.iter().map(|part| match part {
+                AnswerPart::Text { text, .. } => format!("assistant: {text}"),
+                AnswerPart::Reasoning { text, .. } => format!("reasoning: {text}"),
+                AnswerPart::Call { name, input, .. } => format!("call {name} {input}"),
+            })),
+            Item::Result(result) => lines.push(format!("result {}: {}", result.name, result.content)),
+        }
+    }
+    lines.extend(request.reminder.as_deref().map(|reminder| format!("reminder: {reminder}")));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! One reply of a script: what is said and done, in order, and how it ends.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::transcript;
+use crate::{
+    message::Finish,
+    model::{ErrorKind, ModelError, Request},
+    usage::Usage,
+};
+
+/// One reply. Its beats are played in the order in which they were added.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    pub(super) beats: Vec<Beat>,
+    pub(super) end: End,
+    pub(super) usage: Usage,
+    pub(super) finish: Option<Finish>,
+    pub(super) expect: Vec<String>,
+    pub(super) when: Vec<String>,
+    pub(super) answers: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Beat {
+    Text(String),
+    Reasoning(String),
+    Call { id: String, name: String, input: String },
+    Wait(Duration),
+    Barrier(String),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) enum End {
+    #[default]
+    Answer,
+    Error(ModelError),
+    Hang,
+    Panic(String),
+}
+
+impl Reply {
+    /// An answer that says nothing.
+    #[must_use]
+    pub fn empty() -> Reply {
+        Reply::default()
+    }
+
+    /// An answer of one text, in one piece.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Reply {
+        Reply::empty().with_text(text)
+    }
+
+    /// An answer that asks for one call.
+    #[must_use]
+    pub fn call(name: impl Into<String>, input: Value) -> Reply {
+        Reply::empty().with_call(name, input)
+    }
+
+    /// A failure. What is added before it arrives first.
+    #[must_use]
+    pub fn error(error: ModelError) -> Reply {
+        Reply::empty().failing(error)
+    }
+
+    /// A reply that never ends. What is added before it arrives first.
+    #[must_use]
+    pub fn hang() -> Reply {
+        Reply::empty().hanging()
+    }
+
+    /// The same reply with a text; each text is a piece of its own in the stream.
+    #[must_use]
+    pub fn with_text(mut self, text: impl Into<String>) -> Reply {
+        self.beats.push(Beat::Text(text.into()));
+        self
+    }
+
+    /// The same reply with a thought.
+    #[must_use]
+    pub fn with_reasoning(mut self, text: impl Into<String>) -> Reply {
+        self.beats.push(Beat::Reasoning(text.into()));
+        self
+    }
+
+    /// The same reply with a call, whose id is made up.
+    #[must_use]
+    pub fn with_call(self, name: impl Into<String>, input: Value) -> Reply {
+        self.with_raw_call("", name, input.to_string())
+    }
+
+    /// The same reply with a call under an id, its arguments as text: also text that is no JSON.
+    #[must_use]
+    pub fn with_raw_call(mut self, id: impl Into<String>, name: impl Into<String>, input: impl Into<String>) -> Reply {
+        self.beats.push(Beat::Call { id: id.into(), name: name.into(), input: input.into() });
+        self
+    }
+
+    /// The same reply, waiting here on tokio's clock.
+    #[must_use]
+    pub fn waiting(mut self, time: Duration) -> Reply {
+        self.beats.push(Beat::Wait(time));
+        self
+    }
+
+    /// The same reply, waiting here until the [`Barrier`](super::Barrier) of that name is released.
+    #[must_use]
+    pub fn at_barrier(mut self, name: impl Into<String>) -> Reply {
+        self.beats.push(Beat::Barrier(name.into()));
+        self
+    }
+
+    /// The same reply, failing at its end.
+    #[must_use]
+    pub fn failing(mut self, error: ModelError) -> Reply {
+        self.end = End::Error(error);
+        self
+    }
+
+    /// The same reply, cut off at its end: [`ErrorKind::Truncated`].
+    #[must_use]
+    pub fn truncated(self) -> Reply {
+        self.failing(ModelError::new(ErrorKind::Truncated, "the script cuts the stream off here"))
+    }
+
+    /// The same reply, hanging at its end.
+    #[must_use]
+    pub fn hanging(mut self) -> Reply {
+        self.end = End::Hang;
+        self
+    }
+
+    /// The same reply, panicking at its end.
+    #[must_use]
+    pub fn panicking(mut self, message: impl Into<String>) -> Reply {
+        self.end = End::Panic(message.into());
+        self
+    }
+
+    /// The same reply with a usage.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Reply {
+        self.usage = usage;
+        self
+    }
+
+    /// The same reply with another finish than the usual one (tool-calls with calls, else stop).
+    #[must_use]
+    pub fn with_finish(mut self, finish: Finish) -> Reply {
+        self.finish = Some(finish);
+        self
+    }
+
+    /// The same reply, failing unless the request contains this text ([`transcript`]).
+    #[must_use]
+    pub fn expecting(mut self, text: impl Into<String>) -> Reply {
+        self.expect.push(text.into());
+        self
+    }
+
+    /// The same reply, outside the sequence: given to every request that contains this text ([`transcript`]).
+    #[must_use]
+    pub fn when(mut self, text: impl Into<String>) -> Reply {
+        self.when.push(text.into());
+        self
+    }
+
+    /// The same reply, outside the sequence: given to requests whose history holds that many answers.
+    #[must_use]
+    pub fn when_answers(mut self, answers: usize) -> Reply {
+        self.answers = Some(answers);
+        self
+    }
+
+    pub(super) fn is_conditional(&self) -> bool {
+        !self.when.is_empty() || self.answers.is_some()
+    }
+
+    pub(super) fn applies(&self, request: &Request, answers: usize) -> bool {
+        self.answers.is_none_or(|wanted| wanted == answers) && missing(&self.when, request).is_none()
+    }
+
+    /// Whether the history holds an answer after this reply. A failed one is taken out again; one that hangs is aborted,
+    /// and what it had said by then is kept.
+    pub(super) fn leaves_an_answer(&self) -> bool {
+        match self.end {
+            End::Answer => true,
+            End::Hang => self.beats.iter().any(|beat| matches!(beat, Beat::Text(_))),
+            End::Error(_) | End::Panic(_) => false,
+        }
+    }
+
+    pub(super) fn check(&self, request: &Request) -> Result<(), ModelError> {
+        match missing(&self.expect, request) {
+            None => Ok(()),
+            Some(text) => {
+                let message = format!("the script expects {text:?} in the request, and it is not there");
+                Err(ModelError::new(ErrorKind::InvalidRequest, message))
+            }
+        }
+    }
+}
+
+fn missing<'a>(texts: &'a [String], request: &Request) -> Option<&'a str> {
+    if texts.is_empty() {
+        return None;
+    }
+    let said = transcript(request);
+    texts.iter().find(|text| !said.contains(text.as_str())).map(String::as_str)
+}
+
+impl From<&str> for Reply {
+    fn from(text: &str) -> Reply {
+        Reply::text(text)
+    }
+}

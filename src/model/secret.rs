@@ -1,0 +1,61 @@
+//! Keys, and how they stay out of what people read: a [`Secret`] shows itself to nobody (K01).
+
+use std::{fmt, sync::Arc};
+
+/// A key or token. Cloning shares it; printing it is impossible by accident.
+///
+/// ```
+/// use tamtam::model::Secret;
+/// assert_eq!(format!("{:?}", Secret::new("sk-canary")), "Secret(***)");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// Wraps a key. White space around it is dropped, because a key read from a file often ends with a newline.
+    #[must_use]
+    pub fn new(key: impl AsRef<str>) -> Secret {
+        Secret(key.as_ref().trim().into())
+    }
+
+    /// The key itself, for the one who sends it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is no key in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(key: &str) -> Secret {
+        Secret::new(key)
+    }
+}
+
+impl From<String> for Secret {
+    fn from(key: String) -> Secret {
+        Secret::new(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// K01
+    #[test]
+    fn debug_never_shows_a_key() {
+        assert_eq!(format!("{:?}", Some(Secret::new("sk-CANARY-0123456789"))), "Some(Secret(***))");
+    }
+}

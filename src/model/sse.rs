@@ -1,0 +1,145 @@
+//! Server-sent events: bytes in, events out.
+//!
+//! The decoder follows the HTML standard's rules for event streams: lines end with CR, LF or CRLF, a byte order mark at the
+//! start is dropped, `data` lines of one event are joined with LF, comments and unknown fields are ignored. It works on
+//! whole lines of bytes, so a character that is split over two chunks is never broken. What is kept of an unfinished event
+//! is bounded. It does no I/O and never panics.
+//!
+//! The fields `id` and `retry` are ignored: no model API resumes a stream.
+
+use memchr::memchr2;
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The `event` field; empty where there was none.
+    pub name: String,
+    /// The `data` lines, joined with LF.
+    pub data: String,
+}
+
+/// An event was larger than the decoder may keep.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("sent an event of more than {bytes_max} bytes")]
+pub struct EventTooLarge {
+    /// The bound.
+    pub bytes_max: usize,
+}
+
+/// Turns the bytes of one stream into events.
+///
+/// ```
+/// use tamtam::model::sse::Decoder;
+/// let mut decoder = Decoder::new(1024);
+/// let events = decoder.push(b"data: hello\n\ndata: wor").unwrap();
+/// assert_eq!(events[0].data, "hello");
+/// assert_eq!(decoder.push(b"ld\n\n").unwrap()[0].data, "world");
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    bytes_max: usize,
+    /// The line that is not complete yet.
+    line: Vec<u8>,
+    /// The event that is not complete yet.
+    event: Event,
+    /// Whether it has a `data` line; an event without one is not an event, an empty one is.
+    has_data: bool,
+    /// The last byte was a CR: a LF that follows belongs to it, even in the next chunk.
+    after_cr: bool,
+    /// No line was complete yet: a byte order mark may stand before it.
+    at_start: bool,
+}
+
+impl Decoder {
+    /// A decoder that keeps at most `bytes_max` bytes of one event.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Decoder {
+        Decoder {
+            bytes_max,
+            line: Vec::new(),
+            event: Event::default(),
+            has_data: false,
+            after_cr: false,
+            at_start: true,
+        }
+    }
+
+    /// Takes the next bytes and gives the events that they complete.
+    ///
+    /// After an error the stream is of no further use.
+    pub fn push(&mut self, mut chunk: &[u8]) -> Result<Vec<Event>, EventTooLarge> {
+        let mut events = Vec::new();
+        while !chunk.is_empty() {
+            if std::mem::take(&mut self.after_cr) && chunk[0] == b'\n' {
+                chunk = &chunk[1..];
+                continue;
+            }
+            let Some(end) = memchr2(b'\r', b'\n', chunk) else {
+                self.keep(chunk)?;
+                break;
+            };
+            self.keep(&chunk[..end])?;
+            self.after_cr = chunk[end] == b'\r';
+            chunk = &chunk[end + 1..];
+            events.extend(self.end_line());
+        }
+        Ok(events)
+    }
+
+    /// The stream is over. Gives the event that no empty line has completed, if there is one.
+    ///
+    /// The standard drops such an event. Some servers end their last event without the empty line, so the caller gets it and
+    /// decides: it may also be half an event of a stream that was cut off.
+    pub fn finish(&mut self) -> Option<Event> {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.dispatch()
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
+        let kept = self.line.len() + self.event.data.len() + self.event.name.len();
+        if kept + bytes.len() > self.bytes_max {
+            return Err(EventTooLarge { bytes_max: self.bytes_max });
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Option<Event> {
+        let mut line = self.line.as_slice();
+        if std::mem::take(&mut self.at_start) {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if line.is_empty() {
+            self.line.clear();
+            return self.dispatch();
+        }
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(&String::from_utf8_lossy(value));
+                self.has_data = true;
+            }
+            b"event" => self.event.name = String::from_utf8_lossy(value).into_owned(),
+            _ => {}
+        }
+        self.line.clear();
+        None
+    }
+
+    fn dispatch(&mut self) -> Option<Event> {
+        let event = std::mem::take(&mut self.event);
+        std::mem::take(&mut self.has_data).then_some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! The mark that every process of a call carries, and inherits.
+//!
+//! It is in two places, so that neither an emptied environment nor a system without one of them hides a process:
+//! the variable [`CALL_VARIABLE`], and a soft limit of the file size that no file reaches (more than 2^60 bytes) and that
+//! spells the same mark. Both pass through `fork` and `exec` without anybody's doing.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// The variable that tells a process which call it belongs to. Where calls are nested, it names all of them.
+pub const CALL_VARIABLE: &str = "TAMTAM_CALL";
+
+const SEPARATOR: char = ':';
+const OWNER_BITS: u32 = 24;
+const CALL_BITS: u32 = 27;
+
+/// Whose processes they are: one runtime, or one test. Random, so no two in the world are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(Uuid);
+
+/// One call of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    owner: Owner,
+    call: Uuid,
+}
+
+impl Owner {
+    /// A new owner.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
+    pub fn new() -> Owner {
+        Owner(Uuid::now_v7())
+    }
+
+    /// Reads what [`Owner::to_string`] wrote.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Owner> {
+        Uuid::try_parse(text).ok().map(Owner)
+    }
+
+    /// Whether a value of [`CALL_VARIABLE`] names a call of this owner.
+    pub(super) fn in_variable(&self, value: &str) -> bool {
+        let ours = format!("{self}.");
+        value.split(SEPARATOR).any(|mark| mark.starts_with(&ours))
+    }
+
+    pub(super) fn in_limit(&self, bytes: u64) -> bool {
+        let high = |limit: u64| limit >> CALL_BITS;
+        limits(bytes).any(|limit| high(limit) == high(limit_of(self, 0)))
+    }
+}
+
+impl Mark {
+    /// A new mark for one call.
+    #[must_use]
+    pub fn new(owner: Owner) -> Mark {
+        Mark { owner, call: Uuid::now_v7() }
+    }
+
+    /// The value of [`CALL_VARIABLE`] for this call, started by a process whose own value is `outer`.
+    #[must_use]
+    pub fn variable(&self, outer: Option<&str>) -> String {
+        match outer {
+            Some(outer) if !outer.is_empty() => format!("{outer}{SEPARATOR}{self}"),
+            _ => self.to_string(),
+        }
+    }
+
+    /// The soft limit of the file size that spells this mark, in units of 1,024 bytes as the shell's `ulimit -f` takes it.
+    ///
+    /// `None` where this process has such a limit itself, which must not be raised.
+    #[must_use]
+    pub fn file_size_limit(&self) -> Option<u64> {
+        let own = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+        own.current.is_none().then(|| limit_of(&self.owner, low_bits(self.call, CALL_BITS)))
+    }
+
+    pub(super) fn in_variable(&self, value: &str) -> bool {
+        let ours = self.to_string();
+        value.split(SEPARATOR).any(|mark| mark == ours)
+    }
+
+    pub(super) fn in_limit(&self, bytes: u64) -> bool {
+        let ours = limit_of(&self.owner, low_bits(self.call, CALL_BITS));
+        limits(bytes).any(|limit| limit == ours)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.owner, self.call.simple())
+    }
+}
+
+/// One bit that makes it larger than any file, then the owner, then the call.
+fn limit_of(owner: &Owner, call: u64) -> u64 {
+    (1 << (OWNER_BITS + CALL_BITS)) | (low_bits(owner.0, OWNER_BITS) << CALL_BITS) | call
+}
+
+/// What was given to `ulimit -f` for a limit of so many bytes: its unit is 1,024 bytes, and 512 in a shell's POSIX mode.
+fn limits(bytes: u64) -> impl Iterator<Item = u64> {
+    [1024, 512].into_iter().filter(move |unit| bytes.is_multiple_of(*unit)).map(move |unit| bytes / unit)
+}
+
+/// The last bits of a UUIDv7 are random.
+fn low_bits(uuid: Uuid, bits: u32) -> u64 {
+    uuid.as_u64_pair().1 & ((1 << bits) - 1)
+}

@@ -1,0 +1,152 @@
+//! What a process wrote: both streams in the order of their arrival, in bounded memory.
+
+/// One of the two streams that a process writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// The last bytes of something that may be endless, and how much there was.
+///
+/// Takes at most twice as much memory as it keeps.
+#[derive(Clone, Debug)]
+pub struct Rolling {
+    bytes: Vec<u8>,
+    keep: usize,
+    total: usize,
+    line_feeds: usize,
+}
+
+impl Rolling {
+    /// Keeps the last `keep` bytes.
+    #[must_use]
+    pub fn new(keep: usize) -> Rolling {
+        Rolling { bytes: Vec::new(), keep, total: 0, line_feeds: 0 }
+    }
+
+    /// Appends.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.total = self.total.saturating_add(bytes.len());
+        self.line_feeds += memchr::memchr_iter(b'\n', bytes).count();
+        let last = &bytes[bytes.len().saturating_sub(self.keep)..];
+        if self.bytes.len() + last.len() > self.keep.saturating_mul(2) {
+            let surplus = (self.bytes.len() + last.len()).saturating_sub(self.keep).min(self.bytes.len());
+            self.bytes.drain(..surplus);
+        }
+        self.bytes.extend_from_slice(last);
+    }
+
+    /// The bytes that are kept.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.bytes.len().saturating_sub(self.keep)..]
+    }
+
+    /// How many bytes there were.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        self.total
+    }
+
+    /// How many lines there were. A final LF starts none (FT-20).
+    #[must_use]
+    pub fn total_lines(&self) -> usize {
+        self.line_feeds + usize::from(self.bytes.last().is_some_and(|byte| *byte != b'\n'))
+    }
+
+    /// What is kept, as text: a character that was cut at the front is left out, what is no UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut bytes = self.bytes();
+        if bytes.len() < self.total {
+            let cut = bytes.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count();
+            bytes = &bytes[cut..];
+        }
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+}
+
+/// Both streams of a process: together in order of arrival, and apart.
+///
+/// A character whose bytes come in two pieces is held back until it is whole, so that the other stream never splits it.
+#[derive(Clone, Debug)]
+pub struct Output {
+    merged: Rolling,
+    stdout: Half,
+    stderr: Half,
+}
+
+#[derive(Clone, Debug)]
+struct Half {
+    rolling: Rolling,
+    /// The beginning of a character: at most three bytes.
+    held: Vec<u8>,
+}
+
+impl Output {
+    /// Keeps the last `keep` bytes of both together, and the last `keep_apart` bytes of each.
+    #[must_use]
+    pub fn new(keep: usize, keep_apart: usize) -> Output {
+        let half = Half { rolling: Rolling::new(keep_apart), held: Vec::new() };
+        Output { merged: Rolling::new(keep), stdout: half.clone(), stderr: half }
+    }
+
+    /// Takes what a stream gave; returns what came to the merged output by it.
+    pub fn push(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+        let half = self.half(stream);
+        half.rolling.push(bytes);
+        let mut whole = std::mem::take(&mut half.held);
+        whole.extend_from_slice(bytes);
+        half.held = whole.split_off(whole.len() - unfinished(&whole));
+        self.merged.push(&whole);
+        whole
+    }
+
+    /// Says that nothing more comes; returns what was held back.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let mut rest = std::mem::take(&mut self.stdout.held);
+        rest.append(&mut self.stderr.held);
+        self.merged.push(&rest);
+        rest
+    }
+
+    /// Both streams in the order of their arrival.
+    #[must_use]
+    pub fn merged(&self) -> &Rolling {
+        &self.merged
+    }
+
+    /// One stream alone.
+    #[must_use]
+    pub fn stream(&self, stream: Stream) -> &Rolling {
+        match stream {
+            Stream::Stdout => &self.stdout.rolling,
+            Stream::Stderr => &self.stderr.rolling,
+        }
+    }
+
+    fn half(&mut self, stream: Stream) -> &mut Half {
+        match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+}
+
+/// How many bytes at the end are the beginning of a character that is not complete yet.
+fn unfinished(bytes: &[u8]) -> usize {
+    for back in 1..=bytes.len().min(3) {
+        let length = match bytes[bytes.len() - back] {
+            0x80..0xc0 => continue,
+            0xc2..0xe0 => 2,
+            0xe0..0xf0 => 3,
+            0xf0..0xf5 => 4,
+            _ => 1,
+        };
+        return if length > back { back } else { 0 };
+    }
+    0
+}

@@ -1,0 +1,239 @@
+//! One program of a call while it runs.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::{Child, ChildStderr, ChildStdout, Command},
+};
+
+use crate::process::{
+    CALL_VARIABLE, Mark, Stream, Swept, Whose,
+    sweep::{family, sweep_with},
+    table::Entry,
+};
+
+/// How much is read at once.
+const READ_BYTES: usize = 32 * 1024;
+
+/// Starts a program in a session of its own, so that it has no terminal to ask on. From util-linux; where it is missing, a
+/// process group has to do. (The standard library could do so only by code that runs between `fork` and `exec`, which is
+/// unsafe and would make it copy the host's memory map at every call.)
+const SETSID: &str = "/usr/bin/setsid";
+
+/// What to start.
+#[derive(Debug)]
+pub struct Spec {
+    /// The program, by an absolute path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// All of its environment; the mark is added to it.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The folder it starts in.
+    pub folder: Folder,
+    /// The mark of its call.
+    pub mark: Mark,
+}
+
+/// The folder that a program starts in.
+#[derive(Debug)]
+pub struct Folder {
+    /// Its open handle; used where `/proc` is, so that no link can be swapped in.
+    pub handle: OwnedFd,
+    /// Its path; used elsewhere.
+    pub path: PathBuf,
+}
+
+impl Folder {
+    fn to_start_in(&self) -> PathBuf {
+        use std::os::fd::AsRawFd as _;
+        let by_handle = PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd()));
+        if cfg!(target_os = "linux") && by_handle.exists() { by_handle } else { self.path.clone() }
+    }
+}
+
+/// What a process did.
+#[derive(Debug)]
+pub enum Event {
+    /// It, or one that it started, wrote something.
+    Output(Stream, Vec<u8>),
+    /// It ended; others that it started may still run and write.
+    Ended(ExitStatus),
+    /// It has ended and nobody can write any more.
+    Closed,
+}
+
+/// One program of a call.
+///
+/// Dropped before [`Process::end`], it kills its tree on the spot, which may block for as long as a sweep takes.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdout: Option<Source<ChildStdout>>,
+    stderr: Option<Source<ChildStderr>>,
+    leader: Option<Pid>,
+    status: Option<ExitStatus>,
+    mark: Mark,
+    /// The family as it was last seen.
+    known: Vec<Entry>,
+    swept: bool,
+}
+
+/// One end of a pipe, and what is being read from it.
+#[derive(Debug)]
+struct Source<R> {
+    pipe: R,
+    buffer: Vec<u8>,
+}
+
+impl<R> Source<R> {
+    fn new(pipe: R) -> Source<R> {
+        Source { pipe, buffer: Vec::new() }
+    }
+}
+
+impl Process {
+    /// Starts a program, with nothing to read on its standard input. Must be called within a tokio runtime.
+    pub fn start(spec: Spec) -> io::Result<Process> {
+        let mut command = if cfg!(target_os = "linux") && Path::new(SETSID).exists() {
+            let mut command = Command::new(SETSID);
+            command.arg(&spec.program);
+            command
+        } else {
+            let mut command = Command::new(&spec.program);
+            command.process_group(0);
+            command
+        };
+        let outer = spec.environment.iter().find(|(name, _)| name == CALL_VARIABLE);
+        let outer = outer.and_then(|(_, value)| value.to_str());
+        command
+            .args(&spec.arguments)
+            .env_clear()
+            .envs(spec.environment.iter().map(|(name, value)| (name, value)))
+            .env(CALL_VARIABLE, spec.mark.variable(outer))
+            .current_dir(spec.folder.to_start_in())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Ok(Process {
+            stdout: child.stdout.take().map(Source::new),
+            stderr: child.stderr.take().map(Source::new),
+            child,
+            leader,
+            status: None,
+            mark: spec.mark,
+            known: Vec::new(),
+            swept: false,
+        })
+    }
+
+    /// Waits for what happens next. Dropping the future loses nothing.
+    ///
+    /// What is written by both streams at about the same time comes in either order: the system does not tell.
+    pub async fn next(&mut self) -> Event {
+        loop {
+            let (stream, read) = tokio::select! {
+                read = read_some(&mut self.stdout), if self.stdout.is_some() => (Stream::Stdout, read),
+                read = read_some(&mut self.stderr), if self.stderr.is_some() => (Stream::Stderr, read),
+                status = self.child.wait(), if self.status.is_none() => {
+                    // Waiting can fail only if somebody else took the status; then nobody knows it.
+                    let status = status.unwrap_or_else(|_| ExitStatus::from_raw(0x7f00));
+                    self.status = Some(status);
+                    return Event::Ended(status);
+                }
+                else => return Event::Closed,
+            };
+            match (read, stream) {
+                (Some(bytes), stream) => return Event::Output(stream, bytes),
+                (None, Stream::Stdout) => self.stdout = None,
+                (None, Stream::Stderr) => self.stderr = None,
+            }
+        }
+    }
+
+    /// How it ended, once it has.
+    #[must_use]
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
+    /// Asks the whole group to end (SIGTERM), and wakes it in case it was stopped. Does not wait.
+    pub async fn ask_to_end(&mut self) {
+        self.remember().await;
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills the whole tree and waits until nothing of it is left, for at most the time of a sweep. What was written until
+    /// then can still be read by [`Process::next`].
+    pub async fn end(&mut self) -> Swept {
+        self.remember().await;
+        self.signal(Signal::KILL);
+        let (whose, known) = (Whose::Call(self.mark), std::mem::take(&mut self.known));
+        let again = known.clone();
+        let swept = tokio::task::spawn_blocking(move || sweep_with(&whose, &known)).await;
+        // The sweep does not panic; the task is lost only when the runtime goes down, and then this is the last chance.
+        let swept = swept.unwrap_or_else(|_| sweep_with(&whose, &again));
+        self.swept = true;
+        swept
+    }
+
+    async fn remember(&mut self) {
+        if let Some(leader) = self.group() {
+            let leader = leader.as_raw_nonzero().get();
+            let seen = tokio::task::spawn_blocking(move || family(leader)).await;
+            self.known.extend(seen.unwrap_or_default());
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let Some(group) = self.group() else { return };
+        if kill_process_group(group, signal).is_err() {
+            // It has not made its session yet, or has no process any more.
+            let _ = kill_process(group, signal);
+        }
+    }
+
+    /// The group that can be named by its number.
+    ///
+    /// Once its first process was waited for, the number may be another's. Where there is a process table, what is left of
+    /// the group is found there; elsewhere the number is all there is.
+    fn group(&self) -> Option<Pid> {
+        if cfg!(target_os = "linux") && self.status.is_some() { None } else { self.leader }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.swept {
+            if let Some(leader) = self.group() {
+                self.known.extend(family(leader.as_raw_nonzero().get()));
+            }
+            self.signal(Signal::KILL);
+            let swept = sweep_with(&Whose::Call(self.mark), &self.known);
+            if !swept.left.is_empty() {
+                tracing::warn!(left = ?swept.left, "processes of a dropped call could not be killed");
+            }
+        }
+    }
+}
+
+/// Reads some of a stream; `None` at its end, and where it cannot be read, which is as good as its end.
+async fn read_some<R: AsyncRead + Unpin>(source: &mut Option<Source<R>>) -> Option<Vec<u8>> {
+    let source = source.as_mut()?;
+    source.buffer.reserve(READ_BYTES);
+    match source.pipe.read_buf(&mut source.buffer).await {
+        Ok(1..) => Some(std::mem::take(&mut source.buffer)),
+        Ok(0) | Err(_) => None,
+    }
+}

@@ -1,0 +1,33 @@
+//! The default system prompt (P-08). Stable over a session: no clock, no file list, nothing that changes (C-25).
+
+/// What a model is told about itself and its surroundings, where the host gives no prompt of its own.
+///
+/// `date` is a day such as `2026-11-21`; the library asks no clock, so without one none is named.
+#[must_use]
+pub fn system(workspace: &str, date: Option<&str>) -> String {
+    let date = date.map(|day| format!("\nToday is {day}.")).unwrap_or_default();
+    format!(
+        "You are a general agent that works for the user through tools.\n\
+         The working directory is {workspace}; paths are relative to it, and nothing outside of it may be touched.{date}\n\
+         \n\
+         Read before you change. Make the smallest change that does the job, then check it.\n\
+         When a call fails, read its error, and try another way or say what stands in the way.\n\
+         When a result says that a call was skipped because of a message, read the message and follow it.\n\
+         When a result says that an outcome is unknown, check what happened before you repeat the call.\n\
+         When you are done, say in a few words what you did and what is left."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C-25, P-08: the same inputs give the same bytes, and the day is as fine as time gets.
+    #[test]
+    fn the_prompt_is_stable_and_names_workspace_and_day() {
+        let prompt = system("/srv/app", Some("2026-11-21"));
+        assert_eq!(prompt, system("/srv/app", Some("2026-11-21")));
+        assert!(prompt.contains("/srv/app") && prompt.contains("2026-11-21"));
+        assert!(!system("/srv/app", None).contains("Today"));
+    }
+}

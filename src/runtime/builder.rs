@@ -1,0 +1,294 @@
+//! What a runtime and a session are made from.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::{
+    actors::{host::Host, slot::Door},
+    error::StartError,
+    hook::{Hook, Hooks},
+    ids::SessionId,
+    message::ModelRef,
+    model::{Model, ModelError, Models, Params},
+    permission::{Profile, Ruleset},
+    runtime::{Inner, Recovered, Runtime},
+    session::{Mode, Settings},
+    supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorEvent, SupervisorSpec},
+    tape::{Durability, Store, StoreOptions, TapeError},
+    tool::{Tool, Toolbox},
+};
+
+/// Collects what a runtime is started with. Only a store and a model are needed.
+#[derive(Default)]
+pub struct Builder {
+    store: Option<PathBuf>,
+    options: StoreOptions,
+    models: Option<Arc<dyn Models>>,
+    model: Option<ModelRef>,
+    tools: Toolbox,
+    hooks: Vec<Arc<dyn Hook>>,
+    host_rules: Option<Ruleset>,
+    children: Vec<ChildSpec>,
+    no_auto_resume: bool,
+}
+
+impl Builder {
+    /// The folder of the tapes; made where it is missing.
+    #[must_use]
+    pub fn store(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.store = Some(path.into());
+        self
+    }
+
+    /// What an acknowledged entry survives; the end of the process by default.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.options.durability = durability;
+        self
+    }
+
+    /// The one model that answers all sessions.
+    #[must_use]
+    pub fn model(mut self, model: Arc<dyn Model>) -> Builder {
+        self.model = Some(model.id().clone());
+        self.models = Some(Arc::new(OneModel(model)));
+        self
+    }
+
+    /// Where models are found by name, and the one that sessions use unless they name another.
+    #[must_use]
+    pub fn models(mut self, models: Arc<dyn Models>, default: ModelRef) -> Builder {
+        self.models = Some(models);
+        self.model = Some(default);
+        self
+    }
+
+    /// The tools of all sessions; none by default.
+    #[must_use]
+    pub fn tools(mut self, tools: Toolbox) -> Builder {
+        self.tools = tools;
+        self
+    }
+
+    /// One more tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool) -> Builder {
+        self.tools = self.tools.with(tool);
+        self
+    }
+
+    /// One more hook, after those before it.
+    #[must_use]
+    pub fn hook(mut self, hook: impl Hook) -> Builder {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Rules of the host, above those of every session: what they deny, no session can allow.
+    #[must_use]
+    pub fn rules(mut self, mut rules: Ruleset) -> Builder {
+        if rules.name.is_empty() {
+            "host".clone_into(&mut rules.name);
+        }
+        self.host_rules = Some(rules);
+        self
+    }
+
+    /// An actor of the host's own, under the same tree.
+    #[must_use]
+    pub fn child(mut self, child: ChildSpec) -> Builder {
+        self.children.push(child);
+        self
+    }
+
+    /// Leaves sessions that were interrupted in a turn alone until they are resumed by name. They go on at the start by
+    /// default (promise 5).
+    #[must_use]
+    pub fn without_auto_resume(mut self) -> Builder {
+        self.no_auto_resume = true;
+        self
+    }
+
+    /// Starts the tree, and the sessions that were interrupted in a turn.
+    ///
+    /// # Errors
+    /// See [`StartError`]. Nothing is left running then.
+    pub async fn start(self) -> Result<Runtime, StartError> {
+        let path = self.store.ok_or(StartError::NoStore)?;
+        let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
+        let options = self.options;
+        let opened = tokio::task::spawn_blocking(move || Store::open(path, options)).await;
+        let store = opened.map_err(|_| StartError::Store(TapeError::Closed))??;
+        let registry = Registry::new();
+        let hooks = Hooks(self.hooks.into());
+        let host = Arc::new(Host::new(store, self.tools, models, hooks, registry.clone()));
+
+        // At most 2 restarts in 60 s; the third crash parks that one session, and the others live on (design §4).
+        let sessions = SupervisorSpec::dynamic("sessions")
+            .intensity(Intensity::new(2, Duration::from_secs(60)))
+            .on_exhausted(OnExhausted::Park);
+        let (sessions_child, sessions) =
+            ChildSpec::supervisor(sessions).map_err(crate::supervisor::StartError::from)?;
+        let mut root = SupervisorSpec::new("runtime", Strategy::OneForOne)
+            .intensity(Intensity::new(3, Duration::from_secs(30)))
+            .child(sessions_child);
+        for child in self.children {
+            root = root.child(child);
+        }
+        let root = Supervisor::start(root, &registry).await?;
+        watch_parking(&host, &sessions);
+
+        let settings = Defaults { model, host_rules: self.host_rules };
+        let inner = Inner { host, root, sessions, settings, door: Mutex::new(Door::Open), recovered: Vec::new() };
+        let mut runtime = Runtime { inner: Arc::new(inner) };
+        if !self.no_auto_resume {
+            let recovered = resume_interrupted(&runtime).await;
+            if let Some(inner) = Arc::get_mut(&mut runtime.inner) {
+                inner.recovered = recovered;
+            }
+        }
+        Ok(runtime)
+    }
+}
+
+/// A parked session answers that it is parked, instead of letting its senders wait.
+fn watch_parking(host: &Arc<Host>, sessions: &crate::supervisor::SupervisorHandle) {
+    let mut events = sessions.subscribe();
+    let host = Arc::downgrade(host);
+    tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            let Some(host) = host.upgrade() else { return };
+            match event {
+                SupervisorEvent::Parked { id } => {
+                    let slot = id.as_str().parse().ok().and_then(|id: SessionId| host.slots().get(&id).cloned());
+                    if let Some(slot) = slot {
+                        slot.set_door(Door::Parked);
+                    }
+                }
+                SupervisorEvent::Down(_) => return,
+                _ => {}
+            }
+        }
+    });
+}
+
+/// Brings back the sessions that were in a turn when their process ended. One that cannot come back holds up no other.
+async fn resume_interrupted(runtime: &Runtime) -> Vec<Recovered> {
+    let open = runtime.inner.host.store.open_sessions().unwrap_or_default();
+    let mut recovered = Vec::new();
+    for id in open {
+        let error = runtime.resume(&id).await.err().map(|error| error.to_string());
+        if let Some(error) = &error {
+            tracing::warn!(session = %id, error, "an interrupted session could not be resumed");
+        }
+        recovered.push(Recovered { session: id, error });
+    }
+    recovered
+}
+
+/// What sessions are set to where their options say nothing.
+pub(super) struct Defaults {
+    model: ModelRef,
+    host_rules: Option<Ruleset>,
+}
+
+impl Defaults {
+    pub(super) fn of(&self, options: SessionOptions, workspace: String) -> Settings {
+        let mut settings = Settings::new(&workspace, options.model.unwrap_or_else(|| self.model.clone()));
+        let system = options.system.unwrap_or_else(|| crate::prompt::system(&workspace, options.date.as_deref()));
+        settings.system = system.into();
+        settings.agent = options.agent.unwrap_or(settings.agent);
+        settings.params = options.params;
+        settings.steps_max = options.steps_max;
+        settings.steering_mode = options.steering_mode;
+        settings.queue_mode = options.queue_mode;
+        settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
+        let session_rules = options.rules.unwrap_or_else(|| Profile::default().ruleset());
+        settings.rules = self.host_rules.iter().cloned().chain([session_rules]).collect();
+        settings
+    }
+}
+
+/// What a session is made with. Only the workspace is needed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// Its id; a new one by default.
+    pub id: Option<SessionId>,
+    /// The folder that its tools work in, and do not leave.
+    pub workspace: PathBuf,
+    /// The model that answers; the runtime's default.
+    pub model: Option<ModelRef>,
+    /// The agent's name, for people; `build` by default.
+    pub agent: Option<String>,
+    /// The system prompt, in place of the default one.
+    pub system: Option<String>,
+    /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
+    pub date: Option<String>,
+    /// Sampling and limits.
+    pub params: Params,
+    /// Model requests a turn may make; 50 by default, `None` for no limit.
+    pub steps_max: Option<u32>,
+    /// How waiting steering messages are delivered; together by default.
+    pub steering_mode: Mode,
+    /// How queued messages are delivered; one by one by default.
+    pub queue_mode: Mode,
+    /// How long an ask may stay unanswered; 10 minutes by default.
+    pub ask_limit: Duration,
+    /// The rules of permission; those of [`Profile::Strict`] by default.
+    pub rules: Option<Ruleset>,
+}
+
+impl SessionOptions {
+    /// The defaults, for a workspace.
+    #[must_use]
+    pub fn new(workspace: impl Into<PathBuf>) -> SessionOptions {
+        SessionOptions {
+            id: None,
+            workspace: workspace.into(),
+            model: None,
+            agent: None,
+            system: None,
+            date: None,
+            params: Params::default(),
+            steps_max: Some(50),
+            steering_mode: Mode::All,
+            queue_mode: Mode::One,
+            ask_limit: Duration::from_secs(600),
+            rules: None,
+        }
+    }
+
+    /// Under that id.
+    #[must_use]
+    pub fn id(mut self, id: SessionId) -> SessionOptions {
+        self.id = Some(id);
+        self
+    }
+
+    /// Under the rules of that profile.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> SessionOptions {
+        self.rules = Some(profile.ruleset());
+        self
+    }
+
+    /// With that system prompt.
+    #[must_use]
+    pub fn system(mut self, system: impl Into<String>) -> SessionOptions {
+        self.system = Some(system.into());
+        self
+    }
+}
+
+/// The one model, whatever it is called by.
+struct OneModel(Arc<dyn Model>);
+
+impl Models for OneModel {
+    fn find(&self, _: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.0.clone())
+    }
+}

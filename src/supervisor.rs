@@ -1,0 +1,142 @@
+//! Supervision as in OTP: processes that are started in order, restarted when they crash, and stopped in reverse.
+//!
+//! A supervisor is two halves. The planner decides: a pure state machine. The driver does: an actor
+//! that starts, stops and waits as the planner says, and never blocks on any of it, so that it answers at any moment.
+//!
+//! What it promises:
+//! - there is never a second copy of a child while the first, or (within its wait) one of its workers, is alive;
+//! - children start in the order of their specs and stop in reverse; those of a dynamic supervisor do so side by side;
+//! - a stop ends: after the child's shutdown time it is killed, and a second later it is reported as unkillable;
+//! - nothing here is global: two runtimes with the same ids do not see each other.
+//!
+//! What it never does: end the host's process, or keep a child's state across a crash. A child rebuilds itself.
+//!
+//! ```
+//! use tamtam::supervisor::{ChildSpec, Registry, Strategy, Supervisor, SupervisorSpec};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! let poller = ChildSpec::new("poller", |cx| async move {
+//!     cx.card().doing("waiting for work");
+//!     cx.stopping().await;
+//!     Ok(())
+//! });
+//! let registry = Registry::new();
+//! let spec = SupervisorSpec::new("mine", Strategy::OneForOne).child(poller);
+//! let supervisor = Supervisor::start(spec, &registry).await.unwrap();
+//!
+//! assert_eq!(supervisor.count_children().await.unwrap().active, 1);
+//! assert!(registry.snapshot()[0].find("poller").is_some());
+//! supervisor.shutdown().await;
+//! # });
+//! ```
+
+pub(crate) mod admin;
+pub(crate) mod backoff;
+pub(crate) mod card;
+pub(crate) mod child;
+pub(crate) mod driver;
+pub(crate) mod event;
+pub(crate) mod exit;
+pub(crate) mod handle;
+pub(crate) mod intensity;
+pub(crate) mod minder;
+pub(crate) mod planner;
+pub(crate) mod registry;
+pub(crate) mod report;
+pub(crate) mod spec;
+pub(crate) mod tree;
+
+use std::sync::Arc;
+
+use crate::{
+    actors::shell::{Birth, Linker, NotStarted},
+    supervisor::handle::Shared,
+};
+
+pub use crate::supervisor::{
+    admin::{AdminError, Done},
+    backoff::Backoff,
+    card::{ActorCard, Happened, Status, WorkerCard},
+    child::ChildContext,
+    event::{Down, Subscription, SupervisorEvent},
+    exit::{ExitReason, PanicReport},
+    handle::{ChildInfo, Counts, SupervisorHandle},
+    intensity::Intensity,
+    registry::Registry,
+    report::{Context, CrashReport, Decision},
+    spec::{
+        AutoShutdown, BadSpec, ChildId, ChildKind, ChildSpec, OnExhausted, Restart, Shutdown, Strategy, SupervisorSpec,
+    },
+    tree::{Node, render},
+};
+
+/// A supervisor that nobody supervises: the root of a tree.
+#[derive(Debug)]
+pub struct Supervisor;
+
+impl Supervisor {
+    /// Starts a root, and returns when all its children have started.
+    ///
+    /// It runs until [`SupervisorHandle::shutdown`], or until it ends by itself (too many restarts, significant children);
+    /// [`SupervisorHandle::ended`] tells. Where a child cannot start, those before it are stopped in reverse. Needs a tokio
+    /// runtime with time. Dropping the future leaves the supervisor behind, or never to have been.
+    pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, StartError> {
+        refuse_panic_abort()?;
+        spec.check()?;
+        let shared = Shared::new(spec.id.clone());
+        let shown = registry.show(None, spec.id.as_str(), "supervisor");
+        shown.0.born(1, 1);
+        let card = shown.0.clone();
+        let birth = Birth { linker: Linker::none(), card, incarnation: 1, registry: registry.clone() };
+        let handle = SupervisorHandle::new(shared.clone());
+        let failed = |reason| StartError::Failed { reason };
+        let live = match driver::launch(Arc::new(spec), shared, birth, Some(shown)).await {
+            Ok(live) => live,
+            Err(NotStarted::Failed(reason)) => return Err(failed(reason)),
+            Err(NotStarted::Ignored) => return Err(failed(ExitReason::Normal)),
+        };
+        let ready = match live.ready {
+            Some(ready) => ready.await.unwrap_or(Err(ExitReason::Cancelled)),
+            None => Ok(()),
+        };
+        match ready {
+            Ok(()) => Ok(handle),
+            Err(reason) => {
+                handle.ended().await;
+                Err(failed(reason))
+            }
+        }
+    }
+}
+
+/// Why a supervisor did not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It cannot run by its spec.
+    #[error(transparent)]
+    BadSpec(#[from] BadSpec),
+    /// It, or one of its children, could not start; the reason carries the chain of causes.
+    #[error("the supervisor did not start: {reason}")]
+    Failed {
+        /// Why.
+        reason: ExitReason,
+    },
+    /// Supervision needs panics that unwind.
+    #[error(transparent)]
+    PanicAbort(#[from] PanicAbort),
+}
+
+/// The program was built so that a panic ends the whole process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this program is built with `panic = \"abort\"`, where no crash can be supervised: use `panic = \"unwind\"`")]
+pub struct PanicAbort;
+
+/// Refuses to run in a program where a panic cannot be caught.
+pub fn refuse_panic_abort() -> Result<(), PanicAbort> {
+    if cfg!(panic = "abort") { Err(PanicAbort) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

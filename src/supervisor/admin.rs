@@ -1,0 +1,74 @@
+//! What an administrative call may answer.
+
+use crate::supervisor::{exit::ExitReason, spec::BadSpec};
+
+/// What an administrative call did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The child runs.
+    Started,
+    /// The child said at its start that there is nothing for it to do.
+    Ignored,
+    /// It is as it was asked to be.
+    Ok,
+}
+
+/// Why an administrative call did nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// No such child.
+    #[error("no such child")]
+    NotFound,
+    /// A child with this id runs.
+    #[error("a child with this id runs already")]
+    AlreadyStarted,
+    /// A child with this id is known and stopped.
+    #[error("a child with this id is present, and stopped")]
+    AlreadyPresent,
+    /// The child runs.
+    #[error("the child runs")]
+    Running,
+    /// The child waits for its restart.
+    #[error("the child waits for its restart")]
+    Restarting,
+    /// The child is parked.
+    #[error("the child is parked")]
+    Parked,
+    /// The child is not parked.
+    #[error("the child is not parked")]
+    NotParked,
+    /// A dynamic supervisor has all the children it may have.
+    #[error("there are {max} children already, which is the most")]
+    MaxChildren {
+        /// The most there may be.
+        max: usize,
+    },
+    /// The child could not start.
+    #[error("the child did not start: {reason}")]
+    StartFailed {
+        /// Why not.
+        reason: ExitReason,
+    },
+    /// The child was stopped before it had started.
+    #[error("the child was stopped before it had started")]
+    Stopped,
+    /// The child did not end although it was killed: it is in code that never awaits.
+    #[error("the child did not end although it was killed")]
+    Unkillable,
+    /// The child is temporary, and a temporary child is started once.
+    #[error("the child is temporary, and is started once")]
+    Temporary,
+    /// The supervisor goes down.
+    #[error("the supervisor is shutting down")]
+    ShuttingDown,
+    /// The supervisor has ended, or is between two incarnations.
+    #[error("the supervisor is not there")]
+    Gone,
+    /// The spec cannot be run.
+    #[error(transparent)]
+    BadSpec(#[from] BadSpec),
+}
+
+/// The answer to an administrative call.
+pub(crate) type Answer = Result<Done, AdminError>;

@@ -1,0 +1,90 @@
+//! How a process ended.
+//!
+//! A restart type looks at one question only: was it abnormal? Everything but [`ExitReason::Normal`] and
+//! [`ExitReason::Shutdown`] is, also a kill.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "detail", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ExitReason {
+    /// It was done.
+    Normal,
+    /// It was asked to stop and did, or it ended with this word of its own.
+    Shutdown(String),
+    /// It was killed: it did not stop in time, or nobody waited for it to.
+    Killed,
+    /// Its code panicked.
+    Panic(PanicReport),
+    /// It ended with an error; the text carries the chain of causes.
+    Error(String),
+    /// It could not start; the text carries the chain of causes.
+    StartFailed(String),
+    /// Its start took longer than its start timeout.
+    StartTimeout,
+    /// Its task was dropped from outside, as when the tokio runtime ends.
+    Cancelled,
+}
+
+impl ExitReason {
+    /// Whether a transient child that ended like this is started again.
+    #[must_use]
+    pub fn is_abnormal(&self) -> bool {
+        !matches!(self, ExitReason::Normal | ExitReason::Shutdown(_))
+    }
+}
+
+impl fmt::Display for ExitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExitReason::Normal => f.write_str("normal"),
+            ExitReason::Shutdown(text) => write!(f, "shutdown: {text}"),
+            ExitReason::Killed => f.write_str("killed"),
+            ExitReason::Panic(report) => write!(f, "panic: {}", report.text),
+            ExitReason::Error(text) => write!(f, "error: {text}"),
+            ExitReason::StartFailed(text) => write!(f, "failed to start: {text}"),
+            ExitReason::StartTimeout => f.write_str("start timed out"),
+            ExitReason::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+/// What is known about a panic.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PanicReport {
+    /// What the panic said.
+    pub text: String,
+    /// File and line. Known only where the host has opted into a panic hook.
+    pub location: Option<String>,
+    /// The kind of message that was in hand.
+    pub message: Option<String>,
+    /// How long that message had been in hand, in milliseconds.
+    pub in_hand_ms: u64,
+}
+
+/// The text of a panic's payload.
+pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic whose payload is not text".to_owned()
+    }
+}
+
+/// An error with its causes, outermost first: `a: b: c`.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

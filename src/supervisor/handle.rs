@@ -1,0 +1,205 @@
+//! What others may ask of a supervisor.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
+
+use crate::{
+    actors::shell::Mailbox,
+    supervisor::{
+        admin::{AdminError, Answer, Done},
+        card::{ActorCard, Status},
+        driver::{Admin, Msg},
+        event::{Down, EVENTS_WAITING, Subscription, SupervisorEvent},
+        spec::{ChildId, ChildKind, ChildSpec, Restart},
+    },
+};
+
+/// How many questions may wait for one supervisor; further ones wait outside.
+const CALLS_WAITING: usize = 256;
+
+/// A supervisor, to be asked and told things. Cheap to clone; it stays valid when the supervisor is restarted, and answers
+/// [`AdminError::Gone`] while there is none. Dropping it changes nothing.
+#[derive(Clone)]
+pub struct SupervisorHandle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for SupervisorHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SupervisorHandle").field("id", &self.shared.id).finish_non_exhaustive()
+    }
+}
+
+/// What the incarnations of one supervisor and its handles have in common.
+pub(crate) struct Shared {
+    pub(crate) id: ChildId,
+    pub(crate) mailbox: Mutex<Option<Mailbox<Msg>>>,
+    pub(crate) events: broadcast::Sender<SupervisorEvent>,
+    /// How the last incarnation ended; `None` while there is one, and before the first.
+    pub(crate) down: watch::Sender<Option<Down>>,
+    calls: Semaphore,
+}
+
+impl Shared {
+    pub(crate) fn new(id: ChildId) -> Arc<Shared> {
+        Arc::new(Shared {
+            id,
+            mailbox: Mutex::new(None),
+            events: broadcast::channel(EVENTS_WAITING).0,
+            down: watch::Sender::new(None),
+            calls: Semaphore::new(CALLS_WAITING),
+        })
+    }
+
+    pub(crate) fn set_mailbox(&self, mailbox: Option<Mailbox<Msg>>) {
+        *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner) = mailbox;
+    }
+
+    fn send(&self, msg: Msg) -> Result<(), AdminError> {
+        let mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        mailbox.and_then(|mailbox| mailbox.send(msg).ok()).ok_or(AdminError::Gone)
+    }
+}
+
+/// One child, as its supervisor sees it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ChildInfo {
+    /// Its id.
+    pub id: ChildId,
+    /// Worker or supervisor.
+    pub kind: ChildKind,
+    /// When it is started again.
+    pub restart: Restart,
+    /// What it is.
+    pub status: Status,
+    /// Whether it is on its way up again after a crash.
+    pub restarting: bool,
+    /// Which life: 1 for the first, 0 before it.
+    pub incarnation: u64,
+    /// Restarts after crashes, in all.
+    pub restarts: u64,
+    /// Its card.
+    pub card: Arc<ActorCard>,
+}
+
+/// How many children there are; OTP's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All that are known.
+    pub specs: usize,
+    /// Those that are up.
+    pub active: usize,
+    /// Those known that are supervisors.
+    pub supervisors: usize,
+    /// Those known that are workers.
+    pub workers: usize,
+}
+
+impl SupervisorHandle {
+    pub(crate) fn new(shared: Arc<Shared>) -> SupervisorHandle {
+        SupervisorHandle { shared }
+    }
+
+    /// Adds a child and starts it. Returns when it has started, or could not; then it is not kept.
+    ///
+    /// Dropping the future does not take the child back. The same is true of the other calls.
+    pub async fn start_child(&self, spec: ChildSpec) -> Result<Done, AdminError> {
+        self.admin(Admin::Start(Box::new(spec))).await
+    }
+
+    /// Stops a child and returns when it is down; it is not started again by itself. Its spec is kept, unless it is
+    /// temporary or dynamic. Stopping what is stopped is fine.
+    pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
+        self.admin(Admin::Terminate(id.into())).await
+    }
+
+    /// Starts a child that is stopped.
+    pub async fn restart_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
+        self.admin(Admin::Restart(id.into())).await
+    }
+
+    /// Starts a child afresh, whatever it is doing: it is stopped first if it runs. This counts for no budget, and
+    /// forgets its crashes if it was waiting or parked.
+    pub async fn recycle_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
+        self.admin(Admin::Recycle(id.into())).await
+    }
+
+    /// Forgets a child that is stopped or parked.
+    pub async fn delete_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
+        self.admin(Admin::Delete(id.into())).await
+    }
+
+    /// Stops a child and keeps it stopped until it is unparked.
+    pub async fn park(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
+        self.admin(Admin::Park(id.into())).await
+    }
+
+    /// Starts a parked child again, with its crashes forgotten.
+    pub async fn unpark(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
+        self.admin(Admin::Unpark(id.into())).await
+    }
+
+    /// All children, in the order of their start.
+    pub async fn which_children(&self) -> Result<Vec<ChildInfo>, AdminError> {
+        self.ask(Msg::Which).await
+    }
+
+    /// One child.
+    pub async fn which_child(&self, id: impl Into<ChildId>) -> Result<ChildInfo, AdminError> {
+        let id = id.into();
+        self.ask(|reply| Msg::WhichOne(id, reply)).await?.ok_or(AdminError::NotFound)
+    }
+
+    /// How many children there are.
+    pub async fn count_children(&self) -> Result<Counts, AdminError> {
+        self.ask(Msg::Count).await
+    }
+
+    /// What happens from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        Subscription::new(self.shared.events.subscribe())
+    }
+
+    /// Asks the supervisor to stop its children and end, and returns at once. Asking twice is fine.
+    pub fn request_shutdown(&self) {
+        // Where nobody is there, it is down already.
+        let _ = self.shared.send(Msg::Shutdown("shutdown".to_owned()));
+    }
+
+    /// Stops the children and the supervisor, and returns when nothing of them is left, but for what the answer names.
+    ///
+    /// It may be called many times and side by side. A child that calls this waits for itself: it is killed when its
+    /// shutdown time is over (never, with [`Shutdown::Infinity`](crate::supervisor::Shutdown)), so it should call
+    /// [`request_shutdown`](Self::request_shutdown).
+    pub async fn shutdown(&self) -> Down {
+        self.request_shutdown();
+        self.ended().await
+    }
+
+    /// Returns when the supervisor has ended, and how.
+    pub async fn ended(&self) -> Down {
+        let mut down = self.shared.down.subscribe();
+        // The sender is in `shared`, which this handle holds, so the wait cannot fail.
+        match down.wait_for(Option::is_some).await.ok().and_then(|down| down.clone()) {
+            Some(down) => down,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn admin(&self, admin: Admin) -> Answer {
+        self.ask(|reply| Msg::Admin(admin, reply)).await?
+    }
+
+    async fn ask<T>(&self, msg: impl FnOnce(oneshot::Sender<T>) -> Msg) -> Result<T, AdminError> {
+        let _permit = self.shared.calls.acquire().await.map_err(|_| AdminError::Gone)?;
+        let (reply, answer) = oneshot::channel();
+        self.shared.send(msg(reply))?;
+        answer.await.map_err(|_| AdminError::Gone)
+    }
+}

@@ -1,0 +1,173 @@
+//! The two tasks that wait on behalf of a driver, so that the driver itself never does: one minds a child from its start
+//! to the end of its last worker, the other stops it.
+
+use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::{sync::watch, time::timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    actors::shell::{Birth, Live, NotStarted, Note, Pid, Running, StartFn},
+    supervisor::{
+        exit::{ExitReason, panic_text},
+        spec::Shutdown,
+    },
+};
+
+/// How long a killed child gets to be gone. It needs none unless it is in code that never awaits.
+pub(crate) const KILL_WAIT: Duration = Duration::from_secs(1);
+
+/// What a minder has to tell.
+pub(crate) enum News {
+    /// It has an actor.
+    Spawned(Pid, Note),
+    Started,
+    Ignored,
+    StartFailed(ExitReason),
+    /// The actor, its state and its workers are gone, but for those left over.
+    Joined {
+        workers_left: usize,
+    },
+    /// It did not end although it was killed.
+    Unkillable,
+}
+
+/// Where one incarnation of a child is in its life.
+#[derive(Clone)]
+pub(crate) enum Stage {
+    Starting,
+    Up(Running),
+    Gone,
+}
+
+/// What a minder is given.
+pub(crate) struct Charge {
+    pub(crate) birth: Birth,
+    pub(crate) start: StartFn,
+    pub(crate) start_timeout: Option<Duration>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) stage: watch::Sender<Stage>,
+    pub(crate) workers: Option<Workers>,
+}
+
+/// The tasks that have to be gone before the child's next incarnation.
+#[derive(Clone)]
+pub(crate) struct Workers {
+    pub(crate) tasks: TaskTracker,
+    /// After this long the child goes on without them; `None` waits for ever.
+    pub(crate) wait: Option<Duration>,
+}
+
+/// Starts a child and waits for its end, and tells each step.
+pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
+    let Charge { birth, start, start_timeout, cancel, stage, workers } = charge;
+    let begin = AssertUnwindSafe(async move { start(birth).await }).catch_unwind();
+    let begun = tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(NotStarted::Failed(ExitReason::Cancelled)),
+        begun = limited(start_timeout, begin) => match begun {
+            Some(Ok(begun)) => begun,
+            Some(Err(payload)) => {
+                Err(NotStarted::Failed(ExitReason::StartFailed(format!("panic: {}", panic_text(payload.as_ref())))))
+            }
+            None => Err(NotStarted::Failed(ExitReason::StartTimeout)),
+        },
+    };
+    let Live { running, join, note, ready } = match begun {
+        Ok(live) => live,
+        Err(not_started) => {
+            gone(&stage, workers).await;
+            return tell(match not_started {
+                NotStarted::Ignored => News::Ignored,
+                NotStarted::Failed(reason) => News::StartFailed(reason),
+            });
+        }
+    };
+    stage.send_replace(Stage::Up(running.clone()));
+    tell(News::Spawned(running.pid(), note));
+    let failed = match ready {
+        None => None,
+        Some(ready) => match limited(start_timeout, ready).await {
+            Some(Ok(Ok(()))) => None,
+            Some(Ok(Err(reason))) => Some(reason),
+            Some(Err(_)) => Some(ExitReason::StartFailed("it ended while it started".to_owned())),
+            None => {
+                running.kill();
+                Some(ExitReason::StartTimeout)
+            }
+        },
+    };
+    if failed.is_none() {
+        tell(News::Started);
+    }
+    // Only this proves that the old state is gone. An error here is a state that panicked when it was dropped; gone it is.
+    let _ = join.await;
+    let workers_left = gone(&stage, workers).await;
+    tell(match failed {
+        Some(reason) => News::StartFailed(reason),
+        None => News::Joined { workers_left },
+    });
+}
+
+/// Waits for the workers, and says that all is gone.
+async fn gone(stage: &watch::Sender<Stage>, workers: Option<Workers>) -> usize {
+    let Some(Workers { tasks, wait }) = workers else {
+        stage.send_replace(Stage::Gone);
+        return 0;
+    };
+    // Where the wait has an end the child itself counts as gone; where it has none, these tasks are the child.
+    if wait.is_some() {
+        stage.send_replace(Stage::Gone);
+    }
+    tasks.close();
+    limited(wait, tasks.wait()).await;
+    let left = tasks.len();
+    tasks.reopen();
+    stage.send_replace(Stage::Gone);
+    left
+}
+
+/// Stops a child in the way its spec says. False where it is still there although it was killed.
+pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: CancellationToken, shutdown: Shutdown) -> bool {
+    if matches!(*stage.borrow(), Stage::Starting) {
+        // A start that is still on its way is dropped; nothing of it is worth waiting for.
+        cancel.cancel();
+        let past = stage.wait_for(|stage| !matches!(stage, Stage::Starting));
+        if timeout(KILL_WAIT, past).await.is_err() {
+            return false;
+        }
+    }
+    let running = match &*stage.borrow() {
+        Stage::Up(running) => running.clone(),
+        Stage::Starting | Stage::Gone => return true,
+    };
+    // An error means that the minder is gone, and it goes last.
+    let mut ended = async || {
+        let _ = stage.wait_for(|stage| matches!(stage, Stage::Gone)).await;
+    };
+    match shutdown {
+        Shutdown::Kill => {}
+        Shutdown::After(limit) => {
+            running.stop("shutdown");
+            if timeout(limit, ended()).await.is_ok() {
+                return true;
+            }
+        }
+        Shutdown::Infinity => {
+            running.stop("shutdown");
+            ended().await;
+            return true;
+        }
+    }
+    running.kill();
+    timeout(KILL_WAIT, ended()).await.is_ok()
+}
+
+/// A future with a limit, where there is one.
+async fn limited<F: Future>(limit: Option<Duration>, future: F) -> Option<F::Output> {
+    match limit {
+        Some(limit) => timeout(limit, future).await.ok(),
+        None => Some(future.await),
+    }
+}

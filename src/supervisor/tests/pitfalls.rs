@@ -1,0 +1,295 @@
+//! What ractor alone would get wrong, and what must hold whatever a child does.
+
+use std::sync::{Arc, Mutex, mpsc as blocking};
+
+use super::*;
+use crate::actors::shell::{Behaviour, Context as Cx, ExitError};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// P10, P5: the default of ractor ends a parent with any of its children.
+#[tokio::test(start_paused = true)]
+async fn p10_the_normal_end_of_a_child_ends_nobody_else() {
+    let lab = Lab::start(SupervisorSpec::dynamic("s")).await;
+    lab.add("a", Restart::Temporary).await;
+    lab.add("b", Restart::Temporary).await;
+    lab.children.order("a", Order::Return);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(lab.sup.count_children().await.unwrap().active, 1);
+    lab.end().await;
+}
+
+/// P2, invariant 26: ractor kills the children of a parent that stops.
+#[tokio::test(start_paused = true)]
+async fn p2_children_get_to_clean_up_when_their_supervisor_stops() {
+    let cleaned = Arc::new(Mutex::new(0));
+    let count = cleaned.clone();
+    let child = ChildSpec::new("a", move |cx| {
+        let count = count.clone();
+        async move {
+            cx.stopping().await;
+            tokio::time::sleep(SECOND).await;
+            *count.lock().unwrap() += 1;
+            Ok(())
+        }
+    });
+    let (inner, _) = ChildSpec::supervisor(SupervisorSpec::new("inner", Strategy::OneForOne).child(child)).unwrap();
+    let lab = Lab::start(SupervisorSpec::new("s", Strategy::OneForOne).child(inner)).await;
+    lab.end().await;
+    assert_eq!(*cleaned.lock().unwrap(), 1);
+}
+
+/// P8, invariant 28.
+#[tokio::test(start_paused = true)]
+async fn p8_shutdown_twice_side_by_side_and_from_a_child_all_return() {
+    let children = Children::default();
+    let slow = children.spec("slow", Restart::Permanent, SECOND);
+    let lab = Lab::with(children, SupervisorSpec::new("s", Strategy::OneForOne).child(slow)).await;
+    let sup = lab.sup.clone();
+    let suicidal = ChildSpec::new("suicidal", move |_| {
+        let sup = sup.clone();
+        async move {
+            sup.shutdown().await;
+            Ok(())
+        }
+    });
+    lab.sup.start_child(suicidal).await.unwrap();
+    let (one, other) = tokio::join!(lab.sup.shutdown(), lab.sup.shutdown());
+    assert_eq!(one, other);
+    assert_eq!(lab.sup.shutdown().await, one);
+    assert_eq!(lab.end().await, one);
+}
+
+/// P1, P5, invariants 1 and 27: nothing of the old life is there when the new one begins.
+#[tokio::test(start_paused = true)]
+async fn p1_p5_a_new_life_begins_when_the_old_one_and_its_state_are_gone() {
+    let lab = Lab::start(SupervisorSpec::dynamic("s").intensity(Intensity::new(1000, SECOND))).await;
+    for n in 0..20 {
+        lab.add(&n.to_string(), Restart::Permanent).await;
+    }
+    for round in 2..12 {
+        for n in 0..20 {
+            lab.children.order(&n.to_string(), Order::Panic);
+        }
+        for n in 0..20 {
+            lab.until(&n.to_string(), round).await;
+        }
+    }
+    // `end` asserts that no two copies were ever alive.
+    lab.end().await;
+}
+
+/// Invariant 34.
+#[tokio::test(start_paused = true)]
+async fn two_trees_with_the_same_ids_do_not_see_each_other() {
+    let (one, other) = (Lab::start(park_after(2)).await, Lab::start(park_after(2)).await);
+    one.add("a", Restart::Transient).await;
+    other.add("a", Restart::Transient).await;
+    one.crash("a").await;
+    one.until("a", 2).await;
+    assert_eq!(other.info("a").await.incarnation, 1);
+    assert_eq!(other.registry.crashes(), vec![]);
+    one.end().await;
+    assert_eq!(other.info("a").await.status, Status::Running);
+    other.end().await;
+}
+
+/// An actor that does to itself what it is told, with a worker task beside it.
+struct Puppet {
+    log: Arc<Mutex<Vec<&'static str>>>,
+    mailbox: Arc<Mutex<Option<crate::actors::shell::Mailbox<Tell>>>>,
+}
+
+enum Tell {
+    Panic,
+    Wait(Duration),
+    Leave,
+}
+
+impl Behaviour for Puppet {
+    type Msg = Tell;
+
+    async fn init(&mut self, cx: &mut Cx<Tell>) -> Result<crate::actors::shell::Init, ExitError> {
+        self.log.lock().unwrap().push("init");
+        *self.mailbox.lock().unwrap() = Some(cx.mailbox());
+        Ok(crate::actors::shell::Init::Run)
+    }
+
+    async fn handle(&mut self, msg: Tell, cx: &mut Cx<Tell>) -> Result<(), ExitError> {
+        match msg {
+            Tell::Panic => panic!("ouch"),
+            Tell::Wait(time) => {
+                tokio::time::sleep(time).await;
+                self.log.lock().unwrap().push("waited");
+            }
+            Tell::Leave => cx.exit(),
+        }
+        Ok(())
+    }
+
+    async fn terminate(&mut self, _: &ExitReason, _: &mut Cx<Tell>) {
+        self.log.lock().unwrap().push("terminate");
+    }
+
+    fn describe(msg: &Tell) -> &'static str {
+        match msg {
+            Tell::Panic => "panic",
+            Tell::Wait(_) => "wait",
+            Tell::Leave => "leave",
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Strings {
+    log: Arc<Mutex<Vec<&'static str>>>,
+    mailbox: Arc<Mutex<Option<crate::actors::shell::Mailbox<Tell>>>>,
+}
+
+impl Strings {
+    fn spec(&self) -> ChildSpec {
+        let strings = self.clone();
+        ChildSpec::behaviour("p", "puppet", move || Puppet {
+            log: strings.log.clone(),
+            mailbox: strings.mailbox.clone(),
+        })
+    }
+
+    fn tell(&self, tell: Tell) {
+        self.mailbox.lock().unwrap().as_ref().unwrap().send(tell).unwrap();
+    }
+
+    fn log(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.log.lock().unwrap())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_report_says_which_message_was_in_hand_and_what_came_before() {
+    let lab = Lab::start(park_after(5)).await;
+    let strings = Strings::default();
+    lab.sup.start_child(strings.spec()).await.unwrap();
+    strings.tell(Tell::Wait(SECOND));
+    strings.tell(Tell::Panic);
+    lab.until("p", 2).await;
+    let crash = lab.registry.crashes().remove(0);
+    assert_eq!(crash.supervisor, "sessions");
+    assert_eq!(crash.context, Context::ChildTerminated);
+    assert_eq!(crash.message.as_deref(), Some("panic"));
+    assert_eq!(crash.recent.iter().map(|happened| happened.what).collect::<Vec<_>>(), ["wait", "panic"]);
+    assert_eq!(crash.decision, Decision::Restart { after_ms: 0 });
+    assert_eq!(strings.log(), ["init", "waited", "init"], "after a panic there is no last word");
+    lab.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn p6_a_stop_waits_for_the_handler_and_a_kill_drops_it() {
+    let lab = Lab::start(park_after(5)).await;
+    let strings = Strings::default();
+    lab.sup.start_child(strings.spec().shutdown(Shutdown::After(5 * SECOND))).await.unwrap();
+    strings.tell(Tell::Wait(2 * SECOND));
+    settle().await;
+    lab.sup.terminate_child("p").await.unwrap();
+    assert_eq!(strings.log(), ["init", "waited", "terminate"]);
+
+    lab.sup.start_child(strings.spec().shutdown(Shutdown::After(5 * SECOND))).await.unwrap();
+    strings.tell(Tell::Wait(60 * SECOND));
+    settle().await;
+    lab.sup.terminate_child("p").await.unwrap();
+    assert_eq!(strings.log(), ["init"]);
+    assert_eq!(lab.registry.crashes().last().unwrap().message.as_deref(), Some("wait"));
+    lab.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_that_leaves_gets_its_last_word_and_its_mailbox_says_gone() {
+    let lab = Lab::start(park_after(5)).await;
+    let strings = Strings::default();
+    lab.sup.start_child(strings.spec().restart(Restart::Transient)).await.unwrap();
+    strings.tell(Tell::Leave);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(strings.log(), ["init", "terminate"]);
+    let mailbox = strings.mailbox.lock().unwrap().clone().unwrap();
+    assert_eq!(mailbox.send(Tell::Leave), Err(crate::actors::shell::Gone));
+    lab.end().await;
+}
+
+/// Invariant 1, for workers.
+#[tokio::test(start_paused = true)]
+async fn a_new_life_waits_for_the_workers_of_the_old_one_but_not_for_ever() {
+    let lab = Lab::start(park_after(5)).await;
+    let strings = Strings::default();
+    let workers = tokio_util::task::TaskTracker::new();
+    lab.sup.start_child(strings.spec().workers(workers.clone(), 5 * SECOND)).await.unwrap();
+    let worker = workers.spawn(tokio::time::sleep(3 * SECOND));
+    strings.tell(Tell::Panic);
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(lab.info("p").await.incarnation, 1);
+    lab.until("p", 2).await;
+    assert!(worker.is_finished());
+
+    let mut events = lab.sup.subscribe();
+    let stubborn = workers.spawn(tokio::time::sleep(100 * SECOND));
+    strings.tell(Tell::Panic);
+    lab.until("p", 3).await;
+    assert!(!stubborn.is_finished());
+    assert_eq!(events.next().await, Some(SupervisorEvent::WorkersLeft { id: "p".into(), count: 1 }));
+    stubborn.abort();
+    lab.end().await;
+}
+
+/// Invariants 6, 7 and 38.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_child_in_code_that_never_awaits_is_reported_and_gets_no_second_copy() {
+    let lab = Lab::start(SupervisorSpec::dynamic("s")).await;
+    let (release, wait) = blocking::channel::<()>();
+    let wait = Mutex::new(wait);
+    let starts = Arc::new(Mutex::new(0));
+    let count = starts.clone();
+    let wait = Arc::new(wait);
+    let child = ChildSpec::new("stuck", move |_| {
+        let (wait, count) = (wait.clone(), count.clone());
+        async move {
+            *count.lock().unwrap() += 1;
+            // It ends when the test lets it, or is over.
+            let _ = wait.lock().unwrap().recv();
+            Ok(())
+        }
+    });
+    lab.sup.start_child(child.shutdown(Shutdown::Kill)).await.unwrap();
+    while *starts.lock().unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(lab.sup.terminate_child("stuck").await, Err(AdminError::Unkillable));
+    assert_eq!(lab.info("stuck").await.status, Status::Unkillable);
+    assert_eq!(lab.registry.snapshot()[0].find("stuck").unwrap().status, Status::Unkillable);
+    assert_eq!(lab.sup.recycle_child("stuck").await, Err(AdminError::Unkillable));
+    release.send(()).unwrap();
+    while lab.sup.which_child("stuck").await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(*starts.lock().unwrap(), 1);
+    lab.end().await;
+}
+
+/// The supervisor of a tree is killed: its children go with it, and it comes back with those of its spec.
+#[tokio::test(start_paused = true)]
+async fn children_of_a_killed_supervisor_are_gone_before_its_next_life() {
+    let children = Children::default();
+    let inner = SupervisorSpec::new("inner", Strategy::OneForOne)
+        .child(children.spec("a", Restart::Permanent, Duration::from_secs(60)).shutdown(Shutdown::Infinity));
+    let (inner, _) = ChildSpec::supervisor(inner).unwrap();
+    let lab = Lab::with(children, SupervisorSpec::new("s", Strategy::OneForOne)).await;
+    lab.sup.start_child(inner.shutdown(Shutdown::Kill)).await.unwrap();
+    settle().await;
+    assert_eq!(lab.sup.recycle_child("inner").await, Ok(Done::Started));
+    settle().await;
+    assert_eq!(lab.children.take_diary(), ["+a", "-a", "+a"]);
+    lab.sup.terminate_child("inner").await.unwrap();
+    lab.end().await;
+}
+
+#[test]
+fn a_build_where_panics_unwind_is_not_refused() {
+    assert_eq!(refuse_panic_abort(), Ok(()));
+}

@@ -1,0 +1,326 @@
+//! The shared commit log of a store in [`Durability::Power`](crate::tape::Durability): the appends of many sessions made
+//! durable with one sync.
+//!
+//! ```text
+//! {"tamtam_commit_log":1,"epoch":"0193…"}
+//! {"session":"a","anchor":"001_session-start","at":4711,"bytes":312}
+//! <312 bytes of lines><16 hex digits>
+//! {"session":"b","anchor":"001_session-start","at":0,"bytes":0,"withdrawn":true}
+//! <16 hex digits>
+//! ```
+//!
+//! A record says which bytes stand where in which file. The digits chain from the epoch over every record, so what an
+//! earlier use of the same file left behind is not taken for a record of this one.
+//! The file is filled with zeros when it is made, so that a sync has no new blocks to note down and cannot run out of room.
+//!
+//! Order of events: records written and synced → session files written → acknowledged. Before the log is begun again from
+//! its start, the session files are synced. Replay writes the bytes to where they belong; doing it twice changes nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    TapeError,
+    disk::Disk,
+    layout::{Layout, make_folder, new_file, open_or_make, remove_file, sync_folder},
+    line::Sum,
+    owner::Claim,
+};
+use crate::ids::SessionId;
+
+/// One record: `bytes` stand `at` there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Record {
+    session: SessionId,
+    anchor: String,
+    at: u64,
+    bytes: usize,
+    /// What stands there from `at` on was not acknowledged and is not on the tape.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    withdrawn: bool,
+}
+
+/// A record and its bytes.
+type Placed<'a> = (Record, &'a [u8]);
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    tamtam_commit_log: u32,
+    epoch: String,
+}
+
+const RECORD_OVERHEAD_MAX: usize = 512;
+const SUM_BYTES: usize = 17;
+
+/// A commit log that is being written.
+pub(super) struct CommitLog {
+    path: PathBuf,
+    file: File,
+    capacity: u64,
+    /// Where the next record goes; 0 = the header is yet to be written.
+    at: u64,
+    sum: Sum,
+    /// Session files with bytes that only the log has durably, and how long they are.
+    dirty: BTreeMap<PathBuf, u64>,
+    /// A write or sync of the log failed: it is not to be trusted with more.
+    broken: bool,
+    /// A sync of a session file failed. The system may have dropped the bytes, and would call the next sync a success:
+    /// they are written once more from the log.
+    rewrite: bool,
+}
+
+/// The records that go to the log together.
+pub(super) struct Group {
+    bytes: Vec<u8>,
+    sum: Sum,
+}
+
+impl CommitLog {
+    /// Makes the log of an owner, with all its room.
+    pub(super) fn make(disk: &dyn Disk, path: PathBuf, capacity: u64) -> Result<CommitLog, TapeError> {
+        let draft = path.with_extension("new");
+        let make = || -> io::Result<File> {
+            let _ = std::fs::remove_file(&draft);
+            let file = new_file(&draft)?;
+            disk.write_at(&file, &vec![0; usize::try_from(capacity).unwrap_or(usize::MAX)], 0)?;
+            disk.sync(&file)?;
+            std::fs::rename(&draft, &path)?;
+            Ok(file)
+        };
+        let made = make();
+        if made.is_err() {
+            let _ = std::fs::remove_file(&draft);
+        }
+        let file = made.map_err(TapeError::io("make", &path))?;
+        path.parent().map_or(Ok(()), sync_folder)?;
+        Ok(CommitLog {
+            path,
+            file,
+            capacity,
+            at: 0,
+            sum: Sum::zero(),
+            dirty: BTreeMap::new(),
+            broken: false,
+            rewrite: false,
+        })
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether records of so many bytes fit behind those that are there.
+    pub(super) fn has_room(&self, bytes: usize, records: usize) -> bool {
+        self.at + (bytes + (records + 1) * RECORD_OVERHEAD_MAX) as u64 <= self.capacity
+    }
+
+    /// Begins a group of records.
+    pub(super) fn group(&mut self) -> Group {
+        if self.at > 0 {
+            return Group { bytes: Vec::new(), sum: self.sum };
+        }
+        let header = Header { tamtam_commit_log: 1, epoch: uuid::Uuid::now_v7().to_string() };
+        let mut bytes = serde_json::to_vec(&header).expect("plain fields are JSON");
+        bytes.push(b'\n');
+        Group { sum: Sum::zero().next(&bytes), bytes }
+    }
+
+    /// Writes a group and returns when it survives a power cut.
+    pub(super) fn commit(&mut self, disk: &dyn Disk, group: Group) -> Result<(), TapeError> {
+        let before = (self.at, self.sum);
+        let written = self.write(disk, group).and_then(|()| disk.sync(&self.file));
+        if written.is_err() {
+            (self.at, self.sum) = before;
+        }
+        // After a failed sync the system may have dropped the bytes and call the next sync a success.
+        self.broken |= written.is_err();
+        written.map_err(TapeError::io("write", &self.path))
+    }
+
+    /// Writes that an append did not get into its file. Durable with the next group.
+    pub(super) fn withdraw(&mut self, disk: &dyn Disk, session: &SessionId, anchor: &str, at: u64) {
+        if !self.has_room(0, 1) {
+            return;
+        }
+        let mut group = self.group();
+        group.push_record(session, anchor, at, b"", true);
+        self.broken |= self.write(disk, group).is_err();
+    }
+
+    fn write(&mut self, disk: &dyn Disk, group: Group) -> io::Result<()> {
+        disk.write_at(&self.file, &group.bytes, self.at)?;
+        self.at += group.bytes.len() as u64;
+        self.sum = group.sum;
+        Ok(())
+    }
+
+    /// Notes that a session file was written up to `length` and not synced.
+    pub(super) fn written(&mut self, path: &Path, length: u64) {
+        match self.dirty.get_mut(path) {
+            Some(known) => *known = length,
+            None => drop(self.dirty.insert(path.into(), length)),
+        }
+    }
+
+    /// Syncs one session file, where it needs it.
+    pub(super) fn settle(&mut self, disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
+        if self.dirty.contains_key(path) {
+            let synced = sync_file(disk, path);
+            self.rewrite |= synced.is_err();
+            synced?;
+            self.dirty.remove(path);
+        }
+        Ok(())
+    }
+
+    /// Syncs the session files and begins the log from its start.
+    pub(super) fn cut(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
+        if std::mem::replace(&mut self.rewrite, true) {
+            self.write_again(disk, layout)?;
+        }
+        while let Some((path, _)) = self.dirty.first_key_value() {
+            let path = path.clone();
+            sync_file(disk, &path)?;
+            self.dirty.remove(&path);
+        }
+        self.rewrite = false;
+        sync_folder(&layout.open())?;
+        self.at = 0;
+        Ok(())
+    }
+
+    fn write_again(&self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
+        let bytes = std::fs::read(&self.path).map_err(TapeError::io("read", &self.path))?;
+        let known = bytes.get(..usize::try_from(self.at).unwrap_or(usize::MAX)).unwrap_or(&bytes);
+        for ((session, anchor), records) in by_file(known) {
+            let path = layout.entries(&session, &anchor);
+            if let Some(length) = self.dirty.get(&path) {
+                replay_file(disk, &path, &records)?;
+                // A failed append may be in the log where there was no room to withdraw it.
+                let cut = disk.open(&path).and_then(|file| disk.cut(&file, *length));
+                cut.map_err(TapeError::io("cut", &path))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Group {
+    /// Adds that `bytes` stand `at` there.
+    pub(super) fn push(&mut self, session: &SessionId, anchor: &str, at: u64, bytes: &[u8]) {
+        self.push_record(session, anchor, at, bytes, false);
+    }
+
+    fn push_record(&mut self, session: &SessionId, anchor: &str, at: u64, bytes: &[u8], withdrawn: bool) {
+        let record = Record { session: session.clone(), anchor: anchor.to_owned(), at, bytes: bytes.len(), withdrawn };
+        let from = self.bytes.len();
+        serde_json::to_writer(&mut self.bytes, &record).expect("plain fields are JSON, and a Vec takes every byte");
+        self.bytes.push(b'\n');
+        self.bytes.extend_from_slice(bytes);
+        self.sum = self.sum.next(&self.bytes[from..]);
+        self.bytes.extend_from_slice(self.sum.as_str().as_bytes());
+        self.bytes.push(b'\n');
+    }
+}
+
+/// Syncs a session's file and the folders that name it.
+pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
+    let file = disk.open(path).map_err(TapeError::io("open", path))?;
+    disk.sync(&file).map_err(TapeError::io("sync", path))?;
+    path.ancestors().skip(1).take(2).try_for_each(sync_folder)
+}
+
+/// Brings what the log of a dead owner has into the session files, and deletes the log. Returns the sessions it was about.
+///
+/// The caller holds the dead owner's lock. A session that the owner gave back before it died was synced then; it is left alone.
+pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Vec<SessionId>, TapeError> {
+    let path = layout.commit_log(owner);
+    let bytes = match std::fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(TapeError::io("read", &path))?,
+    };
+    let mut sessions = BTreeSet::new();
+    for ((session, anchor), records) in by_file(&bytes) {
+        if Claim::owner_of(layout, &session)?.as_deref() == Some(owner) {
+            replay_file(disk, &layout.entries(&session, &anchor), &records)?;
+            let mark = layout.open().join(session.as_str());
+            open_or_make(&mark).map_err(TapeError::io("make", &mark))?;
+            sessions.insert(session);
+        }
+    }
+    remove_file(&path)?;
+    Ok(sessions.into_iter().collect())
+}
+
+fn by_file(bytes: &[u8]) -> BTreeMap<(SessionId, String), Vec<Placed<'_>>> {
+    let mut files: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (record, bytes) in records(bytes) {
+        files.entry((record.session.clone(), record.anchor.clone())).or_default().push((record, bytes));
+    }
+    files
+}
+
+/// Writes the bytes also where they seem to be there: after a failed sync the system may have them and the disk not.
+fn replay_file(disk: &dyn Disk, path: &Path, records: &[Placed<'_>]) -> Result<(), TapeError> {
+    // A later record at the same or an earlier place replaces the ones behind it: they had failed.
+    let mut live: Vec<&Placed<'_>> = Vec::new();
+    let mut end_of_failed = 0;
+    for item in records {
+        while let Some(last) = live.pop_if(|last| last.0.at >= item.0.at) {
+            end_of_failed = end_of_failed.max(last.0.at + last.0.bytes as u64);
+        }
+        if !item.0.withdrawn {
+            live.push(item);
+        }
+    }
+    if live.is_empty() && !path.exists() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), make_folder)?;
+    let failed = |op| TapeError::io(op, path);
+    let file = disk.make(path).map_err(failed("open"))?;
+    let mut end = 0;
+    for (record, bytes) in &live {
+        end = record.at + record.bytes as u64;
+        disk.write_at(&file, bytes, record.at).map_err(failed("write"))?;
+    }
+    let length = disk.length(&file).map_err(failed("look at"))?;
+    let start = records.iter().map(|(record, _)| record.at).min().unwrap_or(0);
+    let end = end.max(start);
+    if end_of_failed > end && (end..=end_of_failed).contains(&length) {
+        disk.cut(&file, end).map_err(failed("cut"))?;
+    }
+    sync_file(disk, path)
+}
+
+/// The records of a log, up to the first that is not one.
+fn records(bytes: &[u8]) -> Vec<Placed<'_>> {
+    let mut found = Vec::new();
+    let Some(header) = memchr::memchr(b'\n', bytes).map(|end| &bytes[..=end]) else { return found };
+    if serde_json::from_slice::<Header>(header).is_ok_and(|header| header.tamtam_commit_log == 1) {
+        let mut sum = Sum::zero().next(header);
+        let mut rest = &bytes[header.len()..];
+        while let Some((record, content, next, size)) = record(rest, sum) {
+            found.push((record, content));
+            sum = next;
+            rest = &rest[size..];
+        }
+    }
+    found
+}
+
+fn record(rest: &[u8], sum: Sum) -> Option<(Record, &[u8], Sum, usize)> {
+    let line = memchr::memchr(b'\n', rest.get(..RECORD_OVERHEAD_MAX.min(rest.len()))?)? + 1;
+    let record: Record = serde_json::from_slice(&rest[..line]).ok()?;
+    let end = line.checked_add(record.bytes)?;
+    let body = rest.get(..end)?;
+    let next = sum.next(body);
+    let written = rest.get(end..end + SUM_BYTES)?;
+    (written == format!("{}\n", next.as_str()).as_bytes()).then_some((record, &body[line..], next, end + SUM_BYTES))
+}

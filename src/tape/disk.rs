@@ -1,0 +1,56 @@
+//! The few things that the write path asks of a disk. One real answer; tests put a slow or failing one in its place.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
+
+use super::layout::open_or_make;
+
+/// A disk that may be slow and may refuse.
+pub(super) trait Disk: Send + Sync {
+    /// Opens a file that is there.
+    fn open(&self, path: &Path) -> io::Result<File>;
+    /// Opens a file, and makes it where it is missing.
+    fn make(&self, path: &Path) -> io::Result<File>;
+    /// How long the file is; `NotFound` where it has been deleted since it was opened.
+    fn length(&self, file: &File) -> io::Result<u64>;
+    /// Writes all of it there. After an error any part of it may have been written.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Cuts the file.
+    fn cut(&self, file: &File, length: u64) -> io::Result<()>;
+    /// Returns when the file's bytes survive a power cut.
+    fn sync(&self, file: &File) -> io::Result<()>;
+}
+
+/// The disk that there is.
+pub(super) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path) -> io::Result<File> {
+        File::options().read(true).write(true).open(path)
+    }
+
+    fn make(&self, path: &Path) -> io::Result<File> {
+        open_or_make(path)
+    }
+
+    fn length(&self, file: &File) -> io::Result<u64> {
+        let seen = file.metadata()?;
+        if seen.nlink() == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(seen.len()) }
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn cut(&self, file: &File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+}

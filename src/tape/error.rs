@@ -1,0 +1,164 @@
+//! What can go wrong with a tape.
+
+use std::{fmt, io, path::PathBuf, sync::Arc};
+
+use crate::ids::{Seq, SessionId};
+
+/// Why something could not be done with a tape or its store.
+///
+/// Clonable, because one failed write is told to everything that was queued behind it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TapeError {
+    /// The operating system refused. [`TapeError::is_full`] tells a full disk from the rest.
+    #[error("failed to {op} {}: {source}", path.display())]
+    Io {
+        /// What was tried: a verb.
+        op: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// There is already a session of this name.
+    #[error("session {session} already exists")]
+    Exists {
+        /// Which.
+        session: SessionId,
+    },
+    /// There is no session of this name.
+    #[error("there is no session {session}")]
+    Missing {
+        /// Which.
+        session: SessionId,
+    },
+    /// Another owner that is alive writes this session: another process, another store, or another tape of this store.
+    #[error("session {session} is in use by {by}")]
+    Claimed {
+        /// Which.
+        session: SessionId,
+        /// Who has it.
+        by: Holder,
+    },
+    /// The entries do not continue the tape. Nothing was taken.
+    #[error("entry {got} of session {session} does not follow: {expected} is next")]
+    Gap {
+        /// Which session.
+        session: SessionId,
+        /// The next position.
+        expected: Seq,
+        /// The position that was given.
+        got: Seq,
+    },
+    /// The queue to the disk is full. Nothing was taken; the same entries may be appended again later.
+    #[error("the tape store is busy: {waiting} appends wait for the disk")]
+    Busy {
+        /// How many appends wait.
+        waiting: usize,
+    },
+    /// One line would be larger than [`LINE_BYTES_MAX`](crate::tape::LINE_BYTES_MAX), or one append than
+    /// [`APPEND_BYTES_MAX`](crate::tape::APPEND_BYTES_MAX). Nothing was taken.
+    #[error("{bytes} bytes are too much for one append: {max} is the most")]
+    TooLarge {
+        /// What was given.
+        bytes: usize,
+        /// The bound that it broke.
+        max: usize,
+    },
+    /// The tape has a bad line that is not its last one. It can be read up to there and not be written.
+    #[error("the tape is damaged: {0}")]
+    Damaged(Damage),
+    /// A later version of this library wrote it. Nothing was changed.
+    #[error("{} is of format version {found}, this library knows up to {known}", file.display())]
+    Newer {
+        /// Which file.
+        file: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The newest that is understood here.
+        known: u64,
+    },
+    /// The session has an anchor of this name.
+    #[error("anchor already exists: {name}")]
+    AnchorExists {
+        /// The name, as it would be used for the folder.
+        name: String,
+    },
+    /// Somebody else changed the file while this tape had it. Nothing is written to it any more until it is loaded anew.
+    #[error("{} was changed by somebody else: {found} bytes where {expected} were written", path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+        /// How long it must be.
+        expected: u64,
+        /// How long it is.
+        found: u64,
+    },
+    /// The store was opened for reading only.
+    #[error("the store was opened for reading only")]
+    ReadingOnly,
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The index could not be used. It can be deleted: it decides nothing.
+    #[error("failed to {op} the index: {message}")]
+    Index {
+        /// What was tried: a verb.
+        op: &'static str,
+        /// What the database said.
+        message: String,
+    },
+}
+
+impl TapeError {
+    /// Whether there is no room: the disk, the quota or the largest allowed file is full.
+    ///
+    /// Then [`Store::release_reserve`](crate::tape::Store::release_reserve) makes a little.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self, TapeError::Io { source, .. }
+            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+
+    pub(super) fn io(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TapeError {
+        let path = path.into();
+        move |source| TapeError::Io { op, path, source: Arc::new(source) }
+    }
+}
+
+/// Who writes a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The name of its lock file in `owners/`, without the ending.
+    pub owner: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its machine.
+    pub host: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} on {} (owner {})", self.pid, self.host, self.owner)
+    }
+}
+
+/// A bad line with lines behind it. Nothing folds past it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Which file.
+    pub file: PathBuf,
+    /// Which line of it, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+    /// The last entry before it that is sound; 0 where there is none.
+    pub last_good: Seq,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} line {}: {} (sound up to entry {})", self.file.display(), self.line, self.what, self.last_good)
+    }
+}

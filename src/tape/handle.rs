@@ -1,0 +1,169 @@
+//! The handle of one tape: append to it.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    Damage, Entry, TapeError,
+    layout::{anchor_name, anchor_number, plain_anchor_name},
+    line::{Chain, encode_lines},
+    log::{Log, State, lock},
+    queue::{Job, What},
+    store::Inner,
+};
+use crate::ids::{Seq, SessionId};
+
+/// The most bytes of one append.
+pub const APPEND_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How an append was answered.
+#[derive(Debug)]
+#[must_use]
+pub enum Appended {
+    /// It is on the tape, up to this entry; or it is not, and nothing of it is.
+    Now(Result<Seq, TapeError>),
+    /// It waits for the disk. The tape's [`Notify`](crate::tape::Notify) will be told, once, in the order of the appends.
+    Later,
+}
+
+/// A session's tape, open for writing. A value: it outlives the actor that uses it.
+///
+/// Dropping it gives the session back, once everything that was appended is written.
+///
+/// # After an error
+///
+/// - A failed append leaves nothing on the tape. The same entries, or others in their place, may be appended again.
+/// - Everything that was queued behind a failed append fails too, in order, with the same error. So does what is appended
+///   then, until the caller *starts anew*: with the entry that follows the last one on the tape ([`Tape::last`]).
+/// - One thing only is not certain: in [`Durability::Power`](crate::tape::Durability), an append that was answered with an
+///   error may be on the tape after all if the machine loses its power right then.
+pub struct Tape {
+    inner: Arc<Inner>,
+    log: Arc<Log>,
+    damage: Option<Damage>,
+}
+
+impl fmt::Debug for Tape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tape").field("session", &self.log.session).field("last", &self.last()).finish_non_exhaustive()
+    }
+}
+
+impl Tape {
+    pub(super) fn new(inner: Arc<Inner>, log: Arc<Log>, damage: Option<Damage>) -> Tape {
+        Tape { inner, log, damage }
+    }
+
+    /// Which session's.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        &self.log.session
+    }
+
+    /// The last entry that is on the tape.
+    #[must_use]
+    pub fn last(&self) -> Seq {
+        lock(&self.log.state).good.seq
+    }
+
+    /// How many appends were answered [`Appended::Later`] and not yet told.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        lock(&self.log.state).outstanding
+    }
+
+    /// Appends entries, all or none: also a crash in the middle leaves all or none of them.
+    ///
+    /// They must be numbered on from the last entry that was appended. No entries are a success.
+    /// Never waits for a slow disk: in [`Durability::Process`](crate::tape::Durability) it writes in place while the disk is
+    /// calm and nothing of this tape is outstanding, and otherwise leaves it to the store's I/O thread.
+    ///
+    /// # Errors
+    ///
+    /// In [`Appended::Now`]: [`Gap`](TapeError::Gap), [`Busy`](TapeError::Busy) (the queue is full),
+    /// [`TooLarge`](TapeError::TooLarge), [`Damaged`](TapeError::Damaged), [`Closed`](TapeError::Closed), and what the
+    /// system said. Nothing was taken then.
+    pub fn append(&mut self, entries: &[Entry]) -> Appended {
+        match self.try_append(None, entries) {
+            Ok(appended) => appended,
+            Err(error) => Appended::Now(Err(error)),
+        }
+    }
+
+    /// Appends one entry as the first of a new anchor: a file of its own, which opening the session will read alone.
+    ///
+    /// So the entry must say all that is needed from before. Characters that do not belong into a folder's name become `-`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tape::append`], and [`AnchorExists`](TapeError::AnchorExists).
+    pub fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+        match self.try_append(Some(name), std::slice::from_ref(first)) {
+            Ok(appended) => appended,
+            Err(error) => Appended::Now(Err(error)),
+        }
+    }
+
+    fn try_append(&mut self, anchor: Option<&str>, entries: &[Entry]) -> Result<Appended, TapeError> {
+        if let Some(damage) = &self.damage {
+            return Err(TapeError::Damaged(damage.clone()));
+        }
+        let writer = &self.inner.writer;
+        let mut state = lock(&self.log.state);
+        let Some(first) = entries.first() else { return Ok(Appended::Now(Ok(state.good.seq))) };
+        if state.failed {
+            if first.seq == state.good.seq.next() {
+                state.start_anew();
+            } else if state.outstanding > 0 {
+                let doomed =
+                    What::Append { bytes: Vec::new(), begin: None, after: state.good.clone(), run: state.run - 1 };
+                return self.queue(&mut state, doomed);
+            } else {
+                return Err(state.last_failure.clone().unwrap_or(TapeError::Closed));
+            }
+        }
+        let begin = anchor.map(|name| next_anchor(&state.anchors, name)).transpose()?;
+        let mut after = begin.as_deref().map_or_else(|| state.head.clone(), |anchor| state.head.in_file(anchor));
+        let bytes = encode_lines(&mut after, entries)?;
+        if bytes.len() > APPEND_BYTES_MAX {
+            return Err(TapeError::TooLarge { bytes: bytes.len(), max: APPEND_BYTES_MAX });
+        }
+        if state.outstanding == 0 && writer.is_calm() && !self.inner.is_closed() {
+            writer.write(&self.log, begin.as_deref(), &bytes, false)?;
+            state.good = after.clone();
+            take(&mut state, after, begin);
+            return Ok(Appended::Now(Ok(state.good.seq)));
+        }
+        let run = state.run;
+        let job = What::Append { bytes, begin: begin.clone(), after: after.clone(), run };
+        let later = self.queue(&mut state, job)?;
+        take(&mut state, after, begin);
+        Ok(later)
+    }
+
+    fn queue(&self, state: &mut State, what: What) -> Result<Appended, TapeError> {
+        self.inner.queue.push(&self.inner.writer, Job::new(&self.log, what))?;
+        state.outstanding += 1;
+        Ok(Appended::Later)
+    }
+}
+
+fn take(state: &mut State, after: Chain, begin: Option<String>) {
+    state.head = after;
+    state.anchors.extend(begin);
+}
+
+/// The folder of the next anchor.
+fn next_anchor(anchors: &[String], name: &str) -> Result<String, TapeError> {
+    let name = plain_anchor_name(name);
+    if anchors.iter().any(|anchor| anchor_name(anchor) == name) {
+        return Err(TapeError::AnchorExists { name });
+    }
+    let number = anchors.iter().filter_map(|anchor| anchor_number(anchor)).max().unwrap_or(0) + 1;
+    Ok(format!("{number:03}_{name}"))
+}
+
+impl Drop for Tape {
+    fn drop(&mut self) {
+        self.inner.give_back(&self.log);
+    }
+}

@@ -1,0 +1,252 @@
+//! The index: a database that is derived from the tapes, decides nothing, and can be deleted at any time.
+//!
+//! It pulls. For each file of each tape it remembers up to which byte it has read, and reads on from there when it is asked
+//! to [catch up](Index::catch_up). Nobody writes to it while appending, so it is never in the way of a tape, and a tape
+//! never waits for it. Where a file is not what was read before (cut, replaced, gone), its session is read anew.
+//!
+//! One process writes it at a time: who catches up or rebuilds holds the lock of `index.lock`. Readers never wait.
+
+mod pull;
+mod schema;
+mod text;
+
+use std::{
+    fs::File,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::{
+    Access, Store, TapeError,
+    layout::{Layout, open_or_make, remove_file},
+};
+
+/// How long the index waits for another that writes it.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// The index of a store. See [`Store::index`].
+#[derive(Debug)]
+pub struct Index {
+    layout: Layout,
+    path: PathBuf,
+    database: Connection,
+    /// Which file the connection is to: another process may have put a new one in its place.
+    inode: Option<u64>,
+}
+
+/// What catching up did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaughtUp {
+    /// Entries that were added.
+    pub added: u64,
+    /// Sessions that were read anew, because their files are not what they were.
+    pub read_anew: u64,
+    /// Sessions that were taken out, because they are gone.
+    pub removed: u64,
+}
+
+/// How much is in the index. Two indexes of the same tapes are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// How many entries.
+    pub entries: u64,
+    /// A hash over all that is known of them, in the order of session and entry.
+    pub digest: String,
+}
+
+/// What a rebuild found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// What was in the index after catching up; absent where it could not be read.
+    pub before: Option<Rows>,
+    /// What is in it now. Where it differs, the index was wrong.
+    pub after: Rows,
+}
+
+impl Store {
+    /// Opens the index of this store, and makes an empty one where it is missing or no database.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] where a later version of this library made it;
+    /// [`TapeError::Index`]; [`TapeError::Io`].
+    pub fn index(&self) -> Result<Index, TapeError> {
+        if self.inner.writer.options.access == Access::Read {
+            return Err(TapeError::ReadingOnly);
+        }
+        let layout = self.layout().clone();
+        let path = layout.root.join("index.db");
+        let _lock = lock_index(&layout)?;
+        let database = match open(&path) {
+            Err(Failed::Corrupt(_)) => {
+                delete(&path)?;
+                open(&path)
+            }
+            opened => opened,
+        };
+        let database = database.map_err(|failed| failed.into_error("open"))?;
+        Ok(Index { database, inode: inode(&path), layout, path })
+    }
+}
+
+impl Index {
+    /// Reads what was appended since. Where the database turns out to be broken, it is made anew.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Index`], also where another writes it for longer than 5 s; [`TapeError::Io`].
+    pub fn catch_up(&mut self) -> Result<CaughtUp, TapeError> {
+        let _lock = lock_index(&self.layout)?;
+        if self.inode != inode(&self.path) {
+            self.database = open(&self.path).map_err(|failed| failed.into_error("open"))?;
+            self.inode = inode(&self.path);
+        }
+        match pull::pull_all(&mut self.database, &self.layout) {
+            Err(Failed::Corrupt(_)) => {
+                self.make_anew()?;
+                pull::pull_all(&mut self.database, &self.layout)
+            }
+            pulled => pulled,
+        }
+        .map_err(|failed| failed.into_error("write"))
+    }
+
+    /// Deletes it and reads all tapes again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::catch_up`].
+    pub fn rebuild(&mut self) -> Result<Rebuilt, TapeError> {
+        let before = self.catch_up().and_then(|_| self.rows()).ok();
+        {
+            let _lock = lock_index(&self.layout)?;
+            self.make_anew()?;
+        }
+        self.catch_up()?;
+        Ok(Rebuilt { before, after: self.rows()? })
+    }
+
+    /// What is in it, as far as it has caught up.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Index`].
+    pub fn rows(&self) -> Result<Rows, TapeError> {
+        rows(&self.database).map_err(|failed| failed.into_error("read"))
+    }
+
+    fn make_anew(&mut self) -> Result<(), TapeError> {
+        // The old connection must be gone before its files are.
+        self.database = Connection::open_in_memory().map_err(|e| Failed::from(e).into_error("open"))?;
+        delete(&self.path)?;
+        self.database = open(&self.path).map_err(|failed| failed.into_error("make"))?;
+        self.inode = inode(&self.path);
+        Ok(())
+    }
+}
+
+/// Why the database could not do it.
+#[derive(Debug)]
+enum Failed {
+    /// It is no database, or a broken one.
+    Corrupt(String),
+    Database(String),
+    Tape(TapeError),
+}
+
+impl Failed {
+    fn into_error(self, op: &'static str) -> TapeError {
+        match self {
+            Failed::Corrupt(message) | Failed::Database(message) => TapeError::Index { op, message },
+            Failed::Tape(error) => error,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Failed {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Failed::Corrupt(error.to_string()),
+            _ => Failed::Database(error.to_string()),
+        }
+    }
+}
+
+impl From<TapeError> for Failed {
+    fn from(error: TapeError) -> Failed {
+        Failed::Tape(error)
+    }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    path.metadata().ok().map(|file| file.ino())
+}
+
+fn open(path: &Path) -> Result<Connection, Failed> {
+    // Made here, because the database would make it readable for others.
+    open_or_make(path).map_err(TapeError::io("open", path))?;
+    let mut database = Connection::open(path)?;
+    database.busy_timeout(BUSY_WAIT)?;
+    database.execute_batch("pragma journal_mode = wal; pragma synchronous = normal;")?;
+    schema::migrate(&mut database, path)?;
+    Ok(database)
+}
+
+fn delete(path: &Path) -> Result<(), TapeError> {
+    ["", "-wal", "-shm"].iter().try_for_each(|ending| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        remove_file(name.as_ref())
+    })
+}
+
+/// Given back when the file is dropped.
+fn lock_index(layout: &Layout) -> Result<File, TapeError> {
+    let path = layout.root.join("index.lock");
+    let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < BUSY_WAIT => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(TapeError::Index { op: "lock", message: "another process writes it".into() });
+            }
+            Err(std::fs::TryLockError::Error(error)) => {
+                return Err(TapeError::io("lock", &path)(error));
+            }
+        }
+    }
+}
+
+fn rows(database: &Connection) -> Result<Rows, Failed> {
+    let mut query = database.prepare(
+        "select e.session, e.seq, e.kind, e.anchor, e.time, f.path, e.offset, e.length, e.text
+         from entries e join files f on f.id = e.file order by e.session, e.seq",
+    )?;
+    let mut hasher = blake3::Hasher::new();
+    let mut entries = 0;
+    let mut found = query.query([])?;
+    while let Some(row) = found.next()? {
+        for column in 0..9 {
+            let value = row.get_ref(column)?;
+            match value.as_i64() {
+                Ok(number) => hasher.update(&number.to_le_bytes()),
+                Err(_) => {
+                    let bytes = value.as_bytes().unwrap_or_default();
+                    hasher.update(&bytes.len().to_le_bytes()).update(bytes)
+                }
+            };
+        }
+        entries += 1;
+    }
+    Ok(Rows { entries, digest: hasher.finalize().to_hex()[..32].to_owned() })
+}
+
+#[cfg(test)]
+mod tests;

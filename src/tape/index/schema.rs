@@ -1,0 +1,64 @@
+//! The tables of the index, and how an older index becomes a newer one.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::Failed;
+use crate::tape::TapeError;
+
+/// One step each. The number of steps that were done is the database's `user_version`; a step is never changed afterwards.
+const STEPS: &[&str] = &["
+    create table files (
+        id integer primary key,
+        session text not null,
+        anchor text not null,
+        path text not null,
+        -- Read up to this byte; the last entry before it and its checksum.
+        offset integer not null,
+        seq integer not null,
+        sum text not null,
+        -- How long the file was then: it need not be looked at again while it is as long.
+        seen integer not null,
+        unique (session, anchor)
+    );
+    create table entries (
+        id integer primary key,
+        session text not null,
+        seq integer not null,
+        kind text not null,
+        anchor text not null,
+        time integer not null,
+        file integer not null references files (id),
+        offset integer not null,
+        length integer not null,
+        text text not null,
+        unique (session, seq)
+    );
+    create index entries_by_kind on entries (session, kind, seq);
+    create index entries_by_file on entries (file);
+    -- Three letters and more are found in the middle of words, in every script.
+    create virtual table entries_fts using fts5 (text, content = 'entries', content_rowid = 'id', tokenize = 'trigram');
+    create trigger entries_added after insert on entries begin
+        insert into entries_fts (rowid, text) values (new.id, new.text);
+    end;
+    create trigger entries_removed after delete on entries begin
+        insert into entries_fts (entries_fts, rowid, text) values ('delete', old.id, old.text);
+    end;
+"];
+
+/// Brings the tables to the newest version, in one transaction: an interrupted step was never begun.
+pub(super) fn migrate(database: &mut Connection, path: &Path) -> Result<(), Failed> {
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done: i64 = change.query_row("pragma user_version", [], |row| row.get(0))?;
+    let done = usize::try_from(done).unwrap_or(0);
+    if done > STEPS.len() {
+        let (found, known) = (done as u64, STEPS.len() as u64);
+        return Err(TapeError::Newer { file: path.into(), found, known }.into());
+    }
+    for step in &STEPS[done..] {
+        change.execute_batch(step)?;
+    }
+    change.execute_batch(&format!("pragma user_version = {}", STEPS.len()))?;
+    Ok(change.commit()?)
+}

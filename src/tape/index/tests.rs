@@ -1,0 +1,211 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use std::{fs, path::Path, sync::Arc};
+
+use serde_json::value::to_raw_value;
+
+use super::*;
+use crate::{
+    ids::{Millis, Seq},
+    tape::{Entry, StoreOptions, Tape},
+};
+
+fn store(folder: &Path) -> Store {
+    Store::open(folder, StoreOptions::default()).unwrap()
+}
+
+fn tape(store: &Store, name: &str) -> Tape {
+    let id = name.parse().unwrap();
+    match store.exists(&id) {
+        true => store.load(&id, Arc::new(|_| {})).unwrap().tape,
+        false => store.create(&id, Arc::new(|_| {})).unwrap(),
+    }
+}
+
+/// Appends so many entries that say so.
+fn append(store: &Store, tape: &mut Tape, count: u64, says: &str) {
+    for _ in 0..count {
+        let seq = tape.last().next();
+        let data = to_raw_value(&serde_json::json!({ "text": format!("{says} {seq}") })).unwrap();
+        let entry = Entry {
+            seq,
+            time: Millis(seq.0),
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            kind: "message".into(),
+            data,
+        };
+        let _ = tape.append(&[entry]);
+        assert!(store.settle(BUSY_WAIT));
+    }
+}
+
+fn hits(index: &Index, words: &str) -> i64 {
+    let sql = "select count(*) from entries_fts where entries_fts match ?1";
+    index.database.query_row(sql, [format!("\"{words}\"")], |row| row.get(0)).unwrap()
+}
+
+/// S-03, S-05, C-28: the index follows the files from the stored offset.
+#[test]
+fn the_index_catches_up_with_what_was_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let (mut a, mut b) = (tape(&store, "a"), tape(&store, "b"));
+    append(&store, &mut a, 3, "发生了错误信息");
+    append(&store, &mut b, 2, "hello world");
+    let mut index = store.index().unwrap();
+    assert_eq!(index.catch_up().unwrap(), CaughtUp { added: 5, ..CaughtUp::default() });
+    assert_eq!(index.catch_up().unwrap(), CaughtUp::default());
+    append(&store, &mut a, 4, "more");
+    assert_eq!(store.index().unwrap().catch_up().unwrap().added, 4);
+    assert_eq!(index.rows().unwrap().entries, 9);
+    assert_eq!((hits(&index, "错误信"), hits(&index, "llo wor"), hits(&index, "absent")), (3, 2, 0));
+    let sql = "select f.path, e.offset, e.length from entries e join files f on f.id = e.file where e.session = 'a'";
+    let mut query = index.database.prepare(sql).unwrap();
+    let found = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    for (n, row) in found.enumerate() {
+        let (path, offset, length): (String, i64, i64) = row.unwrap();
+        let bytes = fs::read(folder.path().join(path)).unwrap();
+        let line = &bytes[offset as usize..(offset + length) as usize];
+        assert_eq!(crate::tape::line::glance(line).unwrap().0, Seq(n as u64 + 1), "the place is the entry's");
+    }
+}
+
+/// S-11, D06, BDD-TAPE-005, 018, 019, 025: deleted, garbled, emptied or behind, it comes back the same.
+#[test]
+fn a_lost_or_broken_index_comes_back_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let (mut a, mut b) = (tape(&store, "a"), tape(&store, "b"));
+    append(&store, &mut a, 30, "words");
+    append(&store, &mut b, 30, "words");
+    let mut index = store.index().unwrap();
+    index.catch_up().unwrap();
+    let rows = index.rows().unwrap();
+    append(&store, &mut a, 5, "words");
+    let rebuilt = index.rebuild().unwrap();
+    assert_eq!(rebuilt.before.as_ref(), Some(&rebuilt.after));
+    assert_eq!(rebuilt.after.entries, rows.entries + 5);
+    drop(index);
+    let db = folder.path().join("index.db");
+    let whole = fs::read(&db).unwrap();
+    let mut garbled = whole.clone();
+    garbled[4096..].iter_mut().for_each(|b| *b ^= 0x5a);
+    for broken in
+        [None, Some(vec![]), Some(b"this is no database at all".to_vec()), Some(whole[..5000].to_vec()), Some(garbled)]
+    {
+        delete(&db).unwrap();
+        if let Some(bytes) = broken {
+            fs::write(&db, bytes).unwrap();
+        }
+        let mut index = store.index().unwrap();
+        index.catch_up().unwrap();
+        assert_eq!(index.rows().unwrap(), rebuilt.after);
+        index.database.execute_batch("insert into entries_fts (entries_fts) values ('integrity-check')").unwrap();
+    }
+}
+
+/// Promise 6: the index decides nothing. A file that was cut, replaced or removed is read anew.
+#[test]
+fn the_index_follows_files_that_changed_behind_its_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let mut a = tape(&store, "a");
+    append(&store, &mut a, 3, "old");
+    append(&store, &mut tape(&store, "gone"), 2, "gone");
+    let mut index = store.index().unwrap();
+    index.catch_up().unwrap();
+    drop(a);
+    fs::remove_dir_all(folder.path().join("sessions/gone")).unwrap();
+    let path = folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl");
+    let whole = fs::read(&path).unwrap();
+    let one = memchr::memchr(b'\n', &whole).unwrap() + 1;
+    fs::write(&path, &whole[..one]).unwrap();
+    let done = index.catch_up().unwrap();
+    assert_eq!((done.removed, done.read_anew, done.added), (1, 1, 1));
+    fs::write(&path, &whole).unwrap();
+    index.catch_up().unwrap();
+    // Another past, as long and longer.
+    fs::write(&path, &whole[..one]).unwrap();
+    let mut a = tape(&store, "a");
+    append(&store, &mut a, 5, "new");
+    index.catch_up().unwrap();
+    let rebuilt = index.rebuild().unwrap();
+    assert_eq!((rebuilt.before.as_ref(), rebuilt.after.entries), (Some(&rebuilt.after), 6));
+    assert_eq!((hits(&index, "old"), hits(&index, "new")), (1, 5));
+}
+
+#[test]
+fn what_is_damaged_or_half_written_is_indexed_up_to_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let mut a = tape(&store, "a");
+    append(&store, &mut a, 3, "sound");
+    drop(a);
+    let path = folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl");
+    let whole = fs::read(&path).unwrap();
+    let mut index = store.index().unwrap();
+    fs::write(&path, &whole[..whole.len() - 5]).unwrap();
+    assert_eq!(index.catch_up().unwrap().added, 2);
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(index.catch_up().unwrap(), CaughtUp { added: 1, ..CaughtUp::default() });
+    fs::write(&path, [&whole[..], b"bad\nbad\n"].concat()).unwrap();
+    for _ in 0..3 {
+        index.catch_up().unwrap();
+        assert_eq!(index.rows().unwrap().entries, 3);
+    }
+}
+
+#[test]
+fn an_index_that_another_process_rebuilt_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    append(&store, &mut tape(&store, "a"), 3, "words");
+    let (mut one, mut two) = (store.index().unwrap(), store.index().unwrap());
+    one.catch_up().unwrap();
+    two.rebuild().unwrap();
+    append(&store, &mut tape(&store, "a"), 2, "words");
+    one.catch_up().unwrap();
+    assert_eq!((one.rows().unwrap().entries, two.rows().unwrap().entries), (5, 5));
+}
+
+/// D08
+#[test]
+fn an_index_of_a_later_version_is_refused_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let index = store.index().unwrap();
+    index.database.execute_batch("pragma user_version = 99").unwrap();
+    drop(index);
+    assert!(matches!(store.index(), Err(TapeError::Newer { found: 99, known: 1, .. })));
+    assert!(folder.path().join("index.db").exists());
+}
+
+/// D07: several owners, readers and a rebuild at the same time; never a lock error.
+#[test]
+fn many_may_catch_up_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = store(folder.path());
+    let mut a = tape(&first, "a");
+    append(&first, &mut a, 20, "words");
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let first = &first;
+            scope.spawn(move || {
+                let own = store(first.path());
+                append(&own, &mut tape(&own, &format!("s{n}")), 10, "words");
+                let mut index = own.index().unwrap();
+                for _ in 0..5 {
+                    index.catch_up().unwrap();
+                    index.rows().unwrap();
+                }
+            });
+        }
+    });
+    let mut index = first.index().unwrap();
+    index.catch_up().unwrap();
+    assert_eq!(index.rows().unwrap().entries, 80);
+    let rebuilt = index.rebuild().unwrap();
+    assert_eq!(rebuilt.before, Some(rebuilt.after));
+}

@@ -1,0 +1,214 @@
+//! Where things are in a store's folder. Names only; nothing here decides what is in them.
+//!
+//! ```text
+//! <store>/
+//!   version                                     the layout's version: "1"
+//!   sessions/<id>/
+//!     anchors/001_session-start/entries.jsonl   the truth
+//!     anchors/002_…/entries.jsonl
+//!     anchors/…/entries.torn-001                a torn tail that was cut off
+//!     claim                                     who writes it now; gone when nobody does
+//!     writer                                    who wrote it last
+//!     spill/                                    large outputs
+//!   open/<id>                                   a turn of this session is open
+//!   owners/<owner>.lock  <owner>.reserve        one of each per open store
+//!   commit/<owner>.log                          `Power`: the shared commit log
+//!   index.db                                    derived, may be deleted
+//! ```
+//!
+//! Folders are made with mode 0700 and files with 0600.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::{ids::SessionId, tape::TapeError};
+
+/// The name of the first anchor's folder.
+pub(super) const FIRST_ANCHOR: &str = "001_session-start";
+
+/// The longest name of an anchor, in bytes, without its number.
+const ANCHOR_NAME_BYTES_MAX: usize = 64;
+
+/// The paths of one store.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) root: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn sessions(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    pub(super) fn session(&self, id: &SessionId) -> PathBuf {
+        self.sessions().join(id.as_str())
+    }
+
+    pub(super) fn anchors(&self, id: &SessionId) -> PathBuf {
+        self.session(id).join("anchors")
+    }
+
+    pub(super) fn entries(&self, id: &SessionId, anchor: &str) -> PathBuf {
+        self.anchors(id).join(anchor).join("entries.jsonl")
+    }
+
+    pub(super) fn claim(&self, id: &SessionId) -> PathBuf {
+        self.session(id).join("claim")
+    }
+
+    pub(super) fn writer(&self, id: &SessionId) -> PathBuf {
+        self.session(id).join("writer")
+    }
+
+    pub(super) fn open(&self) -> PathBuf {
+        self.root.join("open")
+    }
+
+    pub(super) fn owners(&self) -> PathBuf {
+        self.root.join("owners")
+    }
+
+    pub(super) fn lock(&self, owner: &str) -> PathBuf {
+        self.owners().join(format!("{owner}.lock"))
+    }
+
+    pub(super) fn reserve(&self, owner: &str) -> PathBuf {
+        self.owners().join(format!("{owner}.reserve"))
+    }
+
+    pub(super) fn commit(&self) -> PathBuf {
+        self.root.join("commit")
+    }
+
+    pub(super) fn commit_log(&self, owner: &str) -> PathBuf {
+        self.commit().join(format!("{owner}.log"))
+    }
+
+    /// The anchors of a session, oldest first. A folder that is not named `NNN_name` is none.
+    pub(super) fn anchor_names(&self, id: &SessionId) -> Result<Vec<String>, TapeError> {
+        let mut anchors: Vec<(u64, String)> =
+            names_in(&self.anchors(id))?.into_iter().filter_map(|name| Some((anchor_number(&name)?, name))).collect();
+        anchors.sort();
+        Ok(anchors.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// The sessions of the store, by id.
+    pub(super) fn session_ids(&self) -> Result<Vec<SessionId>, TapeError> {
+        ids_in(&self.sessions())
+    }
+}
+
+/// The names in a folder that are session ids, sorted.
+pub(super) fn ids_in(folder: &Path) -> Result<Vec<SessionId>, TapeError> {
+    let mut ids: Vec<SessionId> = names_in(folder)?.iter().filter_map(|name| name.parse().ok()).collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// The names in a folder; none where the folder is missing.
+pub(super) fn names_in(folder: &Path) -> Result<Vec<String>, TapeError> {
+    let read = || -> io::Result<Vec<String>> {
+        std::fs::read_dir(folder)?
+            .filter_map(|item| item.map(|i| i.file_name().into_string().ok()).transpose())
+            .collect()
+    };
+    match read() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(TapeError::io("list", folder)),
+    }
+}
+
+/// The number in `NNN_name`.
+pub(super) fn anchor_number(folder: &str) -> Option<u64> {
+    let (digits, name) = folder.split_once('_')?;
+    let plain = !name.is_empty() && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+/// The name in `NNN_name`.
+pub(super) fn anchor_name(folder: &str) -> &str {
+    folder.split_once('_').map_or(folder, |(_, name)| name)
+}
+
+/// A name that can be part of a folder's name on every system: letters, digits, `.`, `_` and `-`; the rest becomes `-`.
+pub(super) fn plain_anchor_name(given: &str) -> String {
+    let mut name = String::new();
+    for c in given.chars() {
+        let c = if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
+        if name.len() + c.len_utf8() > ANCHOR_NAME_BYTES_MAX {
+            break;
+        }
+        name.push(c);
+    }
+    let trimmed = name.trim_matches(['-', '.']);
+    if trimmed.is_empty() { "anchor".to_owned() } else { trimmed.to_owned() }
+}
+
+/// Makes a folder and what is missing above it.
+pub(super) fn make_folder(path: &Path) -> Result<(), TapeError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(TapeError::io("make", path))
+}
+
+/// Makes a folder that must not be there yet.
+pub(super) fn make_new_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Makes a file that must not be there yet.
+pub(super) fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Opens a file to read and write, and makes it where it is missing.
+pub(super) fn open_or_make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Hands a folder's own entries (which names are in it) to the disk.
+pub(super) fn sync_folder(path: &Path) -> Result<(), TapeError> {
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(TapeError::io("sync", path))
+}
+
+/// Deletes a file; a missing one is fine.
+pub(super) fn remove_file(path: &Path) -> Result<(), TapeError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TapeError::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn an_anchors_name_cannot_leave_its_folder() {
+        for (given, plain) in [
+            ("phase-1", "phase-1"),
+            ("../../etc/passwd", "etc-passwd"),
+            ("", "anchor"),
+            ("...", "anchor"),
+            ("a\0b\nc", "a-b-c"),
+            ("阶段 一", "阶段-一"),
+        ] {
+            assert_eq!(plain_anchor_name(given), plain);
+        }
+        assert!(plain_anchor_name(&"é".repeat(200)).len() <= ANCHOR_NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn anchors_sort_by_number_and_not_by_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout { root: dir.path().into() };
+        let id = "s".parse().unwrap();
+        for name in ["1000_late", "002_b", "001_session-start", "notes", ".new-003_c", "x_y"] {
+            make_folder(&layout.anchors(&id).join(name)).unwrap();
+        }
+        assert_eq!(layout.anchor_names(&id).unwrap(), ["001_session-start", "002_b", "1000_late"]);
+    }
+}

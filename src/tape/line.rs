@@ -1,0 +1,435 @@
+//! The line: how one entry is written, and how the lines of a file are read back.
+//!
+//! Pure functions of bytes; the files of a [`Store`](crate::tape::Store) and a simulated disk go through the same two.
+//!
+//! ```text
+//! {"v":1,"session":"s","seq":7,"id":"0193…","kind":"result","anchor":"001_session-start","time":1732000000000,
+//!  "cause":{"entry":6},"turn":2,"step":1,"ticket":6,"more":1,"data":{…},"sum":"61d3c2a09be4f7c5"}
+//! ```
+//!
+//! - `cause`, `turn`, `step`, `ticket`, `more` and `prev` are left out where there is nothing to say.
+//! - `sum` is the first 16 hex digits of BLAKE3 over the sum before and this line up to `,"sum"`.
+//!   It is always the last field and always computed so, whatever `v` says.
+//! - `more` counts the lines of the same append that follow: an append is read whole or not at all.
+//! - `prev` stands on the first line of every file but the first: the sum that this file goes on from.
+//!   So a file can be read without the ones before it.
+
+use std::{borrow::Cow, path::Path, sync::Arc};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::{
+    ids::{Millis, Seq, SessionId},
+    tape::{Cause, Entry, TapeError},
+};
+
+/// The format version that is written, and the newest that is read.
+pub(super) const VERSION: u64 = 1;
+
+/// The largest line, in bytes. Larger outputs belong into the spill folder.
+pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// `,"sum":"` + 16 digits + `"}`.
+const SUM_FIELD_BYTES: usize = 26;
+
+/// A line's checksum as it is written: 16 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sum([u8; 16]);
+
+impl Sum {
+    const START: Sum = Sum(*b"0000000000000000");
+
+    /// Before anything.
+    pub(super) fn zero() -> Sum {
+        Sum::START
+    }
+
+    /// The sum of a line that follows one with this sum.
+    pub(super) fn next(self, line_before_sum: &[u8]) -> Sum {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.0).update(line_before_sum);
+        let hash = hasher.finalize();
+        let mut digits = [0; 16];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(hash.as_bytes()) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        Sum(digits)
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("")
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Sum> {
+        let digits: [u8; 16] = text.as_bytes().try_into().ok()?;
+        digits.iter().all(|d| matches!(d, b'0'..=b'9' | b'a'..=b'f')).then_some(Sum(digits))
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Where a tape stands: what the next line goes on from.
+#[derive(Clone, Debug)]
+pub(crate) struct Chain {
+    pub(super) session: SessionId,
+    /// The folder that the lines are in: `NNN_name`.
+    pub(super) anchor: Arc<str>,
+    /// The last entry.
+    pub(super) seq: Seq,
+    /// Its checksum.
+    pub(super) sum: Sum,
+    /// The next line is the first of its file.
+    pub(super) file_is_new: bool,
+    /// `seq` and `sum` are not known; the first line of the file says them.
+    unknown: bool,
+}
+
+impl Chain {
+    /// Before the first entry of a session.
+    pub(crate) fn start(session: &SessionId, anchor: &str) -> Chain {
+        Chain {
+            session: session.clone(),
+            anchor: anchor.into(),
+            seq: Seq::ZERO,
+            sum: Sum::START,
+            file_is_new: true,
+            unknown: false,
+        }
+    }
+
+    /// Before the first line of a file whose predecessors were not read.
+    pub(super) fn unknown(session: &SessionId, anchor: &str) -> Chain {
+        Chain { unknown: true, ..Chain::start(session, anchor) }
+    }
+
+    /// Somewhere in a file.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn at(session: &SessionId, anchor: &str, seq: Seq, sum: Sum) -> Chain {
+        Chain { seq, sum, file_is_new: false, ..Chain::start(session, anchor) }
+    }
+
+    /// The same place, with the next line in another file.
+    pub(super) fn in_file(&self, anchor: &str) -> Chain {
+        Chain { anchor: anchor.into(), file_is_new: true, ..self.clone() }
+    }
+}
+
+/// The lines of one append, and the chain moved behind them. On an error the chain stays where it was.
+///
+/// Line breaks inside of `data` (which JSON allows between its tokens) become spaces.
+pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u8>, TapeError> {
+    let mut seq = chain.seq;
+    let mut size = 0;
+    for entry in entries {
+        if entry.seq != seq.next() {
+            return Err(TapeError::Gap { session: chain.session.clone(), expected: seq.next(), got: entry.seq });
+        }
+        seq = entry.seq;
+        let bytes = entry.data.get().len() + entry.kind.len() + 512;
+        if bytes > LINE_BYTES_MAX {
+            return Err(TapeError::TooLarge { bytes, max: LINE_BYTES_MAX });
+        }
+        size += bytes;
+    }
+    let mut out = Vec::with_capacity(size);
+    let mut sum = chain.sum;
+    for (n, entry) in entries.iter().enumerate() {
+        let from = out.len();
+        let more = entries.len() - 1 - n;
+        let prev = (chain.file_is_new && n == 0 && entry.seq.0 > 1).then_some(sum);
+        encode_line(&mut out, chain, entry, more, prev, sum);
+        sum = sum.next(&out[from..]);
+        out.extend_from_slice(b",\"sum\":\"");
+        out.extend_from_slice(&sum.0);
+        out.extend_from_slice(b"\"}\n");
+    }
+    if !entries.is_empty() {
+        *chain = Chain { seq, sum, file_is_new: false, ..chain.clone() };
+    }
+    Ok(out)
+}
+
+/// Built by hand, because the two largest parts (`data` and the fixed ones) need no serializer.
+fn encode_line(out: &mut Vec<u8>, chain: &Chain, entry: &Entry, more: usize, prev: Option<Sum>, sum: Sum) {
+    let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
+    out.extend_from_slice(b"{\"v\":1,\"session\":\"");
+    out.extend_from_slice(chain.session.as_str().as_bytes());
+    number(out, "\",\"seq\":", entry.seq.0);
+    out.extend_from_slice(b",\"id\":\"");
+    out.extend_from_slice(entry_id(chain, entry, sum).as_hyphenated().encode_lower(&mut id).as_bytes());
+    out.extend_from_slice(b"\",\"kind\":");
+    json(out, &entry.kind);
+    out.extend_from_slice(b",\"anchor\":\"");
+    out.extend_from_slice(chain.anchor.as_bytes());
+    number(out, "\",\"time\":", entry.time.0);
+    if let Some(cause) = &entry.cause {
+        out.extend_from_slice(b",\"cause\":");
+        json(out, cause);
+    }
+    for (key, value) in [
+        (",\"turn\":", entry.turn.map(|t| t.0)),
+        (",\"step\":", entry.step.map(u64::from)),
+        (",\"ticket\":", entry.ticket.map(|t| t.0)),
+        (",\"more\":", (more > 0).then_some(more as u64)),
+    ] {
+        if let Some(value) = value {
+            number(out, key, value);
+        }
+    }
+    if let Some(prev) = prev {
+        out.extend_from_slice(b",\"prev\":\"");
+        out.extend_from_slice(&prev.0);
+        out.push(b'"');
+    }
+    out.extend_from_slice(b",\"data\":");
+    let data_from = out.len();
+    out.extend_from_slice(entry.data.get().as_bytes());
+    if memchr::memchr2(b'\n', b'\r', &out[data_from..]).is_some() {
+        out[data_from..].iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
+    }
+}
+
+fn number(out: &mut Vec<u8>, key: &str, value: u64) {
+    out.extend_from_slice(key.as_bytes());
+    json(out, &value);
+}
+
+fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value).expect("text and numbers are JSON, and a Vec takes every byte");
+}
+
+/// A UUIDv7 of the entry's time, made from where the entry stands instead of from chance: the same entry appended to the
+/// same tape has the same id in every run. The 12 bits after the time count, so ids of one millisecond sort as their entries.
+fn entry_id(chain: &Chain, entry: &Entry, sum: Sum) -> Uuid {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(chain.session.as_str().as_bytes()).update(&entry.seq.0.to_le_bytes()).update(&sum.0);
+    let mut tail = [0; 10];
+    tail.copy_from_slice(&hasher.finalize().as_bytes()[..10]);
+    tail[..2].copy_from_slice(&(entry.seq.0 as u16 & 0xfff).to_be_bytes());
+    uuid::Builder::from_unix_timestamp_millis(entry.time.0, &tail).into_uuid()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    v: u64,
+    #[serde(borrow)]
+    session: Cow<'a, str>,
+    seq: Seq,
+    id: Uuid,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    anchor: Cow<'a, str>,
+    time: Millis,
+    cause: Option<Cause>,
+    turn: Option<Seq>,
+    step: Option<u32>,
+    ticket: Option<Seq>,
+    #[serde(default)]
+    more: usize,
+    #[serde(borrow)]
+    prev: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+    #[serde(rename = "sum", borrow)]
+    _sum: &'a str,
+}
+
+/// What the lines of one file say.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    /// The sound entries; where the file ends in a half-written append, without its lines.
+    pub(crate) entries: Vec<Entry>,
+    /// Where each entry's line begins, in bytes.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
+    pub(super) offsets: Vec<usize>,
+    /// What the first of them goes on from.
+    pub(super) began: (Seq, Sum),
+    /// Behind the last of them.
+    pub(crate) chain: Chain,
+    /// Up to where in the bytes.
+    pub(crate) good_bytes: usize,
+    /// What stands behind.
+    pub(crate) rest: Rest,
+}
+
+/// What stands behind the sound lines of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing.
+    Nothing,
+    /// A torn tail: part of a line, one bad last line, or an append of which lines are missing.
+    Torn {
+        /// The first line that is cut off, from 1.
+        line: usize,
+        what: String,
+    },
+    /// A bad line with further lines behind it.
+    Bad {
+        /// Which, from 1.
+        line: usize,
+        what: String,
+    },
+}
+
+/// Reads the lines of one file that goes on from `chain`. The only error is a newer format.
+pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeError> {
+    let mut good = Decoded {
+        entries: Vec::new(),
+        offsets: Vec::new(),
+        began: (chain.seq, chain.sum),
+        chain: chain.clone(),
+        good_bytes: 0,
+        rest: Rest::Nothing,
+    };
+    // The last whole append: where to fall back to when the file ends in the middle of one.
+    let mut whole = (0, good.chain.clone(), 0);
+    let mut pending = None;
+    while good.good_bytes < bytes.len() {
+        let from = good.good_bytes;
+        let end = memchr::memchr(b'\n', &bytes[from..]).map(|n| from + n);
+        let read = match end {
+            Some(end) => decode_line(&good.chain, &bytes[from..end], pending),
+            None => Err(Flaw::Bad("the line has no end".into())),
+        };
+        match read {
+            Ok((entry, sum, more)) => {
+                if good.chain.unknown {
+                    let before = end.and_then(|end| prev_of(&bytes[from..end])).unwrap_or(Sum::START);
+                    good.began = (Seq(entry.seq.0 - 1), before);
+                }
+                let end = end.unwrap_or(bytes.len());
+                good.chain = Chain { seq: entry.seq, sum, file_is_new: false, unknown: false, ..good.chain };
+                good.entries.push(entry);
+                good.offsets.push(from);
+                good.good_bytes = end + 1;
+                pending = more.checked_sub(1);
+                if more == 0 {
+                    whole = (good.entries.len(), good.chain.clone(), good.good_bytes);
+                }
+            }
+            Err(Flaw::Newer(found)) => {
+                return Err(TapeError::Newer { file: Path::new(&*chain.anchor).into(), found, known: VERSION });
+            }
+            Err(Flaw::Bad(what)) => {
+                let line = good.entries.len() + 1;
+                let is_last = end.is_none_or(|end| end + 1 == bytes.len());
+                if !is_last {
+                    good.rest = Rest::Bad { line, what };
+                    return Ok(good);
+                }
+                good.rest = Rest::Torn { line, what };
+                break;
+            }
+        }
+    }
+    let (entries, chain, good_bytes) = whole;
+    if entries < good.entries.len() {
+        let what = match good.rest {
+            Rest::Torn { what, .. } => what,
+            _ => "lines of the last append are missing".to_owned(),
+        };
+        good.rest = Rest::Torn { line: entries + 1, what };
+        good.entries.truncate(entries);
+        good.offsets.truncate(entries);
+        good.chain = chain;
+        good.good_bytes = good_bytes;
+    }
+    Ok(good)
+}
+
+enum Flaw {
+    Newer(u64),
+    Bad(String),
+}
+
+/// One line without its line break. `more` is what the line before says must follow.
+fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry, Sum, usize), Flaw> {
+    let bad = |what: String| Err(Flaw::Bad(what));
+    let Some(before_sum) = line.len().checked_sub(SUM_FIELD_BYTES).filter(|n| *n > 0) else {
+        return bad("the line is too short".into());
+    };
+    let (body, tail) = line.split_at(before_sum);
+    let written = tail
+        .strip_prefix(b",\"sum\":\"")
+        .and_then(|t| t.strip_suffix(b"\"}"))
+        .and_then(|digits| Sum::parse(std::str::from_utf8(digits).ok()?));
+    let Some(written) = written else {
+        return bad("the line does not end in a checksum".into());
+    };
+    let first_of_unknown = chain.unknown;
+    let before = if first_of_unknown { prev_of(line).unwrap_or(Sum::START) } else { chain.sum };
+    if before.next(body) != written {
+        return bad("the checksum does not fit".into());
+    }
+    if let Some(found) = version_of(line).filter(|v| *v > VERSION) {
+        return Err(Flaw::Newer(found));
+    }
+    let parsed: Line<'_> = match serde_json::from_slice(line) {
+        Ok(parsed) => parsed,
+        Err(error) => return bad(format!("not an entry: {error}")),
+    };
+    let expected = if first_of_unknown { parsed.seq } else { chain.seq.next() };
+    let expected_prev = (chain.file_is_new && parsed.seq.0 > 1).then_some(before);
+    let prev = parsed.prev.as_deref().map(Sum::parse);
+    if parsed.v != VERSION {
+        bad(format!("version {} is unknown", parsed.v))
+    } else if *parsed.session != *chain.session.as_str() {
+        bad(format!("the line is of session {}", parsed.session))
+    } else if *parsed.anchor != *chain.anchor {
+        bad(format!("the line is of anchor {}", parsed.anchor))
+    } else if parsed.seq != expected || parsed.seq == Seq::ZERO {
+        bad(format!("seq {} where {expected} is next", parsed.seq))
+    } else if prev != expected_prev.map(Some) {
+        bad("the line names another predecessor".into())
+    } else if more.is_some_and(|more| more != parsed.more) {
+        bad("lines of one append are missing".into())
+    } else if parsed.id.get_version_num() != 7 {
+        bad("the id is not a UUIDv7".into())
+    } else {
+        let entry = Entry {
+            seq: parsed.seq,
+            time: parsed.time,
+            cause: parsed.cause,
+            turn: parsed.turn,
+            step: parsed.step,
+            ticket: parsed.ticket,
+            kind: parsed.kind.into_owned(),
+            data: parsed.data.to_owned(),
+        };
+        Ok((entry, written, parsed.more))
+    }
+}
+
+/// The version says itself first, so that it can be read whatever else has changed.
+fn version_of(line: &[u8]) -> Option<u64> {
+    let digits = line.strip_prefix(b"{\"v\":")?;
+    let end = digits.iter().position(|b| !b.is_ascii_digit())?;
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}
+
+fn prev_of(line: &[u8]) -> Option<Sum> {
+    #[derive(Deserialize)]
+    struct Prev<'a> {
+        prev: Option<&'a str>,
+    }
+    Sum::parse(serde_json::from_slice::<Prev<'_>>(line).ok()?.prev?)
+}
+
+/// Seq and time of a line that is complete in itself; the chain is not checked. For listing.
+pub(super) fn glance(line: &[u8]) -> Option<(Seq, Millis)> {
+    #[derive(Deserialize)]
+    struct Glance {
+        seq: Seq,
+        time: Millis,
+    }
+    let seen: Glance = serde_json::from_slice(line).ok()?;
+    Some((seen.seq, seen.time))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! Who may write: one lock file per open store, one claim file per session.
+//!
+//! A store that is open for writing is an *owner*: it holds a lock on `owners/<owner>.lock` for as long as it lives, and
+//! the system gives that lock back however the process ends. A session's `claim` names its owner.
+//! A claim is stale when its owner's lock is free. Who takes over a stale claim holds the dead owner's lock while doing so,
+//! so that two cannot take it over at once, and replays the dead owner's commit log first.
+
+use std::{
+    fs::{File, TryLockError},
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Durability, Holder, TapeError,
+    layout::{Layout, names_in, new_file, open_or_make, remove_file},
+};
+use crate::ids::SessionId;
+
+/// This store as an owner. Its lock is given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) identity: Identity,
+    /// Holds the lock by being open.
+    _lock: File,
+    path: PathBuf,
+}
+
+/// What a claim, a lock file and a `writer` file say: one JSON object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    pub(super) owner: String,
+    pub(super) pid: u32,
+    pub(super) host: String,
+    /// Which start of the machine; absent where the system does not say.
+    pub(super) boot: Option<String>,
+    pub(super) durability: Durability,
+}
+
+impl Identity {
+    fn of_this_process(durability: Durability) -> Identity {
+        let pid = std::process::id();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned());
+        Identity { owner: format!("{pid}-{}", uuid::Uuid::now_v7().simple()), pid, host, boot, durability }
+    }
+
+    /// A file that a power cut emptied names nobody, and nobody is never alive.
+    fn parse(text: &str) -> Identity {
+        let nobody = || Identity {
+            owner: "nobody".into(),
+            pid: 0,
+            host: String::new(),
+            boot: None,
+            durability: Durability::Process,
+        };
+        serde_json::from_str(text)
+            .ok()
+            .filter(|read: &Identity| read.owner.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
+            .unwrap_or_else(nobody)
+    }
+
+    fn read(path: &Path) -> Result<Option<Identity>, TapeError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(Identity::parse(&text))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(Identity::parse(""))),
+            Err(error) => Err(TapeError::io("read", path)(error)),
+        }
+    }
+
+    fn line(&self) -> String {
+        let mut line = serde_json::to_string(self).expect("plain fields are JSON");
+        line.push('\n');
+        line
+    }
+
+    pub(super) fn holder(self) -> Holder {
+        Holder { owner: self.owner, pid: self.pid, host: self.host }
+    }
+}
+
+impl Owner {
+    /// Becomes an owner.
+    pub(super) fn new(layout: &Layout, durability: Durability) -> Result<Owner, TapeError> {
+        let identity = Identity::of_this_process(durability);
+        let path = layout.lock(&identity.owner);
+        let made = || {
+            let mut lock = new_file(&path)?;
+            lock.try_lock()?;
+            lock.write_all(identity.line().as_bytes()).map(|()| lock)
+        };
+        let lock = made().map_err(TapeError::io("make", &path))?;
+        Ok(Owner { identity, _lock: lock, path })
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // While it is still locked: who opened it before sees that it has no name any more, and looks again.
+        let _ = remove_file(&self.path);
+    }
+}
+
+/// A dead owner's lock, held by us.
+#[derive(Debug)]
+pub(super) struct DeadOwner {
+    _lock: File,
+    path: PathBuf,
+}
+
+impl DeadOwner {
+    /// The lock of an owner that is dead; `None` where it lives.
+    pub(super) fn lock(layout: &Layout, owner: &str) -> Result<Option<DeadOwner>, TapeError> {
+        let path = layout.lock(owner);
+        loop {
+            let lock = open_or_make(&path).map_err(TapeError::io("open", &path))?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(TapeError::io("lock", &path)(error)),
+            }
+            let named = lock.metadata().map_err(TapeError::io("look at", &path))?.nlink() > 0;
+            if named {
+                return Ok(Some(DeadOwner { _lock: lock, path }));
+            }
+        }
+    }
+
+    /// The owners that left something behind: a lock file, a reserve or a commit log.
+    pub(super) fn names(layout: &Layout) -> Result<Vec<String>, TapeError> {
+        let mut names: Vec<String> = [layout.owners(), layout.commit()]
+            .iter()
+            .map(|folder| names_in(folder))
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.split_once('.').map(|(owner, _)| owner.to_owned()))
+            .collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+}
+
+impl Drop for DeadOwner {
+    fn drop(&mut self) {
+        let _ = remove_file(&self.path);
+    }
+}
+
+/// The right to write one session. It ends with [`Claim::release`] and not before, so that a claim whose session could
+/// not be brought to the disk stays, and is replayed when its owner is dead.
+#[derive(Debug)]
+pub(super) struct Claim {
+    path: PathBuf,
+    /// Who wrote the session before.
+    pub(super) before: Option<Identity>,
+}
+
+impl Claim {
+    /// Claims a session whose folder exists. `replay` is called with the name of a dead owner before its claim is taken over.
+    pub(super) fn take(
+        layout: &Layout,
+        owner: &Owner,
+        session: &SessionId,
+        replay: impl FnMut(&str) -> Result<(), TapeError>,
+    ) -> Result<Claim, TapeError> {
+        let (path, writer) = (layout.claim(session), layout.writer(session));
+        let before = Identity::read(&writer)?;
+        let ours = layout.session(session).join(format!("claim.{}", owner.identity.owner));
+        let taken = write_identity(&ours, &owner.identity)
+            .and_then(|()| secure(layout, owner, session, &ours, replay))
+            // Who wrote last stays known after the claim is gone.
+            .and_then(|()| std::fs::rename(&ours, &writer).map_err(TapeError::io("make", &writer)));
+        if taken.is_err() {
+            let _ = remove_file(&ours);
+        }
+        taken.map(|()| Claim { path, before })
+    }
+
+    /// The owner that a session's claim names, alive or dead.
+    pub(super) fn owner_of(layout: &Layout, session: &SessionId) -> Result<Option<String>, TapeError> {
+        Ok(Identity::read(&layout.claim(session))?.map(|identity| identity.owner))
+    }
+
+    /// Gives the session back.
+    pub(super) fn release(self) {
+        let _ = remove_file(&self.path);
+    }
+}
+
+fn write_identity(path: &Path, identity: &Identity) -> Result<(), TapeError> {
+    let write = || {
+        let mut file = open_or_make(path)?;
+        file.set_len(0)?;
+        file.write_all(identity.line().as_bytes())
+    };
+    write().map_err(TapeError::io("write", path))
+}
+
+/// Puts the file `ours` in the place of the session's claim.
+fn secure(
+    layout: &Layout,
+    owner: &Owner,
+    session: &SessionId,
+    ours: &Path,
+    mut replay: impl FnMut(&str) -> Result<(), TapeError>,
+) -> Result<(), TapeError> {
+    let path = layout.claim(session);
+    loop {
+        // A link appears with its content or not at all, and never in the place of another.
+        match std::fs::hard_link(ours, &path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(TapeError::io("make", &path)(error)),
+        }
+        let Some(holder) = Identity::read(&path)? else { continue };
+        if holder.owner == owner.identity.owner {
+            return Ok(());
+        }
+        let Some(_dead) = DeadOwner::lock(layout, &holder.owner)? else {
+            return Err(TapeError::Claimed { session: session.clone(), by: holder.holder() });
+        };
+        // Another may have taken it over before we had the lock.
+        if Identity::read(&path)?.as_ref() == Some(&holder) {
+            replay(&holder.owner)?;
+            std::fs::rename(ours, &path).map_err(TapeError::io("take over", &path))?;
+            return std::fs::hard_link(&path, ours).map_err(TapeError::io("make", ours));
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! A store: the folder that the tapes of many sessions are in.
+
+mod options;
+mod summary;
+mod upkeep;
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Damage, Entry, Notify, Tape, TapeError, commit,
+    disk::{Disk, RealDisk},
+    layout::{
+        FIRST_ANCHOR, Layout, ids_in, make_folder, make_new_folder, names_in, open_or_make, remove_file, sync_folder,
+    },
+    line::Chain,
+    log::{Log, LogFile, lock, make_first_anchor},
+    owner::{Claim, DeadOwner, Identity, Owner},
+    queue::{Job, Queue, What},
+    read::{open_to_write, read_after},
+    write::Writer,
+};
+use crate::ids::{Seq, SessionId};
+
+pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
+use upkeep::{bury, check_version, make_reserve};
+
+/// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
+const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
+
+/// A store of tapes: a folder. Cheap to clone; all clones are one owner.
+///
+/// The last clone (and the last [`Tape`] of it) that is dropped lets the I/O thread finish in the background;
+/// [`Store::close`] waits for it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tamtam::tape::{Appended, Entry, Store, StoreOptions};
+/// use tamtam::{Millis, Seq, SessionId};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let store = Store::open(folder.path(), StoreOptions::default())?;
+/// let id: SessionId = "ticket-4711".parse()?;
+/// let mut tape = store.create(&id, Arc::new(|_later| {}))?;
+/// let entry = Entry {
+///     seq: Seq(1),
+///     time: Millis::now(),
+///     cause: None,
+///     turn: None,
+///     step: None,
+///     ticket: None,
+///     kind: "note".into(),
+///     data: serde_json::value::to_raw_value("hello")?,
+/// };
+/// if let Appended::Now(written) = tape.append(&[entry]) {
+///     assert_eq!(written?, Seq(1));
+/// }
+/// # store.close(std::time::Duration::from_secs(5))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What the clones and the tapes of a store share.
+pub(super) struct Inner {
+    pub(super) writer: Arc<Writer>,
+    pub(super) queue: Arc<Queue>,
+    report: StoreReport,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("path", &self.layout().root).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store in this folder, and makes it where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`], and [`TapeError::Newer`] where a later version of this library made the folder.
+    pub fn open(path: impl Into<PathBuf>, options: StoreOptions) -> Result<Store, TapeError> {
+        Store::open_on(path.into(), options, Arc::new(RealDisk))
+    }
+
+    pub(super) fn open_on(root: PathBuf, options: StoreOptions, disk: Arc<dyn Disk>) -> Result<Store, TapeError> {
+        let layout = Layout { root };
+        let mut report = StoreReport::default();
+        let owner = match options.access {
+            Access::Read => {
+                std::fs::read_dir(&layout.root).map_err(TapeError::io("open", &layout.root))?;
+                check_version(&layout, false)?;
+                None
+            }
+            Access::Write => {
+                for folder in [layout.sessions(), layout.open(), layout.owners(), layout.commit()] {
+                    make_folder(&folder)?;
+                }
+                check_version(&layout, true)?;
+                Some(Owner::new(&layout, options.durability)?)
+            }
+        };
+        if let Some(owner) = &owner {
+            for name in DeadOwner::names(&layout)? {
+                if let Some(_dead) = DeadOwner::lock(&layout, &name)? {
+                    report.replayed.extend(bury(&*disk, &layout, &name)?);
+                    report.dead_owners += 1;
+                }
+            }
+            report.has_reserve = make_reserve(&layout, &owner.identity.owner, options.reserve_bytes).is_ok();
+        }
+        let queue = Arc::new(Queue::new(options.queue_appends_max, options.queue_bytes_max));
+        let writer = Arc::new(Writer::new(layout, options, disk, owner));
+        Ok(Store { inner: Arc::new(Inner { writer, queue, report }) })
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.inner.writer.layout
+    }
+
+    /// The store's folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.layout().root
+    }
+
+    /// What opening it found and did.
+    #[must_use]
+    pub fn report(&self) -> &StoreReport {
+        &self.inner.report
+    }
+
+    /// Makes a session with an empty tape, and claims it. `notify` is told of the appends that are answered `Later`.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Exists`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn create(&self, session: &SessionId, notify: Notify) -> Result<Tape, TapeError> {
+        let layout = self.layout();
+        let folder = layout.session(session);
+        self.inner.must_write()?;
+        match make_new_folder(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(TapeError::Exists { session: session.clone() });
+            }
+            made => made.map_err(TapeError::io("make", &folder))?,
+        }
+        let claim = match self.claim(session) {
+            Ok(claim) => claim,
+            Err(error) => {
+                // Not where somebody else has put something into it.
+                let _ = std::fs::remove_dir(&folder);
+                return Err(error);
+            }
+        };
+        let file = make_first_anchor(layout, session, FIRST_ANCHOR)
+            .and_then(|path| self.sync_session(session, &path).map(|()| LogFile::new(path, 0)));
+        match file {
+            Ok(file) => {
+                let chain = Chain::start(session, FIRST_ANCHOR);
+                Ok(self.hand_out(session, notify, chain, vec![FIRST_ANCHOR.into()], file, claim, None))
+            }
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&folder);
+                self.unclaim(session, Some(claim));
+                Err(error)
+            }
+        }
+    }
+
+    /// Claims a session and reads its tape from the newest anchor on. A torn tail is cut off and set aside.
+    ///
+    /// Waits up to 10 s where a handle of this store was just dropped and is still being written out.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Claimed`]; [`TapeError::Newer`]; [`TapeError::ReadingOnly`];
+    /// [`TapeError::Io`]. A damaged tape is not an error, see [`Loaded::read_only`].
+    pub fn load(&self, session: &SessionId, notify: Notify) -> Result<Loaded, TapeError> {
+        self.inner.must_write()?;
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        let claim = self.claim(session)?;
+        let before = claim.before.clone();
+        match self.open_claimed(session) {
+            Ok((opened, file)) => {
+                let tape =
+                    self.hand_out(session, notify, opened.chain, opened.anchors, file, claim, opened.damage.clone());
+                let (entries, repair, read_only) = (opened.entries, opened.repair, opened.damage);
+                Ok(Loaded { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
+            }
+            Err(error) => {
+                self.unclaim(session, Some(claim));
+                Err(error)
+            }
+        }
+    }
+
+    fn open_claimed(&self, session: &SessionId) -> Result<(super::read::Opened, LogFile), TapeError> {
+        let layout = self.layout();
+        for name in names_in(&layout.anchors(session))?.iter().filter(|name| name.starts_with(".new-")) {
+            let draft = layout.anchors(session).join(name);
+            std::fs::remove_dir_all(&draft).map_err(TapeError::io("remove", draft))?;
+        }
+        let mut opened = open_to_write(layout, session)?;
+        if opened.anchors.is_empty() {
+            opened.anchors.push(FIRST_ANCHOR.into());
+        }
+        let path = make_first_anchor(layout, session, &opened.chain.anchor)?;
+        self.sync_session(session, &path)?;
+        let length = opened.length;
+        Ok((opened, LogFile::new(path, length)))
+    }
+
+    /// The entries after `after`, of all anchors. Takes no lock; may run beside a writer, whose last append is there whole
+    /// or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
+    /// [`TapeError::Io`].
+    pub fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        read_after(self.layout(), session, after)
+    }
+
+    /// Whether there is a session of this name.
+    #[must_use]
+    pub fn exists(&self, session: &SessionId) -> bool {
+        self.layout().session(session).is_dir()
+    }
+
+    /// All sessions, by id. Reads the ends of their files.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        let open = self.open_sessions()?;
+        let layout = self.layout();
+        layout.session_ids()?.into_iter().map(|id| summary::summary(layout, id, &open)).collect()
+    }
+
+    /// Notes that a turn of this session is open, so that the next start finds it with one look.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        let mark = self.layout().open().join(session.as_str());
+        open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
+    }
+
+    /// Notes that no turn of this session is open.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        remove_file(&self.layout().open().join(session.as_str()))
+    }
+
+    /// The sessions with an open turn, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        ids_in(&self.layout().open())
+    }
+
+    /// The folder for this session's large outputs, made with mode 0700 when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Io`].
+    pub fn spill_dir(&self, session: &SessionId) -> Result<PathBuf, TapeError> {
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        let folder = self.layout().session(session).join("spill");
+        make_folder(&folder).map(|()| folder)
+    }
+
+    /// Where [`Store::spill_dir`] is or will be.
+    #[must_use]
+    pub fn spill_path(&self, session: &SessionId) -> PathBuf {
+        self.layout().session(session).join("spill")
+    }
+
+    /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
+    #[must_use]
+    pub fn release_reserve(&self) -> bool {
+        let owner = lock(&self.inner.writer.owner);
+        let path = owner.as_ref().map(|owner| self.layout().reserve(&owner.identity.owner));
+        path.is_some_and(|path| std::fs::remove_file(path).is_ok())
+    }
+
+    /// Makes the reserve again where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`] while there is no room for it.
+    pub fn remake_reserve(&self) -> Result<(), TapeError> {
+        let owner = lock(&self.inner.writer.owner);
+        let owner = owner.as_ref().ok_or(TapeError::Closed)?;
+        make_reserve(self.layout(), &owner.identity.owner, self.inner.writer.options.reserve_bytes)
+    }
+
+    /// Waits until nothing waits for the disk. Says whether it came to that within `limit`.
+    #[must_use]
+    pub fn settle(&self, limit: Duration) -> bool {
+        self.inner.queue.wait_until_empty(limit)
+    }
+
+    /// Closes the store for all its clones and tapes: writes what waits, gives every session back, ends the thread.
+    /// From then on appends fail with [`TapeError::Closed`]. Doing it twice is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Busy`] where the disk did not keep up within `limit`; the thread goes on and ends when it can.
+    pub fn close(&self, limit: Duration) -> Result<(), TapeError> {
+        let logs: Vec<Arc<Log>> = lock(&self.inner.writer.live).values().filter_map(Weak::upgrade).collect();
+        self.inner.queue.stop_appends();
+        for log in logs {
+            self.inner.give_back(&log);
+        }
+        self.inner.queue.close(&*self.inner.writer);
+        self.inner.queue.wait_until_ended(limit).map_err(|waiting| TapeError::Busy { waiting })
+    }
+
+    /// Claims a session, against other owners and against the other handles of this store.
+    fn claim(&self, session: &SessionId) -> Result<Claim, TapeError> {
+        let writer = &self.inner.writer;
+        let mut live = lock(&writer.live);
+        let started = Instant::now();
+        while let Some(log) = live.get(session) {
+            let about_to_be_free = log.upgrade().is_some_and(|log| lock(&log.state).given_back);
+            let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
+            if !about_to_be_free || left.is_zero() {
+                let by = lock(&writer.owner).as_ref().ok_or(TapeError::Closed)?.identity.clone().holder();
+                return Err(TapeError::Claimed { session: session.clone(), by });
+            }
+            live = writer.released.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The place is taken from now on, though there is no log in it yet.
+        live.insert(session.clone(), Weak::new());
+        drop(live);
+        let claimed = {
+            let owner = lock(&writer.owner);
+            let replay = |name: &str| bury(&*writer.disk, &writer.layout, name).map(drop);
+            owner.as_ref().ok_or(TapeError::Closed).and_then(|o| Claim::take(&writer.layout, o, session, replay))
+        };
+        if claimed.is_err() {
+            self.unclaim(session, None);
+        }
+        claimed
+    }
+
+    /// Gives a session back for which there is no handle yet.
+    fn unclaim(&self, session: &SessionId, claim: Option<Claim>) {
+        if let Some(claim) = claim {
+            claim.release();
+        }
+        lock(&self.inner.writer.live).remove(session);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
+    fn hand_out(
+        &self,
+        session: &SessionId,
+        notify: Notify,
+        chain: Chain,
+        anchors: Vec<String>,
+        file: LogFile,
+        claim: Claim,
+        damage: Option<Damage>,
+    ) -> Tape {
+        let log = Arc::new(Log::new(session, notify, chain, anchors, file, claim));
+        lock(&self.inner.writer.live).insert(session.clone(), Arc::downgrade(&log));
+        Tape::new(Arc::clone(&self.inner), log, damage)
+    }
+
+    /// `Power`: what an earlier writer may have left in the system's memory, and the claim, must be on the disk before the
+    /// first acknowledgement.
+    fn sync_session(&self, session: &SessionId, entries: &Path) -> Result<(), TapeError> {
+        let layout = self.layout();
+        if self.inner.writer.options.durability == Durability::Process {
+            return Ok(());
+        }
+        let claim = layout.claim(session);
+        File::open(&claim).and_then(|file| file.sync_all()).map_err(TapeError::io("sync", &claim))?;
+        commit::sync_file(&*self.inner.writer.disk, entries)?;
+        sync_folder(&layout.session(session))?;
+        sync_folder(&layout.sessions())
+    }
+
+    fn was_rebooted(&self, before: Option<Identity>) -> bool {
+        let now = lock(&self.inner.writer.owner).as_ref().and_then(|owner| owner.identity.boot.clone());
+        before.is_some_and(|before| {
+            before.durability == Durability::Process && before.boot.is_some() && now.is_some() && before.boot != now
+        })
+    }
+}
+
+impl Inner {
+    fn must_write(&self) -> Result<(), TapeError> {
+        if self.writer.options.access == Access::Read {
+            return Err(TapeError::ReadingOnly);
+        }
+        if self.is_closed() { Err(TapeError::Closed) } else { Ok(()) }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Gives a session back: at once where nothing is on its way, else by the I/O thread behind its last append.
+    pub(super) fn give_back(&self, log: &Arc<Log>) {
+        let mut state = lock(&log.state);
+        if std::mem::replace(&mut state.given_back, true) {
+            return;
+        }
+        let waits = state.outstanding > 0 || self.writer.options.durability == Durability::Power;
+        drop(state);
+        if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
+            self.writer.release(log);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close(&*self.writer);
+    }
+}

@@ -1,0 +1,9 @@
+//! The tape as its users see it. Real files in a folder of the test's own.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod claims;
+mod crash;
+mod faults;
+mod files;
+mod power;
+mod support;

@@ -1,0 +1,148 @@
+//! Who may write a session.
+
+use std::fs;
+
+use super::support::*;
+use crate::{
+    ids::Seq,
+    tape::{Appended, Store, StoreOptions, TapeError},
+};
+
+fn claimed<T: std::fmt::Debug>(result: Result<T, TapeError>) -> u32 {
+    match result {
+        Err(TapeError::Claimed { by, .. }) => by.pid,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Promise 7
+#[test]
+fn a_session_has_one_writer_and_the_second_is_told_who() {
+    let folder = own_folder();
+    let (one, two) = (Store::open(folder.path(), small()).unwrap(), Store::open(folder.path(), small()).unwrap());
+    let mut tape = Waiting::create(&one, &id("s"));
+    tape.append(&entries(1..=1)).unwrap();
+    for store in [&one, &two] {
+        assert_eq!(claimed(store.load(&id("s"), deaf())), std::process::id());
+        assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=1), "readers need no claim");
+    }
+    drop(tape);
+    let (mut tape, said) = Waiting::load(&two, &id("s"));
+    assert_eq!(said, entries(1..=1));
+    assert_eq!(claimed(one.load(&id("s"), deaf())), std::process::id());
+    tape.append(&entries(2..=2)).unwrap();
+}
+
+/// Promise 7
+#[test]
+fn of_many_that_load_at_once_one_gets_it() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), small()).unwrap();
+    drop(store.create(&id("s"), deaf()).unwrap());
+    let stores: Vec<Store> = (0..4).map(|_| Store::open(folder.path(), small()).unwrap()).collect();
+    for round in 0..20 {
+        let all = std::sync::Barrier::new(8);
+        let got: Vec<_> = std::thread::scope(|scope| {
+            let load = |store: Store| {
+                let all = &all;
+                scope.spawn(move || {
+                    all.wait();
+                    let loaded = store.load(&id("s"), deaf());
+                    all.wait();
+                    loaded.is_ok()
+                })
+            };
+            let threads: Vec<_> = stores.iter().chain(&stores).cloned().map(load).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(got.iter().filter(|got| **got).count(), 1, "round {round}");
+    }
+}
+
+#[test]
+fn a_claim_of_a_dead_owner_or_of_nobody_is_taken_over() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), small()).unwrap();
+    drop(store.create(&id("s"), deaf()).unwrap());
+    let claim = folder.path().join("sessions/s/claim");
+    let dead = r#"{"owner":"1-dead","pid":1,"host":"h","boot":"another","durability":"process"}"#;
+    let path_like = dead.replace("1-dead", "../../1-dead");
+    for text in [dead, &path_like, "", "\0\0\0", "{}", "{\"owner\":\"../../x\"}"] {
+        fs::write(&claim, text).unwrap();
+        drop(store.load(&id("s"), deaf()).unwrap());
+        assert!(!claim.exists(), "{text}");
+    }
+    let names: Vec<_> = fs::read_dir(folder.path().join("owners")).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "our lock and our reserve, nothing of the dead: {names:?}");
+}
+
+#[test]
+fn a_reboot_is_told_to_who_writes_next() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), small()).unwrap();
+    drop(store.create(&id("s"), deaf()).unwrap());
+    assert!(!store.load(&id("s"), deaf()).unwrap().rebooted);
+    let writer = folder.path().join("sessions/s/writer");
+    let text = fs::read_to_string(&writer).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    fs::write(&writer, text.replace(boot.trim(), "another")).unwrap();
+    assert!(store.load(&id("s"), deaf()).unwrap().rebooted);
+    assert!(!store.load(&id("s"), deaf()).unwrap().rebooted, "told once");
+    fs::write(&writer, text.replace(boot.trim(), "another").replace("process", "power")).unwrap();
+    assert!(!store.load(&id("s"), deaf()).unwrap().rebooted, "nothing can be lost");
+}
+
+#[test]
+fn a_handle_that_is_dropped_is_written_out_before_the_session_is_given_back() {
+    for options in [small(), power()] {
+        let folder = own_folder();
+        let disk = FakeDisk::new();
+        disk.be_slow();
+        let store = store_on(folder.path(), options, &disk);
+        let mut tape = Waiting::create(&store, &id("s"));
+        for seq in 1..=9 {
+            tape.append(&[entry(seq)]).unwrap();
+        }
+        disk.shut();
+        for seq in 10..=20 {
+            assert!(matches!(tape.tape.append(&[entry(seq)]), Appended::Later));
+        }
+        disk.wait_until_one_waits();
+        drop(tape.tape);
+        let other = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        claimed(other.load(&id("s"), deaf()));
+        std::thread::scope(|scope| {
+            let loading = scope.spawn(|| load_entries(&store, &id("s")));
+            disk.open_up();
+            assert_eq!(loading.join().unwrap(), entries(1..=20));
+        });
+        assert_eq!(tape.told.iter().map(Result::unwrap).last(), Some(Seq(20)));
+    }
+}
+
+/// The store itself is dropped while something waits: it is written, and the lock is free then.
+#[test]
+fn a_store_that_is_dropped_finishes_in_the_background() {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    disk.be_slow();
+    let store = store_on(folder.path(), small(), &disk);
+    let mut tape = Waiting::create(&store, &id("s"));
+    for seq in 1..=40 {
+        let _ = tape.tape.append(&[entry(seq)]);
+    }
+    let Waiting { tape, told } = tape;
+    drop((store, tape));
+    // The sender is dropped with the log, which the thread holds until it is done.
+    assert_eq!(told.iter().map(Result::unwrap).last(), Some(Seq(40)));
+    let other = Store::open(folder.path(), small()).unwrap();
+    let mut tries = 0;
+    let said = loop {
+        match other.load(&id("s"), deaf()) {
+            Err(TapeError::Claimed { .. }) if tries < 1000 => tries += 1,
+            loaded => break loaded.unwrap().entries,
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    };
+    assert_eq!(said, entries(1..=40));
+}

@@ -1,0 +1,287 @@
+//! What the tests of the tape share.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Duration,
+};
+
+use serde_json::value::RawValue;
+
+use crate::{
+    ids::{Millis, Seq, SessionId},
+    tape::{
+        Appended, Durability, Entry, Notify, Store, StoreOptions, Tape, TapeError,
+        disk::{Disk, RealDisk},
+    },
+};
+
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+/// A folder of the test's own; in memory where there is such a place, because some tests sync thousands of times.
+pub(super) fn own_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+pub(super) fn id(name: &str) -> SessionId {
+    name.parse().unwrap()
+}
+
+pub(super) fn entry(seq: u64) -> Entry {
+    let data = format!(r#"{{"text":"entry {seq}"}}"#);
+    Entry {
+        seq: Seq(seq),
+        time: Millis(1_732_000_000_000 + seq),
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        kind: "note".into(),
+        data: RawValue::from_string(data).unwrap(),
+    }
+}
+
+pub(super) fn entries(seqs: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
+    seqs.map(entry).collect()
+}
+
+pub(super) fn small() -> StoreOptions {
+    StoreOptions { commit_log_bytes: 64 * 1024, ..StoreOptions::default() }
+}
+
+pub(super) fn power() -> StoreOptions {
+    StoreOptions { durability: Durability::Power, ..small() }
+}
+
+pub(super) fn store_on(folder: &Path, options: StoreOptions, disk: &Arc<FakeDisk>) -> Store {
+    Store::open_on(folder.into(), options, Arc::clone(disk) as Arc<dyn Disk>).unwrap()
+}
+
+pub(super) type Told = Result<Seq, TapeError>;
+
+/// A notify and what it was told.
+pub(super) fn listener() -> (Notify, Receiver<Told>) {
+    let (tell, told): (Sender<Told>, _) = channel();
+    (Arc::new(move |result| drop(tell.send(result))), told)
+}
+
+pub(super) fn deaf() -> Notify {
+    Arc::new(|_| {})
+}
+
+/// A tape whose appends are waited for.
+pub(super) struct Waiting {
+    pub(super) tape: Tape,
+    pub(super) told: Receiver<Told>,
+}
+
+impl Waiting {
+    pub(super) fn create(store: &Store, session: &SessionId) -> Waiting {
+        let (notify, told) = listener();
+        Waiting { tape: store.create(session, notify).unwrap(), told }
+    }
+
+    pub(super) fn load(store: &Store, session: &SessionId) -> (Waiting, Vec<Entry>) {
+        let (notify, told) = listener();
+        let loaded = store.load(session, notify).unwrap();
+        (Waiting { tape: loaded.tape, told }, loaded.entries)
+    }
+
+    pub(super) fn append(&mut self, entries: &[Entry]) -> Told {
+        let appended = self.tape.append(entries);
+        self.wait(appended)
+    }
+
+    pub(super) fn wait(&self, appended: Appended) -> Told {
+        match appended {
+            Appended::Now(result) => result,
+            Appended::Later => self.told.recv_timeout(LONG).unwrap(),
+        }
+    }
+}
+
+pub(super) fn load_entries(store: &Store, session: &SessionId) -> Vec<Entry> {
+    store.load(session, deaf()).unwrap().entries
+}
+
+/// What a [`FakeDisk`] does instead of its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Refuses, and a write leaves half of its bytes.
+    Fail,
+    /// Does its work and then panics.
+    Panic,
+}
+
+/// The real disk, with a gate that writes wait at and faults at chosen operations.
+#[derive(Default)]
+pub(super) struct FakeDisk {
+    /// Operations so far.
+    pub(super) operations: AtomicUsize,
+    plan: Mutex<Vec<(usize, Fault)>>,
+    gate: Mutex<Gate>,
+    moved: Condvar,
+    /// Every write takes this long more.
+    pub(super) delay_us: AtomicUsize,
+    /// What of each file survives a power cut, by inode.
+    synced: Mutex<HashMap<u64, Vec<u8>>>,
+    /// What was written to files of which a sync failed, since then: all that a later sync will bring to the disk.
+    since_failed: Mutex<HashMap<u64, Written>>,
+}
+
+/// Places and bytes.
+type Written = Vec<(u64, Vec<u8>)>;
+
+#[derive(Default)]
+struct Gate {
+    closed: bool,
+    waiting: usize,
+}
+
+impl FakeDisk {
+    pub(super) fn new() -> Arc<FakeDisk> {
+        Arc::default()
+    }
+
+    /// The operation with this number from now (0 is the next) goes wrong.
+    pub(super) fn fault_in(&self, operations: usize, fault: Fault) {
+        let at = self.operations.load(Ordering::SeqCst) + operations;
+        self.plan.lock().unwrap().push((at, fault));
+    }
+
+    /// Everything goes wrong from the operation with this number from now.
+    pub(super) fn fail_from(&self, operations: usize, count: usize) {
+        (0..count).for_each(|n| self.fault_in(operations + n, Fault::Fail));
+    }
+
+    pub(super) fn heal(&self) {
+        self.plan.lock().unwrap().clear();
+    }
+
+    /// Writes wait until it is opened again.
+    pub(super) fn shut(&self) {
+        self.gate.lock().unwrap().closed = true;
+    }
+
+    pub(super) fn open_up(&self) {
+        self.gate.lock().unwrap().closed = false;
+        self.moved.notify_all();
+    }
+
+    /// Waits until a write stands at the gate.
+    pub(super) fn wait_until_one_waits(&self) {
+        let gate = self.gate.lock().unwrap();
+        let (_gate, timeout) = self.moved.wait_timeout_while(gate, LONG, |gate| gate.waiting == 0).unwrap();
+        assert!(!timeout.timed_out());
+    }
+
+    /// Makes the store leave its appends to the I/O thread: the next writes count as slow.
+    pub(super) fn be_slow(&self) {
+        self.delay_us.store(300, Ordering::SeqCst);
+    }
+
+    /// Gives the copy of a store the content that its files have after a power cut: what was synced, and of the rest
+    /// nothing or all.
+    pub(super) fn pull_the_plug(&self, store: &Path, copy: &Path, with_unsynced: bool) {
+        for item in std::fs::read_dir(store).unwrap() {
+            let (from, to) = (item.as_ref().unwrap().path(), copy.join(item.unwrap().file_name()));
+            if from.is_dir() {
+                self.pull_the_plug(&from, &to, with_unsynced);
+            } else if from.extension().is_some_and(|e| e == "jsonl" || e == "log") && !with_unsynced {
+                let inode = from.metadata().unwrap().ino();
+                let left = self.synced.lock().unwrap().get(&inode).cloned().unwrap_or_default();
+                std::fs::write(to, left).unwrap();
+            }
+        }
+    }
+
+    fn before(&self) -> Option<Fault> {
+        let at = self.operations.fetch_add(1, Ordering::SeqCst);
+        self.plan.lock().unwrap().iter().find(|(planned, _)| *planned == at).map(|(_, fault)| *fault)
+    }
+
+    fn run<T>(&self, half: impl FnOnce(), work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        match self.before() {
+            Some(Fault::Fail) => {
+                half();
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            Some(Fault::Panic) => {
+                work()?;
+                panic!("the disk panics on purpose");
+            }
+            None => work(),
+        }
+    }
+}
+
+impl Disk for FakeDisk {
+    fn open(&self, path: &Path) -> io::Result<File> {
+        self.run(|| {}, || RealDisk.open(path))
+    }
+
+    fn make(&self, path: &Path) -> io::Result<File> {
+        self.run(|| {}, || RealDisk.make(path))
+    }
+
+    fn length(&self, file: &File) -> io::Result<u64> {
+        self.run(|| {}, || RealDisk.length(file))
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut gate = self.gate.lock().unwrap();
+        gate.waiting += 1;
+        self.moved.notify_all();
+        let mut gate = self.moved.wait_timeout_while(gate, LONG, |gate| gate.closed).unwrap().0;
+        gate.waiting -= 1;
+        drop(gate);
+        let delay = self.delay_us.load(Ordering::SeqCst);
+        if delay > 0 {
+            std::thread::sleep(Duration::from_micros(delay as u64));
+        }
+        let half = || RealDisk.write_at(file, &bytes[..bytes.len() / 2], offset).unwrap();
+        if let Some(written) = self.since_failed.lock().unwrap().get_mut(&file.metadata()?.ino()) {
+            written.push((offset, bytes.to_vec()));
+        }
+        self.run(half, || RealDisk.write_at(file, bytes, offset))
+    }
+
+    fn cut(&self, file: &File, length: u64) -> io::Result<()> {
+        self.run(|| {}, || RealDisk.cut(file, length))
+    }
+
+    /// After a failed sync the system has dropped the bytes, and calls the next sync a success.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        let inode = file.metadata()?.ino();
+        let fail = || {
+            self.since_failed.lock().unwrap().entry(inode).or_default();
+        };
+        self.run(fail, || {
+            let mut content = vec![0; file.metadata()?.len() as usize];
+            let mut synced = self.synced.lock().unwrap();
+            match self.since_failed.lock().unwrap().get(&inode) {
+                None => file.read_exact_at(&mut content, 0)?,
+                Some(written) => {
+                    let old = synced.get(&inode).cloned().unwrap_or_default();
+                    for (at, bytes) in std::iter::once(&(0, old)).chain(written) {
+                        for (n, byte) in bytes.iter().enumerate() {
+                            if let Some(place) = content.get_mut(*at as usize + n) {
+                                *place = *byte;
+                            }
+                        }
+                    }
+                }
+            }
+            synced.insert(inode, content);
+            Ok(())
+        })
+    }
+}

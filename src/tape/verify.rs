@@ -1,0 +1,107 @@
+//! Looking a store over: every line of every tape, and nothing is changed.
+
+use std::{fmt, path::PathBuf};
+
+use super::{
+    Store, TapeError,
+    layout::anchor_number,
+    line::{Chain, Rest},
+    read::read_file,
+};
+use crate::ids::SessionId;
+
+/// Something that is wrong with a tape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which session.
+    pub session: SessionId,
+    /// Which file.
+    pub file: PathBuf,
+    /// Which line of it, from 1.
+    pub line: usize,
+    /// What kind of wrong.
+    pub flaw: Flaw,
+    /// What exactly.
+    pub what: String,
+}
+
+/// What kind of wrong a [`Finding`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; beside a live writer it
+    /// may be what is being written just now.
+    Torn,
+    /// A line is bad, and there are lines behind it that nothing will read.
+    Bad,
+    /// A file does not go on from the one before it: lines at the end of that one, or a file between them, are missing.
+    Break,
+    /// A later version of this library wrote it.
+    Newer,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} line {}: {}", self.file.display(), self.line, self.what)
+    }
+}
+
+impl Store {
+    /// Reads all of a session's tape and reports the first bad line of each of its files. Takes no lock.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`] and [`TapeError::Io`]; what is wrong with the tape is a finding and not an error.
+    pub fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        let layout = self.layout();
+        let mut findings = Vec::new();
+        let mut before: Option<Chain> = None;
+        let anchors = layout.anchor_names(session)?;
+        for (n, anchor) in anchors.iter().enumerate() {
+            let file = layout.entries(session, anchor);
+            let mut find = |line, flaw, what| {
+                findings.push(Finding { session: session.clone(), file: file.clone(), line, flaw, what });
+            };
+            let read = match read_file(layout, session, anchor) {
+                Ok((_, read)) => read,
+                Err(error @ TapeError::Newer { .. }) => {
+                    find(1, Flaw::Newer, error.to_string());
+                    before = None;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if n == 0 && anchor_number(anchor) != Some(1) {
+                find(1, Flaw::Break, "the anchors before it are missing".into());
+            }
+            if let Some(before) = &before
+                && !read.entries.is_empty()
+                && read.began != (before.seq, before.sum)
+            {
+                find(1, Flaw::Break, format!("it does not go on from entry {} of the anchor before", before.seq));
+            }
+            match read.rest {
+                Rest::Nothing => {}
+                Rest::Torn { line, what } if n + 1 == anchors.len() => find(line, Flaw::Torn, what),
+                Rest::Torn { line, what } | Rest::Bad { line, what } => find(line, Flaw::Bad, what),
+            }
+            before = Some(read.chain);
+        }
+        Ok(findings)
+    }
+
+    /// [`Store::verify`] for all sessions.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn verify_all(&self) -> Result<Vec<Finding>, TapeError> {
+        let mut findings = Vec::new();
+        for session in self.layout().session_ids()? {
+            findings.extend(self.verify(&session)?);
+        }
+        Ok(findings)
+    }
+}

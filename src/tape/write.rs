@@ -1,0 +1,245 @@
+//! How appends get to the disk: in place by the caller, or in groups by the I/O thread, in either durability.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Condvar, Mutex, Weak,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    Durability, StoreOptions, TapeError,
+    commit::CommitLog,
+    disk::Disk,
+    layout::{Layout, remove_file, sync_folder},
+    line::Chain,
+    log::{Log, OpenFiles, lock},
+    owner::Owner,
+    queue::{Job, What, Work},
+};
+use crate::ids::{Seq, SessionId};
+
+/// The disk is calm while the last eight writes took less than this each.
+const CALM: Duration = Duration::from_micros(200);
+
+/// The most appends that are written together in [`Durability::Power`].
+const GROUP_APPENDS_MAX: usize = 1024;
+
+/// What the handles, the store and the I/O thread share.
+pub(super) struct Writer {
+    pub(super) layout: Layout,
+    pub(super) options: StoreOptions,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) files: OpenFiles,
+    pub(super) owner: Mutex<Option<Owner>>,
+    /// The tapes that are open for writing.
+    pub(super) live: Mutex<HashMap<SessionId, Weak<Log>>>,
+    /// One of them was given back.
+    pub(super) released: Condvar,
+    /// One bit for each of the last eight writes, set where it was slow.
+    pace: AtomicU8,
+    /// `Power` only, from the first append on.
+    commit: Mutex<Option<CommitLog>>,
+}
+
+impl Writer {
+    pub(super) fn new(layout: Layout, options: StoreOptions, disk: Arc<dyn Disk>, owner: Option<Owner>) -> Writer {
+        Writer {
+            files: OpenFiles::new(options.open_files_max),
+            owner: Mutex::new(owner),
+            live: Mutex::default(),
+            released: Condvar::new(),
+            pace: AtomicU8::new(0),
+            commit: Mutex::new(None),
+            layout,
+            options,
+            disk,
+        }
+    }
+
+    /// Whether an append may be written in place.
+    pub(super) fn is_calm(&self) -> bool {
+        self.options.durability == Durability::Process && self.pace.load(Ordering::Relaxed) == 0
+    }
+
+    /// Writes one append to the tape's file and notes how long it took.
+    pub(super) fn write(&self, log: &Arc<Log>, begin: Option<&str>, bytes: &[u8], sync: bool) -> Result<(), TapeError> {
+        let started = Instant::now();
+        let written = self.files.write(&self.layout, &*self.disk, log, begin, bytes, sync);
+        let slow = u8::from(started.elapsed() >= CALM);
+        let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));
+        written
+    }
+
+    /// Writes one queued append, unless one before it failed.
+    fn append(&self, job: &Job, bytes: &[u8], begin: Option<&str>, after: &Chain, run: u64, sync: bool) -> bool {
+        if let Some(error) = doomed(job, run) {
+            job.finish(Err(error));
+            return false;
+        }
+        let written = self.write(&job.log, begin, bytes, sync);
+        settle(job, after, written)
+    }
+
+    /// One sync for all of them, then the session files.
+    fn append_with_commit_log(&self, jobs: &[Arc<Job>]) {
+        let mut commit = lock(&self.commit);
+        // A single append that is too large for the log is written and synced by itself.
+        if let [job] = jobs
+            && let What::Append { bytes, begin, after, run } = &job.what
+            && bytes.len() > self.group_bytes_max()
+        {
+            self.append(job, bytes, begin.as_deref(), after, *run, true);
+            return;
+        }
+        let committed = self.commit_group(&mut commit, jobs);
+        for job in jobs {
+            let What::Append { bytes, begin, after, run } = &job.what else { continue };
+            if let Err(error) = &committed {
+                match doomed(job, *run) {
+                    Some(earlier) => job.finish(Err(earlier)),
+                    None => drop(settle(job, after, Err(error.clone()))),
+                }
+                continue;
+            }
+            let at = if begin.is_some() { 0 } else { lock(&job.log.file).length };
+            let written = self.append(job, bytes, begin.as_deref(), after, *run, false);
+            let Some(commit) = commit.as_mut() else { continue };
+            if written {
+                let file = lock(&job.log.file);
+                commit.written(&file.path, file.length);
+            } else {
+                commit.withdraw(&*self.disk, &job.log.session, &after.anchor, at);
+            }
+        }
+    }
+
+    fn commit_group(&self, commit: &mut Option<CommitLog>, jobs: &[Arc<Job>]) -> Result<(), TapeError> {
+        let disk = &*self.disk;
+        let bytes = jobs.iter().map(|job| job.bytes()).sum();
+        if let Some(log) = commit
+            && (log.is_broken() || !log.has_room(bytes, jobs.len()))
+        {
+            log.cut(disk, &self.layout)?;
+            if log.is_broken() {
+                *commit = None;
+            }
+        }
+        let log = match commit {
+            Some(log) => log,
+            None => {
+                let owner = lock(&self.owner).as_ref().map(|owner| owner.identity.owner.clone());
+                let path = self.layout.commit_log(&owner.ok_or(TapeError::Closed)?);
+                commit.insert(CommitLog::make(disk, path, self.options.commit_log_bytes)?)
+            }
+        };
+        let mut group = log.group();
+        let mut ends: HashMap<&SessionId, u64> = HashMap::new();
+        for job in jobs {
+            let What::Append { bytes, begin, after, run } = &job.what else { continue };
+            if doomed(job, *run).is_none() {
+                let end = ends.entry(&job.log.session).or_insert_with(|| lock(&job.log.file).length);
+                let at = if begin.is_some() { 0 } else { *end };
+                group.push(&job.log.session, &after.anchor, at, bytes);
+                *end = at + bytes.len() as u64;
+            }
+        }
+        log.commit(disk, group)
+    }
+
+    fn group_bytes_max(&self) -> usize {
+        usize::try_from(self.options.commit_log_bytes / 4).unwrap_or(usize::MAX)
+    }
+
+    /// Gives a session back. What of it is only in the commit log is brought to its file first; where that fails, the claim
+    /// stays, so that the log is replayed before anybody else writes the session.
+    pub(super) fn release(&self, log: &Arc<Log>) {
+        let path = lock(&log.file).path.clone();
+        let settled = lock(&self.commit).as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &path));
+        if let Some(claim) = lock(&log.claim).take()
+            && settled.is_ok()
+        {
+            claim.release();
+        }
+        let mut live = lock(&self.live);
+        if live.get(&log.session).is_some_and(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(log))) {
+            live.remove(&log.session);
+        }
+        self.released.notify_all();
+    }
+}
+
+/// Why a queued append must not be written any more.
+fn doomed(job: &Job, run: u64) -> Option<TapeError> {
+    let state = lock(&job.log.state);
+    (state.run != run).then(|| state.last_failure.clone().unwrap_or(TapeError::Closed))
+}
+
+/// Notes in the tape how a queued append went.
+fn settle(job: &Job, after: &Chain, written: Result<(), TapeError>) -> bool {
+    let mut state = lock(&job.log.state);
+    match &written {
+        Ok(()) => state.good = after.clone(),
+        Err(error) => state.fail(error),
+    }
+    drop(state);
+    let done = written.is_ok();
+    job.finish(written.map(|()| after.seq));
+    done
+}
+
+impl Work for Writer {
+    fn work(&self, jobs: &[Arc<Job>]) {
+        let power = self.options.durability == Durability::Power;
+        let appends = jobs.split_inclusive(|job| matches!(job.what, What::Release));
+        for jobs in appends {
+            let (appends, release) = match jobs.split_last() {
+                Some((last, before)) if matches!(last.what, What::Release) => (before, Some(last)),
+                _ => (jobs, None),
+            };
+            if power && !appends.is_empty() {
+                self.append_with_commit_log(appends);
+            } else {
+                for job in appends {
+                    if let What::Append { bytes, begin, after, run } = &job.what {
+                        self.append(job, bytes, begin.as_deref(), after, *run, false);
+                    }
+                }
+            }
+            if let Some(job) = release {
+                self.release(&job.log);
+                job.finish(Ok(Seq::ZERO));
+            }
+        }
+    }
+
+    fn give_up(&self, job: &Job, error: &TapeError) {
+        match &job.what {
+            What::Append { after, run, .. } => match doomed(job, *run) {
+                Some(earlier) => job.finish(Err(earlier)),
+                None => drop(settle(job, after, Err(error.clone()))),
+            },
+            What::Release => job.finish(Ok(Seq::ZERO)),
+        }
+    }
+
+    fn end(&self) {
+        let owner = lock(&self.owner).take();
+        let Some(name) = owner.as_ref().map(|owner| owner.identity.owner.clone()) else { return };
+        let log = lock(&self.commit).take();
+        if log.is_some_and(|mut log| log.cut(&*self.disk, &self.layout).is_ok()) {
+            // What cannot be deleted is replayed by the next store, which changes nothing.
+            let _ = remove_file(&self.layout.commit_log(&name)).and_then(|()| sync_folder(&self.layout.commit()));
+        }
+        let _ = remove_file(&self.layout.reserve(&name));
+    }
+
+    fn group(&self) -> (usize, usize) {
+        match self.options.durability {
+            Durability::Process => (1, usize::MAX),
+            Durability::Power => (GROUP_APPENDS_MAX, self.group_bytes_max()),
+        }
+    }
+}

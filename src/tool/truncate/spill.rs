@@ -1,0 +1,184 @@
+//! Spill files: where an output goes that is too large for the model.
+//!
+//! A spill file is private (0600, in a folder of 0700), created exclusively under a name nobody can guess, so that no planted
+//! file or link is ever written to, and capped: what comes after the cap is counted and dropped. It holds raw bytes.
+//! Nobody deletes one while its call runs; the host calls [`list_spills`], [`expired`] and [`remove_spills`] when it tidies up.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use crate::tool::truncate::format_bytes;
+
+/// How many bytes a spill file takes where nothing else is said: 64 MiB.
+pub const SPILL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How long a spill file is kept where nothing else is said: 7 days.
+pub const SPILL_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How many characters of a call's id a file name keeps.
+const ID_CHARS_MAX: usize = 64;
+
+/// A spill file that is being written.
+///
+/// Dropped without [`Spill::finish`], the file stays: it is as good as what was written so far.
+#[derive(Debug)]
+pub struct Spill {
+    file: File,
+    path: PathBuf,
+    written: u64,
+    dropped: u64,
+    max_bytes: u64,
+}
+
+/// A spill file that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpillFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many bytes it holds.
+    pub bytes: u64,
+    /// How many bytes came after the cap, and are nowhere.
+    pub dropped: u64,
+}
+
+impl Spill {
+    /// Creates a spill file `<id>-<random>.log` in that folder, which is made where it is missing.
+    ///
+    /// `id` names the call for people; what does not belong in a file name is replaced. Blocks on the disk.
+    pub fn create(folder: &Path, id: &str, max_bytes: u64) -> io::Result<Spill> {
+        create_private_folder(folder)?;
+        let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
+        let id: String = id.chars().take(ID_CHARS_MAX).map(kept).collect();
+        let random = uuid::Uuid::now_v7().simple().to_string();
+        // The second half of a UUIDv7 is the random one.
+        let path = folder.join(format!("{id}-{}.log", &random[16..]));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path)?;
+        Ok(Spill { file, path, written: 0, dropped: 0, max_bytes })
+    }
+
+    /// Appends bytes, up to the cap. Blocks on the disk.
+    ///
+    /// After an error the file holds what had been written before; the caller may go on without it.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let room = usize::try_from(self.max_bytes - self.written).unwrap_or(usize::MAX);
+        let taken = &bytes[..bytes.len().min(room)];
+        self.dropped += (bytes.len() - taken.len()) as u64;
+        self.file.write_all(taken)?;
+        self.written += taken.len() as u64;
+        Ok(())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Closes it.
+    #[must_use]
+    pub fn finish(self) -> SpillFile {
+        SpillFile { path: self.path, bytes: self.written, dropped: self.dropped }
+    }
+}
+
+impl SpillFile {
+    /// What a model is told of it: where it is, and whether it stops early.
+    #[must_use]
+    pub fn notice(&self) -> String {
+        let path = self.path.display();
+        match self.dropped {
+            0 => format!("Full output: {path}"),
+            dropped => format!(
+                "The first {} of the output: {path} (the file is full; {dropped} bytes after that were not kept there)",
+                format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX)),
+            ),
+        }
+    }
+}
+
+/// Keeps a whole text in a spill file of the usual size.
+pub fn spill_text(folder: &Path, id: &str, text: &str) -> io::Result<SpillFile> {
+    let mut spill = Spill::create(folder, id, SPILL_BYTES_MAX)?;
+    spill.write(text.as_bytes())?;
+    Ok(spill.finish())
+}
+
+/// One spill file as the disk shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpillEntry {
+    /// Where it is.
+    pub path: PathBuf,
+    /// When it was last written.
+    pub modified: SystemTime,
+    /// How large it is.
+    pub bytes: u64,
+}
+
+/// The spill files in a folder, oldest first. A folder that is not there has none.
+///
+/// Only plain files whose names end in `.log` are spill files; links are left alone.
+pub fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut spills = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        // One that vanishes while we look was somebody else's to remove.
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.is_file() && path.extension().is_some_and(|end| end == "log") {
+            spills.push(SpillEntry { path, modified: metadata.modified()?, bytes: metadata.len() });
+        }
+    }
+    spills.sort_by(|a, b| a.modified.cmp(&b.modified).then_with(|| a.path.cmp(&b.path)));
+    Ok(spills)
+}
+
+/// Which of these files (oldest first) are to go: those older than `keep`, and the oldest while the rest takes more than
+/// `max_bytes` altogether. Pure.
+#[must_use]
+pub fn expired(spills: &[SpillEntry], now: SystemTime, keep: Duration, max_bytes: u64) -> Vec<PathBuf> {
+    let mut total: u64 = spills.iter().map(|spill| spill.bytes).sum();
+    let mut gone = Vec::new();
+    for spill in spills {
+        // A file from the future is new, not old.
+        let old = now.duration_since(spill.modified).is_ok_and(|age| age > keep);
+        if old || total > max_bytes {
+            total -= spill.bytes;
+            gone.push(spill.path.clone());
+        }
+    }
+    gone
+}
+
+/// Deletes those files; gives back how many it deleted and the first error. One that is gone already is no error.
+pub fn remove_spills(paths: &[PathBuf]) -> (usize, Option<io::Error>) {
+    let mut removed = 0;
+    let mut first = None;
+    for path in paths {
+        match std::fs::remove_file(path) {
+            Ok(()) => removed += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    (removed, first)
+}
+
+fn create_private_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}

@@ -1,0 +1,270 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn lines(count: usize, length: usize) -> String {
+    let line = |n: usize| format!("{:x<length$}", format!("line {n}"));
+    (1..=count).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// BDD-TRC-001, G-06
+#[test]
+fn bdd_trc_001_head_of_nothing_is_nothing() {
+    let cut = head("", Limits::bytes(1000));
+    assert!(!cut.truncated);
+    assert_eq!((cut.content.as_str(), cut.total_lines, cut.output_lines), ("", 0, 0));
+}
+
+/// BDD-TRC-002
+#[test]
+fn bdd_trc_002_head_leaves_a_small_text_alone() {
+    let cut = head("hello\nworld", Limits::new(100, 1000));
+    assert_eq!(cut, Truncation::whole("hello\nworld", Limits::new(100, 1000)));
+    assert_eq!(cut.truncated_by, None);
+}
+
+/// BDD-TRC-003
+#[test]
+fn bdd_trc_003_head_keeps_whole_lines_within_the_bytes() {
+    let cut = head(&lines(10, 100), Limits::bytes(200));
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Bytes));
+    assert_eq!((cut.total_bytes, cut.output_lines, cut.output_bytes), (1009, 1, 100));
+}
+
+/// BDD-TRC-004
+#[test]
+fn bdd_trc_004_head_keeps_the_first_lines() {
+    let cut = head(&lines(100, 10), Limits::new(5, 100_000));
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Lines));
+    assert_eq!((cut.total_lines, cut.output_lines, cut.output_bytes), (100, 5, 54));
+}
+
+/// BDD-TRC-005
+#[test]
+fn bdd_trc_005_head_keeps_nothing_of_a_first_line_that_is_too_long() {
+    let cut = head(&"x".repeat(500), Limits::bytes(100));
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Bytes));
+    assert!(cut.first_line_exceeds_limit);
+    assert_eq!((cut.content.as_str(), cut.output_lines, cut.total_lines), ("", 0, 1));
+}
+
+/// BDD-TRC-006
+#[test]
+fn bdd_trc_006_tail_takes_a_text_that_is_exactly_at_its_limits() {
+    assert!(!tail("aaa\nbbb\nccc", Limits::new(3, 11)).truncated);
+    assert!(tail("aaa\nbbb\nccc", Limits::new(3, 10)).truncated);
+    assert!(tail("aaa\nbbb\nccc", Limits::new(2, 11)).truncated);
+}
+
+/// BDD-TRC-007
+#[test]
+fn bdd_trc_007_tail_leaves_a_small_text_alone() {
+    assert!(!tail("hello\nworld", Limits::default()).truncated);
+}
+
+/// BDD-TRC-008, FT-2
+#[test]
+fn bdd_trc_008_tail_keeps_the_boundary_line_in_part() {
+    let text = lines(10, 100);
+    let cut = tail(&text, Limits::bytes(200));
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Bytes));
+    assert_eq!((cut.output_lines, cut.output_bytes, cut.last_line_partial), (2, 200, true));
+    assert!(text.ends_with(&cut.content));
+}
+
+/// BDD-TRC-009: and in the order of the original, which its forerunner got wrong.
+#[test]
+fn bdd_trc_009_tail_keeps_the_last_lines_in_order() {
+    let cut = tail(&lines(100, 10), Limits::new(5, 100_000));
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Lines));
+    assert_eq!((cut.output_lines, cut.last_line_partial), (5, false));
+    assert!(cut.content.starts_with("line 96") && cut.content.ends_with("line 100xx"));
+}
+
+/// BDD-TRC-010, FT-2
+#[test]
+fn bdd_trc_010_tail_cuts_between_characters() {
+    let text = "你好世界测试\n第二行中文\n第三行数据\n第四行内容\n第五行结束";
+    let cut = tail(text, Limits::bytes(40));
+    assert_eq!(cut.content, "数据\n第四行内容\n第五行结束");
+    assert_eq!((cut.total_bytes, cut.output_bytes, cut.output_lines), (82, 38, 3));
+    assert!(cut.last_line_partial);
+}
+
+/// BDD-TRC-011
+#[test]
+fn bdd_trc_011_a_short_line_is_left_alone() {
+    assert_eq!(line("short line", 500).content, "short line");
+    assert!(!line(&"你".repeat(500), 500).truncated, "characters count, not bytes");
+}
+
+/// BDD-TRC-012, FT-18, G-08
+#[test]
+fn bdd_trc_012_a_long_line_is_cut_and_marked() {
+    let cut = line(&"x".repeat(1000), 50);
+    assert_eq!(cut.content, format!("{}... [truncated]", "x".repeat(50)));
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Chars));
+    assert_eq!(cut.total_bytes, 1000);
+}
+
+/// FT-20: two thousand lines with a final line feed are two thousand lines.
+#[test]
+fn a_final_line_feed_starts_no_line() {
+    let text = "x\n".repeat(2000);
+    assert_eq!(count_lines(&text), 2000);
+    assert!(!head(&text, Limits::default()).truncated);
+    assert!(!tail(&text, Limits::default()).truncated);
+    let text = "x\n".repeat(2001);
+    assert_eq!(head(&text, Limits::default()).output_lines, 2000);
+    assert_eq!(tail(&text, Limits::default()).content, "x\n".repeat(2000));
+    assert_eq!((count_lines("\n"), count_lines("a\n\n"), count_lines("a")), (1, 2, 1));
+}
+
+#[test]
+fn exactly_the_usual_number_of_bytes_is_left_alone() {
+    let text = "x".repeat(BYTES_MAX);
+    assert!(!head(&text, Limits::default()).truncated);
+    assert!(!tail(&text, Limits::default()).truncated);
+    assert!(tail(&format!("{text}x"), Limits::default()).truncated);
+}
+
+/// G-01, C-01
+#[test]
+fn the_gmain_preset_counts_characters() {
+    let text = "你\n".repeat(20_000);
+    let cut = head(&text, Limits::gmain());
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Chars));
+    assert_eq!(cut.output_lines, 15_000);
+    assert_eq!(tail(&text, Limits::gmain()).content.chars().count(), 30_000);
+}
+
+#[test]
+fn totals_of_a_rolling_buffer_are_those_of_the_whole_output() {
+    let cut = tail("c\nd\n", Limits::default()).with_totals(4, 8);
+    assert_eq!((cut.truncated, cut.truncated_by), (true, Some(TruncatedBy::Bytes)));
+    assert_eq!((cut.total_lines, cut.total_bytes, cut.output_lines), (4, 8, 2));
+}
+
+#[test]
+fn both_ends_are_kept_around_one_marker() {
+    let cut = head_tail(&lines(1000, 8), BothEnds::default());
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Lines));
+    assert!(cut.content.contains("900 lines"), "{}", cut.content);
+    assert_eq!(cut.output_lines, 101);
+
+    let cut = head_tail(&lines(20, 8), BothEnds { head_lines: 3, tail_lines: 3, max_bytes: 30_000 });
+    assert!(cut.content.contains("14 lines"));
+
+    for text in [lines(100, 8), lines(100, 8) + "\n"] {
+        assert!(!head_tail(&text, BothEnds::default()).truncated);
+    }
+    let cut = head_tail(&"x".repeat(50_000), BothEnds::default());
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Bytes));
+    assert!(cut.output_bytes <= 30_000 && cut.output_bytes > 29_900);
+
+    let cut = head_tail(&lines(200, 500), BothEnds::default());
+    assert_eq!(cut.truncated_by, Some(TruncatedBy::Both));
+    assert!(cut.output_bytes <= 30_000);
+}
+
+#[test]
+fn sizes_are_written_for_people() {
+    let shown = [512, 1024, 51_200, 1024 * 1024 * 9 / 2].map(format_bytes);
+    assert_eq!(shown, ["512B", "1.0KB", "50.0KB", "4.5MB"]);
+}
+
+/// Texts with short and long lines, wide characters, and empty lines at all places.
+fn texts() -> impl Strategy<Value = String> {
+    proptest::collection::vec(prop_oneof!["[a-c\n]{0,12}", "[é你🎉\n]{0,6}", "\n{1,3}"], 0..12).prop_map(|v| v.concat())
+}
+
+proptest! {
+    #[test]
+    fn head_is_a_prefix_within_its_limits(text in texts(), max_lines in 0usize..12, max_bytes in 0usize..60, max_chars in 0usize..60) {
+        let limits = Limits { max_lines, max_bytes, max_chars };
+        let cut = head(&text, limits);
+        prop_assert!(text.starts_with(&cut.content));
+        prop_assert_eq!(cut.truncated, cut.content != text);
+        prop_assert_eq!(cut.truncated, cut.truncated_by.is_some());
+        prop_assert!(cut.content.len() <= max_bytes && cut.content.chars().count() <= max_chars);
+        prop_assert!(cut.output_lines <= max_lines.min(cut.total_lines));
+        prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));
+        // Whole lines: the original goes on with a line feed, or nothing is left.
+        prop_assert!(cut.content.is_empty() || matches!(text.as_bytes().get(cut.content.len()), None | Some(b'\n')));
+    }
+
+    #[test]
+    fn tail_is_a_suffix_within_its_limits(text in texts(), max_lines in 0usize..12, max_bytes in 0usize..60, max_chars in 0usize..60) {
+        let limits = Limits { max_lines, max_bytes, max_chars };
+        let cut = tail(&text, limits);
+        prop_assert!(text.ends_with(&cut.content));
+        prop_assert_eq!(cut.truncated, cut.content != text);
+        prop_assert_eq!(cut.truncated, cut.truncated_by.is_some());
+        prop_assert!(cut.content.len() <= max_bytes && cut.content.chars().count() <= max_chars);
+        prop_assert!(cut.output_lines <= max_lines);
+        prop_assert_eq!(cut.output_lines, count_lines(&cut.content));
+        prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));
+        let start = text.len() - cut.content.len();
+        prop_assert_eq!(cut.last_line_partial, !cut.content.is_empty() && !starts_line(&text, start));
+    }
+
+    #[test]
+    fn both_ends_are_within_their_bytes(text in texts(), head_lines in 0usize..5, tail_lines in 0usize..5, max_bytes in 0usize..80) {
+        let cut = head_tail(&text, BothEnds { head_lines, tail_lines, max_bytes });
+        prop_assert!(cut.content.len() <= max_bytes);
+        prop_assert!(cut.truncated || cut.content == text);
+        prop_assert_eq!(cut.total_bytes, text.len());
+    }
+}
+
+/// G-02, nasty case 15: private, exclusive, unguessable, and no planted link is followed.
+#[cfg(unix)]
+#[test]
+fn a_spill_file_is_private_and_never_an_old_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("spill");
+    let first = spill_text(&inside, "call:id/with-special_chars.123", "one").unwrap();
+    let second = spill_text(&inside, "call:id/with-special_chars.123", "two").unwrap();
+    assert_ne!(first.path, second.path);
+    assert_eq!(std::fs::read(&first.path).unwrap(), b"one");
+    assert_eq!(std::fs::metadata(&first.path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(&inside).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(first.path.parent().unwrap(), inside, "the id cannot leave the folder");
+}
+
+#[test]
+fn a_spill_file_stops_at_its_cap_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spill = Spill::create(folder.path(), "call", 10).unwrap();
+    for _ in 0..3 {
+        spill.write(b"abcdef").unwrap();
+    }
+    let file = spill.finish();
+    assert_eq!((file.bytes, file.dropped), (10, 8));
+    assert_eq!(std::fs::read(&file.path).unwrap(), b"abcdefabcd");
+    assert!(file.notice().contains("8 bytes"), "{}", file.notice());
+}
+
+#[test]
+fn old_spill_files_go_and_new_ones_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(list_spills(&folder.path().join("none")).unwrap(), []);
+    spill_text(folder.path(), "a", "12345").unwrap();
+    std::fs::write(folder.path().join("note.txt"), "not ours").unwrap();
+    let spills = list_spills(folder.path()).unwrap();
+    assert_eq!(spills.len(), 1);
+    let written = spills[0].modified;
+    let second = Duration::from_secs(1);
+    assert!(expired(&spills, written + SPILL_KEEP, SPILL_KEEP, u64::MAX).is_empty());
+    assert_eq!(expired(&spills, written + SPILL_KEEP + second, SPILL_KEEP, u64::MAX).len(), 1);
+    assert!(expired(&spills, written - second, SPILL_KEEP, 5).is_empty(), "the future is not old");
+    let gone = expired(&spills, written, SPILL_KEEP, 4);
+    assert_eq!(remove_spills(&gone).0, 1);
+    assert_eq!(remove_spills(&gone).0, 0);
+    assert_eq!(list_spills(folder.path()).unwrap(), []);
+}

@@ -1,0 +1,306 @@
+//! The folder that a session works in, and paths that cannot leave it.
+//!
+//! A [`Workspace`] holds an open handle of its folder. A [`WorkspacePath`] can only be made by [`Workspace::resolve`], and
+//! every operation on it is carried out beneath that handle: by `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)` where the
+//! kernel has it, else component by component without following links (see `walk`). So there is no moment between a check
+//! and a use in which a link could be swapped in.
+//!
+//! Guaranteed: nothing outside is opened, created, changed, listed or deleted, whatever runs beside it. Links that stay inside
+//! work, also absolute ones; links that lead out, links of `/proc`, and `..` that climbs over the root are refused. Opening a
+//! FIFO, a device or a socket answers with an error and never waits.
+//!
+//! Not guaranteed: anything about who else may change the files inside, and about folders that somebody with rights outside
+//! moves out of the workspace while they are in use.
+//!
+//! All operations block on the disk: call them from [`blocking`](crate::tool::blocking) code.
+//!
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! use tamtam::tool::workspace::{Workspace, WriteOptions};
+//! let workspace = Workspace::open(folder.path())?;
+//! let path = workspace.resolve("notes/today.txt")?;
+//! workspace.write(&path, b"one line", &WriteOptions::default())?;
+//! assert_eq!(workspace.read(&path, 1_000)?.0, b"one line");
+//! assert!(workspace.resolve("../elsewhere").is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod dir;
+mod error;
+mod info;
+mod path;
+mod walk;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::File,
+    io::Read as _,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags},
+    io::Errno,
+};
+
+use crate::tool::ToolContext;
+
+pub use dir::{Dir, DirEntries, DirEntry};
+pub use error::WorkspaceError;
+pub use info::{FileInfo, FileKind, Version};
+pub use path::WorkspacePath;
+pub use write::{WriteOptions, Written};
+
+use walk::{Fault, LastLink, Missing, Place};
+
+/// The folder that a session works in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    /// The workspace first, then the folders that may only be read.
+    roots: Vec<Arc<Root>>,
+    home: Option<PathBuf>,
+}
+
+/// A folder with its open handle.
+#[derive(Debug)]
+struct Root {
+    handle: OwnedFd,
+    /// As it was named, without `.` and `..`.
+    path: PathBuf,
+    /// With all links resolved. Both spellings are known as this folder.
+    real: PathBuf,
+    read_only: bool,
+    beneath: Beneath,
+}
+
+/// Who sees to it that a path stays beneath its root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beneath {
+    /// `openat2`, and the walk for what it cannot say (absolute links that lead inside).
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has openat2"))]
+    Kernel,
+    /// The walk alone.
+    Walk,
+}
+
+impl Root {
+    fn open(path: &Path, read_only: bool) -> Result<Root, WorkspaceError> {
+        let shown = || path.display().to_string();
+        if !path.is_absolute() {
+            return Err(WorkspaceError::BadPath { path: shown(), why: "the folder must be an absolute path" });
+        }
+        let real = std::fs::canonicalize(path).map_err(|error| WorkspaceError::io(shown(), &error))?;
+        let flags = walk::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(CWD, &real, flags, Mode::empty());
+        let handle = handle.map_err(|errno| WorkspaceError::from_errno(shown(), errno))?;
+        let beneath = walk::kernel_can(&handle);
+        Ok(Root { handle, path: path::collapse(path), real, read_only, beneath })
+    }
+}
+
+impl Workspace {
+    /// Opens a folder, which must exist and be named by an absolute path.
+    pub fn open(root: &Path) -> Result<Workspace, WorkspaceError> {
+        Ok(Workspace { roots: vec![Arc::new(Root::open(root, false)?)], home: None })
+    }
+
+    /// Opens the workspace of a call, with the session's spill folder as a folder that may be read, if it exists by now.
+    pub fn for_call(context: &ToolContext) -> Result<Workspace, WorkspaceError> {
+        let workspace = Workspace::open(&context.workspace)?;
+        match workspace.clone().with_read_only(&context.spill) {
+            Err(WorkspaceError::NotFound { .. }) => Ok(workspace),
+            with_spill => with_spill,
+        }
+    }
+
+    /// The same workspace with one more folder, which may be read and listed but never changed.
+    pub fn with_read_only(mut self, folder: &Path) -> Result<Workspace, WorkspaceError> {
+        self.roots.push(Arc::new(Root::open(folder, true)?));
+        Ok(self)
+    }
+
+    /// The same workspace that knows what `~` stands for. It still refuses what lies outside.
+    #[must_use]
+    pub fn with_home(mut self, home: PathBuf) -> Workspace {
+        self.home = Some(home);
+        self
+    }
+
+    /// The folder, as it was named.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.roots[0].path
+    }
+
+    /// Turns what a model wrote into a path inside. Looks at no disk, so the file need not exist.
+    ///
+    /// Relative paths start at the workspace; absolute ones must lie inside it; `~` and `~/…` need a home. `.` and `..` are
+    /// collapsed as text. One leading `@` is dropped, and Unicode spaces become plain ones.
+    pub fn resolve(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
+        self.resolve_as_written(&path::tidy(given))
+    }
+
+    /// Like [`Workspace::resolve`], for a file that should be there: of the spellings that it may have been meant by (as
+    /// written, tidied, with the narrow space before AM and PM, with a typographic apostrophe), the first one that exists.
+    /// Where none does, it is the tidied one.
+    pub fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
+        let exists = |path: &WorkspacePath| self.link_info(path).is_ok();
+        let spellings = path::spellings(given);
+        let found = spellings.iter().filter_map(|text| self.resolve_as_written(text).ok()).find(exists);
+        found.map_or_else(|| self.resolve(given), Ok)
+    }
+
+    /// The spellings that a path may be read as: see [`Workspace::resolve_existing`]. For whoever judges a path beforehand.
+    pub(crate) fn spellings(given: &str) -> Vec<String> {
+        path::spellings(given)
+    }
+
+    fn resolve_as_written(&self, text: &str) -> Result<WorkspacePath, WorkspaceError> {
+        let absolute = path::absolute(text, self.root(), self.home.as_deref())?;
+        for (root, known) in self.roots.iter().enumerate() {
+            for prefix in [&known.path, &known.real] {
+                if let Ok(relative) = absolute.strip_prefix(prefix) {
+                    let shown = if root == 0 { path::shown(relative) } else { absolute.display().to_string() };
+                    return Ok(WorkspacePath::new(root, relative.to_owned(), shown));
+                }
+            }
+        }
+        Err(self.outside(text))
+    }
+
+    /// The whole path, for people and for programs that are started. Opening it by that name would follow links anywhere:
+    /// use the operations here instead.
+    #[must_use]
+    pub fn absolute(&self, path: &WorkspacePath) -> PathBuf {
+        self.root_of(path).path.join(path.relative())
+    }
+
+    /// Opens a regular file to read. Never waits, also not for a FIFO.
+    pub fn open_read(&self, path: &WorkspacePath) -> Result<(File, FileInfo), WorkspaceError> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let handle = match walk::open(self.root_of(path), path.relative(), flags) {
+            Ok(handle) => handle,
+            // A socket, or a device without a driver.
+            Err(Fault::Os(Errno::NXIO | Errno::NODEV)) => {
+                let kind = self.info(path).map_or(FileKind::Socket, |info| info.kind);
+                return Err(WorkspaceError::NotRegular { path: path.to_string(), kind });
+            }
+            Err(fault) => return Err(self.fault(path, fault)),
+        };
+        dir::regular(handle, path)
+    }
+
+    /// Reads a whole regular file of at most `max_bytes`; a larger one is an error that names both sizes.
+    pub fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<(Vec<u8>, FileInfo), WorkspaceError> {
+        let (file, info) = self.open_read(path)?;
+        let too_large = |bytes| WorkspaceError::TooLarge { path: path.to_string(), bytes, max_bytes };
+        if info.bytes > max_bytes {
+            return Err(too_large(info.bytes));
+        }
+        let mut content = Vec::with_capacity(usize::try_from(info.bytes).unwrap_or(0));
+        // It may have grown since, and some files give more than their size says.
+        let read = file.take(max_bytes.saturating_add(1)).read_to_end(&mut content);
+        read.map_err(|error| WorkspaceError::io(path.to_string(), &error))?;
+        if content.len() as u64 > max_bytes {
+            return Err(too_large(content.len() as u64));
+        }
+        Ok((content, info))
+    }
+
+    /// What is there, after following links.
+    pub fn info(&self, path: &WorkspacePath) -> Result<FileInfo, WorkspaceError> {
+        self.look(path, LastLink::Follow)
+    }
+
+    /// What is there; of a link the link itself.
+    pub fn link_info(&self, path: &WorkspacePath) -> Result<FileInfo, WorkspaceError> {
+        self.look(path, LastLink::Keep)
+    }
+
+    fn look(&self, path: &WorkspacePath, last: LastLink) -> Result<FileInfo, WorkspaceError> {
+        let place = walk::locate(self.root_of(path), path.relative(), last, Missing::Refuse);
+        match place.map_err(|fault| self.fault(path, fault))? {
+            Place::Directory(handle) => FileInfo::of(&handle).map_err(|errno| self.fault(path, errno.into())),
+            Place::Entry { stat: Some(stat), .. } => Ok(FileInfo::from_stat(&stat)),
+            Place::Entry { stat: None, .. } => Err(WorkspaceError::NotFound { path: path.to_string() }),
+        }
+    }
+
+    /// Opens a directory to list it or to walk down from it.
+    pub fn open_dir(&self, path: &WorkspacePath) -> Result<Dir, WorkspaceError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let handle = walk::open(self.root_of(path), path.relative(), flags);
+        Ok(Dir::new(handle.map_err(|fault| self.fault(path, fault))?, path.clone()))
+    }
+
+    /// Makes a directory and those above it that are missing. One that is there already is no error.
+    pub fn create_dir_all(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+        self.may_change(path)?;
+        let place = walk::locate(self.root_of(path), path.relative(), LastLink::Follow, Missing::Create);
+        let (parent, name) = match place.map_err(|fault| self.fault(path, fault))? {
+            Place::Directory(_) => return Ok(()),
+            Place::Entry { parent, name, .. } => (parent, name),
+        };
+        match rustix::fs::mkdirat(&parent, &name, Mode::from_bits_truncate(0o777)) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) if self.info(path)?.kind == FileKind::Directory => Ok(()),
+            Err(Errno::EXIST) => Err(WorkspaceError::NotDirectory { path: path.to_string() }),
+            Err(errno) => Err(self.fault(path, errno.into())),
+        }
+    }
+
+    /// Puts `content` in a file, in one step: a reader finds the old content or the new one, never a mixture.
+    ///
+    /// The new content is written to a temporary file in the same directory, which then takes the old one's place and mode.
+    /// A link that stays inside is written through. Two cases cannot be done in one step and are written in place, which
+    /// [`Written::atomic`] says: a file with several hard links, and a directory that takes no new file. On failure the
+    /// temporary file is removed.
+    pub fn write(
+        &self,
+        path: &WorkspacePath,
+        content: &[u8],
+        options: &WriteOptions,
+    ) -> Result<Written, WorkspaceError> {
+        self.may_change(path)?;
+        write::write(self, path, content, options)
+    }
+
+    /// Deletes a file, or a link but not what it points to.
+    pub fn remove_file(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+        self.may_change(path)?;
+        let place = walk::locate(self.root_of(path), path.relative(), LastLink::Keep, Missing::Refuse);
+        match place.map_err(|fault| self.fault(path, fault))? {
+            Place::Directory(_) => Err(WorkspaceError::IsDirectory { path: path.to_string() }),
+            Place::Entry { parent, name, .. } => rustix::fs::unlinkat(&parent, &name, rustix::fs::AtFlags::empty())
+                .map_err(|errno| self.fault(path, errno.into())),
+        }
+    }
+
+    fn root_of(&self, path: &WorkspacePath) -> &Root {
+        // A path of another workspace falls back to the root here, beneath which it is as harmless as any other.
+        self.roots.get(path.root()).unwrap_or(&self.roots[0])
+    }
+
+    fn may_change(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+        match self.root_of(path).read_only {
+            true => Err(WorkspaceError::ReadOnly { path: path.to_string() }),
+            false => Ok(()),
+        }
+    }
+
+    fn fault(&self, path: &WorkspacePath, fault: Fault) -> WorkspaceError {
+        match fault {
+            Fault::Escapes => self.outside(&path.to_string()),
+            Fault::Os(errno) => WorkspaceError::from_errno(path.to_string(), errno),
+        }
+    }
+
+    fn outside(&self, path: &str) -> WorkspaceError {
+        WorkspaceError::Outside { path: path.to_owned(), root: self.root().to_owned() }
+    }
+}

@@ -1,0 +1,141 @@
+//! An open directory: to list it, and to walk down from it without ever following a link.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, openat, statat},
+    io::Errno,
+};
+
+use crate::tool::workspace::{FileInfo, FileKind, WorkspaceError, WorkspacePath};
+
+/// An open directory of a workspace.
+///
+/// What is done through it is done in that very directory, also when it was renamed meanwhile. Its methods take names, not
+/// paths, and follow no link.
+#[derive(Debug)]
+pub struct Dir {
+    handle: OwnedFd,
+    path: WorkspacePath,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name. Not always UTF-8.
+    pub name: OsString,
+    /// What it is, as the directory says; [`FileKind::Unknown`] where it does not say: ask [`Dir::info`].
+    pub kind: FileKind,
+}
+
+impl Dir {
+    pub(super) fn new(handle: OwnedFd, path: WorkspacePath) -> Dir {
+        Dir { handle, path }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &WorkspacePath {
+        &self.path
+    }
+
+    /// Lists it, in the order of the disk, without `.` and `..`. Takes as little memory for a million entries as for one.
+    pub fn entries(&self) -> Result<DirEntries, WorkspaceError> {
+        let read = rustix::fs::Dir::read_from(&self.handle);
+        let path = self.path.clone();
+        Ok(DirEntries { inner: read.map_err(|errno| self.error(errno))?, path })
+    }
+
+    /// What a name in it is; of a link the link itself.
+    pub fn info(&self, name: &OsStr) -> Result<FileInfo, WorkspaceError> {
+        let path = self.child(name)?;
+        match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(FileInfo::from_stat(&stat)),
+            Err(errno) => Err(WorkspaceError::from_errno(path.to_string(), errno)),
+        }
+    }
+
+    /// Opens a directory in it. A link is refused as "not a directory".
+    pub fn open_dir(&self, name: &OsStr) -> Result<Dir, WorkspaceError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let (handle, path) = self.open(name, flags)?;
+        Ok(Dir::new(handle, path))
+    }
+
+    /// Opens a regular file in it to read. A link is refused as "not a regular file". Never waits.
+    pub fn open_read(&self, name: &OsStr) -> Result<(File, FileInfo), WorkspaceError> {
+        let (handle, path) = self.open(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        regular(handle, &path)
+    }
+
+    fn open(&self, name: &OsStr, flags: OFlags) -> Result<(OwnedFd, WorkspacePath), WorkspaceError> {
+        let path = self.child(name)?;
+        let special = |kind| WorkspaceError::NotRegular { path: path.to_string(), kind };
+        match openat(&self.handle, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(handle) => Ok((handle, path)),
+            Err(Errno::LOOP) => Err(special(FileKind::Symlink)),
+            Err(Errno::NXIO | Errno::NODEV) => Err(special(FileKind::Socket)),
+            Err(errno) => Err(WorkspaceError::from_errno(path.to_string(), errno)),
+        }
+    }
+
+    fn child(&self, name: &OsStr) -> Result<WorkspacePath, WorkspaceError> {
+        let bad = || WorkspaceError::BadPath {
+            path: name.to_string_lossy().chars().take(200).collect(),
+            why: "it must be one name, not a path",
+        };
+        self.path.child(name).ok_or_else(bad)
+    }
+
+    fn error(&self, errno: Errno) -> WorkspaceError {
+        WorkspaceError::from_errno(self.path.to_string(), errno)
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// The names in a directory.
+#[derive(Debug)]
+pub struct DirEntries {
+    inner: rustix::fs::Dir,
+    path: WorkspacePath,
+}
+
+impl Iterator for DirEntries {
+    type Item = Result<DirEntry, WorkspaceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.inner.read()? {
+                Ok(entry) => entry,
+                Err(errno) => return Some(Err(WorkspaceError::from_errno(self.path.to_string(), errno))),
+            };
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let name = OsStr::from_bytes(name).to_owned();
+                return Some(Ok(DirEntry { name, kind: entry.file_type().into() }));
+            }
+        }
+    }
+}
+
+/// Takes an open handle as a regular file, or says what it is instead.
+pub(super) fn regular(handle: OwnedFd, path: &WorkspacePath) -> Result<(File, FileInfo), WorkspaceError> {
+    let info = FileInfo::of(&handle).map_err(|errno| WorkspaceError::from_errno(path.to_string(), errno))?;
+    match info.kind {
+        FileKind::File => Ok((File::from(handle), info)),
+        FileKind::Directory => Err(WorkspaceError::IsDirectory { path: path.to_string() }),
+        kind => Err(WorkspaceError::NotRegular { path: path.to_string(), kind }),
+    }
+}

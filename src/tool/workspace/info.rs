@@ -1,0 +1,128 @@
+//! What the system says about a file.
+
+use std::{
+    fmt,
+    os::fd::AsFd,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::fs::{FileType, Stat};
+
+/// What kind of thing is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharacterDevice,
+    /// A block device.
+    BlockDevice,
+    /// The system does not say.
+    Unknown,
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileKind::File => "file",
+            FileKind::Directory => "directory",
+            FileKind::Symlink => "symbolic link",
+            FileKind::Fifo => "named pipe",
+            FileKind::Socket => "socket",
+            FileKind::CharacterDevice => "character device",
+            FileKind::BlockDevice => "block device",
+            FileKind::Unknown => "unknown",
+        })
+    }
+}
+
+impl From<FileType> for FileKind {
+    fn from(kind: FileType) -> FileKind {
+        match kind {
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Symlink,
+            FileType::Fifo => FileKind::Fifo,
+            FileType::Socket => FileKind::Socket,
+            FileType::CharacterDevice => FileKind::CharacterDevice,
+            FileType::BlockDevice => FileKind::BlockDevice,
+            FileType::Unknown => FileKind::Unknown,
+        }
+    }
+}
+
+/// Which file it is, and in which state. Two equal versions of one file have the same content, as far as its time stamps tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Version {
+    /// Which file it is, whatever it is called and whatever is in it: device and inode. Good for a lock per file.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
+/// What the system says about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// What kind of thing it is.
+    pub kind: FileKind,
+    /// How large it is. Some special files give more than they say.
+    pub bytes: u64,
+    /// When its content was last changed.
+    pub modified: SystemTime,
+    /// Its permission bits, at most `0o7777`.
+    pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// Which file in which state.
+    pub version: Version,
+}
+
+impl FileInfo {
+    pub(super) fn of(handle: impl AsFd) -> rustix::io::Result<FileInfo> {
+        rustix::fs::fstat(handle).map(|stat| FileInfo::from_stat(&stat))
+    }
+
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        clippy::cast_lossless,
+        reason = "the fields have other widths on other systems"
+    )]
+    pub(super) fn from_stat(stat: &Stat) -> FileInfo {
+        let modified = (stat.st_mtime as i64, stat.st_mtime_nsec as i64);
+        let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as i64);
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        FileInfo {
+            kind: FileType::from_raw_mode(stat.st_mode).into(),
+            bytes,
+            modified: system_time(modified),
+            mode: stat.st_mode as u32 & 0o7777,
+            links: stat.st_nlink as u64,
+            version: Version { device: stat.st_dev as u64, inode: stat.st_ino as u64, bytes, modified, changed },
+        }
+    }
+}
+
+fn system_time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
+    let nanoseconds = Duration::from_nanos(nanoseconds.unsigned_abs());
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let time = if seconds >= 0 { UNIX_EPOCH.checked_add(whole) } else { UNIX_EPOCH.checked_sub(whole) };
+    time.and_then(|time| time.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+}

@@ -1,0 +1,133 @@
+//! Paths as text: what a model may write, and what it means. Pure; no disk is looked at.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::tool::workspace::WorkspaceError;
+
+/// The longest path that is looked at, in bytes.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// A path inside a workspace. Made by [`Workspace::resolve`](super::Workspace::resolve) and from nothing else.
+///
+/// It names a place, not a file: whether something is there, and whether a link on the way leads out, is found by the
+/// operation that uses it. Shown relative to the workspace, `.` for the workspace itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkspacePath {
+    root: usize,
+    relative: PathBuf,
+    shown: Arc<str>,
+}
+
+impl WorkspacePath {
+    pub(super) fn new(root: usize, relative: PathBuf, shown: String) -> WorkspacePath {
+        WorkspacePath { root, relative, shown: shown.into() }
+    }
+
+    pub(super) fn root(&self) -> usize {
+        self.root
+    }
+
+    /// The path relative to its folder: no `.`, no `..`; empty for the folder itself.
+    #[must_use]
+    pub fn relative(&self) -> &Path {
+        &self.relative
+    }
+
+    /// The last component; `None` for the folder itself.
+    #[must_use]
+    pub fn file_name(&self) -> Option<&OsStr> {
+        self.relative.file_name()
+    }
+
+    /// The path of an entry of this directory; `None` where the name is no single component.
+    #[must_use]
+    pub fn child(&self, name: &OsStr) -> Option<WorkspacePath> {
+        let mut components = Path::new(name).components();
+        let (Some(Component::Normal(only)), None) = (components.next(), components.next()) else { return None };
+        if only != name {
+            return None;
+        }
+        let relative = self.relative.join(name);
+        let name = name.to_string_lossy();
+        let shown = if &*self.shown == "." { name.into_owned() } else { format!("{}/{name}", self.shown) };
+        Some(WorkspacePath::new(self.root, relative, shown))
+    }
+}
+
+impl fmt::Display for WorkspacePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// How a relative path is shown.
+pub(super) fn shown(relative: &Path) -> String {
+    if relative.as_os_str().is_empty() { ".".to_owned() } else { relative.display().to_string() }
+}
+
+/// What a model most likely meant: without a leading `@`, and with plain spaces.
+pub(super) fn tidy(given: &str) -> String {
+    let given = given.strip_prefix('@').unwrap_or(given);
+    given.chars().map(|c| if is_unicode_space(c) { ' ' } else { c }).collect()
+}
+
+/// The spellings that an existing file may have been meant by, the likeliest first.
+///
+/// File names of macOS screenshots carry a narrow space before AM and PM, and typographic apostrophes, which models write as
+/// plain ones.
+pub(super) fn spellings(given: &str) -> Vec<String> {
+    let tidied = tidy(given);
+    let narrow = tidied.replace(" AM.", "\u{202f}AM.").replace(" PM.", "\u{202f}PM.");
+    let quoted = tidied.replace('\'', "\u{2019}");
+    let mut spellings = vec![given.to_owned()];
+    for spelling in [tidied, narrow, quoted] {
+        if !spellings.contains(&spelling) {
+            spellings.push(spelling);
+        }
+    }
+    spellings
+}
+
+/// The absolute path that a text means, with `.` and `..` collapsed.
+pub(super) fn absolute(text: &str, root: &Path, home: Option<&Path>) -> Result<PathBuf, WorkspaceError> {
+    let bad = |why| Err(WorkspaceError::BadPath { path: text.chars().take(200).collect(), why });
+    if text.is_empty() {
+        return bad("it is empty");
+    }
+    if text.contains('\0') {
+        return bad("it contains a NUL byte");
+    }
+    if text.len() > PATH_BYTES_MAX {
+        return bad("it is longer than 4096 bytes");
+    }
+    let from_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
+    let joined = match (from_home, home) {
+        (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
+        (Some(_), None) => return bad("no home directory is known here; use a path relative to the workspace"),
+        (None, _) => root.join(text),
+    };
+    Ok(collapse(&joined))
+}
+
+/// An absolute path without `.` and `..`, as text: links are not looked at.
+pub(super) fn collapse(path: &Path) -> PathBuf {
+    let mut collapsed = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            // Above the root is the root.
+            Component::ParentDir => drop(collapsed.pop()),
+            other => collapsed.push(other),
+        }
+    }
+    collapsed
+}
+
+fn is_unicode_space(c: char) -> bool {
+    matches!(c, '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
+}

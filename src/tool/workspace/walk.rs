@@ -1,0 +1,243 @@
+//! Getting from an open folder to what a path means beneath it, without ever leaving it.
+//!
+//! [`open`] asks the kernel (`openat2` with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`) where it can. [`locate`] walks by
+//! itself: it opens one component at a time relative to the handle of the one before, never following a link; a link is read
+//! and its text is walked in turn; `..` goes back to a handle that is still held. It never names a path of more than one
+//! component to the system, so a link that is swapped in is either seen as a link or not there yet.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::ffi::OsStringExt as _,
+    },
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, openat, readlinkat, statat},
+    io::Errno,
+};
+
+use crate::tool::workspace::{Beneath, Root};
+
+/// How many links one path may go through, as in Linux.
+const LINKS_MAX: usize = 40;
+/// How often a path is tried again because something was swapped under our hands.
+const TRIES: usize = 32;
+
+/// Flags that open a directory only to go on from it.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+pub(super) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+/// Flags that open a directory only to go on from it.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// Why a path leads nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It leads out.
+    Escapes,
+    /// The system says so.
+    Os(Errno),
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Fault {
+        Fault::Os(errno)
+    }
+}
+
+/// What happens to a link at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastLink {
+    Follow,
+    Keep,
+}
+
+/// What happens to a directory that is missing on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    Create,
+    Refuse,
+}
+
+/// What a path means.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// The root itself, or a directory that was reached by its `.` or `..`.
+    Directory(OwnedFd),
+    /// A name in a directory; `stat` is `None` where nothing has that name.
+    Entry { parent: OwnedFd, name: OsString, stat: Option<Stat> },
+}
+
+/// Opens what a path means, beneath the root. `flags` must not create.
+pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedFd, Fault> {
+    let flags = flags | OFlags::CLOEXEC;
+    if root.beneath == Beneath::Kernel
+        && let Some(opened) = open_by_kernel(&root.handle, relative, flags)
+    {
+        return opened;
+    }
+    for _ in 0..TRIES {
+        match locate(root, relative, LastLink::Follow, Missing::Refuse)? {
+            Place::Directory(handle) => return Ok(openat(&handle, ".", flags, Mode::empty())?),
+            Place::Entry { stat: None, .. } => return Err(Errno::NOENT.into()),
+            Place::Entry { parent, name, stat: Some(stat) } => {
+                match openat(&parent, &name, flags | OFlags::NOFOLLOW, Mode::empty()) {
+                    // A link took its place in between.
+                    Err(Errno::LOOP) => {}
+                    Err(Errno::NOTDIR) if FileType::from_raw_mode(stat.st_mode).is_dir() => {}
+                    opened => return Ok(opened?),
+                }
+            }
+        }
+    }
+    Err(Errno::AGAIN.into())
+}
+
+/// Whether the kernel has `openat2`. Sandboxes answer with other errors than "no such call"; any of them means no.
+#[cfg(target_os = "linux")]
+pub(super) fn kernel_can(handle: &OwnedFd) -> Beneath {
+    match open_by_kernel(handle, Path::new(""), DIRECTORY | OFlags::CLOEXEC) {
+        Some(Ok(_)) => Beneath::Kernel,
+        _ => Beneath::Walk,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn kernel_can(_: &OwnedFd) -> Beneath {
+    Beneath::Walk
+}
+
+/// `None` where the kernel cannot decide: an absolute link, which may lead inside, or a path that is renamed all the time.
+#[cfg(target_os = "linux")]
+fn open_by_kernel(root: &OwnedFd, relative: &Path, flags: OFlags) -> Option<Result<OwnedFd, Fault>> {
+    use rustix::fs::{ResolveFlags, openat2};
+    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..TRIES {
+        match openat2(root, relative, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::XDEV | Errno::NOSYS) => return None,
+            opened => return Some(opened.map_err(Fault::from)),
+        }
+    }
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_by_kernel(_: &OwnedFd, _: &Path, _: OFlags) -> Option<Result<OwnedFd, Fault>> {
+    None
+}
+
+/// Walks to what a path means.
+pub(super) fn locate(root: &Root, relative: &Path, last: LastLink, missing: Missing) -> Result<Place, Fault> {
+    let mut walk = Walk { root, held: Vec::new(), ahead: Vec::new(), links: 0 };
+    walk.push_ahead(relative)?;
+    while let Some(step) = walk.ahead.pop() {
+        match step {
+            Step::Up => drop(walk.held.pop().ok_or(Fault::Escapes)?),
+            Step::Down(name) if walk.ahead.is_empty() => match statat(walk.here(), &name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if last == LastLink::Follow && FileType::from_raw_mode(stat.st_mode).is_symlink() => {
+                    walk.follow(&name)?;
+                }
+                Ok(stat) => return walk.entry(name, Some(stat)),
+                Err(Errno::NOENT) => return walk.entry(name, None),
+                Err(errno) => return Err(errno.into()),
+            },
+            Step::Down(name) => walk.enter(&name, missing)?,
+        }
+    }
+    Ok(Place::Directory(walk.here().try_clone_to_owned().map_err(|error| os(&error))?))
+}
+
+struct Walk<'a> {
+    root: &'a Root,
+    /// The directories from the root down to here, without the root.
+    held: Vec<OwnedFd>,
+    /// What is left to go, the next step last.
+    ahead: Vec<Step>,
+    links: usize,
+}
+
+enum Step {
+    Up,
+    Down(OsString),
+}
+
+impl Walk<'_> {
+    fn here(&self) -> BorrowedFd<'_> {
+        self.held.last().unwrap_or(&self.root.handle).as_fd()
+    }
+
+    fn entry(&self, name: OsString, stat: Option<Stat>) -> Result<Place, Fault> {
+        let parent = self.here().try_clone_to_owned().map_err(|error| os(&error))?;
+        Ok(Place::Entry { parent, name, stat })
+    }
+
+    /// Goes into a directory, through a link if it is one.
+    fn enter(&mut self, name: &OsStr, missing: Missing) -> Result<(), Fault> {
+        for _ in 0..TRIES {
+            let flags = DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match openat(self.here(), name, flags, Mode::empty()) {
+                Ok(handle) => {
+                    self.held.push(handle);
+                    return Ok(());
+                }
+                Err(Errno::LOOP | Errno::NOTDIR | Errno::MLINK) => match self.follow(name) {
+                    // No link: a file, or the link has just become a directory.
+                    Err(Fault::Os(Errno::INVAL)) => {
+                        let stat = statat(self.here(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+                        if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+                            return Err(Errno::NOTDIR.into());
+                        }
+                    }
+                    // Gone in between: look again.
+                    Err(Fault::Os(Errno::NOENT)) => {}
+                    followed => return followed,
+                },
+                Err(Errno::NOENT) if missing == Missing::Create => {
+                    match mkdirat(self.here(), name, Mode::from_bits_truncate(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    /// Puts the text of a link before what is left to go.
+    fn follow(&mut self, name: &OsStr) -> Result<(), Fault> {
+        let target = readlinkat(self.here(), name, Vec::new())?;
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Errno::LOOP.into());
+        }
+        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        if !target.is_absolute() {
+            return self.push_ahead(&target);
+        }
+        let inside = [&self.root.real, &self.root.path].into_iter().find_map(|root| target.strip_prefix(root).ok());
+        self.held.clear();
+        self.push_ahead(inside.ok_or(Fault::Escapes)?)
+    }
+
+    fn push_ahead(&mut self, path: &Path) -> Result<(), Fault> {
+        for component in path.components().rev() {
+            match component {
+                Component::Normal(name) => self.ahead.push(Step::Down(name.to_owned())),
+                Component::ParentDir => self.ahead.push(Step::Up),
+                Component::CurDir => {}
+                Component::RootDir | Component::Prefix(_) => return Err(Fault::Escapes),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn os(error: &std::io::Error) -> Fault {
+    Fault::Os(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}

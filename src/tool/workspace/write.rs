@@ -1,0 +1,266 @@
+//! Writing a file so that its old content or its new content is there, and nothing outside is touched.
+//!
+//! The path is walked once, to the handle of the directory that holds the file (after links). From then on only single names
+//! relative to that handle are used, so a link that is swapped in later is at most replaced, never followed.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::Write as _,
+    os::fd::OwnedFd,
+};
+
+use rustix::{
+    fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, openat, renameat, statat, unlinkat},
+    io::Errno,
+};
+
+use crate::tool::workspace::{
+    FileInfo, FileKind, Version, Workspace, WorkspaceError, WorkspacePath,
+    walk::{self, Fault, LastLink, Missing, Place},
+};
+
+/// How often a write starts again because the file was replaced between two looks at it.
+const TRIES: usize = 32;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Make the directories above it that are missing. True by default.
+    pub create_parents: bool,
+    /// Write only if the file is still in this state; otherwise [`WorkspaceError::Changed`]. It is looked at right before
+    /// the new content takes its place; a change in the microseconds between is not seen. `None` by default: write always.
+    pub expect: Option<Version>,
+    /// Wait until the disk has it. False by default.
+    pub sync: bool,
+}
+
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions { create_parents: true, expect: None, sync: false }
+    }
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Whether the file was not there before.
+    pub created: bool,
+    /// Whether the new content took the old one's place in one step.
+    pub atomic: bool,
+    /// The file after the write, to expect in the next one.
+    pub info: FileInfo,
+}
+
+/// Why one try did not succeed.
+enum Stop {
+    Again,
+    Error(WorkspaceError),
+}
+
+pub(super) fn write(
+    workspace: &Workspace,
+    path: &WorkspacePath,
+    content: &[u8],
+    options: &WriteOptions,
+) -> Result<Written, WorkspaceError> {
+    let missing = if options.create_parents { Missing::Create } else { Missing::Refuse };
+    let root = workspace.root_of(path);
+    for _ in 0..TRIES {
+        let place = walk::locate(root, path.relative(), LastLink::Follow, missing);
+        let (parent, name, stat) = match place.map_err(|fault| workspace.fault(path, fault))? {
+            Place::Directory(_) => return Err(WorkspaceError::IsDirectory { path: path.to_string() }),
+            Place::Entry { parent, name, stat } => (parent, name, stat),
+        };
+        let target = Target { path, parent: &parent, name: &name, options };
+        match target.write(content, stat) {
+            Ok(written) => return Ok(written),
+            Err(Stop::Again) => {}
+            Err(Stop::Error(error)) => return Err(error),
+        }
+    }
+    Err(workspace.fault(path, Fault::Os(Errno::AGAIN)))
+}
+
+/// The name in a directory that is to be written.
+struct Target<'a> {
+    path: &'a WorkspacePath,
+    parent: &'a OwnedFd,
+    name: &'a OsStr,
+    options: &'a WriteOptions,
+}
+
+impl Target<'_> {
+    fn write(&self, content: &[u8], stat: Option<Stat>) -> Result<Written, Stop> {
+        self.check(stat.as_ref())?;
+        let Some(stat) = stat else { return self.create(content) };
+        let info = FileInfo::from_stat(&stat);
+        match info.kind {
+            FileKind::File => {}
+            FileKind::Directory => {
+                return Err(Stop::Error(WorkspaceError::IsDirectory { path: self.path.to_string() }));
+            }
+            FileKind::Symlink => return Err(Stop::Again),
+            kind => return Err(Stop::Error(WorkspaceError::NotRegular { path: self.path.to_string(), kind })),
+        }
+        let old = self.open_old(&info)?;
+        // Replacing one of several names would part them.
+        if info.links > 1
+            && let Some(old) = old
+        {
+            return self.write_in_place(old, content);
+        }
+        match (self.replace(content, &stat), old) {
+            // The directory takes no new file, or the file cannot be replaced (mounted over, or a sticky directory).
+            (Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::XDEV), Some(old)) => {
+                self.write_in_place(old, content)
+            }
+            (Err(Errno::STALE), _) => Err(self.changed()),
+            (Err(errno), _) => Err(self.error(errno)),
+            (Ok(info), _) => Ok(Written { created: false, atomic: true, info }),
+        }
+    }
+
+    /// Opens the file that is to be overwritten, to learn whether it may be; `None` where it is a program that runs.
+    fn open_old(&self, info: &FileInfo) -> Result<Option<File>, Stop> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let old = match openat(self.parent, self.name, flags, Mode::empty()) {
+            Ok(old) => old,
+            Err(Errno::TXTBSY) => return Ok(None),
+            Err(Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::ISDIR) => return Err(Stop::Again),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+                return Err(Stop::Error(WorkspaceError::ReadOnly { path: self.path.to_string() }));
+            }
+            Err(errno) => return Err(self.error(errno)),
+        };
+        let now = FileInfo::of(&old).map_err(|errno| self.error(errno))?;
+        match now.kind == FileKind::File && now.version.identity() == info.version.identity() {
+            true => Ok(Some(File::from(old))),
+            false => Err(Stop::Again),
+        }
+    }
+
+    fn create(&self, content: &[u8]) -> Result<Written, Stop> {
+        let write = || {
+            let mut temporary = Temporary::create(self.parent, Mode::from_bits_truncate(0o666))?;
+            temporary.fill(content, self.options)?;
+            temporary.rename(self.name)?;
+            self.sync_directory()?;
+            // The rename changes the time of change, so the file is asked afterwards.
+            FileInfo::of(&temporary.file)
+        };
+        let info = write().map_err(|errno| self.error(errno))?;
+        Ok(Written { created: true, atomic: true, info })
+    }
+
+    /// Puts a new file in the old one's place. `STALE` where the old one is not the expected one any more.
+    fn replace(&self, content: &[u8], stat: &Stat) -> Result<FileInfo, Errno> {
+        // Private until it has the old one's mode.
+        let mut temporary = Temporary::create(self.parent, Mode::from_bits_truncate(0o600))?;
+        temporary.fill(content, self.options)?;
+        let new = rustix::fs::fstat(&temporary.file)?;
+        if (new.st_uid, new.st_gid) != (stat.st_uid, stat.st_gid) {
+            // Only root can give a file away; for anyone else the file becomes the writer's, as with any editor.
+            let owner = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            let _ = fchown(&temporary.file, Some(owner.0), Some(owner.1));
+        }
+        fchmod(&temporary.file, Mode::from_raw_mode(stat.st_mode & 0o777))?;
+        let now = statat(self.parent, self.name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        if !self.is_expected(now.as_ref()) {
+            return Err(Errno::STALE);
+        }
+        temporary.rename(self.name)?;
+        self.sync_directory()?;
+        FileInfo::of(&temporary.file)
+    }
+
+    fn write_in_place(&self, mut old: File, content: &[u8]) -> Result<Written, Stop> {
+        let now = rustix::fs::fstat(&old).map_err(|errno| self.error(errno))?;
+        self.check(Some(&now))?;
+        // A full disk is found before the old content is touched.
+        #[cfg(target_os = "linux")]
+        if !content.is_empty() {
+            use rustix::fs::{FallocateFlags, fallocate};
+            match fallocate(&old, FallocateFlags::KEEP_SIZE, 0, content.len() as u64) {
+                Err(Errno::NOSPC) => return Err(self.error(Errno::NOSPC)),
+                Err(Errno::DQUOT) => return Err(self.error(Errno::DQUOT)),
+                _ => {}
+            }
+        }
+        let io = |error: std::io::Error| Stop::Error(WorkspaceError::io(self.path.to_string(), &error));
+        old.write_all(content).map_err(io)?;
+        old.set_len(content.len() as u64).map_err(io)?;
+        if self.options.sync {
+            old.sync_all().map_err(io)?;
+        }
+        let info = FileInfo::of(&old).map_err(|errno| self.error(errno))?;
+        Ok(Written { created: false, atomic: false, info })
+    }
+
+    fn check(&self, stat: Option<&Stat>) -> Result<(), Stop> {
+        if self.is_expected(stat) { Ok(()) } else { Err(self.changed()) }
+    }
+
+    fn is_expected(&self, stat: Option<&Stat>) -> bool {
+        let expected = self.options.expect;
+        expected.is_none_or(|version| stat.is_some_and(|stat| FileInfo::from_stat(stat).version == version))
+    }
+
+    fn sync_directory(&self) -> Result<(), Errno> {
+        if self.options.sync {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::fsync(openat(self.parent, ".", flags, Mode::empty())?)?;
+        }
+        Ok(())
+    }
+
+    fn changed(&self) -> Stop {
+        Stop::Error(WorkspaceError::Changed { path: self.path.to_string() })
+    }
+
+    fn error(&self, errno: Errno) -> Stop {
+        Stop::Error(WorkspaceError::from_errno(self.path.to_string(), errno))
+    }
+}
+
+/// A file under a name of its own in the target's directory. Dropped before it was renamed, it is removed.
+struct Temporary<'a> {
+    parent: &'a OwnedFd,
+    name: OsString,
+    file: File,
+    renamed: bool,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(parent: &'a OwnedFd, mode: Mode) -> Result<Temporary<'a>, Errno> {
+        let random = uuid::Uuid::now_v7().simple().to_string();
+        // Short, because the file's own name may be as long as names can be.
+        let name = OsString::from(format!(".tamtam-{}.tmp", &random[16..]));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(parent, &name, flags, mode)?);
+        Ok(Temporary { parent, name, file, renamed: false })
+    }
+
+    fn fill(&mut self, content: &[u8], options: &WriteOptions) -> Result<(), Errno> {
+        let filled = self.file.write_all(content).and_then(|()| match options.sync {
+            true => self.file.sync_all(),
+            false => Ok(()),
+        });
+        filled.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    fn rename(&mut self, name: &OsStr) -> Result<(), Errno> {
+        renameat(self.parent, &self.name, self.parent, name)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // Nothing more can be done about a name that will not go.
+            let _ = unlinkat(self.parent, &self.name, AtFlags::empty());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The file and shell tools.
+//!
+//! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share what keeps two calls from
+//! writing one file at once, so sessions that work in one folder should be given clones of one set.
+
+pub mod bash;
+
+mod arguments;
+mod edit;
+mod find;
+mod grep;
+mod locks;
+mod ls;
+mod names;
+mod pattern;
+mod place;
+mod read;
+mod text;
+mod walk;
+mod write;
+
+#[cfg(test)]
+mod lab;
+
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
+
+use crate::tool::{Tool, Toolbox};
+
+use bash::{Bash, BashOptions};
+use place::Shared;
+
+/// The names of the set [`full`].
+const FULL: &[&str] = &["read", "write", "edit", "bash", "grep", "find", "ls"];
+/// The names of the set [`minimal`].
+const MINIMAL: &[&str] = &["read", "write", "edit", "bash"];
+/// The names of the set [`readonly`].
+const READONLY: &[&str] = &["read", "grep", "find", "ls"];
+
+/// Every tool: read, write, edit, bash, grep, find, ls. Its bash has an empty environment: see [`Setup::bash`].
+#[must_use]
+pub fn full() -> Toolbox {
+    Setup::new().full()
+}
+
+/// What is enough to work with: read, write, edit, bash. Its bash has an empty environment: see [`Setup::bash`].
+#[must_use]
+pub fn minimal() -> Toolbox {
+    Setup::new().minimal()
+}
+
+/// What changes nothing: read, grep, find, ls.
+#[must_use]
+pub fn readonly() -> Toolbox {
+    Setup::new().readonly()
+}
+
+/// What a host tells the tools, and what the tools of several sets share.
+///
+/// Sets made from one setup (or from clones of it) never write one file at the same time.
+///
+/// ```
+/// use tamtam::tools::Setup;
+/// let setup = Setup::new().home("/home/ada".into());
+/// let (writer, reader) = (setup.full(), setup.named(["read", "ls"])?);
+/// assert!(writer.find("edit_file").is_some() && reader.find("edit").is_none());
+/// # Ok::<(), tamtam::tools::BadToolset>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Setup {
+    shared: Shared,
+    bash: Option<BashOptions>,
+}
+
+impl Setup {
+    /// A setup that knows nothing of the host.
+    #[must_use]
+    pub fn new() -> Setup {
+        Setup::default()
+    }
+
+    /// The same setup that knows what `~` stands for. What lies outside of the workspace is refused all the same.
+    #[must_use]
+    pub fn home(mut self, home: PathBuf) -> Setup {
+        self.shared.home = Some(home);
+        self
+    }
+
+    /// The same setup that runs commands in that way, above all: with that environment.
+    #[must_use]
+    pub fn bash(mut self, options: BashOptions) -> Setup {
+        self.bash = Some(options);
+        self
+    }
+
+    /// The same setup with that environment for commands; what is [private](crate::process::is_private) in it is left out.
+    #[must_use]
+    pub fn environment(self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
+        self.bash(BashOptions::new(environment))
+    }
+
+    /// See [`full`].
+    #[must_use]
+    pub fn full(&self) -> Toolbox {
+        self.set(|name| FULL.contains(&name))
+    }
+
+    /// See [`minimal`].
+    #[must_use]
+    pub fn minimal(&self) -> Toolbox {
+        self.set(|name| MINIMAL.contains(&name))
+    }
+
+    /// See [`readonly`].
+    #[must_use]
+    pub fn readonly(&self) -> Toolbox {
+        self.set(|name| READONLY.contains(&name))
+    }
+
+    /// The tools of these names.
+    pub fn named<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Toolbox, BadToolset> {
+        let names: Vec<&str> = names.into_iter().collect();
+        if names.is_empty() {
+            return Err(BadToolset::Empty);
+        }
+        let all = self.full();
+        match names.iter().find(|name| all.names().all(|known| known != **name)) {
+            Some(unknown) => Err(BadToolset::Unknown { name: (*unknown).to_owned() }),
+            None => Ok(self.set(|name| names.contains(&name))),
+        }
+    }
+
+    fn set(&self, wanted: impl Fn(&str) -> bool) -> Toolbox {
+        let shared = || self.shared.clone();
+        let bash = self.bash.clone().unwrap_or_else(|| BashOptions::new([]));
+        let all: [Arc<dyn Tool>; 7] = [
+            Arc::new(read::Read(shared())),
+            Arc::new(write::Write(shared())),
+            Arc::new(edit::Edit(shared())),
+            Arc::new(grep::Grep(shared())),
+            Arc::new(find::Find(shared())),
+            Arc::new(ls::Ls(shared())),
+            Arc::new(Bash::new(bash)),
+        ];
+        Toolbox::new(all.into_iter().filter(|tool| wanted(tool.name())))
+    }
+}
+
+// The environment of the shell stays out of it: it holds secrets.
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Setup").field("home", &self.shared.home).finish_non_exhaustive()
+    }
+}
+
+/// Names that make no set of tools.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadToolset {
+    /// A session without any tool is made without a toolbox.
+    #[error("a set of tools cannot be empty")]
+    Empty,
+    /// There is no such tool.
+    #[error("there is no tool {name:?}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! `bash`: runs one command in a shell of its own.
+//!
+//! The command runs in the workspace with nothing on its standard input, in a session of its own. The model gets the end of
+//! what it wrote, both streams in the order of their arrival, and a line on how it ended; people and programs get the same as
+//! fields in the details, with the streams apart. More than [`Limits`] of it goes to a spill file, whose path is in the text.
+//!
+//! A non-zero exit, a signal and a timeout are results, not errors (FT-11): the model can act on them. An error is what kept
+//! the command from being run at all, and an abort.
+//!
+//! **Ending.** The call ends when the command does; what it left running may write for another [`DRAIN`] and is then killed
+//! with the whole tree (promise 10), as after a timeout and an abort, where the group is first asked to end (SIGTERM) and has
+//! [`BashOptions::grace`] to do so. Dropping the future kills the tree on the spot.
+
+mod arguments;
+mod capture;
+mod report;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    ffi::OsString,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    message::ErrorReason,
+    process::{Event, Folder, Mark, Owner, Process, Spec, scrub},
+    tool::{
+        Access, BoxFuture, Tool, ToolContext, ToolResult,
+        truncate::{Limits, SPILL_BYTES_MAX},
+        workspace::{Workspace, WorkspaceError},
+    },
+};
+
+use arguments::Arguments;
+use capture::Capture;
+use report::{Ending, Run};
+
+/// How long a command may take where nothing is said (FT-13).
+pub const TIMEOUT_SECONDS: u64 = 120;
+/// The longest time a command may be given (FT-13).
+pub const TIMEOUT_SECONDS_MAX: u64 = 3_600;
+/// How long what a command left running may go on writing (H01).
+pub const DRAIN: Duration = Duration::from_millis(250);
+/// The longest command, in bytes: what the system takes as one argument.
+pub const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
+
+/// How often a running command shows the end of its output.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// What keeps programs from asking a person who is not there.
+const QUIET: &[(&str, &str)] =
+    &[("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("GIT_PAGER", "cat"), ("PAGER", "cat")];
+
+/// What the shell does before the command: it takes on the mark and the limits that were asked for, then becomes the shell
+/// of the command, so that nothing of this is seen in there.
+const PRELUDE: &str = r#"
+[ -n "$1" ] && ulimit -S -f "$1" 2>/dev/null
+[ -n "$2" ] && { ulimit -u "$2" || exit 126; }
+[ -n "$3" ] && { ulimit -v "$3" || exit 126; }
+exec "$0" -c "$4" bash
+"#;
+
+/// How the tool runs commands.
+#[derive(Clone, Debug)]
+pub struct BashOptions {
+    /// The environment of the host; what is [private](crate::process::is_private) is left out. The library reads none by itself.
+    pub environment: Vec<(OsString, OsString)>,
+    /// If set, only these names of it are handed on, private or not.
+    pub allow: Option<Vec<String>>,
+    /// The shell. `None`: `bash` on the `PATH` of the environment, else `/bin/bash`.
+    pub shell: Option<PathBuf>,
+    /// Lines that are put before every command.
+    pub prefix: Option<String>,
+    /// How much of the output the model is given.
+    pub limits: Limits,
+    /// How much of the output is kept in a file.
+    pub spill_bytes_max: u64,
+    /// Whose processes the commands are.
+    pub owner: Owner,
+    /// How long a group that is asked to end has time to do so.
+    pub grace: Duration,
+    /// How many processes the user may have while a command runs; not enforced for root. `None`: no limit.
+    pub processes_max: Option<u64>,
+    /// How much address space each process of a command may take. `None`: no limit.
+    pub memory_bytes_max: Option<u64>,
+}
+
+impl BashOptions {
+    /// The usual options, with that environment to hand on.
+    #[must_use]
+    pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>) -> BashOptions {
+        BashOptions {
+            environment: environment.into_iter().collect(),
+            allow: None,
+            shell: None,
+            prefix: None,
+            limits: Limits::default(),
+            spill_bytes_max: SPILL_BYTES_MAX,
+            owner: Owner::new(),
+            grace: Duration::from_millis(300),
+            processes_max: None,
+            memory_bytes_max: None,
+        }
+    }
+}
+
+/// The tool.
+#[derive(Clone, Debug)]
+pub struct Bash {
+    options: BashOptions,
+    environment: Vec<(OsString, OsString)>,
+    shell: PathBuf,
+    home: Option<PathBuf>,
+}
+
+impl Bash {
+    /// A tool with those options. The environment is looked at once, here.
+    #[must_use]
+    pub fn new(options: BashOptions) -> Bash {
+        let given = options.environment.iter().cloned();
+        let mut environment = match &options.allow {
+            None => scrub(given),
+            Some(allow) => given.filter(|(name, _)| allow.iter().any(|allowed| name == allowed.as_str())).collect(),
+        };
+        let value = |name: &str| options.environment.iter().find(|(is, _)| is == name).map(|(_, value)| value.clone());
+        // A call inside a call keeps the outer mark, so that the outer one finds it too.
+        let outer = value(crate::process::CALL_VARIABLE).map(|mark| (crate::process::CALL_VARIABLE.into(), mark));
+        environment.extend(outer);
+        environment.extend(QUIET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
+        let home = value("HOME").map(PathBuf::from);
+        let shell = options.shell.clone().unwrap_or_else(|| find_shell(value("PATH").as_deref()));
+        Bash { options, environment, shell, home }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolResult {
+        if context.is_cancelled() {
+            return ToolResult::failed(ErrorReason::Aborted, "Operation aborted: the command was not started");
+        }
+        let arguments = match Arguments::parse(arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return ToolResult::error(error.to_string()),
+        };
+        let folder = match self.folder(&arguments, context).await {
+            Ok(folder) => folder,
+            Err(error) => return ToolResult::error(format!("cannot run in that folder: {error}")),
+        };
+        let mark = Mark::new(self.options.owner);
+        let spec = Spec {
+            program: self.shell.clone(),
+            arguments: self.shell_arguments(&arguments.command, &mark),
+            environment: self.environment.clone(),
+            folder,
+            mark,
+        };
+        // A session is made by another program, which would report this in its own words.
+        if !self.shell.is_file() {
+            return ToolResult::error(format!(
+                "{}: No such file or directory (ENOENT): there is no such shell",
+                self.shell.display()
+            ));
+        }
+        let started = Instant::now();
+        match Process::start(spec) {
+            Ok(process) => self.watch(process, arguments, started, context).await,
+            Err(error) => ToolResult::error(format!("failed to start {}: {error}", self.shell.display())),
+        }
+    }
+
+    /// The folder that the command starts in, opened beneath the workspace.
+    async fn folder(&self, arguments: &Arguments, context: &ToolContext) -> Result<Folder, WorkspaceError> {
+        let cwd = arguments.cwd.clone().unwrap_or_else(|| ".".to_owned());
+        let (context, home) = (context.clone(), self.home.clone());
+        let open = move || {
+            let mut workspace = Workspace::open(&context.workspace)?;
+            if let Some(home) = home {
+                workspace = workspace.with_home(home);
+            }
+            let path = workspace.resolve_existing(&cwd)?;
+            let folder = workspace.open_dir(&path)?;
+            let clone = folder.as_fd().try_clone_to_owned();
+            let handle = clone.map_err(|source| WorkspaceError::Io { path: path.to_string(), source })?;
+            Ok(Folder { handle, path: workspace.absolute(&path) })
+        };
+        match tokio::task::spawn_blocking(open).await {
+            Ok(opened) => opened,
+            Err(lost) => Err(WorkspaceError::Io { path: ".".to_owned(), source: std::io::Error::other(lost) }),
+        }
+    }
+
+    fn shell_arguments(&self, command: &str, mark: &Mark) -> Vec<OsString> {
+        let limit = |limit: Option<u64>| limit.map(|limit| limit.to_string()).unwrap_or_default();
+        let command = match &self.options.prefix {
+            Some(prefix) => format!("{prefix}\n{command}"),
+            None => command.to_owned(),
+        };
+        let words = [
+            "-c".to_owned(),
+            PRELUDE.to_owned(),
+            self.shell.display().to_string(),
+            limit(mark.file_size_limit()),
+            limit(self.options.processes_max),
+            limit(self.options.memory_bytes_max.map(|bytes| bytes / 1024)),
+            command,
+        ];
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    async fn watch(
+        &self,
+        mut process: Process,
+        arguments: Arguments,
+        started: Instant,
+        context: &ToolContext,
+    ) -> ToolResult {
+        let mut capture = Capture::new(&self.options, context);
+        let timeout = tokio::time::sleep(Duration::from_secs(arguments.timeout));
+        tokio::pin!(timeout);
+        let mut progress = tokio::time::interval(PROGRESS_EVERY);
+        progress.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let ending = loop {
+            tokio::select! {
+                biased;
+                () = context.cancelled() => break Ending::Aborted,
+                () = &mut timeout => break Ending::TimedOut { seconds: arguments.timeout },
+                _ = progress.tick() => capture.show(&context.progress),
+                event = process.next() => match event {
+                    Event::Output(stream, bytes) => capture.take(stream, &bytes).await,
+                    Event::Ended(status) => break Ending::of(status),
+                    // Comes only after the end.
+                    Event::Closed => {}
+                },
+            }
+        };
+        if process.status().is_none() {
+            process.ask_to_end().await;
+            capture.drain(&mut process, self.options.grace).await;
+        } else {
+            capture.drain(&mut process, DRAIN).await;
+        }
+        let swept = process.end().await;
+        // Everybody who could write is dead, so this ends at once; and it takes the status of the shell.
+        capture.drain(&mut process, DRAIN).await;
+        let captured = capture.finish().await;
+        let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed() };
+        report::result(&run, &captured)
+    }
+}
+
+impl Tool for Bash {
+    fn name(&self) -> &str {
+        "bash"
+    }
+
+    fn aliases(&self) -> &[&str] {
+        &["shell", "run_command"]
+    }
+
+    fn description(&self) -> &str {
+        "Runs a command with bash in the workspace and gives back what it wrote (stdout and stderr together) and how it \
+         ended. Nothing can be typed into it. Long output keeps its end; the text then names a file with all of it. \
+         Background processes are killed when the command ends."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "command": { "type": "string", "description": "The command; several lines are fine" },
+                "timeout": {
+                    "type": "integer", "minimum": 1, "maximum": TIMEOUT_SECONDS_MAX, "default": TIMEOUT_SECONDS,
+                    "description": "Seconds after which the command is stopped"
+                },
+                "cwd": { "type": "string", "description": "The folder to run in, inside the workspace (default: the workspace)" }
+            },
+            "required": ["command"]
+        })
+    }
+
+    fn limit(&self, arguments: &Value) -> Duration {
+        // The command's own time, then what ending its tree may take.
+        let seconds = Arguments::parse(arguments.clone()).map_or(TIMEOUT_SECONDS, |arguments| arguments.timeout);
+        Duration::from_secs(seconds + 10)
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        let command = arguments.get("command").and_then(Value::as_str);
+        vec![Access::new("bash", command.unwrap_or("*"))]
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(self.call(arguments, context))
+    }
+}
+
+/// `bash` in the folders of a `PATH`, else where it usually is.
+fn find_shell(path: Option<&std::ffi::OsStr>) -> PathBuf {
+    let folders = path.map(std::env::split_paths).into_iter().flatten();
+    let found =
+        folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join("bash")).find(|file| file.is_file());
+    found.unwrap_or_else(|| Path::new("/bin/bash").to_owned())
+}

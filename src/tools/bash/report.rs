@@ -1,0 +1,169 @@
+//! What the model and the host are told of a command that ran. Pure.
+
+use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    message::ErrorReason,
+    process::{Stream, Swept},
+    tool::ToolResult,
+    tools::bash::{arguments::Arguments, capture::Captured},
+};
+
+/// How many characters of a command its title shows.
+const TITLE_CHARS_MAX: usize = 80;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Exited { code: i32 },
+    Signalled { signal: i32 },
+    TimedOut { seconds: u64 },
+    Aborted,
+}
+
+impl Ending {
+    pub(super) fn of(status: ExitStatus) -> Ending {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Exited { code },
+            (None, signal) => Ending::Signalled { signal: signal.unwrap_or(0) },
+        }
+    }
+
+    /// The line after the output; nothing for success.
+    fn line(self) -> Option<String> {
+        match self {
+            Ending::Exited { code: 0 } => None,
+            Ending::Exited { code } => Some(match signal_name(code - 128) {
+                Some(signal) => format!("Command exited with code {code} (a program in it was ended by {signal})"),
+                None => format!("Command exited with code {code}"),
+            }),
+            Ending::Signalled { signal } => Some(match signal_name(signal) {
+                Some(name) => format!("Command was ended by signal {name} ({signal})"),
+                None => format!("Command was ended by signal {signal}"),
+            }),
+            Ending::TimedOut { seconds } => Some(format!("Command timed out after {seconds} seconds")),
+            Ending::Aborted => Some("Command aborted".to_owned()),
+        }
+    }
+}
+
+/// One command that ran.
+pub(super) struct Run<'a> {
+    pub(super) arguments: &'a Arguments,
+    pub(super) ending: Ending,
+    pub(super) swept: &'a Swept,
+    pub(super) took: Duration,
+}
+
+pub(super) fn result(run: &Run<'_>, captured: &Captured) -> ToolResult {
+    let content = text(run, captured);
+    let result = match run.ending {
+        Ending::Aborted => ToolResult::failed(ErrorReason::Aborted, content),
+        _ => ToolResult::ok(content),
+    };
+    let title: String = run.arguments.command.chars().take(TITLE_CHARS_MAX).collect();
+    result.with_details(details(run, captured)).with_title(title)
+}
+
+fn text(run: &Run<'_>, captured: &Captured) -> String {
+    let mut paragraphs = Vec::new();
+    let shown = captured.truncation.content.trim_end_matches('\n');
+    let shown = match notice(captured) {
+        Some(notice) => format!("{notice}\n{shown}"),
+        None => shown.to_owned(),
+    };
+    if !shown.is_empty() {
+        paragraphs.push(shown);
+    }
+    paragraphs.extend(run.ending.line());
+    if !run.swept.left.is_empty() {
+        paragraphs.push(format!("These processes could not be killed: {:?}", run.swept.left));
+    }
+    if paragraphs.is_empty() { "(no output)".to_owned() } else { paragraphs.join("\n\n") }
+}
+
+/// What is missing, how much there was, and where the whole is. It stands before the output, where the gap is.
+fn notice(captured: &Captured) -> Option<String> {
+    let cut = &captured.truncation;
+    if !cut.truncated {
+        return None;
+    }
+    let whole = match &captured.spill {
+        Some(Ok(file)) => file.notice(),
+        Some(Err(why)) => format!("The full output could not be kept: {why}"),
+        None => "The full output was not kept".to_owned(),
+    };
+    let omitted = cut.total_lines.saturating_sub(cut.output_lines);
+    let partial = if cut.last_line_partial { ", the first of them in part" } else { "" };
+    Some(format!(
+        "[... {omitted} lines omitted; the last {} of {} lines are shown{partial} (original {} bytes). {whole}]",
+        cut.output_lines, cut.total_lines, cut.total_bytes
+    ))
+}
+
+fn details(run: &Run<'_>, captured: &Captured) -> Value {
+    let cut = &captured.truncation;
+    let (exit_code, signal) = match run.ending {
+        Ending::Exited { code } => (Some(code), None),
+        Ending::Signalled { signal } => (None, Some(signal)),
+        Ending::TimedOut { .. } | Ending::Aborted => (None, None),
+    };
+    let spill = captured.spill.as_ref();
+    let file = spill.and_then(|spill| spill.as_ref().ok());
+    let stream = |stream| captured.output.stream(stream);
+    json!({
+        "command": run.arguments.command,
+        "exit_code": exit_code,
+        "signal": signal.and_then(signal_name),
+        "timed_out": matches!(run.ending, Ending::TimedOut { .. }),
+        "aborted": run.ending == Ending::Aborted,
+        "duration_ms": u64::try_from(run.took.as_millis()).unwrap_or(u64::MAX),
+        "truncated": cut.truncated,
+        "truncation": {
+            "truncated_by": cut.truncated_by,
+            "total_lines": cut.total_lines,
+            "total_bytes": cut.total_bytes,
+            "output_lines": cut.output_lines,
+            "output_bytes": cut.output_bytes,
+            "last_line_partial": cut.last_line_partial,
+            "max_lines": cut.max_lines,
+            "max_bytes": cut.max_bytes,
+        },
+        "temp_file": file.map(|file| file.path.display().to_string()),
+        "temp_file_error": spill.and_then(|spill| spill.as_ref().err()),
+        "temp_file_dropped_bytes": file.map(|file| file.dropped),
+        "stdout": stream(Stream::Stdout).text(),
+        "stdout_bytes": stream(Stream::Stdout).total_bytes(),
+        "stderr": stream(Stream::Stderr).text(),
+        "stderr_bytes": stream(Stream::Stderr).total_bytes(),
+        "killed": run.swept.killed,
+        "left": run.swept.left,
+    })
+}
+
+fn signal_name(number: i32) -> Option<&'static str> {
+    let names = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    names.into_iter().find(|(signal, _)| signal.as_raw() == number).map(|(_, name)| name)
+}

@@ -1,0 +1,277 @@
+//! The `edit` tool: replaces a text in a file, or applies a diff to it.
+//!
+//! Only the bytes of the matched region change (FT-16). Calls that edit one file wait for each other, and an edit that finds
+//! the file changed by somebody else between its read and its write starts again on what is there now.
+
+mod diff;
+mod matching;
+mod nearest;
+mod patch;
+mod view;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    model::BoxFuture,
+    tool::{
+        Access, Effect, Tool, ToolContext, ToolResult,
+        workspace::{WorkspaceError, WorkspacePath, WriteOptions},
+    },
+    tools::{
+        arguments::{flag, parse, schema},
+        place::{self, Call, Shared, failure},
+        text::{self, Kind},
+        write::lock,
+    },
+};
+
+/// Largest file that is edited, in bytes.
+const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
+
+/// How often an edit starts again because somebody else changed the file.
+const TRIES_MAX: usize = 5;
+
+/// How many places of an ambiguous text are named.
+const PLACES_SHOWN_MAX: usize = 20;
+
+/// Edits a file.
+pub(super) struct Edit(pub(super) Shared);
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Path of the file, relative to the workspace.
+    #[serde(alias = "file_path", alias = "filePath", alias = "file")]
+    path: String,
+    /// The text to replace, exactly as it stands in the file, without line numbers. It must stand there once.
+    #[serde(default, alias = "oldText", alias = "old_text", alias = "oldString")]
+    #[schemars(with = "String")]
+    old_string: Option<String>,
+    /// The text to put in its place.
+    #[serde(default, alias = "newText", alias = "new_text", alias = "newString")]
+    #[schemars(with = "String")]
+    new_string: Option<String>,
+    /// Replace every occurrence, however many there are.
+    #[serde(default, alias = "replaceAll", deserialize_with = "flag")]
+    replace_all: bool,
+    /// `replace` (the default) takes old_string and new_string; `diff` takes diff.
+    #[serde(default)]
+    #[schemars(with = "Mode")]
+    mode: Option<Mode>,
+    /// With mode `diff`: a unified diff of this one file. Its context and removed lines must be as in the file.
+    #[serde(default, alias = "patch")]
+    #[schemars(with = "String")]
+    diff: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Replace,
+    Diff,
+}
+
+impl Tool for Edit {
+    fn name(&self) -> &'static str {
+        "edit"
+    }
+
+    fn aliases(&self) -> &[&str] {
+        &["edit_file"]
+    }
+
+    fn description(&self) -> &'static str {
+        "Replaces a text in a file of the workspace. old_string must be exactly as in the file, with all blanks and line \
+         breaks, and must stand there once unless replace_all is true: give enough lines around it. Line endings and encoding \
+         of the file are kept. With mode `diff` it applies a unified diff instead."
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Arguments>()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Once
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        place::access("edit", arguments, &["path", "file_path", "filePath", "file"])
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        place::run(&self.0, arguments, context, edit)
+    }
+}
+
+/// What to do with the content of the file.
+enum Change<'a> {
+    Replace { old: &'a str, new: &'a str, all: bool },
+    Patch(&'a str),
+}
+
+/// A content after the change, and how much was changed.
+struct Changed {
+    content: Vec<u8>,
+    replacements: usize,
+    fuzzy: bool,
+}
+
+fn edit(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
+    let arguments: Arguments = parse(arguments)?;
+    let change = change(&arguments)?;
+    let place = call.resolve(&arguments.path)?;
+    for _ in 0..TRIES_MAX {
+        let _lock = lock(call, &place)?;
+        let (before, info) = call.workspace.read(&place, FILE_BYTES_MAX).map_err(read_failure)?;
+        refuse_binary(&before, call, &place)?;
+        let changed = apply(&before, &change)?;
+        call.go_on()?;
+        let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
+        match call.workspace.write(&place, &changed.content, &options) {
+            Ok(_) => return Ok(answer(&before, &changed, &change, &call.shown(&place))),
+            Err(WorkspaceError::Changed { .. }) => {}
+            Err(error) => return Err(failure(error)),
+        }
+    }
+    let text =
+        "the file is being changed by someone else all the time; nothing was edited. Read it again before the next try";
+    Err(ToolResult::error(format!("{}: {text}", call.shown(&place))))
+}
+
+fn change(arguments: &Arguments) -> Result<Change<'_>, ToolResult> {
+    let missing = |field: &str, mode: &str| {
+        ToolResult::error(format!("bad arguments: missing field `{field}`, which mode `{mode}` needs"))
+    };
+    // A diff and no old text says clearly what is meant.
+    let patch = arguments.diff.as_deref().filter(|_| arguments.old_string.is_none());
+    match (arguments.mode, patch) {
+        (Some(Mode::Diff), _) | (None, Some(_)) => {
+            Ok(Change::Patch(arguments.diff.as_deref().ok_or_else(|| missing("diff", "diff"))?))
+        }
+        _ => {
+            let old = arguments.old_string.as_deref().ok_or_else(|| missing("old_string", "replace"))?;
+            let new = arguments.new_string.as_deref().ok_or_else(|| missing("new_string", "replace"))?;
+            Ok(Change::Replace { old, new, all: arguments.replace_all })
+        }
+    }
+}
+
+fn read_failure(error: WorkspaceError) -> ToolResult {
+    match error {
+        WorkspaceError::NotFound { path } => {
+            failure(WorkspaceError::NotFound { path: format!("File not found: {path}") })
+        }
+        WorkspaceError::TooLarge { bytes, .. } => {
+            // Tenths of a MiB, so that a file one byte over the limit does not seem to be within it.
+            let tenths = (bytes * 10).div_ceil(1024 * 1024);
+            let (whole, tenth) = (tenths / 10, tenths % 10);
+            ToolResult::error(format!("File too large ({whole}.{tenth} MB). Maximum is 10 MB."))
+        }
+        error => failure(error),
+    }
+}
+
+fn refuse_binary(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<(), ToolResult> {
+    let what = match text::kind(content) {
+        Kind::Utf16(encoding) => format!("its text is encoded in {}; convert it to UTF-8 first", encoding.name()),
+        Kind::Binary => "it is no text".to_owned(),
+        Kind::Image(mime) => format!("it is {mime}"),
+        Kind::Utf8 { .. } => return Ok(()),
+    };
+    Err(ToolResult::error(format!("{}: Binary file, cannot be edited: {what}", call.shown(place))))
+}
+
+fn apply(before: &[u8], change: &Change) -> Result<Changed, ToolResult> {
+    match *change {
+        Change::Replace { old, new, all } => replace(before, old, new, all),
+        Change::Patch(diff) => {
+            let patched = patch::apply(before, diff).map_err(|error| ToolResult::error(error.to_string()))?;
+            if patched.content == before {
+                return Err(ToolResult::error(
+                    "No changes applied from diff: the file is identical with and without it.",
+                ));
+            }
+            Ok(Changed { content: patched.content, replacements: patched.changes, fuzzy: false })
+        }
+    }
+}
+
+fn replace(before: &[u8], old: &str, new: &str, all: bool) -> Result<Changed, ToolResult> {
+    if matching::line_feeds(old).is_empty() {
+        return Err(ToolResult::error("old_string cannot be empty. To make or replace a whole file use write."));
+    }
+    if old == new {
+        return Err(ToolResult::error("No changes made: old_string and new_string are identical."));
+    }
+    let found = matching::find(before, old);
+    match found.regions.len() {
+        0 => return Err(no_match(before, old)),
+        1 => {}
+        _ if all => {}
+        count => return Err(several_matches(before, &found, count)),
+    }
+    let content = matching::replace(before, &found.regions, new);
+    if content == before {
+        return Err(ToolResult::error("No changes made: the result is identical to what is there."));
+    }
+    Ok(Changed { content, replacements: found.regions.len(), fuzzy: found.fuzzy })
+}
+
+fn no_match(before: &[u8], old: &str) -> ToolResult {
+    let mut text =
+        "Could not find the exact text. old_string must match the file exactly, with all whitespace and newlines, \
+                    and without line numbers."
+            .to_owned();
+    let candidates = nearest::candidates(before, old);
+    if !candidates.is_empty() {
+        text.push_str(" Similar lines in the file:");
+    }
+    for candidate in candidates {
+        text.push_str(&format!("\n  line {}: {}", candidate.line, candidate.text));
+    }
+    ToolResult::error(text)
+}
+
+fn several_matches(before: &[u8], found: &matching::Matches, count: usize) -> ToolResult {
+    let mut lines: Vec<String> = Vec::new();
+    let (mut at, mut line) = (0, 1);
+    for region in found.regions.iter().take(PLACES_SHOWN_MAX) {
+        line += matching::line_of(&before[at..region.start], region.start - at) - 1;
+        at = region.start;
+        lines.push(line.to_string());
+    }
+    if count > lines.len() {
+        lines.push("…".to_owned());
+    }
+    let lines = lines.join(", ");
+    ToolResult::error(format!(
+        "Found {count} occurrences of old_string (lines {lines}). It must be unique: give more context around it, or set \
+         replace_all to change all of them."
+    ))
+}
+
+fn answer(before: &[u8], changed: &Changed, change: &Change, shown: &str) -> ToolResult {
+    let count = changed.replacements;
+    let plural = if count == 1 { "replacement" } else { "replacements" };
+    let (mode, how) = match change {
+        Change::Patch(_) => ("diff", ", diff mode"),
+        Change::Replace { .. } if changed.fuzzy => {
+            ("replace", "; matched after folding quotes, dashes, blanks or character forms")
+        }
+        Change::Replace { .. } => ("replace", ""),
+    };
+    let details = json!({
+        "path": shown,
+        "replacements": count,
+        "mode": mode,
+        "fuzzy": changed.fuzzy,
+        "diff": diff::unified(before, &changed.content),
+    });
+    ToolResult::ok(format!("Edited: {shown} ({count} {plural}{how})"))
+        .with_details(details)
+        .with_title(format!("Edited {shown}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Barrier;
+
+use serde_json::{Value, json};
+
+use crate::{
+    tool::ToolResult,
+    tools::lab::{Lab, lines, modes_hold, png},
+};
+
+fn lab(content: impl AsRef<[u8]>) -> Lab {
+    let lab = Lab::new();
+    lab.put("f.txt", content);
+    lab
+}
+
+fn replace(lab: &Lab, old: &str, new: &str) -> ToolResult {
+    lab.call("edit", json!({"path": "f.txt", "old_string": old, "new_string": new}))
+}
+
+fn edited(content: &str, old: &str, new: &str) -> String {
+    let lab = lab(content);
+    let result = replace(&lab, old, new);
+    assert!(!result.is_error(), "{}", result.content);
+    lab.content("f.txt")
+}
+
+/// The error of an edit, which must have changed nothing.
+fn refused(content: impl AsRef<[u8]>, old: &str, new: &str) -> String {
+    let lab = lab(&content);
+    let result = replace(&lab, old, new);
+    assert!(result.is_error(), "{}", result.content);
+    assert_eq!(lab.bytes("f.txt"), content.as_ref());
+    result.content
+}
+
+fn all(lab: &Lab, old: &str, new: &str) -> Value {
+    let result = lab.call("edit", json!({"path": "f.txt", "old_string": old, "new_string": new, "replace_all": true}));
+    assert!(!result.is_error(), "{}", result.content);
+    result.details
+}
+
+#[test]
+fn bdd_edit_001_one_text_for_another() {
+    assert_eq!(edited("Hello, world!", "world", "testing"), "Hello, testing!");
+}
+
+#[test]
+fn bdd_edit_002_007_no_match() {
+    for old in ["absent", "nothing of the kind"] {
+        assert!(refused("Hello, world!", old, "x").starts_with("Could not find the exact text"));
+    }
+}
+
+/// F-16
+#[test]
+fn no_match_names_similar_lines() {
+    let error = refused("alpha\nlet value = compute(1, 2);\n", "let value = compute(1,  3);", "x");
+    assert!(error.ends_with("Similar lines in the file:\n  line 2: let value = compute(1, 2);"), "{error}");
+}
+
+#[test]
+fn bdd_edit_003_several_matches() {
+    assert!(
+        refused("foo bar foo baz foo", "foo", "x").starts_with("Found 3 occurrences of old_string (lines 1, 1, 1)")
+    );
+    let error = refused("foo\n\nbar\nfoo\n", "foo", "x");
+    assert!(error.contains("Found 2 occurrences of old_string (lines 1, 4). It must be unique"), "{error}");
+}
+
+#[test]
+fn bdd_edit_004_replace_all() {
+    let lab = lab("foo bar foo baz foo");
+    all(&lab, "foo", "qux");
+    assert_eq!(lab.content("f.txt"), "qux bar qux baz qux");
+}
+
+#[test]
+fn bdd_edit_005_trailing_blanks() {
+    assert_eq!(edited("line one   \nline two\n", "line one\nline two", "replaced"), "replaced\n");
+}
+
+#[test]
+fn bdd_edit_006_an_exact_match_is_used() {
+    let lab = lab("hello world ‘x’  \n");
+    let result = replace(&lab, "hello", "goodbye");
+    assert_eq!((lab.content("f.txt").as_str(), &result.details["fuzzy"]), ("goodbye world ‘x’  \n", &json!(false)));
+}
+
+#[test]
+fn bdd_edit_008_an_empty_old_text() {
+    assert!(refused("x", "", "y").contains("cannot be empty"));
+    assert!(refused("", "", "y").contains("cannot be empty"));
+    assert!(refused("", "x", "y").contains("Could not find"));
+}
+
+#[test]
+fn bdd_edit_009_nothing_to_change() {
+    let error = refused("same", "same", "same");
+    assert!(error.contains("identical") && error.contains("No changes made"));
+    // J.1 4.3: nothing changes although the texts differ.
+    let error = refused("‘a’", "'a'", "‘a’");
+    assert!(error.contains("identical") && error.contains("No changes made"));
+}
+
+#[test]
+fn bdd_edit_010_a_directory() {
+    let lab = Lab::new();
+    lab.put("d/x", "");
+    assert!(lab.error("edit", json!({"path": "d", "old_string": "a", "new_string": "b"})).contains("directory"));
+}
+
+#[test]
+fn bdd_edit_011_a_missing_file() {
+    let error = Lab::new().error("edit", json!({"path": "x", "old_string": "a", "new_string": "b"}));
+    assert_eq!(error, "File not found: x: No such file or directory (ENOENT)");
+}
+
+/// Root writes where it likes, so there is nothing to see for root.
+#[test]
+fn bdd_edit_012_a_read_only_file() {
+    let lab = lab("x");
+    std::fs::set_permissions(lab.path("f.txt"), std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+    if modes_hold() {
+        assert!(replace(&lab, "x", "y").content.contains("Read-only"));
+    }
+}
+
+#[test]
+fn bdd_edit_013_several_lines() {
+    let after = edited("line1\nline2\nline3\nline4", "line2\nline3", "replaced2\nreplaced3");
+    assert_eq!(after, "line1\nreplaced2\nreplaced3\nline4");
+}
+
+#[test]
+fn bdd_edit_014_015_replacements_are_counted() {
+    assert_eq!(replace(&lab("a b"), "b", "c").details["replacements"], 1);
+    assert_eq!(all(&lab("aa bb aa cc aa"), "aa", "x")["replacements"], 3);
+}
+
+#[test]
+fn bdd_edit_016_cjk() {
+    assert_eq!(edited("你好世界", "世界", "Elixir"), "你好Elixir");
+}
+
+#[test]
+fn bdd_edit_017_018_file_err_002_crlf_is_kept() {
+    assert_eq!(edited("line1\r\nline2\r\nline3\r\n", "line2", "replaced"), "line1\r\nreplaced\r\nline3\r\n");
+    assert_eq!(edited("a\r\nb\r\n", "a\nb", "x\ny\nz"), "x\r\ny\r\nz\r\n");
+    assert_eq!(edited("hello\r\nthere\r\n", "hello", "hi"), "hi\r\nthere\r\n");
+}
+
+#[test]
+fn bdd_edit_019_lf_never_gains_cr() {
+    assert_eq!(edited("a\nb\n", "a", "x\r\ny"), "x\ny\nb\n");
+}
+
+#[test]
+fn bdd_edit_020_lf_text_in_a_crlf_file() {
+    assert_eq!(edited("hello\r\nworld\r\n", "hello\nworld", "goodbye\nplanet"), "goodbye\r\nplanet\r\n");
+}
+
+#[test]
+fn bdd_edit_020_seed_copies_in_both_endings_are_two() {
+    assert!(refused("hello\r\nworld\r\nhello\nworld\n", "hello\nworld", "x").contains("Found 2 occurrences"));
+}
+
+#[test]
+fn bdd_edit_021_file_err_003_bom_and_crlf() {
+    assert_eq!(edited("\u{feff}line1\r\nline2\r\n", "line1", "first"), "\u{feff}first\r\nline2\r\n");
+    assert_eq!(edited("\u{feff}hello", "hello", "hi"), "\u{feff}hi");
+}
+
+#[test]
+fn bdd_edit_022_the_first_changed_line_is_the_real_one() {
+    for (count, line) in [(100, 50), (500, 338)] {
+        let lab = lab(lines(count, 20));
+        let result = replace(&lab, &format!("line {line}x"), &format!("line {line}y"));
+        assert_eq!(result.details["diff"]["first_changed_line"], line);
+        let diff = result.details["diff"]["content"].as_str().unwrap().to_owned();
+        assert!(diff.starts_with(&format!("@@ -{0},9 +{0},9 @@\n line {0}", line - 4)), "{diff}");
+    }
+}
+
+#[test]
+fn bdd_edit_023_a_large_file() {
+    let lab = lab(lines(50_000, 80));
+    assert!(!replace(&lab, "line 25000x", "line 25000y").is_error());
+    let most = lab_of(10 * 1024 * 1024);
+    assert!(!replace(&most, "aab", "x").is_error());
+    let more = lab_of(10 * 1024 * 1024 + 1);
+    assert_eq!(replace(&more, "aab", "x").content, "File too large (10.1 MB). Maximum is 10 MB.");
+}
+
+fn lab_of(bytes: usize) -> Lab {
+    let mut content = vec![b'a'; bytes];
+    content[bytes - 1] = b'b';
+    lab(content)
+}
+
+/// Nasty case 2: through every spelling of one file, none of fifty edits is lost.
+#[test]
+fn bdd_edit_024_concurrent_edits_all_survive() {
+    const EDITS: usize = 50;
+    let lab = Lab::new();
+    let before: String = (0..EDITS).map(|n| format!("<{n}>\n")).collect();
+    lab.put("d/f.txt", &before);
+    lab.link("f.txt", "d/link.txt");
+    for names in [&["d/f.txt", "d/../d/f.txt", "d/link.txt"][..], &["d/f.txt", "d/hard.txt", "d/link.txt"]] {
+        lab.put("d/f.txt", &before);
+        if names.contains(&"d/hard.txt") {
+            std::fs::hard_link(lab.path("d/f.txt"), lab.path("d/hard.txt")).unwrap();
+        }
+        let start = Barrier::new(EDITS);
+        std::thread::scope(|scope| {
+            for n in 0..EDITS {
+                let (lab, start, name) = (&lab, &start, names[n % names.len()]);
+                scope.spawn(move || {
+                    start.wait();
+                    lab.ok(
+                        "edit",
+                        json!({"path": name, "old_string": format!("<{n}>"), "new_string": format!("done {n}")}),
+                    )
+                });
+            }
+        });
+        let after: String = (0..EDITS).map(|n| format!("done {n}\n")).collect();
+        assert_eq!(lab.content("d/f.txt"), after);
+        if names.contains(&"d/hard.txt") {
+            assert_eq!(lab.content("d/hard.txt"), after, "both names are still one file");
+        }
+    }
+}
+
+#[test]
+fn bdd_edit_025_a_binary_file() {
+    let error = refused(png(), "PNG", "GIF");
+    assert!(error.contains("Binary file"), "{error}");
+    assert!(refused(b"a\0b", "a", "x").contains("Binary file"));
+    assert!(refused(b"\xff\xfea\0", "a", "x").contains("UTF-16LE"));
+}
+
+#[test]
+fn bdd_edit_026_traversal() {
+    let error = Lab::new().error("edit", json!({"path": "../../etc/passwd", "old_string": "a", "new_string": "b"}));
+    assert!(error.contains("traversal"), "{error}");
+}
+
+#[test]
+fn editdiff_001_002_003_a_diff_is_applied() {
+    for (before, diff, after) in [
+        ("aaa\nbbb\nccc\nddd\n", "@@ -1,4 +1,4 @@\n aaa\n-bbb\n+BBB\n ccc\n ddd\n", "aaa\nBBB\nccc\nddd\n"),
+        (
+            "header\n---\nalpha\nbeta\ngamma\n",
+            "@@ -3,3 +3,3 @@\n alpha\n-beta\n+BETA\n gamma\n",
+            "header\n---\nalpha\nBETA\ngamma\n",
+        ),
+        ("foo\nbar\nbaz\n", "@@ -1,3 +1,3 @@\n foo\n-bar\n+BAR\n baz\n", "foo\nBAR\nbaz\n"),
+    ] {
+        let lab = lab(before);
+        let result = lab.call("edit", json!({"path": "f.txt", "mode": "diff", "diff": diff}));
+        assert_eq!(result.content, "Edited: f.txt (2 replacements, diff mode)");
+        assert_eq!((&result.details["mode"], &result.details["replacements"]), (&json!("diff"), &json!(2)));
+        assert_eq!(lab.content("f.txt"), after);
+        let again = lab.call("edit", json!({"path": "f.txt", "diff": diff}));
+        assert!(again.is_error() && lab.content("f.txt") == after, "{}", again.content);
+    }
+    let lab = lab("a\n");
+    let error = lab.error("edit", json!({"path": "f.txt", "mode": "diff", "diff": "@@ -1 +1 @@\n-a\n+a\n"}));
+    assert!(error.starts_with("No changes applied from diff"));
+    assert!(lab.error("edit", json!({"path": "f.txt", "mode": "diff"})).contains("`diff`"));
+    assert!(lab.error("edit", json!({"path": "f.txt", "mode": "sed"})).contains("`mode`"));
+    assert!(lab.error("edit", json!({"path": "f.txt", "old_string": "a"})).contains("`new_string`"));
+}
+
+#[test]
+fn bdd_toolres_101_both_channels() {
+    let lab = lab("a\nb\n");
+    let result = lab.call("edit_file", json!({"file_path": "f.txt", "oldText": "b", "newText": "c"}));
+    assert_eq!(result.content, "Edited: f.txt (1 replacement)");
+    let diff = json!({"content": "@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "first_changed_line": 2});
+    let details = json!({"path": "f.txt", "replacements": 1, "mode": "replace", "fuzzy": false, "diff": diff});
+    assert_eq!(result.details, details);
+}
+
+/// Section 5.4: a replacement that matches again does not go on for ever.
+#[test]
+fn replace_all_ends_when_the_new_text_matches_too() {
+    let lab = lab("‘a’ ‘a’\n");
+    assert_eq!(all(&lab, "'a'", "“'a'”")["replacements"], 2);
+    assert_eq!(lab.content("f.txt"), "“'a'” “'a'”\n");
+}
+
+/// Section 5.1 and 5.2, F07: what is not in the region stays as it is, byte by byte.
+#[test]
+fn a_fuzzy_edit_leaves_other_lines_alone() {
+    let before = b"\xe2\x80\x98q\xe2\x80\x99  \r\n\xff\xfe\n\xef\xbc\xa1 tail\t\nsay \xe2\x80\x9chi\xe2\x80\x9d";
+    let lab = lab(before);
+    let result = replace(&lab, "say \"hi\"", "bye");
+    assert!(result.content.contains("folding"), "{}", result.content);
+    let after = [&before[..before.len() - 12], b"bye"].concat();
+    assert_eq!(lab.bytes("f.txt"), after);
+}

@@ -1,0 +1,171 @@
+//! The `find` tool: files and folders by a glob, the newest first.
+
+use std::{cmp::Reverse, collections::BinaryHeap, ffi::OsStr, path::PathBuf, time::SystemTime};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    model::BoxFuture,
+    tool::{
+        Access, Effect, Tool, ToolContext, ToolResult,
+        truncate::{BYTES_MAX, format_bytes},
+        workspace::FileKind,
+    },
+    tools::{
+        arguments::{flag, number, parse, schema},
+        names,
+        pattern::Pattern,
+        place::{self, Call, Shared, failure},
+        walk::{Missed, Rules, Step, walk},
+    },
+};
+
+/// How many results are shown where nothing is asked.
+const LIMIT: usize = 200;
+
+/// How many results can be asked for.
+const LIMIT_MAX: usize = 1_000;
+
+/// Finds files.
+pub(super) struct Find(pub(super) Shared);
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Glob, such as `*.rs` (a name, in any folder) or `src/**/*.rs` (a path from the searched folder).
+    #[serde(alias = "glob")]
+    pattern: String,
+    /// Folder to search, relative to the workspace; the whole workspace by default.
+    #[serde(default, alias = "directory", alias = "dir")]
+    #[schemars(with = "String")]
+    path: Option<String>,
+    /// Glob of what to leave out.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    exclude: Option<String>,
+    /// How many results to show: 200 by default, at most 1000.
+    #[serde(default, alias = "max_results", deserialize_with = "number")]
+    #[schemars(with = "usize")]
+    limit: Option<usize>,
+    /// Also look at what .gitignore files exclude, and into .git, node_modules, _build, deps and target.
+    #[serde(default, deserialize_with = "flag")]
+    include_ignored: bool,
+}
+
+impl Tool for Find {
+    fn name(&self) -> &'static str {
+        "find"
+    }
+
+    fn aliases(&self) -> &[&str] {
+        &["find_files"]
+    }
+
+    fn description(&self) -> &'static str {
+        "Finds files and folders of the workspace by a glob pattern; the most recently changed come first. Folders end in `/`; \
+         symlinks are listed and not followed. .gitignore is obeyed, and .git, node_modules, _build, deps and target are left \
+         out unless the pattern or path names them or include_ignored is true."
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Arguments>()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        place::access("read", arguments, &["path", "directory", "dir"])
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        place::run(&self.0, arguments, context, find)
+    }
+}
+
+/// What matched. Ordered so that what is shown first is the greatest: the newest, then by path.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Hit {
+    modified: SystemTime,
+    path: Reverse<PathBuf>,
+    is_directory: bool,
+}
+
+fn find(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
+    let arguments: Arguments = parse(arguments)?;
+    let pattern = Pattern::new(&arguments.pattern).map_err(ToolResult::error)?;
+    let exclude = arguments.exclude.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
+    let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let start = call.resolve_existing(arguments.path.as_deref().unwrap_or("."))?;
+    let base = call.path_of(&start);
+    // Only the newest are kept, so memory is bounded by the limit and not by the tree.
+    let mut newest: BinaryHeap<Reverse<Hit>> = BinaryHeap::with_capacity(limit + 1);
+    let mut total = 0;
+    let rules = Rules {
+        obey_ignore: !arguments.include_ignored,
+        asked_for: &|folder: &OsStr| pattern.names(folder),
+        left_out: &|path, is_directory| exclude.as_ref().is_some_and(|exclude| exclude.matches(path, is_directory)),
+    };
+    let missed = walk(&call.workspace, &start, &rules, call.context, |entry| {
+        let is_directory = entry.kind == FileKind::Directory;
+        if !pattern.matches(entry.path, is_directory) {
+            return Step::On;
+        }
+        total += 1;
+        // A file that vanished meanwhile counts as the oldest.
+        let modified = entry.dir.info(entry.name).map_or(SystemTime::UNIX_EPOCH, |info| info.modified);
+        newest.push(Reverse(Hit { modified, path: Reverse(entry.path.to_owned()), is_directory }));
+        if newest.len() > limit {
+            newest.pop();
+        }
+        Step::On
+    });
+    let missed = missed.map_err(failure)?;
+    call.go_on()?;
+    let hits: Vec<Hit> = newest.into_sorted_vec().into_iter().map(|Reverse(hit)| hit).collect();
+    let lines = hits.iter().map(|hit| {
+        let path = if base.as_os_str() == "." { hit.path.0.clone() } else { base.join(&hit.path.0) };
+        let slash = if hit.is_directory { "/" } else { "" };
+        format!("{}{slash}", names::shown(&path))
+    });
+    Ok(answer(lines.collect(), total, limit, missed, &arguments.pattern))
+}
+
+fn answer(mut files: Vec<String>, total: usize, limit: usize, missed: Missed, pattern: &str) -> ToolResult {
+    let mut bytes = 0;
+    let fits = files.iter().take_while(|file| {
+        bytes += file.len() + 1;
+        bytes <= BYTES_MAX + 1
+    });
+    let fits = fits.count();
+    let cut_by_bytes = fits < files.len();
+    files.truncate(fits);
+    let (shown, truncated) = (files.len(), files.len() < total);
+    let mut parts = files.clone();
+    if total == 0 {
+        parts.push("No files found matching pattern".to_owned());
+    } else if cut_by_bytes {
+        let limit = format_bytes(BYTES_MAX);
+        parts.push(format!(
+            "[Showing {shown} of {total} files ({limit} limit). Refine the pattern or search a folder further down.]"
+        ));
+    } else if truncated && limit < LIMIT_MAX {
+        let more = (limit * 2).min(LIMIT_MAX);
+        parts.push(format!("[Showing {shown} of {total} files. Use limit={more} for more, or refine the pattern.]"));
+    } else if truncated {
+        parts.push(format!("[Showing {shown} of {total} files. Refine the pattern or search a folder further down.]"));
+    }
+    parts.extend(missed.notice());
+    ToolResult::ok(parts.join("\n"))
+        .with_details(json!({ "files": files, "total": total, "truncated": truncated }))
+        .with_title(format!("Found {total} files for {pattern}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::{collections::BTreeSet, process::Command};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::tools::lab::Lab;
+
+fn lab(files: &[&str]) -> Lab {
+    let lab = Lab::new();
+    for file in files {
+        lab.put(file, "");
+    }
+    lab
+}
+
+fn find(lab: &Lab, pattern: &str) -> BTreeSet<String> {
+    let found = lab.ok("find", json!({"pattern": pattern, "limit": 1000}));
+    found.lines().filter(|line| *line != "No files found matching pattern").map(str::to_owned).collect()
+}
+
+fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn bdd_find_001_hidden_files() {
+    assert_eq!(
+        find(&lab(&[".secret/hidden.txt", "visible.txt"]), "**/*.txt"),
+        set([".secret/hidden.txt", "visible.txt"])
+    );
+}
+
+#[test]
+fn bdd_find_002_009_at_every_depth() {
+    let lab = lab(&["a/b/deep.ex", "top.ex", "a/b/c/d/deep.txt"]);
+    assert_eq!(find(&lab, "**/*.ex"), set(["a/b/deep.ex", "top.ex"]));
+    assert_eq!(find(&lab, "*.ex"), set(["a/b/deep.ex", "top.ex"]));
+    assert_eq!(find(&lab, "deep.txt"), set(["a/b/c/d/deep.txt"]));
+    assert_eq!(find(&lab, "a/*"), set(["a/b/"]));
+}
+
+#[test]
+fn bdd_find_003_nothing() {
+    assert_eq!(lab(&["a.txt"]).ok("find", json!({"pattern": "*.xyz"})), "No files found matching pattern");
+}
+
+#[test]
+fn bdd_find_004_exclude() {
+    let lab = lab(&["keep.txt", "a.log", "logs/b.txt"]);
+    let found = lab.ok("find", json!({"pattern": "**/*", "exclude": "*.log"}));
+    assert!(found.contains("keep.txt") && !found.contains("a.log"));
+    let found = lab.ok("find", json!({"pattern": "**/*.txt", "exclude": "logs"}));
+    assert_eq!(found, "keep.txt", "what is excluded is not searched");
+}
+
+#[test]
+fn bdd_find_005_the_newest_come_first_and_the_rest_is_counted() {
+    let lab = lab(&["old.txt", "new.txt", "mid.txt"]);
+    for (name, seconds) in [("old.txt", 300), ("mid.txt", 200), ("new.txt", 100)] {
+        lab.age(name, seconds);
+    }
+    let result = lab.call("find", json!({"pattern": "*.txt", "limit": 2}));
+    assert_eq!(
+        result.content,
+        "new.txt\nmid.txt\n[Showing 2 of 3 files. Use limit=4 for more, or refine the pattern.]"
+    );
+    assert_eq!(result.details, json!({"files": ["new.txt", "mid.txt"], "total": 3, "truncated": true}));
+    assert_eq!(lab.ok("find", json!({"pattern": "*.txt"})), "new.txt\nmid.txt\nold.txt");
+}
+
+/// C-07, FT-9
+#[test]
+fn the_limit_is_200_and_at_most_1000() {
+    let lab = Lab::new();
+    for n in 0..1_001 {
+        lab.put(&format!("f{n}"), "");
+    }
+    assert!(lab.ok("find", json!({"pattern": "f*"})).contains("[Showing 200 of 1001 files. Use limit=400 for more"));
+    let found = lab.ok("find", json!({"pattern": "f*", "limit": 5_000}));
+    assert!(found.ends_with("[Showing 1000 of 1001 files. Refine the pattern or search a folder further down.]"));
+}
+
+#[test]
+fn bdd_find_006_links_are_listed_and_not_followed() {
+    let lab = lab(&["real.txt", "d/inner.txt"]);
+    lab.link("real.txt", "link.txt");
+    lab.link("..", "d/loop");
+    lab.link("d", "e");
+    assert_eq!(find(&lab, "*.txt"), set(["d/inner.txt", "link.txt", "real.txt"]));
+    assert_eq!(find(&lab, "loop"), set(["d/loop"]));
+}
+
+#[test]
+fn bdd_find_007_a_missing_folder() {
+    let lab = lab(&["f"]);
+    assert!(lab.error("find", json!({"pattern": "*", "path": "x"})).contains("ENOENT"));
+    assert!(lab.error("find", json!({"pattern": "*", "path": "f"})).contains("Not a directory"));
+}
+
+#[test]
+fn bdd_find_008_gitignore() {
+    let lab = lab(&["keep.txt", "debug.log", "build/output.js"]);
+    lab.put(".gitignore", "*.log\nbuild/\n");
+    assert_eq!(find(&lab, "**/*"), set([".gitignore", "keep.txt"]));
+    let all = lab.ok("find", json!({"pattern": "**/*", "include_ignored": true}));
+    assert!(all.contains("debug.log") && all.contains("build/output.js"));
+    let below = lab.ok("find", json!({"pattern": "*", "path": "build"}));
+    assert_eq!(below, "build/output.js", "a folder that is asked for is searched");
+}
+
+/// Section 1.6: a nested ignore file holds for what is beneath it, and the deepest decides.
+#[test]
+fn nested_ignore_files_hold_where_they_are() {
+    let lab = lab(&["z.tmp", "n", "sub/a.tmp", "sub/n", "sub/deep/n", "sub/deep/keep.tmp"]);
+    lab.put("sub/.gitignore", "*.tmp\n/n\n");
+    lab.put("sub/deep/.gitignore", "!keep.tmp\n");
+    let expected = ["n", "sub/deep/keep.tmp", "sub/deep/n", "z.tmp"];
+    assert_eq!(find(&lab, "{n,*.tmp}"), set(expected));
+    let below = lab.ok("find", json!({"pattern": "{n,*.tmp}", "path": "sub/deep"}));
+    assert_eq!(below.lines().collect::<BTreeSet<_>>(), BTreeSet::from(["sub/deep/keep.tmp", "sub/deep/n"]));
+}
+
+/// FT-9
+#[test]
+fn built_things_are_left_out_unless_asked_for() {
+    let lab = lab(&[
+        ".git/config.x",
+        "node_modules/m/a.x",
+        "target/b.x",
+        "deps/c.x",
+        "_build/d.x",
+        "src/e.x",
+        "src/target.x",
+    ]);
+    assert_eq!(find(&lab, "*.x"), set(["src/e.x", "src/target.x"]));
+    assert_eq!(find(&lab, "node_modules/**/*.x"), set(["node_modules/m/a.x"]));
+    assert_eq!(lab.ok("find", json!({"pattern": "*.x", "path": "target"})), "target/b.x");
+    assert_eq!(lab.ok("find", json!({"pattern": "*.x", "include_ignored": true})).lines().count(), 7);
+}
+
+/// Section 1.6: a pattern cannot lead out.
+#[test]
+fn a_pattern_cannot_climb() {
+    assert!(lab(&["a"]).error("find", json!({"pattern": "../*"})).contains("`path`"));
+    assert!(lab(&["a"]).error("find", json!({"pattern": "["})).contains("invalid glob pattern"));
+    assert_eq!(find(&lab(&["-rf", "b"]), "-*"), set(["-rf"]));
+}
+
+/// Nasty case 14: a tree deeper than the walk goes is reported, not fatal.
+#[test]
+fn a_tree_too_deep_is_reported() {
+    let lab = Lab::new();
+    let deep = "d/".repeat(200);
+    lab.put(&format!("{deep}x.txt"), "");
+    lab.put("y.txt", "");
+    let found = lab.ok("find", json!({"pattern": "*.txt"}));
+    assert!(found.starts_with("y.txt\n[1 folders more than 128 deep were left out]"), "{found}");
+}
+
+/// A tree of files with ignore files in it, and what git lists of it.
+fn listed_by_git(lab: &Lab) -> BTreeSet<String> {
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        // The one who runs the tests may have settings of their own.
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", lab.outside());
+        let output =
+            command.env("XDG_CONFIG_HOME", lab.outside()).current_dir(lab.path("")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    git(&["ls-files", "-z", "--others", "--exclude-standard"]).split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// Few names, so that many rules of several ignore files meet the same file.
+fn path() -> impl Strategy<Value = String> {
+    let names = prop::sample::select(vec!["a", "b", "c.tmp", "d.log", "x y", ".h"]);
+    let folders = prop::sample::select(vec!["", "a/", "b/", "a/b/", "a/a/", "b/a/b/"]);
+    (folders, names).prop_map(|(folder, name)| format!("{folder}{name}"))
+}
+
+fn ignore_file() -> impl Strategy<Value = (String, Vec<String>)> {
+    let patterns = vec![
+        "a",
+        "b/",
+        "*.tmp",
+        "!*.tmp",
+        "!c.tmp",
+        "c.tmp",
+        "/a",
+        "/b",
+        "a/b",
+        "**/d.log",
+        "!d.log",
+        "a/**",
+        "!a",
+        "*",
+        "!*",
+        "!*/",
+        "!.gitignore",
+        "# a",
+        "",
+        "\\#a",
+        "x y",
+        "x\\ y",
+        "[ab]",
+        "?",
+        ".*",
+        "!.h",
+        "b/*",
+        "!b/c.tmp",
+        "**",
+        "**/a/**",
+        "/*",
+        "!/a",
+        "*.log ",
+        "d.log\r",
+        "a/*/",
+        "!a/b/",
+    ];
+    let line = prop::sample::select(patterns).prop_map(str::to_owned);
+    let folders = prop::sample::select(vec!["", "a", "b", "a/b", "b/a"]).prop_map(str::to_owned);
+    (folders, proptest::collection::vec(line, 1..4))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// F-09, FT-9: nested ignore files are obeyed as git obeys them.
+    #[test]
+    fn find_lists_what_git_lists(
+        files in proptest::collection::vec(path(), 1..20),
+        ignores in proptest::collection::vec(ignore_file(), 1..5),
+    ) {
+        let lab = Lab::new();
+        for file in &files {
+            let path = lab.path(file);
+            if std::fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
+                std::fs::write(&path, "").unwrap();
+            }
+        }
+        for (folder, lines) in &ignores {
+            let folder = lab.path(folder);
+            if folder.is_dir() {
+                std::fs::write(folder.join(".gitignore"), lines.join("\n")).unwrap();
+            }
+        }
+        let expected = listed_by_git(&lab);
+        let found: BTreeSet<String> = find(&lab, "**").into_iter().filter(|path| !path.ends_with('/')).collect();
+        prop_assert_eq!(found, expected);
+    }
+}

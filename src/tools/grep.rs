@@ -1,0 +1,279 @@
+//! The `grep` tool: lines that match a regular expression, in one file or in a tree.
+//!
+//! The search runs in this process; a pattern is only ever a pattern. Its time grows with what is searched and not with the
+//! pattern, and its memory is bounded whatever the files hold.
+
+mod long_lines;
+mod output;
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use grep_matcher::LineTerminator;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    model::BoxFuture,
+    tool::{
+        Access, Effect, Tool, ToolContext, ToolResult,
+        truncate::{BYTES_MAX, format_bytes},
+        workspace::{FileKind, WorkspacePath},
+    },
+    tools::{
+        arguments::{flag, number, parse, schema},
+        names,
+        pattern::Pattern,
+        place::{self, Call, Shared, failure},
+        text::{self, Kind, Stoppable},
+        walk::{Missed, Rules, Step, walk},
+    },
+};
+
+use long_lines::LongLines;
+use output::{Full, Mode, Output};
+
+/// How many matches are shown where nothing is asked.
+const LIMIT: usize = 100;
+
+/// How many matches can be asked for.
+const LIMIT_MAX: usize = 1_000;
+
+/// How many lines around a match can be asked for.
+const CONTEXT_LINES_MAX: usize = 100;
+
+/// How large a compiled pattern may be, in bytes. A pattern beyond it is refused.
+const PATTERN_SIZE_MAX: usize = 10 * 1024 * 1024;
+
+/// Searches files.
+pub(super) struct Grep(pub(super) Shared);
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Regular expression, matched against each line.
+    #[serde(alias = "regex", alias = "query")]
+    pattern: String,
+    /// File or folder to search, relative to the workspace; the whole workspace by default.
+    #[serde(default, alias = "file_path", alias = "directory", alias = "dir")]
+    #[schemars(with = "String")]
+    path: Option<String>,
+    /// Glob of the files to search, such as `*.rs` or `src/**/*.ts`.
+    #[serde(default, alias = "include")]
+    #[schemars(with = "String")]
+    glob: Option<String>,
+    /// Whether upper and lower case are the same.
+    #[serde(default, alias = "ignoreCase", alias = "case_insensitive", alias = "-i", deserialize_with = "flag")]
+    ignore_case: bool,
+    /// Take the pattern as plain text.
+    #[serde(default, alias = "literal", alias = "-F", deserialize_with = "flag")]
+    fixed_strings: bool,
+    /// Lines to show before each match.
+    #[serde(default, alias = "-B", deserialize_with = "number")]
+    #[schemars(with = "usize")]
+    before: Option<usize>,
+    /// Lines to show after each match.
+    #[serde(default, alias = "-A", deserialize_with = "number")]
+    #[schemars(with = "usize")]
+    after: Option<usize>,
+    /// Lines to show before and after each match.
+    #[serde(default, alias = "-C", deserialize_with = "number")]
+    #[schemars(with = "usize")]
+    context: Option<usize>,
+    /// What to show: the lines (the default), the files that have any, or how many lines each file has.
+    #[serde(default, alias = "mode")]
+    output_mode: Mode,
+    /// How many matches to show, or files in the other modes: 100 by default, at most 1000.
+    #[serde(default, alias = "head_limit", alias = "max_results", deserialize_with = "number")]
+    #[schemars(with = "usize")]
+    limit: Option<usize>,
+    /// Also search what .gitignore files exclude, and .git, node_modules, _build, deps and target.
+    #[serde(default, deserialize_with = "flag")]
+    include_ignored: bool,
+}
+
+impl Tool for Grep {
+    fn name(&self) -> &'static str {
+        "grep"
+    }
+
+    fn description(&self) -> &'static str {
+        "Searches files of the workspace for a regular expression, line by line. Shows `file:line: text`, or `file-line- text` \
+         for lines around a match. Binary files are skipped, and so is what find leaves out: .gitignore is obeyed. At most 100 \
+         matches are shown unless limit says otherwise, and lines are cut at 500 characters."
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Arguments>()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        place::access("read", arguments, &["path", "file_path", "directory", "dir"])
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        place::run(&self.0, arguments, context, grep)
+    }
+}
+
+fn grep(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
+    let arguments: Arguments = parse(arguments)?;
+    let matcher = matcher(&arguments)?;
+    let glob = arguments.glob.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
+    let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let around = |lines: Option<usize>| lines.or(arguments.context).unwrap_or(0).min(CONTEXT_LINES_MAX);
+    let (before, after) = match arguments.output_mode {
+        Mode::Content => (around(arguments.before), around(arguments.after)),
+        Mode::FilesWithMatches | Mode::Count => (0, 0),
+    };
+    let mut searcher = SearcherBuilder::new();
+    let searcher = searcher
+        .line_terminator(LineTerminator::crlf())
+        .before_context(before)
+        .after_context(after)
+        // What a file holds has been looked at by then, and its text decoded.
+        .binary_detection(BinaryDetection::none())
+        .bom_sniffing(false);
+    let output = Output::new(arguments.output_mode, limit, before + after > 0);
+    let mut search = Search { call, matcher, searcher: searcher.build(), output, unreadable: 0, binary: 0 };
+    let start = call.resolve_existing(arguments.path.as_deref().unwrap_or("."))?;
+    let missed = match call.workspace.info(&start).map_err(failure)?.kind {
+        FileKind::Directory => search.tree(&start, glob.as_ref(), arguments.include_ignored)?,
+        _ => {
+            let (file, _) = call.workspace.open_read(&start).map_err(failure)?;
+            search.file(file, &call.path_of(&start));
+            Missed::default()
+        }
+    };
+    call.go_on()?;
+    Ok(answer(search, missed, limit, &arguments.pattern))
+}
+
+fn matcher(arguments: &Arguments) -> Result<RegexMatcher, ToolResult> {
+    if arguments.pattern.is_empty() {
+        return Err(ToolResult::error("pattern cannot be empty"));
+    }
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .multi_line(true)
+        .crlf(true)
+        .case_insensitive(arguments.ignore_case)
+        .fixed_strings(arguments.fixed_strings)
+        .size_limit(PATTERN_SIZE_MAX)
+        .dfa_size_limit(PATTERN_SIZE_MAX);
+    builder.build(&arguments.pattern).map_err(|error| {
+        let plain = "To search for the text as it is, set fixed_strings to true.";
+        ToolResult::error(format!("Invalid regular expression: {error}\nEach line is searched on its own. {plain}"))
+    })
+}
+
+/// A search that is going on.
+struct Search<'a> {
+    call: &'a Call<'a>,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    output: Output,
+    /// Files that could not be read.
+    unreadable: usize,
+    /// Files that were skipped because they hold no text.
+    binary: usize,
+}
+
+impl Search<'_> {
+    fn tree(&mut self, start: &WorkspacePath, glob: Option<&Pattern>, all: bool) -> Result<Missed, ToolResult> {
+        let call = self.call;
+        let base = call.path_of(start);
+        let rules = Rules {
+            obey_ignore: !all,
+            asked_for: &|folder: &OsStr| glob.is_some_and(|glob| glob.names(folder)),
+            left_out: &|_, _| false,
+        };
+        let missed = walk(&call.workspace, start, &rules, call.context, |entry| {
+            if entry.kind != FileKind::File || !glob.is_none_or(|glob| glob.matches(entry.path, false)) {
+                return Step::On;
+            }
+            let path = if base.as_os_str() == "." { PathBuf::from(entry.path) } else { base.join(entry.path) };
+            match entry.dir.open_read(entry.name) {
+                Ok((file, _)) => self.file(file, &path),
+                Err(_) => self.unreadable += 1,
+            }
+            if self.output.full.is_some() { Step::Stop } else { Step::On }
+        });
+        missed.map_err(failure)
+    }
+
+    fn file(&mut self, file: File, path: &Path) {
+        let Ok(opened) = text::look(file) else {
+            self.unreadable += 1;
+            return;
+        };
+        if matches!(opened.kind, Kind::Binary | Kind::Image(_)) {
+            self.binary += 1;
+            return;
+        }
+        let reader = LongLines::new(Stoppable::new(opened.text(), self.call.context));
+        let (shown, numbered) = (names::shown(path), names::shown_before_number(path));
+        let mut sink = self.output.file(&shown, &numbered);
+        if self.searcher.search_reader(&self.matcher, reader, &mut sink).is_err() {
+            self.unreadable += 1;
+        }
+        sink.close();
+    }
+}
+
+fn answer(search: Search, missed: Missed, limit: usize, pattern: &str) -> ToolResult {
+    let output = search.output;
+    let mut notices = Vec::new();
+    match output.full {
+        Some(Full::Matches) if limit < LIMIT_MAX => {
+            let more = (limit * 2).min(LIMIT_MAX);
+            notices.push(format!("{limit} matches limit reached. Use limit={more} for more, or refine pattern"));
+        }
+        Some(Full::Matches) => notices.push(format!("{limit} matches limit reached. Refine pattern")),
+        Some(Full::Bytes) => notices.push(format!("{} limit reached. Refine pattern", format_bytes(BYTES_MAX))),
+        None => {}
+    }
+    if output.lines_cut {
+        notices.push("Some lines truncated to 500 chars. Use read tool to see full lines".to_owned());
+    }
+    if search.unreadable > 0 {
+        notices.push(format!("Unable to read {} files", search.unreadable));
+    }
+    if output.total == 0 && search.binary > 0 {
+        notices.push(format!("{} binary files skipped", search.binary));
+    }
+    let mut parts = Vec::new();
+    match output.text.trim_end_matches('\n') {
+        "" => parts.push("No matches found".to_owned()),
+        text => parts.push(text.to_owned()),
+    }
+    if !notices.is_empty() {
+        parts.push(format!("[{}]", notices.join(". ")));
+    }
+    parts.extend(missed.notice());
+    ToolResult::ok(parts.join("\n"))
+        .with_details(json!({
+            "matches": output.found,
+            "total": output.total,
+            "truncated": output.full.is_some(),
+            "match_limit_reached": output.full == Some(Full::Matches),
+            "lines_truncated": output.lines_cut,
+        }))
+        .with_title(format!("Searched for {pattern}"))
+}
+
+#[cfg(test)]
+mod tests;

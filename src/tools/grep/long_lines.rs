@@ -1,0 +1,76 @@
+//! Text without overlong lines, so that a search needs no more memory than one line may take.
+
+use std::io::{self, Read};
+
+/// How much of a line is searched, in bytes.
+pub(super) const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Passes a text on, and drops what a line has past [`LINE_BYTES_MAX`]. The number of lines stays the same.
+pub(super) struct LongLines<R> {
+    from: R,
+    /// How long the current line is so far.
+    length: usize,
+}
+
+impl<R: Read> LongLines<R> {
+    pub(super) fn new(from: R) -> LongLines<R> {
+        LongLines { from, length: 0 }
+    }
+}
+
+impl<R: Read> Read for LongLines<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.from.read(out)?;
+            if read == 0 {
+                return Ok(0);
+            }
+            let kept = self.keep(&mut out[..read]);
+            // Nothing at all would say that the text ends here.
+            if kept > 0 {
+                return Ok(kept);
+            }
+        }
+    }
+}
+
+impl<R> LongLines<R> {
+    /// Moves what is kept to the front, and says how much it is.
+    fn keep(&mut self, bytes: &mut [u8]) -> usize {
+        let (mut kept, mut at) = (0, 0);
+        while at < bytes.len() {
+            let line_feed = memchr::memchr(b'\n', &bytes[at..]).map(|offset| at + offset);
+            let end = line_feed.unwrap_or(bytes.len());
+            let room = LINE_BYTES_MAX.saturating_sub(self.length);
+            let wanted = (end - at).min(room);
+            bytes.copy_within(at..at + wanted, kept);
+            kept += wanted;
+            self.length += end - at;
+            at = end;
+            if line_feed.is_some() {
+                bytes[kept] = b'\n';
+                kept += 1;
+                at += 1;
+                self.length = 0;
+            }
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    #[test]
+    fn a_line_keeps_its_beginning_and_its_number() {
+        let long = "x".repeat(3 * LINE_BYTES_MAX);
+        let text = format!("a\n{long}\n\nb\n{long}");
+        let mut kept = String::new();
+        LongLines::new(text.as_bytes()).read_to_string(&mut kept).unwrap();
+        let short = &long[..LINE_BYTES_MAX];
+        assert!(kept == format!("a\n{short}\n\nb\n{short}"));
+    }
+}

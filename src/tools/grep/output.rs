@@ -1,0 +1,172 @@
+//! What a search has found so far, within the limits of what a model is given.
+
+use std::io;
+
+use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
+use serde::Serialize;
+
+use crate::tool::truncate::{self, BYTES_MAX, LINE_CHARS_MAX};
+
+/// What is shown of each match.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mode {
+    /// The lines.
+    #[default]
+    Content,
+    /// The files that have any.
+    FilesWithMatches,
+    /// How many lines of each file.
+    Count,
+}
+
+/// A line that matched, for programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Found {
+    file: String,
+    line_number: u64,
+    line: String,
+}
+
+/// Which limit ended the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// As many matches (or files) as were asked for, and there is more.
+    Matches,
+    /// The output is as long as it may be.
+    Bytes,
+}
+
+/// The output as it grows. The hits of one file stand together (F-11).
+pub(super) struct Output {
+    mode: Mode,
+    limit: usize,
+    /// Whether lines around a match are shown, so that groups must be told apart.
+    with_context: bool,
+    pub(super) text: String,
+    pub(super) found: Vec<Found>,
+    /// How many matches, or files in the other modes, are in the text.
+    pub(super) total: usize,
+    pub(super) full: Option<Full>,
+    pub(super) lines_cut: bool,
+}
+
+impl Output {
+    pub(super) fn new(mode: Mode, limit: usize, with_context: bool) -> Output {
+        Output {
+            mode,
+            limit,
+            with_context,
+            text: String::new(),
+            found: Vec::new(),
+            total: 0,
+            full: None,
+            lines_cut: false,
+        }
+    }
+
+    /// Takes in the matches of one file.
+    pub(super) fn file<'a>(&'a mut self, shown: &'a str, numbered: &'a str) -> FileSink<'a> {
+        let begins_group = self.with_context && !self.text.is_empty();
+        FileSink { output: self, shown, numbered, matches: 0, begins_group }
+    }
+
+    /// Adds a line, if there is room for it.
+    fn push(&mut self, line: &str) -> bool {
+        if self.text.len() + line.len() + 1 > BYTES_MAX {
+            self.full = Some(Full::Bytes);
+            return false;
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
+        true
+    }
+
+    /// Whether one more may be added.
+    fn has_room(&mut self) -> bool {
+        if self.total == self.limit {
+            self.full = Some(Full::Matches);
+        }
+        self.full.is_none()
+    }
+}
+
+/// Takes in the matches of one file.
+pub(super) struct FileSink<'a> {
+    output: &'a mut Output,
+    /// The file's name.
+    shown: &'a str,
+    /// The file's name as it stands before a line number.
+    numbered: &'a str,
+    matches: u64,
+    /// Whether a separator is due before the next line.
+    begins_group: bool,
+}
+
+impl FileSink<'_> {
+    /// Says what is known of the file as a whole, after its last line.
+    pub(super) fn close(self) {
+        // Matching lines were counted as they came.
+        let line = match self.output.mode {
+            Mode::Content => return,
+            Mode::FilesWithMatches => self.shown.to_owned(),
+            Mode::Count => format!("{}:{}", self.shown, self.matches),
+        };
+        if self.matches > 0 && self.output.has_room() && self.output.push(&line) {
+            self.output.total += 1;
+        }
+    }
+
+    fn line(&mut self, separator: char, number: u64, bytes: &[u8]) -> Option<String> {
+        if std::mem::take(&mut self.begins_group) && !self.output.push("--") {
+            return None;
+        }
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes));
+        let line = truncate::line(&text, LINE_CHARS_MAX);
+        let shown = format!("{}{separator}{number}{separator} {}", self.numbered, line.content);
+        if !self.output.push(&shown) {
+            return None;
+        }
+        self.output.lines_cut |= line.truncated;
+        Some(line.content)
+    }
+}
+
+impl Sink for &mut FileSink<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        self.matches += 1;
+        match self.output.mode {
+            Mode::FilesWithMatches => return Ok(false),
+            Mode::Count => return Ok(true),
+            Mode::Content => {}
+        }
+        if !self.output.has_room() {
+            return Ok(false);
+        }
+        let number = found.line_number().unwrap_or(0);
+        let Some(line) = self.line(':', number, found.bytes()) else { return Ok(false) };
+        self.output.total += 1;
+        self.output.found.push(Found { file: self.shown.to_owned(), line_number: number, line });
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
+        if self.output.mode != Mode::Content {
+            return Ok(true);
+        }
+        // Lines before a match that will not be shown are of no use.
+        if self.output.total == self.output.limit && *context.kind() == grep_searcher::SinkContextKind::Before {
+            self.output.full = Some(Full::Matches);
+            return Ok(false);
+        }
+        Ok(self.line('-', context.line_number().unwrap_or(0), context.bytes()).is_some())
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
+        self.begins_group = true;
+        Ok(true)
+    }
+}

@@ -1,0 +1,162 @@
+//! The `ls` tool: what is in a folder, directories first.
+
+use std::{ffi::OsString, time::SystemTime};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    model::BoxFuture,
+    tool::{
+        Access, Effect, Tool, ToolContext, ToolResult,
+        truncate::{BYTES_MAX, format_bytes},
+        workspace::{Dir, DirEntry, FileKind},
+    },
+    tools::{
+        arguments::{parse, schema},
+        names,
+        place::{self, Call, Shared, failure},
+    },
+};
+
+/// How many entries are shown (FT-8).
+const ENTRIES_MAX: usize = 1_000;
+
+/// Lists a folder.
+pub(super) struct Ls(pub(super) Shared);
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Folder to list, relative to the workspace; the workspace itself by default.
+    #[serde(default = "here", alias = "directory", alias = "dir", alias = "file_path")]
+    path: String,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+impl Tool for Ls {
+    fn name(&self) -> &'static str {
+        "ls"
+    }
+
+    fn aliases(&self) -> &[&str] {
+        &["list_directory"]
+    }
+
+    fn description(&self) -> &'static str {
+        "Lists what is in one folder of the workspace, hidden files too: size and name, directories first. A name ends in `/` \
+         for a directory and in `@` for a symlink. At most 1000 entries are shown."
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Arguments>()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        place::access("read", arguments, &["path", "directory", "dir", "file_path"])
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        place::run(&self.0, arguments, context, ls)
+    }
+}
+
+fn ls(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
+    let arguments: Arguments = parse(arguments)?;
+    let place = call.resolve_existing(&arguments.path)?;
+    let dir = call.workspace.open_dir(&place).map_err(failure)?;
+    let mut entries = Vec::new();
+    for entry in dir.entries().map_err(failure)? {
+        call.go_on()?;
+        entries.push(entry.map_err(failure)?);
+    }
+    let total = entries.len();
+    entries.sort_by_cached_key(order);
+    // Only what is shown is asked for its size.
+    let mut shown = Vec::new();
+    let (mut text, mut cut_by_bytes) = (String::new(), false);
+    for entry in entries.iter().take(ENTRIES_MAX) {
+        call.go_on()?;
+        let (line, details) = describe(&dir, entry);
+        if text.len() + line.len() + 1 > BYTES_MAX {
+            cut_by_bytes = true;
+            break;
+        }
+        text.push_str(&line);
+        text.push('\n');
+        shown.push(details);
+    }
+    let count = shown.len();
+    let hint = match (total, cut_by_bytes) {
+        (0, _) => "(empty directory)".to_owned(),
+        (_, true) => format!(
+            "[Showing {count} of {total} entries ({} limit). Use find with a pattern to see others.]",
+            format_bytes(BYTES_MAX)
+        ),
+        _ if count < total => format!("[Showing {count} of {total} entries. Use find with a pattern to see others.]"),
+        _ => String::new(),
+    };
+    text.push_str(&hint);
+    let name = call.shown(&place);
+    Ok(ToolResult::ok(text.trim_end_matches('\n'))
+        .with_details(json!({ "path": name, "entries": shown, "total": total, "truncated": count < total }))
+        .with_title(format!("Listed {name}")))
+}
+
+/// Directories first, then by name without regard to case (FT-8).
+fn order(entry: &DirEntry) -> (bool, String, OsString) {
+    (entry.kind != FileKind::Directory, entry.name.to_string_lossy().to_lowercase(), entry.name.clone())
+}
+
+/// One line of the listing, and the same for programs.
+fn describe(dir: &Dir, entry: &DirEntry) -> (String, Value) {
+    let info = dir.info(&entry.name).ok();
+    let kind = info.map_or(entry.kind, |info| info.kind);
+    let bytes = info.map_or(0, |info| info.bytes);
+    let size = match kind {
+        FileKind::File => size(bytes),
+        _ => "-".to_owned(),
+    };
+    let suffix = match kind {
+        FileKind::Directory => "/",
+        FileKind::Symlink => "@",
+        FileKind::Fifo => "|",
+        FileKind::Socket => "=",
+        _ => "",
+    };
+    let name = names::shown(std::path::Path::new(&entry.name));
+    let details =
+        json!({ "name": name, "type": kind.to_string(), "size": bytes, "mtime": info.map(|info| time(info.modified)) });
+    (format!("{size:>10} {name}{suffix}"), details)
+}
+
+/// A size in whole units, as in section 1.7: 2000 bytes are 1K.
+fn size(bytes: u64) -> String {
+    const KIB: u64 = 1024;
+    const MIB: u64 = 1024 * 1024;
+    match bytes {
+        0..KIB => format!("{bytes}B"),
+        KIB..MIB => format!("{}K", bytes / KIB),
+        _ => format!("{}M", bytes / MIB),
+    }
+}
+
+/// A time in UTC, to the second.
+fn time(time: SystemTime) -> String {
+    let timestamp = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    timestamp.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! File names as a model sees and writes them.
+//!
+//! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are no text, or something that looks
+//! like another line of output. Such a name is shown in quotes with escapes, always on one line. What is shown can be given
+//! back: [`given`] reads both forms, and reads the quoted form as nothing but that name.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+};
+
+/// A path as it is shown: plain where that is unambiguous, else in quotes.
+pub(super) fn shown(path: &Path) -> String {
+    match path.to_str() {
+        Some(text) if is_plain(text) => text.to_owned(),
+        _ => quoted(path),
+    }
+}
+
+/// A path as it is shown in front of a line number, where it must not look as if it held one itself.
+pub(super) fn shown_before_number(path: &Path) -> String {
+    match path.to_str() {
+        Some(text) if is_plain(text) && !holds_number(text) => text.to_owned(),
+        _ => quoted(path),
+    }
+}
+
+/// The path that a model means: as written, or what a quoted form stands for.
+pub(super) fn given(text: &str) -> PathBuf {
+    let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let bytes = inner.filter(|inner| !inner.is_empty()).and_then(unquoted);
+    bytes.map_or_else(|| PathBuf::from(text), |bytes| PathBuf::from(OsString::from_vec(bytes)))
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.starts_with('"') && text.trim() == text && !text.chars().any(is_hostile)
+}
+
+/// Characters that could move, hide or reorder what is shown around them.
+fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffd}')
+}
+
+/// Whether a name holds what separates a name from its line number: `:12: ` or `-12- `.
+fn holds_number(text: &str) -> bool {
+    let digits_and_more = text.split([':', '-']).skip(1);
+    let mut pieces = digits_and_more.peekable();
+    while let Some(piece) = pieces.next() {
+        let is_number = !piece.is_empty() && piece.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && pieces.peek().is_some_and(|next| next.starts_with(' ')) {
+            return true;
+        }
+    }
+    false
+}
+
+fn quoted(path: &Path) -> String {
+    let mut out = String::from("\"");
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' | '\\' => out.extend(['\\', c]),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                _ if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+                _ if is_hostile(c) => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+                _ => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The bytes that the inside of a quoted form stands for; `None` where it is none.
+fn unquoted(inner: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        if c == '"' {
+            return None;
+        }
+        if c != '\\' {
+            bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            continue;
+        }
+        let kind = rest.chars().next()?;
+        rest = &rest[kind.len_utf8()..];
+        match kind {
+            '"' | '\\' => bytes.push(if kind == '"' { b'"' } else { b'\\' }),
+            'n' => bytes.push(b'\n'),
+            'r' => bytes.push(b'\r'),
+            't' => bytes.push(b'\t'),
+            'x' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = after;
+            }
+            'u' => {
+                let (digits, after) = rest.strip_prefix('{')?.split_once('}')?;
+                let c = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
+                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = after;
+            }
+            _ => return None,
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Nasty case 11.
+    #[test]
+    fn hostile_names_stand_on_one_line_in_quotes() {
+        let name = |bytes: &[u8]| shown(Path::new(&OsString::from_vec(bytes.to_vec())));
+        assert_eq!(name(b"a\nb"), r#""a\nb""#);
+        assert_eq!(name(b"a\x1b[31m"), r#""a\x1b[31m""#);
+        assert_eq!(name(b"caf\xe9"), r#""caf\xe9""#);
+        assert_eq!(name("a\u{202e}b".as_bytes()), r#""a\u{202e}b""#);
+        assert_eq!(name(b"tail "), r#""tail ""#);
+        assert_eq!(name(b"\"q\""), r#""\"q\"""#);
+        for plain in ["-rf", "a b.txt", "日本 2024.png", "a\\b", "@types/x", "a:b"] {
+            assert_eq!(name(plain.as_bytes()), plain);
+        }
+        assert_eq!(shown_before_number(Path::new("a.txt:12: fake match")), r#""a.txt:12: fake match""#);
+        assert_eq!(shown_before_number(Path::new("2024-01-02.md")), "2024-01-02.md");
+    }
+
+    #[test]
+    fn what_is_no_quoted_form_is_a_name() {
+        for text in ["\"", "\"\"", "\"a", "\"a\\q\"", "\"a\"b\"", "\"\\x\u{e9}\""] {
+            assert_eq!(given(text), Path::new(text));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_can_be_given_back(bytes in proptest::collection::vec(1u8.., 1..20)) {
+            let path = PathBuf::from(OsString::from_vec(bytes));
+            let shown = shown(&path);
+            prop_assert!(!shown.chars().any(char::is_control));
+            prop_assert_eq!(given(&shown), path.clone());
+            prop_assert_eq!(given(&shown_before_number(&path)), path);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A glob for paths, as the find and grep tools take it.
+//!
+//! A pattern without `/` is compared with the name of a file, wherever it is; one with `/` with the path from the folder that
+//! is searched. `*` and `?` do not match `/`, `**` does. Names with a leading dot are like any other.
+
+use std::{ffi::OsStr, path::Path};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// Longest pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 4_096;
+
+/// A compiled glob. Matching takes time in proportion to the path, whatever the pattern.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    matcher: GlobMatcher,
+    whole_path: bool,
+    directories_only: bool,
+    text: String,
+}
+
+impl Pattern {
+    /// Compiles a glob; the error says what is wrong with it.
+    pub(super) fn new(given: &str) -> Result<Pattern, String> {
+        let anchored = given.trim_start_matches("./");
+        let text = anchored.trim_matches('/');
+        if text.is_empty() {
+            return Err("the glob pattern cannot be empty; use `**` for everything".to_owned());
+        }
+        if text.len() > PATTERN_BYTES_MAX {
+            return Err(format!("the glob pattern is longer than {PATTERN_BYTES_MAX} bytes"));
+        }
+        if text.split('/').any(|component| component == "..") {
+            return Err("a glob pattern cannot lead out of the searched folder with `..`; use `path`".to_owned());
+        }
+        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+        let glob = glob.map_err(|error| format!("invalid glob pattern {given:?}: {}", error.kind()))?;
+        let whole_path = anchored.trim_end_matches('/').contains('/');
+        let directories_only = anchored.ends_with('/');
+        Ok(Pattern { matcher: glob.compile_matcher(), whole_path, directories_only, text: text.to_owned() })
+    }
+
+    /// Whether an entry matches. `path` is relative to the folder that is searched.
+    pub(super) fn matches(&self, path: &Path, is_directory: bool) -> bool {
+        if self.directories_only && !is_directory {
+            return false;
+        }
+        match path.file_name() {
+            Some(name) if !self.whole_path => self.matcher.is_match(Path::new(name)),
+            _ => self.matcher.is_match(path),
+        }
+    }
+
+    /// Whether the pattern names a folder itself, as `node_modules/**` does.
+    pub(super) fn names(&self, folder: &OsStr) -> bool {
+        self.text.split(['/', '{', '}', ',']).any(|piece| folder == piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        Pattern::new(pattern).unwrap().matches(Path::new(path), false)
+    }
+
+    #[test]
+    fn a_name_matches_anywhere_and_a_path_from_the_root() {
+        assert!(matches("*.ex", "a/b/c.ex") && matches("*.ex", "c.ex") && matches("**/*.ex", "c.ex"));
+        assert!(
+            matches("sub/*.ex", "sub/a.ex") && !matches("sub/*.ex", "x/sub/a.ex") && !matches("sub/*.ex", "sub/d/a.ex")
+        );
+        assert!(matches("/a.ex", "a.ex") && !matches("/a.ex", "b/a.ex"));
+        assert!(matches("./src/**/*.{rs,toml}", "src/a/b/c.toml") && matches("*", ".hidden"));
+        assert!(!matches("build/", "build") && Pattern::new("build/").unwrap().matches(Path::new("x/build"), true));
+        assert!(matches("-*", "-rf"), "a leading dash is nothing special");
+    }
+
+    /// Nasty case 12.
+    #[test]
+    fn a_bad_or_hostile_pattern_is_an_error_or_quick() {
+        for bad in ["", "/", "../*", "a/../../b", "[", "{a", &"a".repeat(5_000)] {
+            assert!(Pattern::new(bad).is_err(), "{bad} was taken");
+        }
+        assert!(!matches(&"*a".repeat(500), &"a".repeat(200)));
+        assert!(Pattern::new("node_modules/**/*.js").unwrap().names(OsStr::new("node_modules")));
+    }
+}

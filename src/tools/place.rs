@@ -1,0 +1,230 @@
+//! What the file tools have in common: from the path that a model wrote to a place in the workspace, and back to a text.
+
+use std::path::{Component, Path, PathBuf};
+
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+use serde_json::Value;
+
+use crate::{
+    message::ErrorReason,
+    model::BoxFuture,
+    tool::{
+        Access, ToolContext, ToolResult, blocking,
+        workspace::{Workspace, WorkspaceError, WorkspacePath},
+    },
+    tools::{arguments, locks::Locks, names},
+};
+
+/// What the tools of one toolbox share.
+#[derive(Clone, Default)]
+pub(super) struct Shared {
+    pub(super) locks: Locks,
+    /// What `~` stands for; nothing where the host did not say.
+    pub(super) home: Option<PathBuf>,
+}
+
+/// Runs the body of a tool on a thread of its own. Both sides of its `Result` are results for the model; the error side is
+/// only there so that a body can end early.
+pub(super) fn run<'a, F>(
+    shared: &Shared,
+    arguments: Value,
+    context: &'a ToolContext,
+    body: F,
+) -> BoxFuture<'a, ToolResult>
+where
+    F: FnOnce(&Value, &Call) -> Result<ToolResult, ToolResult> + Send + 'static,
+{
+    let shared = shared.clone();
+    Box::pin(blocking(context, move |context| {
+        let call = Call::new(shared, context);
+        call.and_then(|call| body(&arguments, &call)).unwrap_or_else(|error| error)
+    }))
+}
+
+/// One call of a file tool: its context, and the workspace with its open handle.
+pub(super) struct Call<'a> {
+    pub(super) context: &'a ToolContext,
+    pub(super) workspace: Workspace,
+    pub(super) locks: Locks,
+}
+
+impl<'a> Call<'a> {
+    fn new(shared: Shared, context: &'a ToolContext) -> Result<Call<'a>, ToolResult> {
+        let mut workspace = Workspace::for_call(context).map_err(failure)?;
+        if let Some(home) = shared.home {
+            workspace = workspace.with_home(home);
+        }
+        let call = Call { context, workspace, locks: shared.locks };
+        call.go_on()?;
+        Ok(call)
+    }
+
+    /// Ends the call early once it must stop.
+    pub(super) fn go_on(&self) -> Result<(), ToolResult> {
+        if self.context.is_cancelled() { Err(aborted()) } else { Ok(()) }
+    }
+
+    /// The place of a file that is to be written.
+    pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
+        self.quoted(given).unwrap_or_else(|| self.workspace.resolve(given)).map_err(failure)
+    }
+
+    /// The place of something that should be there, also where the model spelled its name a little differently.
+    pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
+        if let Some(place) = self.quoted(given) {
+            return place.map_err(unseen);
+        }
+        let place = self.workspace.resolve_existing(given).map_err(unseen)?;
+        if given.is_ascii() || self.workspace.link_info(&place).is_ok() {
+            return Ok(place);
+        }
+        let mut found = unicode_forms(given).filter_map(|form| self.workspace.resolve_existing(&form).ok());
+        Ok(found.find(|place| self.workspace.link_info(place).is_ok()).unwrap_or(place))
+    }
+
+    /// The place that a quoted form stands for. It is taken to the letter: no `..`, no home.
+    fn quoted(&self, given: &str) -> Option<Result<WorkspacePath, WorkspaceError>> {
+        let path = names::given(given);
+        if path == Path::new(given) {
+            return None;
+        }
+        let bad =
+            || WorkspaceError::BadPath { path: given.to_owned(), why: "a quoted path must be relative, without `..`" };
+        let mut place = self.workspace.resolve(".");
+        for component in path.components() {
+            let Component::Normal(name) = component else { return Some(Err(bad())) };
+            place = place.and_then(|place| place.child(name).ok_or_else(bad));
+        }
+        Some(place)
+    }
+
+    /// A place as the model is shown it and may give it back: relative to the workspace where it is inside.
+    pub(super) fn shown(&self, place: &WorkspacePath) -> String {
+        names::shown(&self.path_of(place))
+    }
+
+    /// The path of a place: relative to the workspace where it is inside, else absolute.
+    pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
+        let absolute = self.workspace.absolute(place);
+        let relative = absolute.strip_prefix(self.workspace.root()).map(Path::to_owned);
+        match relative {
+            Ok(path) if path.as_os_str().is_empty() => PathBuf::from("."),
+            Ok(path) => path,
+            Err(_) => absolute,
+        }
+    }
+}
+
+/// The same name with its accents composed, and with them apart: file systems differ in what they store.
+fn unicode_forms(given: &str) -> impl Iterator<Item = String> {
+    let composed = ComposingNormalizerBorrowed::new_nfc().normalize(given).into_owned();
+    let apart = DecomposingNormalizerBorrowed::new_nfd().normalize(given).into_owned();
+    [composed, apart].into_iter()
+}
+
+/// What the model is told of an error of the workspace, on one line whatever the file is called.
+pub(super) fn failure(error: WorkspaceError) -> ToolResult {
+    let text = error.to_string();
+    ToolResult::error(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>())
+}
+
+/// The same for tools that only look: what is outside is not there for them (TOOL-EDGE-005).
+fn unseen(error: WorkspaceError) -> ToolResult {
+    let outside = matches!(error, WorkspaceError::Outside { .. });
+    let mut result = failure(error);
+    if outside {
+        result.content.push_str(" (ENOENT: this tool sees nothing out there)");
+    }
+    result
+}
+
+/// What the model is told when its call was stopped.
+pub(super) fn aborted() -> ToolResult {
+    ToolResult::failed(ErrorReason::Aborted, "Operation aborted")
+}
+
+/// What a call on a path needs: the permission for the path, and one more where the path leads out of the workspace as text.
+///
+/// A tool does not know its workspace before it runs, so an absolute path counts as outside; whoever judges it may know
+/// better. Every spelling that the path may be read as is judged.
+pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str]) -> Vec<Access> {
+    let arguments = arguments::meant(arguments);
+    let given = keys.iter().find_map(|key| arguments.get(key)).and_then(Value::as_str).unwrap_or(".");
+    let quoted = names::given(given);
+    let mut spellings = vec![given.to_owned()];
+    if quoted != Path::new(given) {
+        spellings = vec![quoted.to_string_lossy().into_owned()];
+    } else {
+        for form in std::iter::once(given.to_owned()).chain(unicode_forms(given)) {
+            for spelling in Workspace::spellings(&form) {
+                if !spellings.contains(&spelling) {
+                    spellings.push(spelling);
+                }
+            }
+        }
+    }
+    let mut accesses = Vec::new();
+    for spelling in spellings {
+        let (pattern, inside) = as_text(&spelling);
+        if !inside {
+            accesses.push(Access::new("external_directory", &pattern));
+        }
+        accesses.push(Access::new(permission, pattern));
+    }
+    accesses.dedup();
+    accesses
+}
+
+/// A path without `.` and `..`, and whether it stays inside as text.
+fn as_text(given: &str) -> (String, bool) {
+    let mut kept: Vec<&str> = Vec::new();
+    let absolute = given.starts_with('/');
+    for piece in given.split('/') {
+        match piece {
+            "" | "." => {}
+            ".." if kept.last().is_some_and(|last| *last != "..") => drop(kept.pop()),
+            ".." if absolute => {}
+            piece => kept.push(piece),
+        }
+    }
+    let inside = !absolute && kept.first().is_none_or(|first| *first != ".." && *first != "~");
+    let joined = kept.join("/");
+    match (absolute, joined.is_empty()) {
+        (true, _) => (format!("/{joined}"), inside),
+        (false, true) => (".".to_owned(), inside),
+        (false, false) => (joined, inside),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn accesses(path: &str) -> Vec<(String, String)> {
+        let found = access("read", &json!({ "file_path": path }), &["path", "file_path"]);
+        found.into_iter().map(|one| (one.permission, one.pattern)).collect()
+    }
+
+    /// F01, F02: what leaves the workspace as text needs a permission more.
+    #[test]
+    fn a_path_that_leads_out_needs_a_second_permission() {
+        let one = |permission: &str, pattern: &str| (permission.to_owned(), pattern.to_owned());
+        assert_eq!(accesses("src/./a/../lib.rs"), [one("read", "src/lib.rs")]);
+        assert_eq!(accesses("a/.."), [one("read", ".")]);
+        for (path, pattern) in
+            [("../x", "../x"), ("a/../../x", "../x"), ("/etc/../etc/passwd", "/etc/passwd"), ("~/.ssh/id", "~/.ssh/id")]
+        {
+            assert_eq!(accesses(path), [one("external_directory", pattern), one("read", pattern)]);
+        }
+    }
+
+    #[test]
+    fn every_spelling_is_judged() {
+        let wrapped = access("read", &json!("{\"path\":\"/etc/passwd\"}"), &["path"]);
+        assert_eq!(wrapped[1], Access::new("read", "/etc/passwd"), "arguments in a string are judged too");
+        assert_eq!(accesses("@secret").iter().map(|one| one.1.as_str()).collect::<Vec<_>>(), ["@secret", "secret"]);
+        assert_eq!(accesses(r#""a\nb""#), [("read".to_owned(), "a\nb".to_owned())]);
+    }
+}

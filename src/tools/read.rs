@@ -1,0 +1,193 @@
+//! The `read` tool: a page of a text file with line numbers, or an image.
+//!
+//! Memory is bounded by what is shown, not by the file. What is no regular file is refused at once.
+
+mod page;
+
+use std::{fs::File, io::Read as _};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    message::FilePart,
+    model::BoxFuture,
+    tool::{
+        Access, Effect, Tool, ToolContext, ToolResult,
+        truncate::{BYTES_MAX, LINES_MAX, format_bytes},
+        workspace::FileInfo,
+    },
+    tools::{
+        arguments::{number, parse, schema},
+        place::{self, Call, Shared, aborted},
+        text::{self, Kind, Opened, Stoppable},
+    },
+};
+
+use page::{CutBy, Page, Total};
+
+/// Largest image that is handed to a model, in bytes.
+const IMAGE_BYTES_MAX: u64 = 4_718_592;
+
+/// How far past what is shown a file is read in order to say how much more there is.
+const SCAN_AHEAD_BYTES: usize = 64 * 1024 * 1024;
+
+/// Reads a file.
+pub(super) struct Read(pub(super) Shared);
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Path of the file, relative to the workspace.
+    #[serde(alias = "file_path", alias = "filePath", alias = "file")]
+    path: String,
+    /// Number of the first line to show; 1 is the first line of the file.
+    #[serde(default, deserialize_with = "number")]
+    #[schemars(with = "usize")]
+    offset: Option<usize>,
+    /// How many lines to show, at most 2000.
+    #[serde(default, deserialize_with = "number")]
+    #[schemars(with = "usize")]
+    limit: Option<usize>,
+}
+
+impl Tool for Read {
+    fn name(&self) -> &'static str {
+        "read"
+    }
+
+    fn aliases(&self) -> &[&str] {
+        &["read_file"]
+    }
+
+    fn description(&self) -> &'static str {
+        "Reads a file of the workspace. Text comes with line numbers: the number, a tab, then the line; the number is not part \
+         of the file. At most 2000 lines or 50KB are shown at once, and lines are cut at 2000 characters; to read a whole \
+         larger file, call again with the `offset` that the last line of the output names. PNG, JPEG, GIF and WebP images are \
+         shown as images."
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Arguments>()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        place::access("read", arguments, &["path", "file_path", "filePath", "file"])
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        place::run(&self.0, arguments, context, read)
+    }
+}
+
+fn read(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
+    let arguments: Arguments = parse(arguments)?;
+    let place = call.resolve_existing(&arguments.path)?;
+    let (file, info) = call.workspace.open_read(&place).map_err(place::failure)?;
+    let shown = call.shown(&place);
+    let failed = |error: std::io::Error| {
+        if call.context.is_cancelled() { aborted() } else { ToolResult::error(format!("{shown}: {error}")) }
+    };
+    let opened = text::look(file).map_err(failed)?;
+    let note = match opened.kind {
+        Kind::Image(mime) => return image(opened, mime, info, &shown).map_err(failed),
+        Kind::Binary => {
+            let bytes = info.bytes;
+            return Err(ToolResult::error(format!(
+                "{shown}: Binary file detected, cannot display as text ({bytes} bytes)"
+            )));
+        }
+        Kind::Utf16(encoding) => Some(format!("[The file is encoded in {}.]", encoding.name())),
+        Kind::Utf8 { .. } => None,
+    };
+    let first = arguments.offset.unwrap_or(1).max(1);
+    let limit = arguments.limit.unwrap_or(LINES_MAX);
+    let stoppable = Stoppable::new(opened.text(), call.context);
+    let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
+    call.go_on()?;
+    answer(page, note, limit, &shown)
+}
+
+fn answer(page: Page, note: Option<String>, limit: usize, shown: &str) -> Result<ToolResult, ToolResult> {
+    let (lines, total) = match page.total {
+        Total::Exactly(lines) => (lines, lines.to_string()),
+        Total::AtLeast(lines) => (lines, format!("more than {lines}")),
+    };
+    if page.first > 1 && page.first > lines {
+        let text = format!("Offset {} is beyond end of file ({total} lines total)", page.first);
+        return Err(ToolResult::error(text));
+    }
+    let next = page.first + page.shown;
+    let range = match page.shown {
+        0 => "no lines".to_owned(),
+        _ => format!("lines {}-{}", page.first, next - 1),
+    };
+    let hint = match page.cut_by {
+        None if lines == 0 => Some("[The file is empty.]".to_owned()),
+        None => None,
+        Some(CutBy::Lines) => {
+            let more = (lines + 1).saturating_sub(next);
+            let more = if page.total == Total::Exactly(lines) { more.to_string() } else { format!("more than {more}") };
+            Some(format!("[Showing {range} of {total}; {more} more lines. Use offset={next} to continue.]"))
+        }
+        Some(CutBy::Bytes) => {
+            let limit = format_bytes(BYTES_MAX);
+            Some(format!("[Showing {range} of {total} ({limit} limit). Use offset={next} to continue reading]"))
+        }
+        Some(CutBy::LongLine) => Some(format!(
+            "[Line {} goes on for more than {}; what follows it cannot be shown.]",
+            next - 1,
+            format_bytes(SCAN_AHEAD_BYTES)
+        )),
+    };
+    let invalid = (page.invalid > 0).then(|| {
+        format!("[Not valid UTF-8 in {} places, shown as \u{fffd}; an edit leaves them as they are.]", page.invalid)
+    });
+    let nuls = (page.nuls > 0).then(|| format!("[{} NUL bytes, shown as \u{2400}.]", page.nuls));
+    let truncated_by = page.cut_by.map(|by| if by == CutBy::Lines { "lines" } else { "bytes" });
+    let details = json!({
+        "path": shown,
+        "truncated": page.cut_by.is_some(),
+        "truncated_details": truncated_by.map(|by| json!({
+            "truncated_by": by,
+            "total_lines": lines,
+            "total_is_exact": page.total == Total::Exactly(lines),
+            "output_lines": page.shown,
+            "start_line": page.first,
+            "limit": limit.min(LINES_MAX),
+            "byte_limit": BYTES_MAX,
+        })),
+    });
+    let text = (!page.text.is_empty()).then_some(page.text);
+    let parts: Vec<String> = [text, invalid, nuls, note, hint].into_iter().flatten().collect();
+    Ok(ToolResult::ok(parts.join("\n")).with_details(details).with_title(format!("Read {shown}")))
+}
+
+fn image(opened: Opened<File>, mime: &str, info: FileInfo, shown: &str) -> std::io::Result<ToolResult> {
+    let mut bytes = Vec::new();
+    opened.bytes().take(IMAGE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > IMAGE_BYTES_MAX {
+        return Ok(ToolResult::error(format!(
+            "{shown}: the image is too large to be shown: {} bytes, at most {IMAGE_BYTES_MAX}. Make a smaller copy of it first.",
+            info.bytes.max(bytes.len() as u64)
+        )));
+    }
+    let count = bytes.len();
+    let mut result = ToolResult::ok(format!("[Image: {mime}, {count} bytes]"))
+        .with_details(json!({ "path": shown, "truncated": false, "image": { "mime_type": mime, "bytes": count } }))
+        .with_title(format!("Read {shown}"));
+    let name = std::path::Path::new(shown).file_name().map(|name| name.to_string_lossy().into_owned());
+    result.attachments.push(FilePart::inline(mime, name, &bytes));
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests;

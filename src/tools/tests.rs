@@ -1,0 +1,261 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::json;
+
+use crate::tool::{Effect, Toolbox};
+
+use super::lab::Lab;
+
+fn names(toolbox: &Toolbox) -> Vec<&str> {
+    toolbox.names().collect()
+}
+
+/// TOOLCFG-001, TOOLCFG-002, TOOLCFG-003, FT-17, FT-21
+#[test]
+fn the_presets_have_the_tools_that_they_name() {
+    assert_eq!(names(&super::full()), ["bash", "edit", "find", "grep", "ls", "read", "write"]);
+    assert_eq!(names(&super::minimal()), ["bash", "edit", "read", "write"]);
+    assert_eq!(names(&super::readonly()), ["find", "grep", "ls", "read"]);
+}
+
+/// TOOLCFG-004, TOOLCFG-005, TOOLCFG-006
+#[test]
+fn a_set_can_be_made_of_names() {
+    let setup = super::Setup::new();
+    assert_eq!(names(&setup.named(["read", "ls"]).unwrap()), ["ls", "read"]);
+    let unknown = setup.named(["read", "nonexistent"]).unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no tool \"nonexistent\"");
+    assert_eq!(setup.named([]).unwrap_err().to_string(), "a set of tools cannot be empty");
+}
+
+/// J.1 5.1, J.3 6.2, J.4 3.3, c9a20a3a: `~` is the home that the host handed in, and a leading `@` is dropped.
+#[test]
+fn bdd_read_019_bdd_write_008_home_is_what_the_host_says() {
+    let mut lab = Lab::new();
+    assert!(lab.error("read", json!({"path": "~/a"})).contains("no home directory is known"));
+    lab.tools = super::Setup::new().home(lab.path("home")).full();
+    lab.ok("write", json!({"path": "~/test_dir/hello.txt", "content": "hello"}));
+    lab.ok("edit", json!({"path": "~/test_dir/hello.txt", "old_string": "hello", "new_string": "bye"}));
+    assert_eq!(lab.ok("read", json!({"path": "~/test_dir/hello.txt"})), "     1\tbye");
+    assert_eq!(lab.content("home/test_dir/hello.txt"), "bye");
+    assert_eq!(lab.ok("read", json!({"path": "@home/test_dir/hello.txt"})), "     1\tbye");
+}
+
+/// TOOLRES-103, TOOLRES-106, TOOLRES-107; 101, 104 and 105 are with their tools.
+#[test]
+fn toolres_every_tool_has_both_channels() {
+    let lab = Lab::new();
+    lab.put("findme.txt", "x\n");
+    assert_eq!(lab.call("read", json!({"path": "findme.txt"})).details["truncated"], false);
+    assert_eq!(lab.call("find", json!({"pattern": "findme.txt"})).details["total"], 1);
+    assert_eq!(lab.call("ls", json!({"path": "."})).details["entries"][0]["name"], "findme.txt");
+}
+
+/// FT-21 and TOOL-EDGE-002: other names and another case are understood.
+#[test]
+fn tools_are_found_by_their_other_names() {
+    let tools = super::full();
+    for (alias, name) in [
+        ("read_file", "read"),
+        ("Read_File", "read"),
+        ("write_file", "write"),
+        ("edit_file", "edit"),
+        ("find_files", "find"),
+        ("list_directory", "ls"),
+        ("GREP", "grep"),
+    ] {
+        assert_eq!(tools.find(alias).unwrap().name(), name);
+    }
+}
+
+/// Promise 4: what only looks may run again and beside others; what writes may not.
+#[test]
+fn only_tools_that_look_may_run_again() {
+    for name in super::full().names().filter(|name| *name != "bash") {
+        let tools = super::full();
+        let tool = tools.find(name).unwrap();
+        let looks = !matches!(name, "write" | "edit");
+        assert_eq!(tool.effect(), if looks { Effect::Read } else { Effect::Once }, "{name}");
+        assert_eq!(tool.parallel(), looks, "{name}");
+        let permission = if looks { "read" } else { "edit" };
+        assert_eq!(tool.access(&json!({"path": "a/b"}))[0].permission, permission);
+        let schema = tool.schema();
+        assert_eq!(schema["type"], "object");
+        assert!(schema["properties"]["path"]["description"].is_string(), "{schema}");
+    }
+}
+
+/// pi #1259, J.3 6.3, J.4 3.4, J.5 4.1, J.6 3.1, J.7 3.1: wrong types are an error that names the field.
+#[test]
+fn wrong_arguments_are_an_error_and_never_a_crash() {
+    let lab = Lab::new();
+    for (tool, field) in [
+        ("read", "path"),
+        ("write", "path"),
+        ("edit", "path"),
+        ("grep", "pattern"),
+        ("find", "pattern"),
+        ("ls", "path"),
+    ] {
+        for wrong in [json!(42), json!(null), json!(["a"]), json!({"a": 1}), json!(true)] {
+            let arguments = json!({ field: wrong, "content": "x", "old_string": "a", "new_string": "b" });
+            let error = lab.error(tool, arguments);
+            assert!(error.starts_with("bad arguments: ") && error.contains(field), "{tool}: {error}");
+        }
+    }
+    assert!(lab.error("write", json!({"path": "a", "content": null})).contains("`content`"));
+    assert!(!lab.path("a").exists());
+}
+
+/// TOOL-EDGE-001
+#[test]
+fn bdd_tool_edge_001_no_arguments_at_all() {
+    let error = Lab::new().error("read", json!({}));
+    assert_eq!(error, "bad arguments: missing field `path`");
+}
+
+/// TOOL-EDGE-005
+#[test]
+fn bdd_tool_edge_005_a_missing_file_is_a_result() {
+    assert!(Lab::new().error("read", json!({"path": "/nonexistent_file_xyz.txt"})).contains("ENOENT"));
+}
+
+/// A call that is stopped before it begins does nothing.
+#[test]
+fn a_stopped_call_does_nothing() {
+    let lab = Lab::new();
+    let context = lab.context();
+    context.cancel.cancel();
+    for (tool, arguments) in [
+        ("read", json!({"path": "a"})),
+        ("write", json!({"path": "a", "content": "x"})),
+        ("edit", json!({"path": "a", "old_string": "a", "new_string": "b"})),
+        ("grep", json!({"pattern": "a"})),
+        ("find", json!({"pattern": "a"})),
+        ("ls", json!({})),
+    ] {
+        let result = lab.call_in(tool, arguments, &context);
+        assert_eq!(result.content, "Operation aborted", "{tool}");
+        assert_eq!(result.error, Some(crate::message::ErrorReason::Aborted));
+    }
+    assert!(!lab.path("a").exists());
+}
+
+/// F01, F02, F03: nothing outside is read, listed, searched or written, however it is spelled.
+#[test]
+fn nothing_outside_the_workspace_is_reached() {
+    let lab = Lab::new();
+    let outside = lab.outside().join("ws-evil");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "hidden needle\n").unwrap();
+    lab.link(&outside, "door");
+    lab.link(outside.join("secret"), "pane");
+    lab.link(outside.join("new"), "dangling");
+    let absolute = outside.join("secret").display().to_string();
+    for path in ["../ws-evil/secret", "door/secret", "pane", "a/../../ws-evil/secret", "~/x", &absolute] {
+        assert!(!lab.error("read", json!({"path": path})).contains("needle"));
+        lab.error("grep", json!({"path": path, "pattern": "needle"}));
+        lab.error("edit", json!({"path": path, "old_string": "needle", "new_string": "x"}));
+        lab.error("write", json!({"path": path, "content": "x"}));
+    }
+    for path in ["..", "../ws-evil", "door", "/"] {
+        lab.error("ls", json!({"path": path}));
+        lab.error("find", json!({"path": path, "pattern": "*"}));
+    }
+    lab.error("write", json!({"path": "dangling", "content": "x"}));
+    assert_eq!(lab.ok("grep", json!({"pattern": "needle"})), "No matches found");
+    let found = lab.ok("find", json!({"pattern": "**/*"}));
+    assert!(!found.contains("secret"), "{found}");
+    assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "hidden needle\n");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+}
+
+/// Nasty case 11: one entry stays one line, and what is printed can be given back.
+#[test]
+fn hostile_names_are_printed_so_that_they_can_be_given_back() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let lab = Lab::new();
+    let names: [&[u8]; 8] = [
+        b"line\nfeed",
+        b"\x1b[31mred",
+        b"a.txt:12: fake match",
+        b"caf\xe9",
+        b"tail ",
+        b"-rf",
+        "a\u{202e}b".as_bytes(),
+        b"\"quoted\"",
+    ];
+    for name in names {
+        let path = lab.path("d").join(std::ffi::OsString::from_vec(name.to_vec()));
+        std::fs::create_dir_all(lab.path("d")).unwrap();
+        std::fs::write(path, format!("needle {}\n", name.len())).unwrap();
+    }
+    let found = lab.ok("find", json!({"pattern": "d/*"}));
+    assert_eq!(found.lines().count(), names.len(), "{found}");
+    for line in found.lines() {
+        assert!(lab.ok("read", json!({ "path": line })).contains("needle"), "{line}");
+    }
+    let matches = lab.ok("grep", json!({"pattern": "needle", "output_mode": "files_with_matches"}));
+    assert_eq!(matches.lines().count(), names.len());
+    for line in matches.lines() {
+        let edit = json!({"path": line, "old_string": "needle", "new_string": "thread"});
+        assert!(lab.ok("edit", edit).contains("1 replacement"));
+    }
+    let matches = lab.ok("grep", json!({"pattern": "thread"}));
+    assert_eq!(matches.lines().filter(|line| line.contains(":1: thread")).count(), names.len(), "{matches}");
+    assert_eq!(lab.ok("ls", json!({"path": "d"})).lines().count(), names.len());
+}
+
+/// Nasty case 4: what is no regular file is refused at once, and a walk passes it by.
+#[test]
+fn a_named_pipe_stops_nobody() {
+    let lab = Lab::new();
+    lab.put("a.txt", "needle\n");
+    let pipe = lab.path("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
+        .unwrap();
+    for (tool, arguments) in [
+        ("read", json!({"path": "pipe"})),
+        ("grep", json!({"path": "pipe", "pattern": "x"})),
+        ("edit", json!({"path": "pipe", "old_string": "a", "new_string": "b"})),
+        ("write", json!({"path": "pipe", "content": "x"})),
+    ] {
+        let error = lab.error(tool, arguments);
+        assert!(error.contains("named pipe"), "{tool}: {error}");
+    }
+    assert_eq!(lab.ok("grep", json!({"pattern": "needle"})), "a.txt:1: needle");
+    assert!(lab.ok("find", json!({"pattern": "p*"})).contains("pipe"));
+}
+
+/// F04, nasty case 1: a folder that turns into a link and back lets nothing out.
+#[test]
+fn a_folder_that_turns_into_a_link_lets_nothing_out() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let lab = Lab::new();
+    let outside = lab.outside().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("f"), "outside needle").unwrap();
+    lab.put("real/f", "inside");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (d, real) = (lab.path("d"), lab.path("real"));
+            while !done.load(Ordering::Relaxed) {
+                std::fs::rename(&real, &d).unwrap();
+                std::fs::rename(&d, &real).unwrap();
+                std::os::unix::fs::symlink(&outside, &d).unwrap();
+                std::fs::remove_file(&d).unwrap();
+            }
+        });
+        for n in 0..300 {
+            // Parents are made for a write, which the other thread would trip over.
+            let _ = lab.call("edit", json!({"path": "d/f", "old_string": "inside", "new_string": "inside"}));
+            let _ = lab.call("edit", json!({"path": "d/f", "old_string": "outside", "new_string": format!("{n}")}));
+            assert!(!lab.call("read", json!({"path": "d/f"})).content.contains("needle"));
+            assert!(!lab.call("grep", json!({"pattern": "needle"})).content.contains("needle"));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(std::fs::read_to_string(outside.join("f")).unwrap(), "outside needle");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+}

@@ -1,0 +1,228 @@
+//! What a file holds, judged by its first bytes, and its text as a stream of UTF-8.
+//!
+//! Nothing here reads more than it is asked for, and every read looks first at whether the call must stop.
+
+use std::{
+    io::{self, Cursor, Read},
+    ops::Range,
+};
+
+use encoding_rs::{CoderResult, Decoder, Encoding, UTF_16BE, UTF_16LE};
+
+use crate::tool::ToolContext;
+
+/// How many bytes are looked at to tell what a file holds.
+pub(super) const SNIFF_BYTES: usize = 8_192;
+
+/// How many bytes are read at a time.
+const CHUNK_BYTES: usize = 65_536;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An image of this MIME type, by its magic bytes and never by its name.
+    Image(&'static str),
+    /// Text in UTF-8, or in something that is shown as if it were.
+    Utf8 { bom: bool },
+    /// Text in UTF-16 with a BOM.
+    Utf16(&'static Encoding),
+    /// Neither: there is a NUL in the first 8 KiB.
+    Binary,
+}
+
+/// Tells what a file holds from its first [`SNIFF_BYTES`] bytes.
+pub(super) fn kind(head: &[u8]) -> Kind {
+    if let Some(mime) = image_type(head) {
+        return Kind::Image(mime);
+    }
+    let head = &head[..head.len().min(SNIFF_BYTES)];
+    match head {
+        // UTF-32, which begins like UTF-16.
+        [0xff, 0xfe, 0, 0, ..] => Kind::Binary,
+        [0xff, 0xfe, ..] => Kind::Utf16(UTF_16LE),
+        [0xfe, 0xff, ..] => Kind::Utf16(UTF_16BE),
+        _ if memchr::memchr(0, head).is_some() => Kind::Binary,
+        _ => Kind::Utf8 { bom: head.starts_with(b"\xef\xbb\xbf") },
+    }
+}
+
+fn image_type(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// A file that has been looked at: what it holds, and all of its bytes as a stream.
+pub(super) struct Opened<R> {
+    pub(super) kind: Kind,
+    head: Vec<u8>,
+    rest: R,
+}
+
+/// Reads the beginning of a file and tells what it holds.
+pub(super) fn look<R: Read>(mut file: R) -> io::Result<Opened<R>> {
+    let mut head = Vec::with_capacity(SNIFF_BYTES);
+    file.by_ref().take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
+    Ok(Opened { kind: kind(&head), head, rest: file })
+}
+
+impl<R: Read> Opened<R> {
+    /// The bytes from the beginning, as they are in the file.
+    pub(super) fn bytes(self) -> impl Read {
+        Cursor::new(self.head).chain(self.rest)
+    }
+
+    /// The text without its BOM. UTF-16 is decoded; everything else comes as it is.
+    pub(super) fn text<'a>(self) -> Box<dyn Read + 'a>
+    where
+        R: 'a,
+    {
+        let skip = match self.kind {
+            Kind::Utf8 { bom: true } => 3,
+            Kind::Utf16(_) => 2,
+            _ => 0,
+        };
+        let head = Cursor::new(self.head[skip..].to_vec());
+        match self.kind {
+            Kind::Utf16(encoding) => Box::new(Decoded::new(head.chain(self.rest), encoding)),
+            _ => Box::new(head.chain(self.rest)),
+        }
+    }
+}
+
+/// Turns text of another encoding into UTF-8 while it is read. What cannot be decoded becomes U+FFFD.
+struct Decoded<R> {
+    from: R,
+    decoder: Decoder,
+    raw: Vec<u8>,
+    /// Which part of `raw` is not decoded yet.
+    pending: Range<usize>,
+    text: Vec<u8>,
+    /// Which part of `text` is not handed over yet.
+    ready: Range<usize>,
+    at_end: bool,
+    finished: bool,
+}
+
+impl<R: Read> Decoded<R> {
+    fn new(from: R, encoding: &'static Encoding) -> Decoded<R> {
+        Decoded {
+            from,
+            decoder: encoding.new_decoder_without_bom_handling(),
+            raw: vec![0; CHUNK_BYTES],
+            pending: 0..0,
+            text: vec![0; CHUNK_BYTES],
+            ready: 0..0,
+            at_end: false,
+            finished: false,
+        }
+    }
+
+    /// Decodes some more. Afterwards something is ready, or the text has ended.
+    fn decode(&mut self) -> io::Result<()> {
+        while self.ready.is_empty() && !self.finished {
+            if self.pending.is_empty() && !self.at_end {
+                let read = self.from.read(&mut self.raw)?;
+                self.at_end = read == 0;
+                self.pending = 0..read;
+            }
+            let raw = &self.raw[self.pending.clone()];
+            let (result, read, written, _) = self.decoder.decode_to_utf8(raw, &mut self.text, self.at_end);
+            self.pending.start += read;
+            self.ready = 0..written;
+            self.finished = self.at_end && self.pending.is_empty() && result == CoderResult::InputEmpty;
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Decoded<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.decode()?;
+        let count = self.ready.len().min(out.len());
+        let end = self.ready.start + count;
+        out[..count].copy_from_slice(&self.text[self.ready.start..end]);
+        self.ready.start = end;
+        Ok(count)
+    }
+}
+
+/// A stream that ends with an error once the call must stop.
+pub(super) struct Stoppable<'a, R> {
+    from: R,
+    context: &'a ToolContext,
+}
+
+impl<'a, R: Read> Stoppable<'a, R> {
+    pub(super) fn new(from: R, context: &'a ToolContext) -> Stoppable<'a, R> {
+        Stoppable { from, context }
+    }
+}
+
+impl<R: Read> Read for Stoppable<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.context.is_cancelled() {
+            return Err(io::Error::other("the call was stopped"));
+        }
+        self.from.read(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    fn text(bytes: &[u8]) -> String {
+        let mut text = Vec::new();
+        let mut reader = look(bytes).unwrap().text();
+        let mut chunk = [0; 3];
+        loop {
+            match reader.read(&mut chunk).unwrap() {
+                0 => return String::from_utf8(text).unwrap(),
+                read => text.extend_from_slice(&chunk[..read]),
+            }
+        }
+    }
+
+    fn utf16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(bytes).collect()
+    }
+
+    #[test]
+    fn magic_bytes_tell_an_image() {
+        assert_eq!(kind(b"\x89PNG\r\n\x1a\n\0\0"), Kind::Image("image/png"));
+        assert_eq!(kind(b"\xff\xd8\xff\xe0"), Kind::Image("image/jpeg"));
+        assert_eq!(kind(b"GIF89a...."), Kind::Image("image/gif"));
+        assert_eq!(kind(b"RIFF\x10\0\0\0WEBPVP8 "), Kind::Image("image/webp"));
+        assert_eq!(kind(b"GIF8 is a format"), Kind::Utf8 { bom: false });
+        assert_eq!(kind(b"\xff\xfe\0\0a\0\0\0"), Kind::Binary);
+        assert_eq!(kind(b""), Kind::Utf8 { bom: false });
+    }
+
+    /// Nasty case 6.
+    #[test]
+    fn utf_16_is_decoded_across_chunks() {
+        let long = "größe 你好 😀\n".repeat(20_000);
+        for bytes in [u16::to_le_bytes as fn(u16) -> [u8; 2], u16::to_be_bytes] {
+            assert_eq!(text(&utf16(&long, bytes)), long);
+        }
+        assert_eq!(text(b"\xff\xfea\0\x00\xd8b\0"), "a\u{fffd}b", "a lone surrogate is shown as such");
+        assert_eq!(text(b"\xff\xfea\0b"), "a\u{fffd}", "half a unit at the end too");
+        assert_eq!(text(b"\xef\xbb\xbfabc"), "abc");
+    }
+
+    #[test]
+    fn only_a_nul_in_the_first_8_kib_makes_a_file_binary() {
+        let mut bytes = vec![b'a'; SNIFF_BYTES];
+        bytes.push(0);
+        assert_eq!(kind(&bytes), Kind::Utf8 { bom: false });
+        bytes[SNIFF_BYTES - 1] = 0;
+        assert_eq!(kind(&bytes), Kind::Binary);
+    }
+}

@@ -1,0 +1,224 @@
+//! Walking a folder of the workspace, as git would see it.
+//!
+//! The walk goes down by open handles and follows no link, so it cannot leave the folder whatever changes beside it. It obeys
+//! every `.gitignore` from the workspace down to where it is, each for what lies beneath it, and `.git/info/exclude`. Entries
+//! come in the order of their names. What could not be looked at is counted, not fatal.
+
+use std::{
+    ffi::OsStr,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::tool::{
+    ToolContext,
+    workspace::{Dir, DirEntry, FileKind, Workspace, WorkspaceError, WorkspacePath},
+};
+
+/// Folders that are left out unless they are asked for (FT-9).
+const LEFT_OUT: [&str; 5] = [".git", "node_modules", "_build", "deps", "target"];
+
+/// How deep the walk goes below where it began. Each level holds an open handle.
+const DEPTH_MAX: usize = 128;
+
+/// Largest `.gitignore` that is obeyed, in bytes.
+const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What a walk leaves out.
+pub(super) struct Rules<'a> {
+    /// Whether `.gitignore` files and the list of folders are obeyed.
+    pub(super) obey_ignore: bool,
+    /// Whether one of the folders that are left out was asked for by name.
+    pub(super) asked_for: &'a dyn Fn(&OsStr) -> bool,
+    /// What else to leave out, with all below it; given the path from where the walk began.
+    pub(super) left_out: &'a dyn Fn(&Path, bool) -> bool,
+}
+
+/// Something that the walk came by.
+pub(super) struct Entry<'a> {
+    /// The open directory that it is in.
+    pub(super) dir: &'a Dir,
+    pub(super) name: &'a OsStr,
+    pub(super) kind: FileKind,
+    /// From where the walk began.
+    pub(super) path: &'a Path,
+}
+
+/// Whether to walk on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    On,
+    Stop,
+}
+
+/// What a walk could not look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missed {
+    /// Folders that could not be opened or listed.
+    pub(super) unreadable: usize,
+    /// Folders that lie too deep.
+    pub(super) too_deep: usize,
+}
+
+/// One directory on the way down.
+struct Level {
+    dir: Dir,
+    /// From where the walk began.
+    path: PathBuf,
+    rest: std::vec::IntoIter<DirEntry>,
+    /// How many ignore files hold here.
+    ignores: usize,
+}
+
+/// An ignore file, and the directory that it is for, from the workspace.
+struct Ignore {
+    base: PathBuf,
+    rules: Gitignore,
+}
+
+/// Shows every entry beneath a folder to `visit`, which may stop the walk. The walk also stops once the call must.
+pub(super) fn walk(
+    workspace: &Workspace,
+    start: &WorkspacePath,
+    rules: &Rules,
+    context: &ToolContext,
+    mut visit: impl FnMut(&Entry) -> Step,
+) -> Result<Missed, WorkspaceError> {
+    let mut missed = Missed::default();
+    let dir = workspace.open_dir(start)?;
+    let mut ignores = if rules.obey_ignore { ignores_above(workspace, start) } else { Vec::new() };
+    let prefix = start.relative().to_owned();
+    let mut levels = vec![level(dir, PathBuf::new(), &prefix, rules, &mut ignores, context)?];
+    while let Some(current) = levels.last_mut() {
+        if context.is_cancelled() {
+            break;
+        }
+        ignores.truncate(current.ignores);
+        let Some(entry) = current.rest.next() else {
+            levels.pop();
+            continue;
+        };
+        let path = current.path.join(&entry.name);
+        let kind = match entry.kind {
+            FileKind::Unknown => current.dir.info(&entry.name).map_or(FileKind::Unknown, |info| info.kind),
+            kind => kind,
+        };
+        let is_directory = kind == FileKind::Directory;
+        let ignored = rules.obey_ignore
+            && (is_left_out(&entry.name, is_directory, rules)
+                || is_ignored(&ignores, &prefix.join(&path), is_directory));
+        if ignored || is_temporary(&entry.name) || (rules.left_out)(&path, is_directory) {
+            continue;
+        }
+        if visit(&Entry { dir: &current.dir, name: &entry.name, kind, path: &path }) == Step::Stop {
+            break;
+        }
+        if !is_directory {
+            continue;
+        }
+        if levels.len() > DEPTH_MAX {
+            missed.too_deep += 1;
+            continue;
+        }
+        let below = levels.last().map(|current| current.dir.open_dir(&entry.name));
+        let below = below.and_then(Result::ok);
+        match below.and_then(|dir| level(dir, path, &prefix, rules, &mut ignores, context).ok()) {
+            Some(below) => levels.push(below),
+            None => missed.unreadable += 1,
+        }
+    }
+    Ok(missed)
+}
+
+/// Lists a directory and takes in its ignore file.
+fn level(
+    dir: Dir,
+    path: PathBuf,
+    prefix: &Path,
+    rules: &Rules,
+    ignores: &mut Vec<Ignore>,
+    context: &ToolContext,
+) -> Result<Level, WorkspaceError> {
+    let mut entries = Vec::new();
+    for entry in dir.entries()? {
+        if context.is_cancelled() {
+            break;
+        }
+        entries.push(entry?);
+    }
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    if rules.obey_ignore
+        && entries.binary_search_by(|entry| entry.name.as_os_str().cmp(OsStr::new(".gitignore"))).is_ok()
+    {
+        ignores.extend(ignore_file(&dir, OsStr::new(".gitignore"), prefix.join(&path)));
+    }
+    Ok(Level { dir, path, rest: entries.into_iter(), ignores: ignores.len() })
+}
+
+/// The ignore files of the folders above where a walk begins, from the workspace down.
+fn ignores_above(workspace: &Workspace, start: &WorkspacePath) -> Vec<Ignore> {
+    let mut ignores = Vec::new();
+    let Ok(mut dir) = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)) else { return ignores };
+    let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info")));
+    ignores.extend(info.ok().and_then(|info| ignore_file(&info, OsStr::new("exclude"), PathBuf::new())));
+    // Another root than the workspace has nothing above it that is ours.
+    let inside = workspace.absolute(start).strip_prefix(workspace.root()).is_ok();
+    let mut base = PathBuf::new();
+    for component in start.relative().components().filter(|_| inside) {
+        ignores.extend(ignore_file(&dir, OsStr::new(".gitignore"), base.clone()));
+        base.push(component);
+        match dir.open_dir(component.as_os_str()) {
+            Ok(below) => dir = below,
+            Err(_) => break,
+        }
+    }
+    ignores
+}
+
+fn ignore_file(dir: &Dir, name: &OsStr, base: PathBuf) -> Option<Ignore> {
+    let (file, _) = dir.open_read(name).ok()?;
+    let mut bytes = Vec::new();
+    file.take(IGNORE_FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut builder = GitignoreBuilder::new(".");
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        // A line that is no pattern is passed over, as git does.
+        let _ = builder.add_line(None, line);
+    }
+    Some(Ignore { base, rules: builder.build().ok()? })
+}
+
+fn is_left_out(name: &OsStr, is_directory: bool, rules: &Rules) -> bool {
+    // `.git` is a file in a linked worktree.
+    (is_directory || name == ".git") && LEFT_OUT.iter().any(|left_out| name == *left_out) && !(rules.asked_for)(name)
+}
+
+/// Whether the deepest ignore file that has a rule for a path says that it is ignored.
+fn is_ignored(ignores: &[Ignore], path: &Path, is_directory: bool) -> bool {
+    for ignore in ignores.iter().rev() {
+        let Ok(path) = path.strip_prefix(&ignore.base) else { continue };
+        let matched = ignore.rules.matched(path, is_directory);
+        if !matched.is_none() {
+            return matched.is_ignore();
+        }
+    }
+    false
+}
+
+/// Whether a name is that of a file that a write of ours is about to rename.
+fn is_temporary(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(".tamtam-") && name.ends_with(".tmp"))
+}
+
+impl Missed {
+    /// What the model is told of it, if anything.
+    pub(super) fn notice(self) -> Option<String> {
+        let unreadable = (self.unreadable > 0).then(|| format!("{} folders could not be read", self.unreadable));
+        let deep =
+            (self.too_deep > 0).then(|| format!("{} folders more than {DEPTH_MAX} deep were left out", self.too_deep));
+        let parts: Vec<String> = unreadable.into_iter().chain(deep).collect();
+        (!parts.is_empty()).then(|| format!("[{}]", parts.join("; ")))
+    }
+}

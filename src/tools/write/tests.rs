@@ -1,0 +1,117 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+
+use serde_json::json;
+
+use crate::tools::lab::{Lab, modes_hold};
+
+fn write(lab: &Lab, path: &str, content: &str) -> String {
+    lab.ok("write", json!({"path": path, "content": content}))
+}
+
+#[test]
+fn bdd_write_001_a_new_file() {
+    let lab = Lab::new();
+    assert_eq!(write(&lab, "new.txt", "hello world"), "Created: new.txt (11 bytes)");
+    assert_eq!(lab.content("new.txt"), "hello world");
+}
+
+#[test]
+fn bdd_write_002_what_was_there_is_replaced() {
+    let lab = Lab::new();
+    lab.put("old.txt", "a much longer text than the new one");
+    assert_eq!(write(&lab, "old.txt", "new"), "Wrote: old.txt (3 bytes)");
+    assert_eq!(lab.content("old.txt"), "new");
+}
+
+#[test]
+fn bdd_write_003_parents_are_made() {
+    let lab = Lab::new();
+    write(&lab, "nested/deep/dir/test.txt", "deep write");
+    assert_eq!(lab.content("nested/deep/dir/test.txt"), "deep write");
+}
+
+#[test]
+fn bdd_write_004_nothing_is_an_empty_file() {
+    let lab = Lab::new();
+    write(&lab, "empty.txt", "");
+    assert_eq!(lab.bytes("empty.txt"), b"");
+}
+
+#[test]
+fn bdd_write_005_any_text_comes_back() {
+    let lab = Lab::new();
+    write(&lab, "你好.txt", "你好世界 🎉\r\n");
+    assert_eq!(lab.content("你好.txt"), "你好世界 🎉\r\n");
+}
+
+#[test]
+fn bdd_write_006_a_directory() {
+    let lab = Lab::new();
+    lab.put("d/x", "");
+    assert!(lab.error("write", json!({"path": "d", "content": "x"})).contains("Is a directory"));
+    let error = lab.error("write", json!({"path": "d/x/y", "content": "x"}));
+    assert!(error.contains("Not a directory"), "{error}");
+}
+
+/// Root writes where it likes, so there is nothing to see for root.
+#[test]
+fn bdd_write_007_no_permission() {
+    let lab = Lab::new();
+    lab.put("d/x", "");
+    std::fs::set_permissions(lab.path("d"), PermissionsExt::from_mode(0o555)).unwrap();
+    if modes_hold() {
+        assert!(lab.error("write", json!({"path": "d/y", "content": "x"})).contains("denied"));
+    }
+}
+
+#[test]
+fn bdd_write_009_011_the_count_is_of_bytes() {
+    let lab = Lab::new();
+    for (content, bytes) in [("12345", 5), ("你好", 6)] {
+        let result = lab.call("write", json!({"path": "f", "content": content}));
+        assert_eq!(result.details["bytes_written"], bytes);
+    }
+}
+
+#[test]
+fn bdd_write_010_through_a_symlink() {
+    let lab = Lab::new();
+    lab.put("real.txt", "before");
+    lab.link("real.txt", "link.txt");
+    write(&lab, "link.txt", "via symlink");
+    assert_eq!(lab.content("real.txt"), "via symlink");
+    assert!(std::fs::symlink_metadata(lab.path("link.txt")).unwrap().is_symlink());
+}
+
+#[test]
+fn bdd_toolres_104_both_channels() {
+    let result = Lab::new().call("write", json!({"file_path": "f", "content": "written"}));
+    assert!(result.content.contains('f'));
+    assert_eq!(result.details, json!({"path": "f", "bytes_written": 7, "created": true, "atomic": true}));
+}
+
+/// J.4 3.2
+#[test]
+fn traversal_is_refused() {
+    let lab = Lab::new();
+    let error = lab.error("write", json!({"path": "../../etc/crontab", "content": "x"}));
+    assert!(error.contains("traversal"), "{error}");
+    lab.error("write", json!({"path": "../beside", "content": "x"}));
+    assert!(!lab.outside().join("beside").exists());
+}
+
+/// Nasty case 3: the mode stays, the inode is new (so a reader saw the old or the new content), and nothing is left over.
+#[test]
+fn a_write_replaces_the_file_in_one_step() {
+    let lab = Lab::new();
+    lab.put("run.sh", "old");
+    std::fs::set_permissions(lab.path("run.sh"), PermissionsExt::from_mode(0o751)).unwrap();
+    let before = std::fs::metadata(lab.path("run.sh")).unwrap();
+    write(&lab, "run.sh", "new");
+    let after = std::fs::metadata(lab.path("run.sh")).unwrap();
+    assert_eq!(after.mode() & 0o777, 0o751);
+    assert_ne!(before.ino(), after.ino());
+    assert_eq!(std::fs::read_dir(lab.path("")).unwrap().count(), 1);
+}

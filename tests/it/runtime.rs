@@ -1,0 +1,505 @@
+//! A whole runtime, as a host sees it: real actors, a real tape, a scripted model, and tools that misbehave.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tamtam::{
+    Delivery, EventKind, Grant, Outcome, Runtime, SendError, Session, SessionOptions, Steering,
+    event::Next,
+    hook::{Hook, HookCall, Input, Verdict},
+    message::{ErrorReason, Message, Part, ToolState},
+    model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted},
+    permission::Profile,
+    session::Disposition,
+    tool::{Effect, Tool, ToolContext, ToolResult},
+};
+
+/// What a misbehaving tool does.
+#[derive(Clone, Copy)]
+enum Does {
+    Echo,
+    Panic,
+    Hang,
+    Block,
+    Flood,
+    UntilStopped,
+}
+
+/// A tool that does one thing, and counts how often it began.
+struct Stub {
+    name: &'static str,
+    does: Does,
+    effect: Effect,
+    began: Arc<AtomicUsize>,
+}
+
+fn stub(name: &'static str, does: Does) -> Stub {
+    Stub { name, does, effect: Effect::Once, began: Arc::default() }
+}
+
+impl Tool for Stub {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> &str {
+        "Does what the test wants."
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn limit(&self, _: &Value) -> Duration {
+        match self.does {
+            Does::Hang | Does::Block => Duration::from_millis(50),
+            _ => Duration::from_secs(60),
+        }
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        self.began.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            match self.does {
+                Does::Echo => ToolResult::ok(arguments.to_string()),
+                Does::Panic => panic!("the tool is broken"),
+                Does::Hang => std::future::pending().await,
+                Does::Block => {
+                    tamtam::tool::blocking(context, |context| {
+                        while !context.is_cancelled() {
+                            std::thread::sleep(Duration::from_millis(5));
+                        }
+                        ToolResult::ok("stopped")
+                    })
+                    .await
+                }
+                Does::Flood => {
+                    for n in 0..100_000_u32 {
+                        context.progress.metadata(json!(n));
+                    }
+                    ToolResult::ok("flooded")
+                }
+                Does::UntilStopped => {
+                    context.progress.title("waiting");
+                    context.cancelled().await;
+                    ToolResult::ok("stopped")
+                }
+            }
+        })
+    }
+}
+
+async fn runtime(folder: &Path, model: Arc<Scripted>, tools: Vec<Stub>) -> Runtime {
+    let builder = Runtime::builder().store(folder.join("store")).model(model);
+    tools.into_iter().fold(builder, tamtam::runtime::Builder::tool).start().await.unwrap()
+}
+
+async fn session(runtime: &Runtime, folder: &Path) -> Session {
+    runtime.create(SessionOptions::new(folder).profile(Profile::Auto)).await.unwrap()
+}
+
+/// Waits for the first event that `wanted` picks.
+async fn event<T>(events: &mut tamtam::EventStream, wanted: impl Fn(&EventKind) -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Next::Event(event) = events.next().await.expect("the session goes on")
+                && let Some(found) = wanted(&event.kind)
+            {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), found).await.expect("the event comes")
+}
+
+fn results(request: &tamtam::model::Request) -> Vec<String> {
+    let results = request.history.iter().filter_map(|item| match item.as_ref() {
+        Item::Result(result) => Some(result.content.clone()),
+        _ => None,
+    });
+    results.collect()
+}
+
+async fn states(session: &Session) -> Vec<ToolState> {
+    let messages = session.messages().await.unwrap();
+    let parts = messages.into_iter().flat_map(|message| message.parts);
+    parts
+        .filter_map(|part| match part {
+            Part::Tool(tool) => Some(tool.state),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Promise 3, A01: a panic, a hang, a blocked thread and a flood each cost one error result at most; the session goes on, and
+/// another session does not notice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_misbehaves_costs_its_own_call_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Scripted::from_fn(|request| {
+        let asked = |text: &str| {
+            request
+                .history
+                .iter()
+                .any(|item| matches!(item.as_ref(), Item::User(user) if user.parts == [Part::text(text)]))
+        };
+        match (asked("misbehave"), results(request).len()) {
+            (true, 0) => Reply::call("panics", json!({})),
+            (true, 1) => Reply::call("hangs", json!({})),
+            (true, 2) => Reply::call("blocks", json!({})),
+            (true, 3) => Reply::call("floods", json!({})),
+            (true, _) => Reply::text("still here"),
+            (false, _) => Reply::text("did not notice"),
+        }
+    });
+    let tools = vec![
+        stub("panics", Does::Panic),
+        stub("hangs", Does::Hang),
+        stub("blocks", Does::Block),
+        stub("floods", Does::Flood),
+    ];
+    let runtime = runtime(folder.path(), Arc::new(model), tools).await;
+    let (bad, good) = (session(&runtime, folder.path()).await, session(&runtime, folder.path()).await);
+    let _listener = bad.events();
+    let misbehaved = bad.prompt("misbehave").await.unwrap();
+    let unaware = good.prompt("hello").await.unwrap().wait().await.unwrap();
+    assert_eq!(unaware.text, "did not notice");
+
+    let answer = misbehaved.wait().await.unwrap();
+    assert_eq!((answer.outcome, answer.text.as_str(), answer.steps), (Outcome::Done, "still here", 5));
+    let reasons: Vec<_> = states(&bad)
+        .await
+        .into_iter()
+        .map(|state| match state {
+            ToolState::Error { reason, error, .. } => (Some(reason), error),
+            ToolState::Completed { output, .. } => (None, output),
+            other => panic!("not over: {other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        reasons.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(),
+        [Some(ErrorReason::Failed), Some(ErrorReason::Timeout), Some(ErrorReason::Timeout), None]
+    );
+    assert!(reasons[0].1.contains("the tool is broken"), "{}", reasons[0].1);
+    assert_eq!(runtime.crashes(), vec![]);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// T-02, T-03, BDD-AGENT-031: steering in mid-call lets the running call finish, skips the rest, and is read next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steering_skips_the_calls_not_yet_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let four = Reply::call("first", json!({})).with_call("echo", json!({"n": 2})).with_call("echo", json!({"n": 3}));
+    let model = Arc::new(Scripted::new([four, Reply::text("I obey")]));
+    let echo = stub("echo", Does::Echo);
+    let echoed = echo.began.clone();
+    let runtime = runtime(folder.path(), model.clone(), vec![stub("first", Does::UntilStopped), echo]).await;
+    let session = session(&runtime, folder.path()).await;
+    let mut events = session.events();
+    let prompt = session.prompt("go").await.unwrap();
+    event(&mut events, |kind| matches!(kind, EventKind::CallStarted { .. }).then_some(())).await;
+
+    let steered = session.send("stop that", Delivery::Steer(Steering::AbortRunning)).await.unwrap();
+    assert_eq!(steered.disposition, Disposition::Steering);
+    let answer = prompt.wait().await.unwrap();
+    assert_eq!((answer.text.as_str(), steered.wait().await.unwrap().turn), ("I obey", answer.turn));
+    assert_eq!(echoed.load(Ordering::SeqCst), 0);
+
+    let second = &model.requests()[1];
+    let kinds: Vec<_> = second
+        .history
+        .iter()
+        .map(|item| match item.as_ref() {
+            Item::User(user) => format!("user {}", user.parts.len()),
+            Item::Assistant(_) => "assistant".to_owned(),
+            Item::Result(result) => format!("{} {}", result.name, result.is_error),
+            _ => "?".to_owned(),
+        })
+        .collect();
+    assert_eq!(kinds, ["user 1", "assistant", "first true", "echo true", "echo true", "user 1"]);
+    assert!(results(second)[1].contains("Skipped due to queued user message"));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Promise 1, 2, 4: the actor of a session is killed in mid-call and comes back from its tape with nothing lost; a call of a
+/// tool that runs once is not run again, and the model is told that its outcome is unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_actor_dies_goes_on_from_its_tape() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::new([Reply::call("slow", json!({})), Reply::text("went on"), Reply::text("next")]));
+    let slow = stub("slow", Does::UntilStopped);
+    let began = slow.began.clone();
+    let runtime = runtime(folder.path(), model.clone(), vec![slow]).await;
+    let session = session(&runtime, folder.path()).await;
+    let mut events = session.events();
+    let prompt = session.prompt("go").await.unwrap();
+    let queued = session.prompt("and then").await.unwrap();
+    event(&mut events, |kind| matches!(kind, EventKind::CallStarted { .. }).then_some(())).await;
+
+    runtime.restart(session.id()).await.unwrap();
+
+    assert_eq!(prompt.wait().await.unwrap().text, "went on");
+    assert_eq!(queued.wait().await.unwrap().text, "next");
+    assert_eq!(began.load(Ordering::SeqCst), 1);
+    assert!(results(&model.requests()[1])[0].contains("outcome is unknown"));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Promise 5: a runtime that starts on a store with an interrupted turn goes on with it by itself, and sends the open request
+/// again as it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_turn_goes_on_when_the_runtime_starts_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let hanging = Arc::new(Scripted::new([Reply::hang()]));
+    let first = runtime(folder.path(), hanging.clone(), vec![]).await;
+    let session_before = session(&first, folder.path()).await;
+    let mut events = session_before.events();
+    session_before.prompt("go").await.unwrap();
+    event(&mut events, |kind| matches!(kind, EventKind::StepStarted { .. }).then_some(())).await;
+    assert!(first.shutdown().await.is_empty());
+
+    let model = Arc::new(Scripted::new([Reply::text("here I am again")]));
+    let second = runtime(folder.path(), model.clone(), vec![]).await;
+    assert_eq!(second.recovered().len(), 1);
+    let again = second.session(session_before.id()).expect("it was brought back");
+    again.wait().await.unwrap();
+    let state = again.state().await.unwrap();
+    assert_eq!(&*state.ended.back().unwrap().text, "here I am again");
+    let keys = |model: &Scripted| model.requests().iter().map(|request| request.key.clone()).collect::<Vec<_>>();
+    assert_eq!(keys(&model), keys(&hanging));
+    assert_eq!(model.requests()[0].history, hanging.requests()[0].history);
+    assert!(second.shutdown().await.is_empty());
+}
+
+/// T-06, ABORT-001: an abort ends the call, answers it, holds what is queued, and the next send goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abort_closes_everything_and_holds_the_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::new([Reply::call("slow", json!({})), Reply::text("second"), Reply::text("third")]));
+    let runtime = runtime(folder.path(), model, vec![stub("slow", Does::UntilStopped)]).await;
+    let session = session(&runtime, folder.path()).await;
+    let mut events = session.events();
+    let prompt = session.prompt("go").await.unwrap();
+    let queued = session.prompt("later").await.unwrap();
+    event(&mut events, |kind| matches!(kind, EventKind::CallStarted { .. }).then_some(())).await;
+
+    session.abort("enough").await.unwrap();
+    assert_eq!(prompt.wait().await.unwrap().outcome, Outcome::Aborted { reason: "enough".into() });
+    session.wait().await.unwrap();
+    let held = session.state().await.unwrap();
+    assert!(held.held && held.open.is_empty() && held.queue.len() == 1);
+    session.go_on().await.unwrap();
+    assert_eq!(queued.wait().await.unwrap().text, "second");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// H-13, C-06: an ask reaches whoever listens; each answer does what it says; where nobody listens it is denied at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let replies = (0..4).flat_map(|_| [Reply::call("echo", json!({})), Reply::text("ok")]);
+    let model = Arc::new(Scripted::new(replies));
+    let echo = stub("echo", Does::Echo);
+    let began = echo.began.clone();
+    let runtime = runtime(folder.path(), model.clone(), vec![echo]).await;
+    let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Strict)).await.unwrap();
+
+    session.prompt("nobody listens").await.unwrap().wait().await.unwrap();
+    assert!(results(&model.requests()[1])[0].contains("nobody listens"));
+
+    let mut events = session.events();
+    let ask = |kind: &EventKind| match kind {
+        EventKind::Ask { ask, .. } => Some(*ask),
+        _ => None,
+    };
+    let rejected = session.prompt("reject").await.unwrap();
+    let open = event(&mut events, ask).await;
+    session.answer(open, Grant::Reject(Some("use another way".into()))).await.unwrap();
+    rejected.wait().await.unwrap();
+    assert!(results(model.requests().last().unwrap()).last().unwrap().contains("use another way"));
+    assert!(matches!(session.answer(open, Grant::Once).await, Err(SendError::AskClosed { .. })));
+
+    let once = session.prompt("once").await.unwrap();
+    session.answer(event(&mut events, ask).await, Grant::Once).await.unwrap();
+    once.wait().await.unwrap();
+    assert_eq!(began.load(Ordering::SeqCst), 1);
+
+    let stopped = session.prompt("stop").await.unwrap();
+    session.answer(event(&mut events, ask).await, Grant::Reject(None)).await.unwrap();
+    assert_eq!(stopped.wait().await.unwrap().outcome, Outcome::Rejected { tool: "echo".into() });
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// K-08, K-11, BDD-AGENT-033: a failure that may pass is tried again, seen as an event, and eats no step; a bad key is not.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_transient_failure_is_retried_and_a_permanent_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited =
+        ModelError::new(ErrorKind::RateLimited, "429 rate limit").with_retry_after(Some(Duration::from_secs(7)));
+    let refused = ModelError::new(ErrorKind::Auth, "invalid API key");
+    let model = Arc::new(Scripted::new([Reply::error(limited), Reply::text("after all"), Reply::error(refused)]));
+    let runtime = runtime(folder.path(), model.clone(), vec![]).await;
+    let session = session(&runtime, folder.path()).await;
+    let mut events = session.events();
+    let before = tokio::time::Instant::now();
+    let answer = session.prompt("go").await.unwrap().wait().await.unwrap();
+    assert_eq!((answer.text.as_str(), answer.steps), ("after all", 1));
+    assert!(before.elapsed() >= Duration::from_secs(7));
+    event(&mut events, |kind| matches!(kind, EventKind::Retry { attempt: 1, server: true, .. }).then_some(())).await;
+
+    let failed = session.prompt("again").await.unwrap().wait().await.unwrap();
+    assert_eq!(failed.outcome, Outcome::Failed { error: "invalid API key".into() });
+    assert_eq!(model.requests().len(), 3);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+struct Guard;
+
+impl Hook for Guard {
+    fn name(&self) -> &str {
+        "guard"
+    }
+
+    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+        Box::pin(async move {
+            match message.text().as_str() {
+                "swallow" => Input::Handled,
+                "crash" => panic!("input hook"),
+                _ => Input::Pass(Box::new(message.with_part(Part::text(" [seen]")))),
+            }
+        })
+    }
+
+    fn before_call<'a>(&'a self, call: &'a HookCall) -> BoxFuture<'a, Verdict> {
+        Box::pin(async move {
+            match call.arguments["do"].as_str() {
+                Some("block") => Verdict::Block("not today".into()),
+                Some("crash") => panic!("gate"),
+                Some("hang") => std::future::pending().await,
+                _ => Verdict::Pass,
+            }
+        })
+    }
+
+    fn on_result<'a>(&'a self, _: &'a HookCall, mut result: ToolResult) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            result.content = result.content.replace("sk-secret", "[redacted]");
+            result
+        })
+    }
+}
+
+/// C-27: gates refuse and fail closed, pipes rewrite and fail open, and a hook that hangs is cut off.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn hooks_guard_calls_and_rewrite_what_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let call = |what: &str| Reply::call("echo", json!({ "do": what, "key": "sk-secret" }));
+    let model =
+        Arc::new(Scripted::new([call("block"), call("crash"), call("hang"), call("pass"), Reply::text("done")]));
+    let echo = stub("echo", Does::Echo);
+    let began = echo.began.clone();
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).tool(echo).hook(Guard);
+    let runtime = builder.start().await.unwrap();
+    let session = session(&runtime, folder.path()).await;
+    let mut events = session.events();
+
+    assert!(matches!(session.prompt("swallow").await, Err(SendError::Handled)));
+    let answer = session.prompt("go").await.unwrap().wait().await.unwrap();
+    assert_eq!(answer.outcome, Outcome::Done);
+    let told = results(model.requests().last().unwrap());
+    assert!(told[0].starts_with("Blocked by hook: not today"), "{told:?}");
+    assert!(told[1].contains("guard failed (panicked: gate)"), "{told:?}");
+    assert!(told[2].contains("guard failed (took longer than 5 s)"), "{told:?}");
+    assert!(told[3].contains("[redacted]") && !told[3].contains("sk-secret"), "{told:?}");
+    assert_eq!(began.load(Ordering::SeqCst), 1);
+    event(&mut events, |kind| matches!(kind, EventKind::HookError { callback: "before_call", .. }).then_some(())).await;
+    let requests = model.requests();
+    let Item::User(first) = &**requests[0].history.iter().next().unwrap() else { panic!("a user's message") };
+    assert_eq!(first.parts.len(), 2);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Design §9: durable events replay from any seq, with none missing and none twice, and then go on live.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn durable_events_replay_from_any_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::new([Reply::call("echo", json!({})), Reply::text("one"), Reply::text("two")]));
+    let runtime = runtime(folder.path(), model, vec![stub("echo", Does::Echo)]).await;
+    let session = session(&runtime, folder.path()).await;
+    let mut live = session.events();
+    session.prompt("go").await.unwrap().wait().await.unwrap();
+    session.wait().await.unwrap();
+    let mut replayed = session.events_after(tamtam::Seq::ZERO).await.unwrap();
+    session.prompt("more").await.unwrap().wait().await.unwrap();
+    session.wait().await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+
+    let mut all = Vec::new();
+    let mut again = Vec::new();
+    while let Some(next) = live.next().await {
+        if let Next::Event(event) = next
+            && event.id.is_durable()
+        {
+            all.push(event);
+        }
+    }
+    while let Some(next) = replayed.next().await {
+        if let Next::Event(event) = next
+            && event.id.is_durable()
+        {
+            again.push(event);
+        }
+    }
+    assert_eq!(again, all);
+    assert!(all.len() > 10);
+}
+
+/// Promise 7, 13: two runtimes in one process do not see each other, and a session has one writer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_has_one_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = || Arc::new(Scripted::new([Reply::text("mine")]));
+    let first = runtime(folder.path(), model(), vec![]).await;
+    let session = session(&first, folder.path()).await;
+    let second = runtime(folder.path(), model(), vec![]).await;
+    let refused = second.resume(session.id()).await.unwrap_err();
+    assert!(refused.to_string().contains("in use"), "{refused}");
+    assert!(second.session(session.id()).is_none());
+    assert!(first.shutdown().await.is_empty());
+    assert_eq!(second.resume(session.id()).await.unwrap().id(), session.id());
+    assert!(second.shutdown().await.is_empty());
+}
+
+/// Drain lets the running turn finish, refuses new messages, and is not held up by an open ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_finishes_the_running_turn_and_takes_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::new([Reply::text("finished").at_barrier("think")]));
+    let runtime = runtime(folder.path(), model.clone(), vec![]).await;
+    let session = session(&runtime, folder.path()).await;
+    let prompt = session.prompt("go").await.unwrap();
+    let barrier = model.barrier("think");
+    barrier.reached().await;
+    let draining = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { runtime.drain(Duration::from_secs(20)).await }
+    });
+    while !matches!(session.prompt("too late").await, Err(SendError::Draining)) {
+        tokio::task::yield_now().await;
+    }
+    barrier.release();
+    assert_eq!(prompt.wait().await.unwrap().text, "finished");
+    assert_eq!(draining.await.unwrap(), vec![]);
+    assert!(runtime.shutdown().await.is_empty());
+}
