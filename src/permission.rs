@@ -138,7 +138,7 @@ mod tests {
     /// C-02: a deny of a higher layer can never be undone by a lower one; an ask can.
     #[test]
     fn a_later_layer_loosens_an_ask_and_never_a_deny() {
-        let host = set("host", &[("edit", "**/.git/**", Action::Deny), ("edit", "**", Action::Ask)]);
+        let host = set("host", &[("edit", "**", Action::Ask), ("edit", "**/.git/**", Action::Deny)]);
         let below = set("granted", &[("edit", "**", Action::Allow)]);
         assert_eq!(judge([&host, &below], &Access::new("edit", "src/a.rs")).action, Action::Allow);
         let denied = judge([&host, &below], &Access::new("edit", "x/.git/config"));

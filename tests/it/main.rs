@@ -4,6 +4,7 @@
 #[cfg(feature = "cli")]
 mod aimock;
 mod core;
+mod formats;
 mod layering;
 mod runtime;
 mod sim;
