@@ -30,7 +30,7 @@ impl Output {
         let thread = std::thread::Builder::new().name("output".to_owned()).spawn(move || {
             write_all(to_write);
             // Whether it failed or there is nothing more to come: nothing is shown from here on.
-            drop(close.send(true));
+            let _ = close.send(true);
         })?;
         Ok(Output { pieces, closed, thread: Arc::new(Mutex::new(Some(thread))) })
     }

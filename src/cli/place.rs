@@ -38,7 +38,8 @@ impl Environment {
     /// The folder of the tapes: the one that was named, else `tamtam` in the user's data folder.
     pub(super) fn store(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         if let Some(given) = given {
-            return Ok(given.to_owned());
+            // Absolute, because tools are told of places in it.
+            return Ok(self.current_dir.as_deref().unwrap_or(Path::new("")).join(given));
         }
         let data = self.get("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let data = data.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".local/share")));

@@ -34,6 +34,8 @@ pub(super) struct Renderer {
     streamed: String,
     /// Whether the last line on stdout has no end.
     is_open: bool,
+    /// Whether a turn is running.
+    in_turn: bool,
 }
 
 impl Renderer {
@@ -66,7 +68,11 @@ impl Renderer {
                 self.end_line(&mut show);
                 self.note(format!("! request failed: {}", escape::short(error, RESULT_MAX)), &mut show);
             }
+            EventKind::TurnStarted { .. } => self.in_turn = true,
+            // The message that begins a turn was typed a moment ago.
+            EventKind::Queued { .. } if !self.in_turn => {}
             EventKind::TurnFinished { .. } => {
+                self.in_turn = false;
                 self.streamed.clear();
                 self.end_line(&mut show);
             }
@@ -105,7 +111,7 @@ impl Renderer {
 fn note(kind: &EventKind, time: Millis) -> Option<String> {
     let line = match kind {
         EventKind::Steered { message, .. } => format!("» steering: {}", escape::short(&message.text(), RESULT_MAX)),
-        EventKind::Queued { message, .. } => format!("» {}", escape::short(&message.text(), RESULT_MAX)),
+        EventKind::Queued { message, .. } => format!("» queued: {}", escape::short(&message.text(), RESULT_MAX)),
         EventKind::Withdrawn { message } => format!("» withdrawn: {}", escape::line(message.as_str())),
         EventKind::CallStarted { name, input, .. } => call(name, input),
         EventKind::CallFinished { name, error, content, title, .. } => {

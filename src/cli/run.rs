@@ -76,7 +76,7 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
         failed_with: None,
         has_ended: false,
     };
-    let ended = drive.to_the_end(prompt).await;
+    let ended = drive.carry_through(prompt).await;
     let Drive { view, failed_with, hints, output, .. } = drive;
     let (exit, result, message) = match ended {
         Ok(end) => finished(end.as_deref(), failed_with, &hints),
@@ -118,7 +118,7 @@ pub(super) struct Hints {
 
 impl Drive {
     /// The turn that ended last since the beginning; `None` where there was none.
-    async fn to_the_end(&mut self, prompt: Option<Message>) -> Result<Option<std::sync::Arc<TurnEnd>>, Failure> {
+    async fn carry_through(&mut self, prompt: Option<Message>) -> Result<Option<std::sync::Arc<TurnEnd>>, Failure> {
         self.view.begin().await;
         let mut listener = Listener::start(self.runtime.clone(), self.session.clone(), self.view.clone())
             .map_err(|error| Failure::failed(format!("failed to start: {error}")))?;

@@ -94,7 +94,7 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
         view.note("aborting; Ctrl-C again leaves".to_owned()).await;
         let aborting = session.clone();
         // Not awaited here, so that the second Ctrl-C is heard while a full disk holds this one up.
-        tokio::spawn(async move { drop(aborting.abort("interrupted by the user").await) });
+        tokio::spawn(async move { aborting.abort("interrupted by the user").await });
         signals.leaves().await;
     }
     let message = format!("left; `tamtam resume {}` goes on", session.id());
@@ -133,7 +133,7 @@ impl Lines {
                     while let Some(Ok(line)) = lines.as_mut().map(mpsc::Receiver::try_recv) {
                         self.line(line).await;
                     }
-                    drop(done.send(()));
+                    let _ = done.send(());
                 }
             }
         }
