@@ -67,9 +67,9 @@ impl Lab {
             Wire::OpenAi => ("openai/gpt-4o", format!("http://{address}/v1")),
             Wire::Anthropic => ("anthropic/claude-sonnet-4-5", format!("http://{address}")),
         };
-        let store = self.folder.path().join("store").display().to_string();
-        let arguments = ["run", "--json", "--permission", "auto", "--session", "it", "--workspace", "work"];
-        let arguments = [&arguments[..], &["--model", model, "--base-url", &url, "--store", &store, prompt]].concat();
+        // Both folders are named as one would type them.
+        let arguments = ["run", "--json", "--permission", "auto", "--workspace", "work", "--store", "store"];
+        let arguments = [&arguments[..], &["--model", model, "--base-url", &url, prompt]].concat();
         Tamtam::start(&arguments, self.home(), &self.mark, &[])
     }
 
@@ -99,8 +99,7 @@ impl Lab {
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{:#?}", ended.lines);
         let last = ended.lines.last().unwrap();
         assert_eq!(json!([last["result"]["outcome"], last["result"]["text"]]), json!(["done", text]));
-        let store = self.folder.path().join("store").display().to_string();
-        let (code, said) = once(&["tape", "verify", "--store", &store], self.home(), &self.mark);
+        let (code, said) = once(&["tape", "verify", "--store", "store"], self.home(), &self.mark);
         assert_eq!(code, Some(0), "{said}");
     }
 }
