@@ -5,6 +5,8 @@
 mod aimock;
 mod core;
 mod formats;
+#[cfg(feature = "cli")]
+mod kill;
 mod layering;
 mod runtime;
 mod sim;
