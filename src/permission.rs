@@ -6,10 +6,12 @@
 //! (C-04), and a session without rules runs under the profile `strict` (C-37).
 
 mod pattern;
+mod place;
 mod profile;
 
 use serde::{Deserialize, Serialize};
 
+pub use place::seen_from;
 pub use profile::Profile;
 
 use crate::tool::Access;
