@@ -6,6 +6,7 @@
 mod arguments;
 mod attach;
 mod command;
+mod demo;
 mod escape;
 mod failure;
 mod local_server;
@@ -55,6 +56,7 @@ pub(crate) fn main() -> ExitCode {
 
 async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, Failure> {
     match command {
+        Command::Demo => demo::demo().await,
         Command::Run(arguments) => run::run(arguments, environment).await,
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,

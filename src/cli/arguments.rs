@@ -18,6 +18,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Show the whole machine on a scripted model: real files, steering, a crash, a recovery, the tree
+    Demo,
     /// Run one prompt to its end; type a line while it runs to steer
     Run(RunArguments),
     /// Go on with an interrupted session

@@ -1,0 +1,244 @@
+//! `tamtam demo`: the whole machine in a few seconds, with no network, no key and no model but a script.
+//!
+//! The tools, the files, the tape, the crash and the tree are real. What is printed is made from events, from the tape and
+//! from the tree; at the end all of it is held against the tape on the disk and against the files, and where something does
+//! not fit the demo says so and ends 1.
+
+mod check;
+mod glitch;
+mod narrate;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::json;
+use tamtam::{
+    EventKind, MessageId, Outcome, Runtime, Seq, Session, SessionId, SessionOptions,
+    event::{EventStream, Next},
+    message::ModelRef,
+    model::{Reply, Scripted},
+    permission::Profile,
+    session::Entry,
+    tape::{Access, Store, StoreOptions},
+    tools,
+};
+
+use super::{
+    failure::{Exit, Failure},
+    print,
+};
+use narrate::Narrator;
+
+/// How long the demo may take. It takes a few seconds; on a machine that needs longer something hangs.
+const LIMIT: Duration = Duration::from_secs(90);
+
+const REPAIR: &str = "The check of this project fails. Find out why, repair it, and show that it passes.";
+const FOUR_FILES: &str = "Write four files, one.txt to four.txt.";
+const STEER: &str = "Stop. Read NOTES.md and do only what it says.";
+const LONG_WORK: &str = "Start the long computation.";
+const GOODBYE: &str = "When that is done, say goodbye.";
+
+/// The project that the agent works in.
+const FILES: [(&str, &str); 3] = [
+    ("greet.sh", "greet() {\n  echo \"Helo, $1!\"\n}\n"),
+    (
+        "check.sh",
+        ". ./greet.sh\nif [ \"$(greet World)\" = \"Hello, World!\" ]; then\n  echo \"check passed\"\nelse\n  \
+         echo \"check failed: greet says $(greet World)\"\n  exit 1\nfi\n",
+    ),
+    ("NOTES.md", "Leave the other files alone. Put the word farewell into farewell.txt.\n"),
+];
+
+/// What the model says. Each reply fails unless the request holds what a real result, or a person, said before.
+fn script() -> Scripted {
+    let replies = [
+        Reply::text("I look at the program and at its check.")
+            .with_call("read", json!({"path": "greet.sh"}))
+            .with_call("read", json!({"path": "check.sh"})),
+        Reply::call("bash", json!({"command": "sh check.sh"})).expecting("echo \"Helo, $1!\""),
+        Reply::text("The greeting is misspelt.")
+            .with_call("edit", json!({"path": "greet.sh", "old_string": "Helo", "new_string": "Hello"}))
+            .expecting("check failed: greet says Helo, World!"),
+        Reply::call("bash", json!({"command": "sh check.sh"})).expecting("result edit"),
+        Reply::text("It was a misspelt greeting. The check passes now.").expecting("result bash: check passed"),
+        Reply::call("bash", json!({"command": "sleep 1; echo one > one.txt"}))
+            .with_call("write", json!({"path": "two.txt", "content": "two\n"}))
+            .with_call("write", json!({"path": "three.txt", "content": "three\n"}))
+            .with_call("write", json!({"path": "four.txt", "content": "four\n"})),
+        Reply::call("read", json!({"path": "NOTES.md"})).expecting(format!("user: {STEER}")),
+        Reply::call("write", json!({"path": "farewell.txt", "content": "farewell\n"}))
+            .expecting("Put the word farewell"),
+        Reply::text("I left the other files alone and wrote farewell.txt.").expecting("result write"),
+        Reply::call("bash", json!({"command": "sleep 30; echo late > late.txt"})).expecting(LONG_WORK),
+        Reply::text("I do not know how far that got, so I look.")
+            .with_call("ls", json!({"path": "."}))
+            .expecting("outcome is unknown"),
+        Reply::text("The computation was cut off before it wrote late.txt; all other files are there.")
+            .expecting("farewell.txt"),
+        Reply::call("glitch", json!({})).expecting(GOODBYE),
+        Reply::text("Goodbye.").expecting("nothing was done"),
+    ];
+    Scripted::from_list(replies, tamtam::model::scripted::By::Answers)
+        .named(ModelRef { provider: "scripted".into(), model: "demo".into() })
+}
+
+/// Runs the demo.
+pub(super) async fn demo() -> Result<Exit, Failure> {
+    let folder = std::env::temp_dir().join(format!("tamtam-demo-{}", SessionId::new()));
+    let stage = Stage { project: folder.join("project"), store: folder.join("store"), folder };
+    stage.set().map_err(|error| {
+        Failure::failed(format!(
+            "failed to make {}: {error}: set TMPDIR to a folder that can be written",
+            stage.folder.display()
+        ))
+    })?;
+    print(&format!("All of this happens in {}\n", stage.folder.display()))?;
+    play(&stage).await.map(|()| Exit::Done)
+}
+
+/// The folders it happens in.
+struct Stage {
+    folder: PathBuf,
+    project: PathBuf,
+    store: PathBuf,
+}
+
+impl Stage {
+    fn set(&self) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.project)?;
+        for (name, content) in FILES {
+            std::fs::write(self.project.join(name), content)?;
+        }
+        Ok(())
+    }
+}
+
+async fn play(stage: &Stage) -> Result<(), Failure> {
+    let runtime = Runtime::builder().store(&stage.store).model(Arc::new(script())).tools(tools::full()).start().await?;
+    let options = SessionOptions::new(&stage.project).id("demo".parse().unwrap_or_else(|_| SessionId::new()));
+    let session = runtime.create(options.profile(Profile::Auto)).await?;
+    let events = session.events();
+    let mut play =
+        Play { runtime: runtime.clone(), session, events, narrator: Narrator::default(), acknowledged: vec![] };
+    let acted = tokio::time::timeout(LIMIT, play.act()).await;
+    let acted = acted.unwrap_or_else(|_| Err(Failure::failed(format!("it took longer than {} s", LIMIT.as_secs()))));
+    let tree = runtime.tree().to_string();
+    let id = play.session.id().clone();
+    let left = runtime.shutdown().await;
+    acted?;
+    print(&format!("\nThe supervision tree:\n{tree}"))?;
+    let facts = check_all(stage, &id, &play.acknowledged)?;
+    if !left.is_empty() {
+        return Err(Failure::failed(format!("something could not be stopped: {left:?}")));
+    }
+    print(&format!(
+        "\nThe tape: {}\n  {facts}\n  Read it:      tamtam tape show {id} --store {}\n  Throw it away: rm -r {}\n",
+        stage.store.join("sessions").join(id.as_str()).display(),
+        stage.store.display(),
+        stage.folder.display(),
+    ))
+}
+
+/// The play: what a host does and what it sees.
+struct Play {
+    runtime: Runtime,
+    session: Session,
+    events: EventStream,
+    narrator: Narrator,
+    /// The messages for which there is a receipt.
+    acknowledged: Vec<MessageId>,
+}
+
+impl Play {
+    async fn act(&mut self) -> Result<(), Failure> {
+        self.say(REPAIR).await?;
+        self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
+
+        self.say(FOUR_FILES).await?;
+        self.until(|kind| matches!(kind, EventKind::CallStarted { .. })).await?;
+        let receipt = self.session.steer(STEER).await?;
+        self.acknowledged.push(receipt.message);
+        self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
+
+        self.say(LONG_WORK).await?;
+        self.until(|kind| matches!(kind, EventKind::CallStarted { .. })).await?;
+        self.say(GOODBYE).await?;
+        self.runtime.restart(self.session.id()).await?;
+        for _ in 0..2 {
+            self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
+        }
+        self.session.wait().await?;
+        Ok(())
+    }
+
+    async fn say(&mut self, text: &str) -> Result<(), Failure> {
+        let receipt = self.session.prompt(text).await?;
+        self.acknowledged.push(receipt.message);
+        Ok(())
+    }
+
+    /// Tells what happens, up to such an event.
+    async fn until(&mut self, is_it: impl Fn(&EventKind) -> bool) -> Result<(), Failure> {
+        loop {
+            let event = match self.events.next().await {
+                Some(Next::Event(event)) => event,
+                Some(Next::Lagged(missed)) => return Err(Failure::failed(format!("{missed} events were missed"))),
+                None => return Err(Failure::failed("the session was closed in the middle")),
+            };
+            if let EventKind::SessionRecovered { .. } = &event.kind {
+                let crashes = self.runtime.crashes();
+                self.narrator.crashed(crashes.iter().map(|crash| crash.reason.to_string()));
+            }
+            for line in self.narrator.tell(&event.kind) {
+                print(&format!("{line}\n"))?;
+            }
+            match &event.kind {
+                EventKind::StorageFailed { error } => {
+                    return Err(Failure::failed(format!("the tape cannot be written: {error}")));
+                }
+                EventKind::TurnFinished { outcome, .. } if *outcome != Outcome::Done => {
+                    return Err(Failure::failed(format!("a turn of the demo ended badly: {outcome:?}")));
+                }
+                kind if is_it(kind) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Holds the tape on the disk, and the files, against what was promised.
+fn check_all(stage: &Stage, id: &SessionId, acknowledged: &[MessageId]) -> Result<String, Failure> {
+    let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let store = Store::open(&stage.store, options)?;
+    if let Some(finding) = store.verify(id)?.first() {
+        return Err(Failure::failed(format!("the tape is damaged: {finding}")));
+    }
+    let entries: Result<Vec<Entry>, _> = store.read(id, Seq::ZERO)?.iter().map(Entry::from_tape).collect();
+    let entries = entries.map_err(|error| Failure::failed(error.to_string()))?;
+    let facts = check::tape(&entries, acknowledged).map_err(Failure::failed)?;
+    files(&stage.project).map_err(Failure::failed)?;
+    Ok(facts)
+}
+
+/// What the calls did, and what those did not that never ran.
+fn files(project: &Path) -> Result<(), String> {
+    let expected = [
+        ("greet.sh", Some("greet() {\n  echo \"Hello, $1!\"\n}\n")),
+        ("one.txt", Some("one\n")),
+        ("two.txt", None),
+        ("three.txt", None),
+        ("four.txt", None),
+        ("farewell.txt", Some("farewell\n")),
+        ("late.txt", None),
+    ];
+    for (name, content) in expected {
+        let found = std::fs::read_to_string(project.join(name)).ok();
+        if found.as_deref() != content {
+            return Err(format!("{name} holds {found:?}, and should hold {content:?}"));
+        }
+    }
+    Ok(())
+}
