@@ -1,8 +1,12 @@
 //! The tests of behaviour: one binary, one module per subject. What is tested is what a host can see; names are claims.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[cfg(feature = "cli")]
+mod aimock;
 mod core;
 mod formats;
+#[cfg(feature = "cli")]
+mod kill;
 mod layering;
 mod runtime;
 mod sim;

@@ -8,7 +8,6 @@ use tamtam::{
     permission::Ruleset,
     session::{Entry, Record, State},
     tape::TapeError,
-    tools,
 };
 
 use super::Hints;
@@ -55,7 +54,7 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
     options.steps_max = given.turn.max_steps.or(options.steps_max);
     // As fine as a day: the prompt stays the same for the provider's cache.
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
-    let (runtime, hints) = start(store, choice).await?;
+    let (runtime, hints) = start(store, choice, environment).await?;
     match runtime.create(options).await {
         Ok(session) => {
             let events = session.events();
@@ -100,7 +99,7 @@ async fn take_up(
         None
     };
     let model = Some(choice.model.clone()).filter(|_| given.model.is_some());
-    let (runtime, hints) = start(store, choice).await?;
+    let (runtime, hints) = start(store, choice, environment).await?;
     let (session, events) = match runtime.resume_heard(id).await {
         Ok(resumed) => resumed,
         Err(error) => return Err(give_up(&runtime, error).await),
@@ -134,12 +133,12 @@ async fn configure(
     Ok(changed.await?)
 }
 
-async fn start(store: PathBuf, choice: Choice) -> Result<(Runtime, Hints), Failure> {
+async fn start(store: PathBuf, choice: Choice, environment: &Environment) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url } = choice;
     let runtime = Runtime::builder()
         .store(store)
         .models(models, model)
-        .tools(tools::full())
+        .tools(environment.tools())
         .without_auto_resume()
         .start()
         .await?;
