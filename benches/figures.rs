@@ -15,7 +15,7 @@ use tamtam::{
 
 #[path = "support/parts.rs"]
 mod parts;
-use parts::{Calls, Forever, Nothing, distribution, micros, options, resident, runtime};
+use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime};
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
@@ -76,7 +76,8 @@ async fn steering() {
     for live in [1_usize, 1_000] {
         let folder = tempfile::tempdir().unwrap();
         let told = Arc::default();
-        let runtime = runtime(folder.path(), Arc::new(Calls::new(2)), Forever(Arc::clone(&told))).await;
+        let model = OneCall("bench/one".parse().unwrap());
+        let runtime = runtime(folder.path(), Arc::new(model), Forever(Arc::clone(&told))).await;
         let mut sessions = Vec::new();
         for _ in 0..live {
             let session = runtime.create(options(folder.path())).await.unwrap();
