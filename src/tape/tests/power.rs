@@ -79,6 +79,25 @@ fn a_session_that_was_given_back_is_not_replayed() {
     drop((kept, tape));
 }
 
+/// Replay leaves it alone, so it must not need one.
+#[test]
+fn a_session_that_was_given_back_is_on_the_disk() {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    let store = store_on(&folder.path().join("store"), power(), &disk);
+    let mut tape = Waiting::create(&store, &id("s"));
+    tape.append(&entries(1..=3)).unwrap();
+    drop(tape);
+    assert!(store.settle(LONG));
+    let after = folder.path().join("after");
+    copy(store.path(), &after);
+    disk.pull_the_plug(store.path(), &after, false);
+    let again = Store::open(&after, small()).unwrap();
+    assert_eq!(again.report().replayed, []);
+    assert_eq!(load_entries(&again, &id("s")), entries(1..=3));
+    store.close(LONG).unwrap();
+}
+
 /// A dead owner is found when its session is wanted, not only when a store is opened.
 #[test]
 fn taking_over_a_claim_replays_the_dead_owners_log_first() {
