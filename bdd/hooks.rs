@@ -45,9 +45,9 @@ impl Hook for HostHook {
             HostHook::Handle => Input::Handled,
             HostHook::Prefix(prefix) => {
                 message.parts.insert(0, Part::text(prefix.as_str()));
-                Input::Pass(message)
+                Input::Pass(Box::new(message))
             }
-            _ => Input::Pass(message),
+            _ => Input::Pass(Box::new(message)),
         };
         Box::pin(async move { input })
     }
