@@ -2,7 +2,7 @@ Feature: A host stops an agent
   Every open call is answered, no process is left, and the session can go on.
 
   # effect: the command and its child are gone, and the call is answered as aborted
-  @ABORT-001
+  @ABORT-001 @B-04
   Scenario: A running command is killed with its children
     Given the model calls bash with {"command": "sleep 300 & echo $! > pid; echo running; wait"}
     When the host sends "Run it"
@@ -56,7 +56,7 @@ Feature: A host stops an agent
     Then the answer is "恢复后正常"
 
   # effect: the partial text is in the conversation, on the tape, and in the next request
-  @ABORT-005
+  @ABORT-005 @T-06
   Scenario: What the model had said before the abort is kept
     Given the model answers in pieces:
       | text | 已保留内容 |

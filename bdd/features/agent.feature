@@ -1,7 +1,7 @@
 Feature: A host talks with an agent that uses tools
   The model follows a script; the runtime, the tape, the tools and the files are real.
 
-  @BDD-AGENT-001
+  @BDD-AGENT-001 @A-07 @B-13
   Scenario: A plain answer comes back
     Given the model answers "你好，我是 Gong！"
     When the host asks "你好"
@@ -25,7 +25,7 @@ Feature: A host talks with an agent that uses tools
       | call_started  | "name":"read" |
       | call_finished | Hello World   |
 
-  @BDD-AGENT-003
+  @BDD-AGENT-003 @B-01 @B-09
   Scenario: Two files are written in two steps
     Given the model calls write with {"path": "out1.txt", "content": "hello"}
     And the model calls write with {"path": "out2.txt", "content": "world"}
@@ -176,7 +176,7 @@ Feature: A host talks with an agent that uses tools
     And the tape holds in this order:
       | answer | 长文本返回长文本返回 |
 
-  @BDD-AGENT-017
+  @BDD-AGENT-017 @B-12
   Scenario: Turn and step begin and end in their order
     Given the model answers "好"
     When the host asks "你好"
@@ -201,7 +201,8 @@ Feature: A host talks with an agent that uses tools
       | call   | 数据/测试.txt    |
       | result | 中文路径下的内容 |
 
-  @BDD-AGENT-019 @TOOL-EDGE-006
+  # effect: the result names the tools there are, and the model goes on with that
+  @BDD-AGENT-019 @TOOL-EDGE-006 @E-12
   Scenario: A tool that does not exist is an answer to the model, not a crash
     Given the model calls nonexistent_tool with {"a": 1}
     And the model answers "换个方式"
@@ -223,7 +224,7 @@ Feature: A host talks with an agent that uses tools
     Then the answer is "done"
     And the file "bash_out.txt" holds "ok\n"
 
-  @BDD-AGENT-021
+  @BDD-AGENT-021 @K-07
   Scenario: A refused key ends the turn at once
     Given the model fails as auth with "authentication failed: invalid API key"
     When the host asks "你好"
@@ -279,7 +280,7 @@ Feature: A host talks with an agent that uses tools
       | call   | write        |
       | failed | readonly.txt |
 
-  @BDD-AGENT-025
+  @BDD-AGENT-025 @B-14
   Scenario: Two failing calls in a row do not end the turn
     Given the model calls read with {"path": "missing1.txt"}
     And the model calls read with {"path": "missing2.txt"}
@@ -319,7 +320,7 @@ Feature: A host talks with an agent that uses tools
       | part_updated  | 流式回复 |
       | step_finished |          |
 
-  @BDD-AGENT-028
+  @BDD-AGENT-028 @B-11
   Scenario: A tool runs between two streamed answers
     Given the file "s.txt" with "streamed"
     And the model answers in pieces:
@@ -337,7 +338,7 @@ Feature: A host talks with an agent that uses tools
       | text_delta    | streamed |
 
   # effect: the command did not run (its file is not there), and the model is told who blocked it
-  @BDD-AGENT-029 @BDD-HOOK-005 @BDD-E2E-014
+  @BDD-AGENT-029 @BDD-HOOK-005 @BDD-E2E-014 @R-01
   Scenario: A gate of the host blocks a tool
     Given a gate of the host that blocks bash
     And the model calls bash with {"command": "echo hack > hacked.txt"}
@@ -367,7 +368,7 @@ Feature: A host talks with an agent that uses tools
     And the text "sk-1234567890" is nowhere on the tape
 
   # effect: the first call really ran, the other two never did, and all three are answered before the message
-  @BDD-AGENT-031
+  @BDD-AGENT-031 @A-05 @T-01 @T-02
   Scenario: A message in mid-turn skips the calls that were not started
     Given the file "keep.txt" with "kept content"
     And calls of read are held
@@ -395,7 +396,7 @@ Feature: A host talks with an agent that uses tools
     And the file "skip2.txt" does not exist
 
   # effect: the next request holds the skip result and then the message, and the model acts on it
-  @BDD-AGENT-032
+  @BDD-AGENT-032 @T-03
   Scenario: A message in mid-turn changes what the agent does next
     Given the file "keep.txt" with "kept content"
     And the file "data.txt" with "the data"
@@ -423,7 +424,7 @@ Feature: A host talks with an agent that uses tools
       | call_finished | the data |
 
   # effect: the request is made again after the wait, and nothing is compacted
-  @BDD-AGENT-033
+  @BDD-AGENT-033 @J-28
   Scenario: A rate limit is waited for
     Given the model fails as rate_limited with "429 rate limit exceeded" and may be asked again after 5 ms
     And the model answers "重试成功"
@@ -436,7 +437,7 @@ Feature: A host talks with an agent that uses tools
       | turn_finished  | 重试成功     |
     And the tape holds no compacted entry
 
-  @BDD-AGENT-034
+  @BDD-AGENT-034 @K-10
   Scenario: A lost connection is tried again, and the turn goes on with its tools
     Given the file "r.txt" with "after the retry"
     And the model fails as network with "connection timeout"
@@ -474,7 +475,7 @@ Feature: A host talks with an agent that uses tools
       | call_finished | state ok       |
 
   # effect: the second prompt waits; the model is never asked twice at the same time
-  @BDD-AGENT-038
+  @BDD-AGENT-038 @B-02 @C-14
   Scenario: A second prompt waits for its turn
     Given the model answers in pieces:
       | gate | first |
@@ -585,7 +586,7 @@ Feature: A host talks with an agent that uses tools
       | result | tc_c read:      1 content c |
 
   # effect: the tape has the results as they came, the request has them in call order
-  @BDD-AGENT-041
+  @BDD-AGENT-041 @B-15 @C-15
   Scenario: Results stand in call order though the first call ends last
     Given the file "a.txt" with "content a"
     And calls of read are held
@@ -611,7 +612,8 @@ Feature: A host talks with an agent that uses tools
       | result | tc_b ls       |
       | result | tc_c find     |
 
-  @BDD-AGENT-042
+  # effect: the host's own finder of models is asked, and its model answers
+  @BDD-AGENT-042 @SESSION-BACKEND-001 @SESSION-BACKEND-002
   Scenario: A host brings its own models and finds them by name
     Given the models of the host are found by name, and the session uses "mock:mock-chat"
     And the model answers "backend 适配成功"
@@ -639,3 +641,68 @@ Feature: A host talks with an agent that uses tools
     And the model fails as auth with "auth failed permanently"
     When the host asks "你好"
     Then the turn failed with "auth failed permanently"
+
+  @TOOL-EDGE-002
+  Scenario: The name of a tool may be written in another case
+    Given the file "x.txt" with "found"
+    And the model calls Read_File with {"path": "x.txt"}
+    And the model answers "ok"
+    When the host asks "Read"
+    Then the newest request tells the model:
+      | user   | Read      |
+      | call   | Read_File |
+      | result | found     |
+
+  @TOOL-EDGE-003
+  Scenario: The id of a call may be odd
+    Given the file "x.txt" with "found"
+    And the model calls in one answer:
+      | call:id/with-special_chars.123 | read | {"path": "x.txt"} |
+    And the model answers "ok"
+    When the host asks "Read"
+    Then the answer is "ok"
+    And the newest request tells the model:
+      | user   | Read                                        |
+      | call   | call:id/with-special_chars.123 read         |
+      | result | call:id/with-special_chars.123 read:        |
+
+  # effect: the permission rules let the call run, the file is written, and the turn ends with stop
+  @B-23
+  Scenario: A program is made
+    Given the profile auto
+    And the model calls write with {"path": "hello.py", "content": "print('hello')\n"}
+    And the model answers "hello.py is there"
+    When the host asks "Create hello.py"
+    Then the answer is "hello.py is there"
+    And the file "hello.py" holds "print('hello')\n"
+    And the turn took 2 steps
+
+  @H-14
+  Scenario: An operator is asked, and allows a command once
+    Given the profile ask
+    And the model calls bash with {"command": "touch asked.txt"}
+    And the model answers "done"
+    When the host sends "Run it"
+    And the operator answers the ask with once
+    And the answer arrives
+    Then the answer is "done"
+    And the events show in this order:
+      | ask          | touch asked.txt |
+      | ask_closed   | once            |
+      | call_started | touch asked.txt |
+    And the file "asked.txt" holds ""
+
+  @Q-02 @H-16 @C-06
+  Scenario: An operator rejects a command with a word to the model
+    Given the profile ask
+    And the model calls bash with {"command": "touch asked.txt"}
+    And the model answers "Then I will not"
+    When the host sends "Run it"
+    And the operator rejects the ask with "use make instead"
+    And the answer arrives
+    Then the answer is "Then I will not"
+    And the file "asked.txt" does not exist
+    And the newest request tells the model:
+      | user   | Run it           |
+      | call   | bash             |
+      | failed | use make instead |

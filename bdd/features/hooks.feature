@@ -38,7 +38,7 @@ Feature: Code of the host stands at fixed points
     And the file "ran.txt" does not exist
 
   # effect: two hooks, each adding its mark, in the order in which the host added them
-  @BDD-HOOK-009
+  @BDD-HOOK-009 @R-02 @R-05
   Scenario: Result hooks are chained
     Given a result hook of the host that adds "[a]"
     And a result hook of the host that adds "[b]"
@@ -86,7 +86,7 @@ Feature: Code of the host stands at fixed points
     And the text "你好" is nowhere on the tape
 
   # effect: the crash of the second gate is never reported, for it was not asked
-  @BDD-HOOK-019
+  @BDD-HOOK-019 @R-05
   Scenario: After a refusal no other gate is asked
     Given a gate of the host that blocks read
     And a gate of the host that crashes

@@ -90,7 +90,7 @@ Feature: An integrator speaks to an agent that is at work
       | turn_finished | 马上   |
 
   # effect: the steering message is in the running turn, the follow-up in a turn of its own after it
-  @BDD-STEER-007 @BDD-STEER-008 @FOLLOWUP-002 @FOLLOWUP-005
+  @BDD-STEER-007 @BDD-STEER-008 @FOLLOWUP-002 @FOLLOWUP-005 @B-19
   Scenario Outline: <id>: Steering goes before a follow-up, whichever was sent first
     Given calls of read are held
     And the model calls read with {"path": "x.txt"}
@@ -116,12 +116,12 @@ Feature: An integrator speaks to an agent that is at work
       | assistant | later done |
 
     Examples:
-      | id                         | first                   | second                  |
-      | BDD-STEER-007 FOLLOWUP-002 | follows up with "later" | steers "now"            |
-      | BDD-STEER-008 FOLLOWUP-005 | steers "now"            | follows up with "later" |
+      | id                              | first                   | second                  |
+      | BDD-STEER-007 FOLLOWUP-002 B-19 | follows up with "later" | steers "now"            |
+      | BDD-STEER-008 FOLLOWUP-005 B-19 | steers "now"            | follows up with "later" |
 
   # effect: the agent takes it up by itself when the turn is over
-  @FOLLOWUP-001
+  @FOLLOWUP-001 @T-04 @C-13
   Scenario: A follow-up becomes the next turn by itself
     Given the model answers in pieces:
       | gate | working      |
@@ -139,7 +139,7 @@ Feature: An integrator speaks to an agent that is at work
       | user  | Please continue with step 2 |
 
   # effect: without a follow-up the session is idle after its turn and asks the model nothing more
-  @FOLLOWUP-003
+  @FOLLOWUP-003 @B-05 @B-20
   Scenario: Without a follow-up the work ends
     Given the model answers "done"
     When the host asks "Do it"
@@ -193,6 +193,7 @@ Feature: An integrator speaks to an agent that is at work
       | user      | Third |
       | assistant | one   |
 
+  @C-13
   Scenario: A steering message may let all calls run
     Given calls of read are held
     And the model calls in one answer:
@@ -213,6 +214,7 @@ Feature: An integrator speaks to an agent that is at work
       | result | tc_2           |
       | user   | and then?      |
 
+  @C-13
   Scenario: A steering message may stop what runs, with all its processes
     Given the model calls in one answer:
       | tc_1 | bash | {"command": "sleep 300 & echo $! > pid; wait"} |

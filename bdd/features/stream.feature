@@ -18,7 +18,7 @@ Feature: An integrator shows an answer while it is written
       | STREAM-011 | "中", "文", "流", "式"    | 中文流式   |
 
   # effect: the call's events stand between the two streamed texts
-  @STREAM-002
+  @STREAM-002 @B-17
   Scenario: A tool runs within a streamed turn
     Given the file "s.txt" with "from the file"
     And the model calls read with {"path": "s.txt"}
@@ -36,7 +36,7 @@ Feature: An integrator shows an answer while it is written
       | step_finished |               |
 
   # effect: the stream is closed by the abort, and the text that had arrived is kept
-  @STREAM-003
+  @STREAM-003 @D-04
   Scenario: What was shown before an abort is kept
     Given the model answers in pieces:
       | text | 已收到 |
@@ -70,6 +70,7 @@ Feature: An integrator shows an answer while it is written
     And nowhere was the model told "不应到达"
     And 1 text_delta event was shown
 
+  # effect: the pieces are the runtime's events of a turn with the gate in it
   @STREAM-006
   Scenario: A host's gate does not disturb the stream
     Given a gate of the host that lets everything pass
@@ -129,6 +130,22 @@ Feature: An integrator shows an answer while it is written
       | step_started   | "attempt":2                        |
       | text_delta     | mock replay                        |
       | step_finished  |                                    |
+
+  @SESSION-RETRY-001 @SESSION-RETRY-002 @SESSION-RETRY-003
+  Scenario Outline: <id>: What a lost connection is called does not matter
+    Given the model fails as network with "<error>" and may be asked again after 5 ms
+    And the model answers "ok"
+    When the host asks "说"
+    Then the answer is "ok"
+    And the events show in this order:
+      | request_failed | <error>     |
+      | retry          | "attempt":1 |
+
+    Examples:
+      | id                | error                 |
+      | SESSION-RETRY-001 | fetch failed          |
+      | SESSION-RETRY-002 | connection error      |
+      | SESSION-RETRY-003 | connection terminated |
 
   @STREAM-015
   Scenario: Two streamed turns do not mix

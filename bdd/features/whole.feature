@@ -132,7 +132,7 @@ Feature: Whole conversations, from the first word to the tape
     And the file "c.txt" holds "C"
 
   # effect: the seam that carries the ruling: the call of a crashing gate is blocked (C-27), and the turn goes on
-  @BDD-E2E-016 @BDD-HOOK-015 @BDD-HOOK-016 @C-27
+  @BDD-E2E-016 @BDD-HOOK-015 @BDD-HOOK-016 @C-27 @R-06
   Scenario: A gate that crashes blocks its call and nothing else
     Given a gate of the host that crashes
     And the file "safe.txt" with "safe content"

@@ -179,6 +179,12 @@ async fn answers_the_ask(lab: &mut Lab, grant: String) {
     lab.session().await.answer(ask, grant).await.unwrap();
 }
 
+#[when(expr = "the operator rejects the ask with {string}")]
+async fn rejects_the_ask(lab: &mut Lab, words: String) {
+    let ask = open_ask(lab).await;
+    lab.session().await.answer(ask, Grant::Reject(Some(words))).await.unwrap();
+}
+
 async fn open_ask(lab: &Lab) -> Seq {
     let newest = |events: &[std::sync::Arc<tamtam::Event>]| {
         events.iter().rev().find_map(|event| match &event.kind {
