@@ -1,5 +1,5 @@
 //! What the benches share: a model in memory, a tool that does nothing, a runtime round them, and figures.
-#![allow(dead_code, reason = "each bench uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "shared by the benches, each of which uses a part of it")]
 
 use std::{
     path::Path,

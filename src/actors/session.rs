@@ -27,7 +27,7 @@ use crate::{
     error::SendError,
     event::events_of,
     ids::{Millis, Seq},
-    session::{Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, decide},
+    session::{CallState, Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, decide},
     supervisor::{ActorCard, ExitReason},
     tape::{Appended, Tape},
 };
@@ -337,7 +337,11 @@ impl Live {
     }
 
     fn start_request(&mut self, ticket: Seq) {
+        // A stop may have overtaken a start that waited for the tape; its report is on the way then.
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
+        if open.closing {
+            return;
+        }
         let (model, last) = (open.model.clone(), open.last);
         let request = build::request(&self.host, &self.state, ticket, last);
         let doing = format!(
@@ -350,6 +354,9 @@ impl Live {
 
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
+        if open.state != CallState::Running {
+            return;
+        }
         match build::call(&self.host, &self.state, ticket, open) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.tool);

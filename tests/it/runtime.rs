@@ -245,7 +245,7 @@ async fn a_session_whose_actor_dies_goes_on_from_its_tape() {
     let mut events = session.events();
     let prompt = session.prompt("go").await.unwrap();
     let queued = session.prompt("and then").await.unwrap();
-    event(&mut events, |kind| matches!(kind, EventKind::CallStarted { .. }).then_some(())).await;
+    event(&mut events, |kind| matches!(kind, EventKind::CallProgress { .. }).then_some(())).await;
 
     runtime.restart(session.id()).await.unwrap();
 
