@@ -6,6 +6,8 @@
 //! the state goes back to what the tape has, hosts are told, and what workers reported is held and decided again later.
 
 mod build;
+#[cfg(feature = "fault-injection")]
+mod held_back;
 mod storage;
 
 pub(crate) use build::{fold, notify};
@@ -29,8 +31,13 @@ use crate::{
     ids::{Millis, Seq},
     session::{CallState, Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, decide},
     supervisor::{ActorCard, ExitReason},
-    tape::{Appended, Tape},
+    tape::Appended,
 };
+#[cfg(feature = "fault-injection")]
+use held_back::Tape;
+
+#[cfg(not(feature = "fault-injection"))]
+use crate::tape::Tape;
 
 /// How much of its slot an actor takes in one go before it lets others have their turn.
 const WORK_PER_WAKE: usize = 64;
@@ -55,6 +62,8 @@ impl Behaviour for SessionActor {
         let (host, slot) = (self.host.clone(), self.slot.clone());
         // Reading the tape may wait for a disk, so it does so on a thread for that.
         let (tape, state) = tokio::task::spawn_blocking(move || build::load(&host, &slot)).await??;
+        #[cfg(feature = "fault-injection")]
+        let tape = Tape::new(tape, self.host.hold_back_appends);
         let life = u32::try_from(cx.incarnation()).unwrap_or(u32::MAX);
         let left = self.slot.begin_life(life, cx.mailbox());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);

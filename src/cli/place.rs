@@ -59,6 +59,13 @@ impl Environment {
         }
     }
 
+    /// How long appends are held back: for the test that shows what tape-first is for.
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn held_back(&self) -> Option<std::time::Duration> {
+        let ms = self.get("TAMTAM_FAULT_HOLD_APPENDS_MS")?.parse().ok()?;
+        Some(std::time::Duration::from_millis(ms))
+    }
+
     /// The folder to work in: the one that was named, else the current one. Absolute, and there.
     pub(super) fn workspace(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         let path = match (given, &self.current_dir) {

@@ -14,8 +14,8 @@ use crate::{
 };
 
 pub(super) const PROMPT: &str = "tell the story";
-/// Lives of the process that a round may take: the last ones are not killed.
-const LIVES_MAX: usize = 5;
+/// Lives of the process that a round may take: the last one is not killed.
+const LIVES_MAX: usize = 3;
 
 /// What is to be open when the process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,8 +279,7 @@ impl Round<'_> {
         self.facts.code = ended.code;
         self.facts.last = ended.lines.last().cloned().unwrap_or_default();
         self.facts.stderr = ended.stderr;
-        // A turn that was cut off twice without getting on says so, and waits to be resumed once more.
-        !(ended.code == Some(1) && self.facts.stderr.contains("crashed twice"))
+        true
     }
 
     fn killed(&mut self, process: Tamtam, first: usize) {
