@@ -38,7 +38,7 @@ pub struct StoreOptions {
     pub access: Access,
     /// The most session files that are open at once; the one written longest ago is closed for the next.
     pub open_files_max: usize,
-    /// The most appends that wait for the disk. Beyond, they are refused as [`TapeError::Busy`].
+    /// The most appends that wait for the disk. Beyond, they are refused as [`TapeError::Busy`](crate::tape::TapeError::Busy).
     pub queue_appends_max: usize,
     /// The most bytes that wait for the disk; one append alone may be larger.
     pub queue_bytes_max: usize,
@@ -89,7 +89,7 @@ pub struct Loaded {
     pub rebooted: bool,
 }
 
-/// A session as its files show it. The checksums are not looked at; [`Store::verify`] does.
+/// A session as its files show it. The checksums are not looked at; [`Store::verify`](crate::tape::Store::verify) does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSummary {
     /// Which.
