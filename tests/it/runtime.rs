@@ -267,6 +267,9 @@ async fn an_interrupted_turn_goes_on_when_the_runtime_starts_again() {
     let mut events = session_before.events();
     session_before.prompt("go").await.unwrap();
     event(&mut events, |kind| matches!(kind, EventKind::StepStarted { .. }).then_some(())).await;
+    while hanging.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
     assert!(first.shutdown().await.is_empty());
 
     let model = Arc::new(Scripted::new([Reply::text("here I am again")]));
