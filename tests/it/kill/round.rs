@@ -252,7 +252,7 @@ impl Round<'_> {
                         self.send_at(point, &mut process);
                     }
                 }
-            } else if lines == 2 && self.plan.seed % 3 == 0 {
+            } else if lines == 2 && self.plan.seed.is_multiple_of(3) {
                 self.send(json!({"delivery": "queue"}), &mut process);
             }
             let met = match (life, self.plan.target) {
