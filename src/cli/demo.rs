@@ -22,6 +22,7 @@ use tamtam::{
     model::{Reply, Scripted},
     permission::Profile,
     session::Entry,
+    supervisor::Status,
     tape::{Access, Store, StoreOptions},
     tools,
 };
@@ -96,7 +97,12 @@ pub(super) async fn demo() -> Result<Exit, Failure> {
         ))
     })?;
     print(&format!("All of this happens in {}\n", stage.folder.display()))?;
-    play(&stage).await.map(|()| Exit::Done)
+    // Nothing of it depends on how it was started, so whatever goes wrong is a failure.
+    let played = play(&stage).await.map_err(|failure| match failure.message.is_empty() {
+        true => failure,
+        false => Failure::failed(failure.message),
+    });
+    played.map(|()| Exit::Done)
 }
 
 /// The folders it happens in.
@@ -117,7 +123,12 @@ impl Stage {
 }
 
 async fn play(stage: &Stage) -> Result<(), Failure> {
-    let runtime = Runtime::builder().store(&stage.store).model(Arc::new(script())).tools(tools::full()).start().await?;
+    let runtime = Runtime::builder()
+        .store(&stage.store)
+        .model(Arc::new(script()))
+        .tools(tools::full().with(glitch::Glitch::default()))
+        .start()
+        .await?;
     let options = SessionOptions::new(&stage.project).id("demo".parse().unwrap_or_else(|_| SessionId::new()));
     let session = runtime.create(options.profile(Profile::Auto)).await?;
     let events = session.events();
@@ -125,7 +136,7 @@ async fn play(stage: &Stage) -> Result<(), Failure> {
         Play { runtime: runtime.clone(), session, events, narrator: Narrator::default(), acknowledged: vec![] };
     let acted = tokio::time::timeout(LIMIT, play.act()).await;
     let acted = acted.unwrap_or_else(|_| Err(Failure::failed(format!("it took longer than {} s", LIMIT.as_secs()))));
-    let tree = runtime.tree().to_string();
+    let tree = settled_tree(&runtime, play.session.id()).await;
     let id = play.session.id().clone();
     let left = runtime.shutdown().await;
     acted?;
@@ -140,6 +151,18 @@ async fn play(stage: &Stage) -> Result<(), Failure> {
         stage.store.display(),
         stage.folder.display(),
     ))
+}
+
+/// The tree, as soon as the session that was just restarted is seen to run.
+async fn settled_tree(runtime: &Runtime, id: &SessionId) -> String {
+    for _ in 0..100 {
+        let tree = runtime.tree();
+        if tree.find(id.as_str()).is_some_and(|node| node.status == Status::Running) {
+            return tree.to_string();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    runtime.tree().to_string()
 }
 
 /// The play: what a host does and what it sees.

@@ -1,6 +1,8 @@
 //! The tests of behaviour: one binary, one module per subject. What is tested is what a host can see; names are claims.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[cfg(feature = "cli")]
+mod cli;
 mod core;
 mod layering;
 mod runtime;
