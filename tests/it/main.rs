@@ -3,6 +3,8 @@
 
 #[cfg(feature = "cli")]
 mod aimock;
+#[cfg(feature = "cli")]
+mod cli;
 mod core;
 mod formats;
 #[cfg(feature = "cli")]
