@@ -128,9 +128,9 @@ fn a_round_meets_what_it_aims_at() {
     assert_eq!(judge(&facts), Vec::<String>::new());
     let met = met(&facts.kills[0]);
     assert!(met.contains(&Met::RunningCall) && met.contains(&Met::PendingCall), "{met:?}");
-    // All four tokens, for nothing was skipped: the one that was to be asked for was answered after the kill.
+    // All tokens, for nothing was skipped: the one that was to be asked for was answered after the kill.
     let tokens: Vec<_> = facts.counter.lines().collect();
-    assert_eq!(tokens, ["3-A", "3-B", "3-C", "3-D"]);
+    assert_eq!(tokens, ["3-A", "3-S", "3-B", "3-C", "3-D"]);
     // The slow command was killed with its process: the model is told that nobody knows how it ended.
     let last = facts.bodies.last().unwrap();
     assert!(last.contains("unknown"), "{last}");

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | 0 | two reads |
 //! | 1 | a command that adds token A to the counter file |
-//! | 2 | a slow command, then token B and a write, which have to wait for it |
+//! | 2 | a command that adds token S and is slow, then token B and a write, which have to wait for it |
 //! | 3 | token C, which has to be asked for |
 //! | 4 | refused once with a 503, then token D |
 //! | 5 | a long text: the end of the turn |
@@ -171,7 +171,8 @@ fn calls(seed: u64, answers: usize) -> Vec<(&'static str, Value)> {
         1 => vec![bash(token('A'))],
         2 => {
             let write = ("write", json!({"path": "w.txt", "content": "w\n"}));
-            vec![bash(format!("{SLOW}; echo slow")), bash(token('B')), write]
+            // Its token is written before it is slow: to run it again would write it again.
+            vec![bash(format!("{}; {SLOW}; echo slow", token('S'))), bash(token('B')), write]
         }
         3 => vec![bash(format!("{} {ASKED}", token('C')))],
         4 => vec![bash(token('D'))],
