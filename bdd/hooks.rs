@@ -45,9 +45,9 @@ impl Hook for HostHook {
             HostHook::Handle => Input::Handled,
             HostHook::Prefix(prefix) => {
                 message.parts.insert(0, Part::text(prefix.as_str()));
-                Input::Pass(message)
+                Input::Pass(Box::new(message))
             }
-            _ => Input::Pass(message),
+            _ => Input::Pass(Box::new(message)),
         };
         Box::pin(async move { input })
     }
@@ -65,7 +65,11 @@ impl Hook for HostHook {
     fn on_result<'a>(&'a self, _: &'a HookCall, mut result: ToolResult) -> BoxFuture<'a, ToolResult> {
         match self {
             HostHook::Append(text) => result.content.push_str(text),
-            HostHook::RedactKeys => result.content = redacted(&result.content),
+            HostHook::RedactKeys => {
+                result.content = redacted(&result.content);
+                // What hosts are told beside the text is on the tape too.
+                result.details = serde_json::from_str(&redacted(&result.details.to_string())).unwrap();
+            }
             _ => {}
         }
         Box::pin(async move { result })

@@ -3,22 +3,25 @@
 use std::{
     collections::VecDeque,
     fmt,
+    fs::Permissions,
     future::Future,
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
+    process::Command,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use serde_json::Value;
 use tamtam::{
-    Answer, Receipt, Runtime, Session, SessionId, SessionOptions,
+    Answer, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
     error::SendError,
     event::{Event, EventKind, Next},
     model::{ErrorKind, ModelError, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
 };
 use tempfile::TempDir;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::AbortHandle};
 
 use crate::{held::Holds, hooks::HostHook, tape};
 
@@ -34,8 +37,14 @@ pub(crate) struct Lab {
     pub(crate) holds: Holds,
     pub(crate) hooks: Vec<HostHook>,
     pub(crate) rules: Ruleset,
+    /// Where it is set, the host hands over a finder of models, and sessions use this one.
+    pub(crate) model_name: Option<ModelRef>,
+    protected: Vec<PathBuf>,
     runtime: Option<Runtime>,
     session: Option<Session>,
+    listener: Option<AbortHandle>,
+    /// Turns that began before this entry were not listened to.
+    listens_from: Seq,
     shown: watch::Receiver<Vec<Arc<Event>>>,
     pub(crate) receipts: Vec<Receipt>,
     pub(crate) answer: Option<Answer>,
@@ -56,8 +65,12 @@ impl Default for Lab {
             holds: Holds::default(),
             hooks: Vec::new(),
             rules: Ruleset { name: "scenario".to_owned(), rules: vec![Rule::new("*", "**", Action::Allow)] },
+            model_name: None,
+            protected: Vec::new(),
             runtime: None,
             session: None,
+            listener: None,
+            listens_from: Seq::ZERO,
             shown: watch::Sender::default().subscribe(),
             receipts: Vec::new(),
             answer: None,
@@ -117,9 +130,13 @@ impl Lab {
     }
 
     async fn start(&mut self) -> Runtime {
-        let tools = self.holds.over(&tools());
+        let tools = self.holds.over(&tamtam::tools::full());
         let store = self.folder.path().join("store");
         let builder = Runtime::builder().store(store).model(Arc::new(self.model.clone())).tools(tools);
+        let builder = match &self.model_name {
+            Some(name) => builder.models(Arc::new(self.model.clone()), name.clone()),
+            None => builder,
+        };
         let builder = self.hooks.iter().cloned().fold(builder, |builder, hook| builder.hook(hook));
         let runtime = builder.start().await.unwrap();
         self.runtime = Some(runtime.clone());
@@ -128,9 +145,10 @@ impl Lab {
 
     async fn listen(&mut self, session: Session) -> Session {
         let mut events = session.events();
+        self.listens_from = session.state().await.unwrap().seq;
         let (shown, watched) = watch::channel(Vec::new());
         self.shown = watched;
-        tokio::spawn(async move {
+        let listener = tokio::spawn(async move {
             while let Some(next) = events.next().await {
                 match next {
                     Next::Event(event) => shown.send_modify(|all: &mut Vec<_>| all.push(event)),
@@ -138,8 +156,27 @@ impl Lab {
                 }
             }
         });
+        self.listener = Some(listener.abort_handle());
         self.session = Some(session.clone());
         session
+    }
+
+    /// Shows no more events.
+    pub(crate) fn stop_listening(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.abort();
+        }
+    }
+
+    /// Keeps a file of the workspace from being written, by root too.
+    pub(crate) fn protect(&mut self, name: &str) {
+        let path = self.path(name);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        if std::fs::OpenOptions::new().append(true).open(&path).is_ok() {
+            let set = Command::new("chattr").arg("+i").arg(&path).status().unwrap();
+            assert!(set.success(), "root writes where it likes here: run the scenarios as another user");
+            self.protected.push(path);
+        }
     }
 
     /// Waits until the events shown so far satisfy a condition.
@@ -151,6 +188,24 @@ impl Lab {
             return;
         }
         panic!("waited in vain for {what}; shown were:\n{}", self.events_text());
+    }
+
+    /// Waits until the listener has been shown the end of every turn that has ended.
+    pub(crate) async fn catch_up(&mut self) {
+        if self.listener.is_none() {
+            return;
+        }
+        let listens_from = self.listens_from;
+        let state = self.session().await.state().await.unwrap();
+        let ended: Vec<_> = state.ended.iter().map(|end| end.turn).filter(|turn| *turn > listens_from).collect();
+        self.until("the end of the turns that have ended", |events| {
+            let is_shown = |turn: &Seq| {
+                let is_end = |event: &Event| matches!(event.kind, EventKind::TurnFinished { .. });
+                events.iter().any(|event| event.turn == Some(*turn) && is_end(event))
+            };
+            ended.iter().all(is_shown)
+        })
+        .await;
     }
 
     /// The events shown so far.
@@ -201,6 +256,24 @@ impl Lab {
     }
 }
 
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for path in &self.protected {
+            let _ = Command::new("chattr").arg("-i").arg(path).status();
+        }
+    }
+}
+
+/// Waits with patience until something is so that no event tells of: what a foreign process does, what a task let go of.
+pub(crate) async fn seen(what: &str, is_so: impl Fn() -> bool) {
+    let looked = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    within(what, looked).await;
+}
+
 /// Waits with patience.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(PATIENCE, future).await;
@@ -210,9 +283,4 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 /// The kind of an event, as it is called in JSON.
 pub(crate) fn kind(event: &EventKind) -> String {
     serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned()
-}
-
-/// The seven tools.
-fn tools() -> tamtam::tool::Toolbox {
-    tamtam::tool::Toolbox::default()
 }

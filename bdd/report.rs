@@ -73,10 +73,12 @@ impl Report {
 impl Told {
     fn new(scenario: &gherkin::Scenario) -> Told {
         let name = scenario.name.clone();
-        // In an outline the id stands in the row, and so at the head of the name.
-        let in_name = name.split_once(": ").map(|(id, _)| id).filter(|id| is_id(id));
-        let ids = scenario.tags.iter().map(String::as_str).filter(|tag| is_id(tag)).chain(in_name);
-        Told { ids: ids.map(str::to_owned).collect(), name, failures: Vec::new(), is_over: false }
+        // In an outline each row has ids of its own, and so they stand at the head of the name; the tags are those of all rows.
+        let in_name = name.split_once(": ").map(|(head, _)| head.split(' ').collect::<Vec<_>>());
+        let in_name = in_name.filter(|ids| ids.iter().all(|id| is_id(id)));
+        let tags = || scenario.tags.iter().map(String::as_str).filter(|tag| is_id(tag)).collect();
+        let ids = in_name.unwrap_or_else(tags).into_iter().map(str::to_owned).collect();
+        Told { name: name.clone(), ids, failures: Vec::new(), is_over: false }
     }
 
     fn passed(&self) -> bool {

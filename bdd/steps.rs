@@ -10,3 +10,8 @@ mod when;
 fn text(written: &str) -> String {
     written.replace("\\n", "\n").replace("\\\"", "\"")
 }
+
+/// The texts of a step that lists several: `"a", "b"`.
+fn quoted(written: &str) -> Vec<String> {
+    serde_json::from_str(&format!("[{written}]")).expect("texts in quotes, with commas between them")
+}

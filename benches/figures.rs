@@ -15,12 +15,14 @@ use tamtam::{
 
 #[path = "support/parts.rs"]
 mod parts;
-use parts::{Calls, Forever, Nothing, distribution, micros, options, resident, runtime};
+use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime};
+
+type Figure = fn(&tokio::runtime::Runtime);
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, fn(&tokio::runtime::Runtime)); 6] = [
+    let figures: [(&str, Figure); 6] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
@@ -76,7 +78,8 @@ async fn steering() {
     for live in [1_usize, 1_000] {
         let folder = tempfile::tempdir().unwrap();
         let told = Arc::default();
-        let runtime = runtime(folder.path(), Arc::new(Calls::new(2)), Forever(Arc::clone(&told))).await;
+        let model = OneCall("bench/one".parse().unwrap());
+        let runtime = runtime(folder.path(), Arc::new(model), Forever(Arc::clone(&told))).await;
         let mut sessions = Vec::new();
         for _ in 0..live {
             let session = runtime.create(options(folder.path())).await.unwrap();

@@ -37,7 +37,6 @@ impl Adapter {
                     _ => {}
                 },
                 Next::Lagged(missed) => eprintln!("{missed} events missed"),
-                _ => {}
             }
         }
         Err("the runtime was shut down".into())

@@ -6,10 +6,12 @@
 //! (C-04), and a session without rules runs under the profile `strict` (C-37).
 
 mod pattern;
+mod place;
 mod profile;
 
 use serde::{Deserialize, Serialize};
 
+pub use place::seen_from;
 pub use profile::Profile;
 
 use crate::tool::Access;
@@ -138,7 +140,7 @@ mod tests {
     /// C-02: a deny of a higher layer can never be undone by a lower one; an ask can.
     #[test]
     fn a_later_layer_loosens_an_ask_and_never_a_deny() {
-        let host = set("host", &[("edit", "**/.git/**", Action::Deny), ("edit", "**", Action::Ask)]);
+        let host = set("host", &[("edit", "**", Action::Ask), ("edit", "**/.git/**", Action::Deny)]);
         let below = set("granted", &[("edit", "**", Action::Allow)]);
         assert_eq!(judge([&host, &below], &Access::new("edit", "src/a.rs")).action, Action::Allow);
         let denied = judge([&host, &below], &Access::new("edit", "x/.git/config"));

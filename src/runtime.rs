@@ -87,7 +87,8 @@ impl Runtime {
         self.is_open()?;
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
-        let settings = self.inner.settings.of(options, workspace);
+        let mut settings = self.inner.settings.of(options, workspace);
+        settings.read_roots.push(self.inner.host.store.spill_path(&id).display().to_string());
         let slot = Arc::new(Slot::new(id.clone()));
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         let made = tokio::task::spawn_blocking(move || {

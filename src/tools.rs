@@ -36,15 +36,13 @@ const MINIMAL: &[&str] = &["read", "write", "edit", "bash"];
 /// The names of the set [`readonly`].
 const READONLY: &[&str] = &["read", "grep", "find", "ls"];
 
-/// Every tool: read, write, edit, bash, grep, find, ls.
-///
-/// Without a host's environment: use [`Setup::environment`] to hand one to bash.
+/// Every tool: read, write, edit, bash, grep, find, ls. Its bash has an empty environment: see [`Setup::bash`].
 #[must_use]
 pub fn full() -> Toolbox {
     Setup::new().full()
 }
 
-/// What is enough to work with: read, write, edit, bash.
+/// What is enough to work with: read, write, edit, bash. Its bash has an empty environment: see [`Setup::bash`].
 #[must_use]
 pub fn minimal() -> Toolbox {
     Setup::new().minimal()
@@ -70,7 +68,7 @@ pub fn readonly() -> Toolbox {
 #[derive(Clone, Default)]
 pub struct Setup {
     shared: Shared,
-    environment: Vec<(OsString, OsString)>,
+    bash: Option<BashOptions>,
 }
 
 impl Setup {
@@ -87,11 +85,17 @@ impl Setup {
         self
     }
 
-    /// The same setup with an environment for commands; what is [private](crate::process::is_private) in it is left out.
+    /// The same setup that runs commands in that way, above all: with that environment.
     #[must_use]
-    pub fn environment(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
-        self.environment = environment.into_iter().collect();
+    pub fn bash(mut self, options: BashOptions) -> Setup {
+        self.bash = Some(options);
         self
+    }
+
+    /// The same setup with that environment for commands; what is [private](crate::process::is_private) in it is left out.
+    #[must_use]
+    pub fn environment(self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
+        self.bash(BashOptions::new(environment))
     }
 
     /// See [`full`].
@@ -127,20 +131,21 @@ impl Setup {
 
     fn set(&self, wanted: impl Fn(&str) -> bool) -> Toolbox {
         let shared = || self.shared.clone();
-        let bash = Bash::new(BashOptions::new(self.environment.clone()));
+        let bash = self.bash.clone().unwrap_or_else(|| BashOptions::new([]));
         let all: [Arc<dyn Tool>; 7] = [
             Arc::new(read::Read(shared())),
             Arc::new(write::Write(shared())),
             Arc::new(edit::Edit(shared())),
-            Arc::new(bash),
             Arc::new(grep::Grep(shared())),
             Arc::new(find::Find(shared())),
             Arc::new(ls::Ls(shared())),
+            Arc::new(Bash::new(bash)),
         ];
         Toolbox::new(all.into_iter().filter(|tool| wanted(tool.name())))
     }
 }
 
+// The environment of the shell stays out of it: it holds secrets.
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Setup").field("home", &self.shared.home).finish_non_exhaustive()

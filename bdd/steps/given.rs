@@ -1,6 +1,6 @@
 //! What is there before anything is said.
 
-use std::{fs::Permissions, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
+use std::time::Duration;
 
 use cucumber::{gherkin, given};
 use serde_json::Value;
@@ -9,7 +9,11 @@ use tamtam::{
     permission::Profile,
 };
 
-use crate::{hooks::HostHook, lab::Lab, steps::text};
+use crate::{
+    hooks::HostHook,
+    lab::Lab,
+    steps::{quoted, text},
+};
 
 #[given(expr = "the file {string} with {string}")]
 fn a_file(lab: &mut Lab, name: String, content: String) {
@@ -18,10 +22,11 @@ fn a_file(lab: &mut Lab, name: String, content: String) {
     std::fs::write(path, text(&content)).unwrap();
 }
 
-#[given(expr = "the read-only file {string} with {string}")]
-fn a_read_only_file(lab: &mut Lab, name: String, content: String) {
+/// Its mode forbids writing. Root writes all the same, so for root it is made immutable as well.
+#[given(expr = "the protected file {string} with {string}")]
+fn a_protected_file(lab: &mut Lab, name: String, content: String) {
     a_file(lab, name.clone(), content);
-    std::fs::set_permissions(lab.path(&name), Permissions::from_mode(0o444)).unwrap();
+    lab.protect(&name);
 }
 
 #[given(expr = "the file {string} of {int} lines with {int} characters each")]
@@ -30,16 +35,20 @@ fn a_long_file(lab: &mut Lab, name: String, lines: usize, characters: usize) {
     std::fs::write(lab.path(&name), (1..=lines).map(line).collect::<String>()).unwrap();
 }
 
-/// A command that reads from a pipe runs until something is written there: a running command without a clock.
-#[given(expr = "the pipe {string}")]
-fn a_pipe(lab: &mut Lab, name: String) {
-    let made = Command::new("mkfifo").arg(lab.path(&name)).status().unwrap();
-    assert!(made.success());
-}
-
 #[given(expr = "the model answers {string}")]
 fn answers(lab: &mut Lab, answer: String) {
     lab.reply(Reply::text(text(&answer)));
+}
+
+#[given(expr = "the model answers {string} {int} times over")]
+fn answers_at_length(lab: &mut Lab, answer: String, times: usize) {
+    lab.reply(Reply::text(answer.repeat(times)));
+}
+
+#[given(regex = r"^the model answers in the pieces (.+)$")]
+fn answers_in_text_pieces(lab: &mut Lab, pieces: String) {
+    let reply = quoted(&pieces).into_iter().fold(Reply::empty(), |reply, piece| reply.with_text(piece));
+    lab.reply(reply);
 }
 
 #[given("the model answers with nothing")]
@@ -138,6 +147,11 @@ fn an_input_pipe(lab: &mut Lab, prefix: String) {
 #[given("an input hook of the host that deals with every message itself")]
 fn a_handling_pipe(lab: &mut Lab) {
     lab.hooks.push(HostHook::Handle);
+}
+
+#[given(expr = "the models of the host are found by name, and the session uses {string}")]
+fn models_by_name(lab: &mut Lab, name: String) {
+    lab.model_name = Some(name.parse().unwrap());
 }
 
 #[given(expr = "the profile {word}")]

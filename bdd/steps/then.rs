@@ -1,22 +1,29 @@
 //! What can be seen.
 
+use std::sync::Arc;
+
 use cucumber::{gherkin, then};
 use tamtam::{
     Outcome,
-    event::EventKind,
+    event::{Event, EventKind},
     message::Part,
     model::{AnswerPart, Item, Request},
 };
 
 use crate::{
-    lab::{Lab, kind, within},
-    steps::text,
+    lab::{Lab, kind, seen, within},
+    steps::{quoted, text},
     tape,
 };
 
 #[then(expr = "the answer is {string}")]
 fn answer_is(lab: &mut Lab, wanted: String) {
     assert_eq!((&lab.answer().outcome, lab.answer().text.as_str()), (&Outcome::Done, text(&wanted).as_str()));
+}
+
+#[then(expr = "the answer is {string} {int} times over")]
+fn answer_is_long(lab: &mut Lab, wanted: String, times: usize) {
+    assert!(lab.answer().text == wanted.repeat(times), "another text of {} bytes came", lab.answer().text.len());
 }
 
 #[then(expr = "the turn took {int} steps")]
@@ -60,12 +67,26 @@ fn no_file(lab: &mut Lab, name: String) {
     assert!(!lab.path(&name).exists(), "{name} exists");
 }
 
+/// A request that was cut off is let go of by its own task, a moment after the turn has ended.
+#[then("the model answers nobody any more")]
+async fn answers_nobody(lab: &mut Lab) {
+    seen("the request to be let go of", || lab.model.streaming() == 0).await;
+}
+
+#[then(expr = "the newest receipt says {word}")]
+fn receipt_says(lab: &mut Lab, wanted: String) {
+    let disposition = lab.receipts.last().expect("nothing was sent").disposition;
+    assert_eq!(serde_json::to_value(disposition).unwrap(), wanted.as_str());
+}
+
 /// The process whose id the command wrote there.
 #[then(expr = "the process of {string} is gone")]
 fn process_is_gone(lab: &mut Lab, file: String) {
     let id = std::fs::read_to_string(lab.path(&file)).unwrap();
-    let process = std::path::Path::new("/proc").join(id.trim());
-    assert!(!process.exists(), "process {} runs", id.trim());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", id.trim())).unwrap_or_default();
+    // One that is dead and was not yet taken notice of by its new parent is gone as well.
+    let is_gone = status.is_empty() || status.contains("State:\tZ") || status.contains("State:\tX");
+    assert!(is_gone, "process {} runs", id.trim());
 }
 
 #[then(expr = "the model was asked {int} time(s)")]
@@ -74,7 +95,7 @@ fn asked(lab: &mut Lab, times: usize) {
 }
 
 /// Each row: who speaks (`user`, `model`, `call`, `result`, `failed`: a result that is an error), and a text that is in it.
-/// A call is shown as `id name arguments`, a result as `id name: content`.
+/// A call is shown as `id name arguments`, a result as `id name: content`, its tabs as spaces.
 #[then("the newest request tells the model:")]
 fn newest_request(lab: &mut Lab, step: &gherkin::Step) {
     check_history(lab.requests().last().expect("the model was not asked"), step);
@@ -99,7 +120,7 @@ fn told(request: &Request) -> Vec<(&'static str, String)> {
             })),
             Item::Result(result) => {
                 let who = if result.is_error { "failed" } else { "result" };
-                told.push((who, format!("{} {}: {}", result.call, result.name, result.content)));
+                told.push((who, format!("{} {}: {}", result.call, result.name, result.content.replace('\t', " "))));
             }
             other => panic!("an item that the steps do not know: {other:?}"),
         }
@@ -134,7 +155,7 @@ fn never_told(lab: &mut Lab, text: String) {
 #[then("the events show in this order:")]
 async fn events_in_order(lab: &mut Lab, step: &gherkin::Step) {
     let rows = step.table().expect("a table").rows.clone();
-    let in_order = |events: &[std::sync::Arc<tamtam::Event>]| {
+    let in_order = |events: &[Arc<Event>]| {
         let mut rows = rows.iter().peekable();
         for event in events {
             let fits = |row: &&Vec<String>| {
@@ -152,7 +173,8 @@ async fn events_in_order(lab: &mut Lab, step: &gherkin::Step) {
 #[then(expr = "the only {word} event(s) is/are about {string}")]
 fn only_events(lab: &mut Lab, wanted: String, about: String) {
     let events: Vec<_> = lab.events().into_iter().filter(|event| kind(&event.kind) == wanted).collect();
-    let is_about = |event: &tamtam::Event| serde_json::to_string(event).unwrap().contains(&about);
+    let about = text(&about);
+    let is_about = |event: &Event| serde_json::to_string(event).unwrap().contains(&about);
     assert!(!events.is_empty() && events.iter().all(|event| is_about(event)), "{}", lab.events_text());
 }
 
@@ -160,6 +182,41 @@ fn only_events(lab: &mut Lab, wanted: String, about: String) {
 fn counted_events(lab: &mut Lab, times: usize, wanted: String) {
     let shown = lab.events().iter().filter(|event| kind(&event.kind) == wanted).count();
     assert_eq!(shown, times, "{}", lab.events_text());
+}
+
+/// All of the events that can be played again, and no other.
+#[then("exactly these durable events were shown:")]
+fn exactly_durable(lab: &mut Lab, step: &gherkin::Step) {
+    check_all(&lab.events(), |event| event.id.is_durable(), step);
+}
+
+#[then("exactly these events were shown:")]
+fn exactly(lab: &mut Lab, step: &gherkin::Step) {
+    check_all(&lab.events(), |_| true, step);
+}
+
+fn check_all(events: &[Arc<Event>], counts: impl Fn(&Event) -> bool, step: &gherkin::Step) {
+    let shown: Vec<_> = events.iter().filter(|event| counts(event)).map(|event| kind(&event.kind)).collect();
+    let wanted: Vec<_> = step.table().expect("a table").rows.iter().map(|row| row[0].clone()).collect();
+    assert_eq!(shown, wanted);
+}
+
+#[then("each text delta stands inside a step")]
+fn deltas_in_steps(lab: &mut Lab) {
+    let mut in_step = false;
+    for event in lab.events() {
+        match &event.kind {
+            EventKind::StepStarted { .. } => in_step = true,
+            EventKind::StepFinished { .. } | EventKind::TurnFinished { .. } => in_step = false,
+            EventKind::TextDelta { text } => assert!(in_step, "{text:?} stands outside of a step"),
+            _ => {}
+        }
+    }
+}
+
+#[then(regex = r"^the text was shown in the pieces (.+)$")]
+fn text_pieces(lab: &mut Lab, pieces: String) {
+    assert_eq!(deltas(lab), quoted(&pieces));
 }
 
 /// The deltas of the newest turn, each as it came.
@@ -208,6 +265,11 @@ fn tape_in_order(lab: &mut Lab, step: &gherkin::Step) {
 #[then(expr = "the tape holds no {word} entry")]
 fn tape_holds_none(lab: &mut Lab, unwanted: String) {
     assert!(lab.tape().iter().all(|line| tape::kind(line) != unwanted));
+}
+
+#[then(expr = "the text {string} is nowhere on the tape")]
+fn not_on_the_tape(lab: &mut Lab, unwanted: String) {
+    assert!(lab.tape().iter().all(|line| !line.to_string().contains(&unwanted)));
 }
 
 /// The conversation as a page would show it: each row who speaks and the text of the message.

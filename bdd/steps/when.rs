@@ -1,10 +1,10 @@
 //! What hosts and operators do.
 
 use cucumber::when;
-use tamtam::{Delivery, Grant, Seq, Steering, event::EventKind, message::Message, session::Waiting};
+use tamtam::{Delivery, Grant, Receipt, Seq, Steering, event::EventKind, message::Message, session::Waiting};
 
 use crate::{
-    lab::{Lab, within},
+    lab::{Lab, seen, within},
     steps::text,
 };
 
@@ -86,20 +86,26 @@ async fn waiting(lab: &mut Lab, message: &str) -> Waiting {
 #[when("the answer arrives")]
 async fn answer_arrives(lab: &mut Lab) {
     let receipt = lab.receipts.last().expect("nothing was sent").clone();
+    wait_for(lab, &receipt).await;
+}
+
+async fn wait_for(lab: &mut Lab, receipt: &Receipt) {
     lab.answer = Some(within("the answer", receipt.wait()).await.unwrap());
+    lab.catch_up().await;
 }
 
 /// Waits for the turn of the message that was sent as the so manieth.
 #[when(expr = "the answer to message {int} arrives")]
 async fn answer_to_arrives(lab: &mut Lab, number: usize) {
     let receipt = lab.receipts[number - 1].clone();
-    lab.answer = Some(within("the answer", receipt.wait()).await.unwrap());
+    wait_for(lab, &receipt).await;
 }
 
 #[when("the session is idle")]
 async fn idle(lab: &mut Lab) {
     let session = lab.session().await;
     within("the session to be idle", session.wait()).await.unwrap();
+    lab.catch_up().await;
 }
 
 #[when(expr = "a call of {word} is held")]
@@ -135,25 +141,30 @@ async fn text_shown(lab: &mut Lab, wanted: String) {
     .await;
 }
 
-/// Resolves when a command has opened the pipe for reading, and lets it go on.
-#[when(expr = "{string} is written into the pipe {string}")]
-async fn written_into_the_pipe(lab: &mut Lab, what: String, pipe: String) {
-    let path = lab.path(&pipe);
-    let written = tokio::task::spawn_blocking(move || std::fs::write(path, what));
-    within("a reader of the pipe", written).await.unwrap().unwrap();
-}
-
 /// The command has written its process id there.
 #[when(expr = "the command of {string} runs")]
 async fn command_runs(lab: &mut Lab, file: String) {
     let path = lab.path(&file);
-    let written = async {
-        while std::fs::read_to_string(&path).unwrap_or_default().trim().is_empty() {
-            // There is no event for what a foreign process does; this is the short bounded look that remains.
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
-    };
-    within("the command to run", written).await;
+    seen("the command to run", || std::fs::read_to_string(&path).is_ok_and(|id| id.ends_with('\n'))).await;
+}
+
+#[when(expr = "the call {word} is over")]
+async fn call_is_over(lab: &mut Lab, id: String) {
+    lab.until("the end of a call", |events| {
+        events.iter().any(|event| matches!(&event.kind, EventKind::CallFinished { call, .. } if call.as_str() == id))
+    })
+    .await;
+}
+
+#[when("the host lets the session go on")]
+async fn lets_go_on(lab: &mut Lab) {
+    let session = lab.session().await;
+    within("the wish to go on", session.go_on()).await.unwrap();
+}
+
+#[when("the host stops listening")]
+fn stops_listening(lab: &mut Lab) {
+    lab.stop_listening();
 }
 
 /// Answers the open ask.
@@ -166,6 +177,12 @@ async fn answers_the_ask(lab: &mut Lab, grant: String) {
         _ => Grant::Reject(None),
     };
     lab.session().await.answer(ask, grant).await.unwrap();
+}
+
+#[when(expr = "the operator rejects the ask with {string}")]
+async fn rejects_the_ask(lab: &mut Lab, words: String) {
+    let ask = open_ask(lab).await;
+    lab.session().await.answer(ask, Grant::Reject(Some(words))).await.unwrap();
 }
 
 async fn open_ask(lab: &Lab) -> Seq {

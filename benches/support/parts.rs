@@ -1,5 +1,5 @@
 //! What the benches share: a model in memory, a tool that does nothing, a runtime round them, and figures.
-#![allow(dead_code, reason = "each bench uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "shared by the benches, each of which uses a part of it")]
 
 use std::{
     path::Path,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Runtime, Session, SessionOptions,
     message::Finish,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Request, ToolResultItem},
+    model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request, ToolResultItem},
     permission::Profile,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
@@ -56,6 +56,30 @@ impl Model for Calls {
                 AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input: "{}".into(), extra: None };
             Ok(Answer::new(vec![call], Finish::ToolCalls))
         })
+    }
+}
+
+/// A model in memory that asks for one call and, once it sees the result, ends. Each session on its own.
+pub struct OneCall(pub ModelRef);
+
+impl Model for OneCall {
+    fn id(&self) -> &ModelRef {
+        &self.0
+    }
+
+    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        let just_called = request.history.iter().rev().take(3).any(|item| match item.as_ref() {
+            Item::Assistant(answer) => answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. })),
+            _ => false,
+        });
+        let answer = if just_called {
+            Answer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop)
+        } else {
+            let call =
+                AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input: "{}".into(), extra: None };
+            Answer::new(vec![call], Finish::ToolCalls)
+        };
+        Box::pin(async move { Ok(answer) })
     }
 }
 

@@ -27,6 +27,9 @@ pub(crate) struct Host {
     pub(crate) hooks: Hooks,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
+    /// How long appends are held back after what they record was done.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) hold_back_appends: Option<Duration>,
     slots: Mutex<BTreeMap<SessionId, Arc<Slot>>>,
 }
 
@@ -40,7 +43,25 @@ impl Host {
     ) -> Host {
         let specs = serde_json::to_vec(&*toolbox.specs()).unwrap_or_default();
         let toolbox_hash = blake3::hash(&specs).to_hex()[..32].to_owned();
-        Host { store, toolbox, toolbox_hash, models, hooks, registry, clock: Clock::start(), slots: Mutex::default() }
+        Host {
+            store,
+            toolbox,
+            toolbox_hash,
+            models,
+            hooks,
+            registry,
+            clock: Clock::start(),
+            #[cfg(feature = "fault-injection")]
+            hold_back_appends: None,
+            slots: Mutex::default(),
+        }
+    }
+
+    /// The same, with appends held back.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn holding_back_appends(mut self, by: Option<Duration>) -> Host {
+        self.hold_back_appends = by;
+        self
     }
 
     /// The slots of the sessions that this runtime knows.

@@ -6,6 +6,8 @@
 //! the state goes back to what the tape has, hosts are told, and what workers reported is held and decided again later.
 
 mod build;
+#[cfg(feature = "fault-injection")]
+mod held_back;
 mod storage;
 
 pub(crate) use build::{fold, notify};
@@ -27,10 +29,15 @@ use crate::{
     error::SendError,
     event::events_of,
     ids::{Millis, Seq},
-    session::{Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, decide},
+    session::{CallState, Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, decide},
     supervisor::{ActorCard, ExitReason},
-    tape::{Appended, Tape},
+    tape::Appended,
 };
+#[cfg(feature = "fault-injection")]
+use held_back::Tape;
+
+#[cfg(not(feature = "fault-injection"))]
+use crate::tape::Tape;
 
 /// How much of its slot an actor takes in one go before it lets others have their turn.
 const WORK_PER_WAKE: usize = 64;
@@ -55,6 +62,8 @@ impl Behaviour for SessionActor {
         let (host, slot) = (self.host.clone(), self.slot.clone());
         // Reading the tape may wait for a disk, so it does so on a thread for that.
         let (tape, state) = tokio::task::spawn_blocking(move || build::load(&host, &slot)).await??;
+        #[cfg(feature = "fault-injection")]
+        let tape = Tape::new(tape, self.host.hold_back_appends);
         let life = u32::try_from(cx.incarnation()).unwrap_or(u32::MAX);
         let left = self.slot.begin_life(life, cx.mailbox());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
@@ -337,7 +346,11 @@ impl Live {
     }
 
     fn start_request(&mut self, ticket: Seq) {
+        // A stop may have overtaken a start that waited for the tape; its report is on the way then.
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
+        if open.closing {
+            return;
+        }
         let (model, last) = (open.model.clone(), open.last);
         let request = build::request(&self.host, &self.state, ticket, last);
         let doing = format!(
@@ -350,6 +363,9 @@ impl Live {
 
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
+        if open.state != CallState::Running {
+            return;
+        }
         match build::call(&self.host, &self.state, ticket, open) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.tool);

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use tamtam::{
     permission::{Action, Judgement, judge},
     tool::{Access, Tool, ToolContext},
-    tools,
 };
 
 use super::{
@@ -18,7 +17,7 @@ use super::{
 
 /// Runs one tool and prints its result. Who types the command is the one who would be asked, so nobody is.
 pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let (tool, arguments) = call(&given.name, &given.arguments)?;
+    let (tool, arguments) = call(&given.name, &given.arguments, environment)?;
     let workspace = environment.workspace(given.workspace.as_deref())?;
     // Large outputs stay for whoever reads the result.
     let spill: PathBuf = std::env::temp_dir().join(format!("tamtam-tool-{}", std::process::id()));
@@ -42,8 +41,8 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 }
 
 /// Judges one call as a session would, and prints the decision.
-pub(super) fn permit(given: &PermitArguments, _: &Environment) -> Result<Exit, Failure> {
-    let (tool, arguments) = call(&given.tool, &given.arguments)?;
+pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let (tool, arguments) = call(&given.tool, &given.arguments, environment)?;
     let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
     let judged = tool.access(&arguments).into_iter().map(|access| (judge([&ruleset], &access), access));
     // The strictest stands, as in a session.
@@ -72,8 +71,8 @@ fn why(judgement: Option<&Judgement>, access: Option<&Access>) -> String {
 }
 
 /// The tool of that name, and its arguments.
-fn call(name: &str, arguments: &str) -> Result<(std::sync::Arc<dyn Tool>, Value), Failure> {
-    let toolbox = tools::full();
+fn call(name: &str, arguments: &str, environment: &Environment) -> Result<(std::sync::Arc<dyn Tool>, Value), Failure> {
+    let toolbox = environment.tools();
     let tool = toolbox.find(name).cloned().ok_or_else(|| Failure::usage(toolbox.unknown_tool(name)))?;
     let refused = |why: &dyn std::fmt::Display| {
         Failure::usage(format!(

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use tamtam::{tool::Toolbox, tools::Setup};
+
 use super::failure::Failure;
 
 /// The environment, read once.
@@ -45,6 +47,23 @@ impl Environment {
         let data = data.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".local/share")));
         data.map(|data| data.join("tamtam"))
             .ok_or_else(|| Failure::usage("no place for the tapes is known: name a folder with --store or set HOME"))
+    }
+
+    /// Every tool. Commands see the environment of the user, but for what is secret in it.
+    pub(super) fn tools(&self) -> Toolbox {
+        let variables = self.variables.iter().map(|(name, value)| (name.into(), value.into()));
+        let setup = Setup::new().environment(variables);
+        match self.get("HOME") {
+            Some(home) => setup.home(home.into()).full(),
+            None => setup.full(),
+        }
+    }
+
+    /// How long appends are held back: for the test that shows what tape-first is for.
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn held_back(&self) -> Option<std::time::Duration> {
+        let ms = self.get("TAMTAM_FAULT_HOLD_APPENDS_MS")?.parse().ok()?;
+        Some(std::time::Duration::from_millis(ms))
     }
 
     /// The folder to work in: the one that was named, else the current one. Absolute, and there.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Message, Outcome, Runtime, SendError, Session,
+    EventKind, Message, Outcome, Runtime, SendError, Seq, Session,
     event::{EventStream, Next},
     model::ErrorKind,
     session::TurnEnd,
@@ -64,7 +64,7 @@ enum Ended {
 }
 
 async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Exit, Failure> {
-    let Opened { runtime, session, events, hints } = opened;
+    let Opened { runtime, session, events, hints, asked } = opened;
     let output = Output::start().map_err(|error| Failure::failed(format!("failed to start: {error}")))?;
     let mut drive = Drive {
         view: View::new(json, session.clone(), output.clone()),
@@ -73,10 +73,11 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
         events,
         output,
         hints,
+        is_resumed: prompt.is_none(),
         failed_with: None,
         has_ended: false,
     };
-    let ended = drive.carry_through(prompt).await;
+    let ended = drive.carry_through(prompt, &asked).await;
     let Drive { view, failed_with, hints, output, .. } = drive;
     let (exit, result, message) = match ended {
         Ok(end) => finished(end.as_deref(), failed_with, &hints),
@@ -104,6 +105,8 @@ struct Drive {
     output: Output,
     view: View,
     hints: Hints,
+    /// Whether what was begun is gone on with because the user said so: then an interrupted turn does not wait for that.
+    is_resumed: bool,
     /// The kind of the newest failure of a model request.
     failed_with: Option<ErrorKind>,
     /// Whether a turn has ended since the beginning.
@@ -118,8 +121,13 @@ pub(super) struct Hints {
 
 impl Drive {
     /// The turn that ended last since the beginning; `None` where there was none.
-    async fn carry_through(&mut self, prompt: Option<Message>) -> Result<Option<std::sync::Arc<TurnEnd>>, Failure> {
+    async fn carry_through(
+        &mut self,
+        prompt: Option<Message>,
+        asked: &[Seq],
+    ) -> Result<Option<std::sync::Arc<TurnEnd>>, Failure> {
         self.view.begin().await;
+        self.ask_again(asked).await?;
         let mut listener = Listener::start(self.runtime.clone(), self.session.clone(), self.view.clone())
             .map_err(|error| Failure::failed(format!("failed to start: {error}")))?;
         if let Some(prompt) = prompt {
@@ -134,6 +142,17 @@ impl Drive {
                 Ok(state.ended.back().filter(|_| self.has_ended).cloned())
             }
         }
+    }
+
+    /// Shows questions that were asked before this process began.
+    async fn ask_again(&self, asked: &[Seq]) -> Result<(), Failure> {
+        for ask in asked {
+            let mut events = self.session.events_after(Seq(ask.0.saturating_sub(1))).await?;
+            if let Some(Next::Event(event)) = events.next().await {
+                self.view.event(&event).await;
+            }
+        }
+        Ok(())
     }
 
     async fn until_idle(&mut self, listener: &mut Listener) -> Result<Ended, Failure> {
@@ -205,7 +224,7 @@ impl Drive {
                 "{error}: free some space; nothing that was accepted is lost, `tamtam resume {}` goes on",
                 self.session.id()
             ))),
-            EventKind::SessionRecovered { resumed: false, .. } => Some(Failure::failed(format!(
+            EventKind::SessionRecovered { resumed: false, .. } if !self.is_resumed => Some(Failure::failed(format!(
                 "the session crashed twice without getting on; `tamtam resume {}` tries again",
                 self.session.id()
             ))),

@@ -247,7 +247,13 @@ impl HttpModel {
     }
 
     fn timed_out(&self, clock: &Clock) -> ModelError {
-        self.error(ErrorKind::Timeout, &format!("sent nothing new within {:?}", clock.bound))
+        let options = self.client.options();
+        let what = if clock.total <= clock.idle {
+            format!("did not finish within {:?}", options.total_timeout)
+        } else {
+            format!("sent nothing new within {:?}", options.idle_timeout)
+        };
+        self.error(ErrorKind::Timeout, &what)
     }
 
     fn not_sent(&self, error: &reqwest::Error) -> ModelError {
@@ -295,32 +301,26 @@ impl Model for HttpModel {
 /// When to give up: the nearer of "no event for so long" and "so long altogether".
 struct Clock {
     total: Instant,
-    next: Instant,
-    /// The bound that `next` comes from, for the error.
-    bound: Duration,
+    idle: Instant,
 }
 
 impl Clock {
     fn start(options: &HttpOptions) -> Clock {
         let now = Instant::now();
-        Clock { total: now + options.total_timeout, next: now + options.idle_timeout, bound: options.idle_timeout }
+        Clock { total: now + options.total_timeout, idle: now + options.idle_timeout }
     }
 
-    fn until(&mut self) -> Instant {
-        if self.total < self.next {
-            self.next = self.total;
-        }
-        self.next
+    fn until(&self) -> Instant {
+        self.idle.min(self.total)
     }
 
     fn event(&mut self, options: &HttpOptions) {
-        self.next = Instant::now() + options.idle_timeout;
+        self.idle = Instant::now() + options.idle_timeout;
     }
 
-    /// From here on only the end mark is awaited. Set once: a server that goes on without an end does not move it.
+    /// From here on only the end mark is awaited. A server that goes on without an end does not move the limit.
     fn answer_is_whole(&mut self, options: &HttpOptions) {
-        let end = Instant::now() + options.end_timeout;
-        self.next = self.next.min(end);
+        self.idle = self.idle.min(Instant::now() + options.end_timeout);
     }
 }
 

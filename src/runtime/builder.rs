@@ -33,6 +33,8 @@ pub struct Builder {
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
+    #[cfg(feature = "fault-injection")]
+    hold_back_appends: Option<Duration>,
 }
 
 impl Builder {
@@ -112,6 +114,17 @@ impl Builder {
         self
     }
 
+    /// Breaks promise 1 on purpose: acknowledges and starts what was decided at once, and writes it that much later.
+    ///
+    /// For the test that shows that a process killed without tape-first loses messages and runs commands twice, and that
+    /// this is noticed. `None` changes nothing. Only with the feature `fault-injection`.
+    #[cfg(feature = "fault-injection")]
+    #[must_use]
+    pub fn hold_back_appends(mut self, by: Option<Duration>) -> Builder {
+        self.hold_back_appends = by;
+        self
+    }
+
     /// Starts the tree, and the sessions that were interrupted in a turn.
     ///
     /// # Errors
@@ -124,7 +137,10 @@ impl Builder {
         let store = opened.map_err(|_| StartError::Store(TapeError::Closed))??;
         let registry = Registry::new();
         let hooks = Hooks(self.hooks.into());
-        let host = Arc::new(Host::new(store, self.tools, models, hooks, registry.clone()));
+        let host = Host::new(store, self.tools, models, hooks, registry.clone());
+        #[cfg(feature = "fault-injection")]
+        let host = host.holding_back_appends(self.hold_back_appends);
+        let host = Arc::new(host);
 
         // At most 2 restarts in 60 s; the third crash parks that one session, and the others live on (design §4).
         let sessions = SupervisorSpec::dynamic("sessions")

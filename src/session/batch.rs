@@ -11,7 +11,7 @@ use crate::{
     ids::Seq,
     message::{ErrorReason, Finish},
     model::{AnswerPart, Item},
-    permission::{Action, judge_all},
+    permission::{Action, judge_all, seen_from},
     session::{
         AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
         Steering, advance, decide::Draft, state::Next,
@@ -204,7 +204,10 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
 /// What a call wants to do, as its tool says.
 fn access(draft: &Draft<'_>, call: &OpenCall) -> Vec<Access> {
     match (draft.env.toolbox.find(&call.tool), arguments(&call.input)) {
-        (Some(tool), Ok(arguments)) => tool.access(&arguments),
+        (Some(tool), Ok(arguments)) => {
+            let settings = &draft.state.settings;
+            seen_from(&settings.workspace, &settings.read_roots, tool.access(&arguments))
+        }
         _ => Vec::new(),
     }
 }

@@ -228,11 +228,11 @@ impl Entry {
     /// Where the kind is unknown or its data has another shape: a newer version wrote it, or it is damaged.
     pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
         let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
-        let record = serde_json::from_str(&text).map_err(|source| BadRecord {
-            seq: line.seq,
-            kind: line.kind.clone(),
-            source,
-        })?;
+        let mut json = serde_json::Deserializer::from_str(&text);
+        // A provider's or a tool's value may be as deep as JSON is read (128 levels), and stands some levels down in its entry.
+        json.disable_recursion_limit();
+        let record = Record::deserialize(&mut json).and_then(|record| json.end().map(|()| record));
+        let record = record.map_err(|source| BadRecord { seq: line.seq, kind: line.kind.clone(), source })?;
         Ok(Entry {
             seq: line.seq,
             time: line.time,

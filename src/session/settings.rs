@@ -26,6 +26,9 @@ pub enum Mode {
 pub struct Settings {
     /// The folder that its tools work in.
     pub workspace: String,
+    /// Folders outside of it that its tools may read: that of its own large outputs.
+    #[serde(default)]
+    pub read_roots: Vec<String>,
     /// The model that answers.
     pub model: ModelRef,
     /// The agent's name, for people.
@@ -58,6 +61,7 @@ impl Settings {
     pub fn new(workspace: impl Into<String>, model: ModelRef) -> Settings {
         Settings {
             workspace: workspace.into(),
+            read_roots: Vec::new(),
             model,
             agent: "build".to_owned(),
             system: "".into(),

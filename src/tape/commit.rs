@@ -14,7 +14,7 @@
 //! The file is filled with zeros when it is made, so that a sync has no new blocks to note down and cannot run out of room.
 //!
 //! Order of events: records written and synced → session files written → acknowledged. Before the log is begun again from
-//! its start, the session files are synced. Replay writes the bytes where they are not; doing it twice changes nothing.
+//! its start, the session files are synced. Replay writes the bytes to where they belong; doing it twice changes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,6 +46,9 @@ struct Record {
     withdrawn: bool,
 }
 
+/// A record and its bytes.
+type Placed<'a> = (Record, &'a [u8]);
+
 #[derive(Serialize, Deserialize)]
 struct Header {
     tamtam_commit_log: u32,
@@ -63,10 +66,13 @@ pub(super) struct CommitLog {
     /// Where the next record goes; 0 = the header is yet to be written.
     at: u64,
     sum: Sum,
-    /// Session files with bytes that only the log has durably.
-    dirty: BTreeSet<PathBuf>,
+    /// Session files with bytes that only the log has durably, and how long they are.
+    dirty: BTreeMap<PathBuf, u64>,
     /// A write or sync of the log failed: it is not to be trusted with more.
     broken: bool,
+    /// A sync of a session file failed. The system may have dropped the bytes, and would call the next sync a success:
+    /// they are written once more from the log.
+    rewrite: bool,
 }
 
 /// The records that go to the log together.
@@ -93,7 +99,16 @@ impl CommitLog {
         }
         let file = made.map_err(TapeError::io("make", &path))?;
         path.parent().map_or(Ok(()), sync_folder)?;
-        Ok(CommitLog { path, file, capacity, at: 0, sum: Sum::zero(), dirty: BTreeSet::new(), broken: false })
+        Ok(CommitLog {
+            path,
+            file,
+            capacity,
+            at: 0,
+            sum: Sum::zero(),
+            dirty: BTreeMap::new(),
+            broken: false,
+            rewrite: false,
+        })
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -118,7 +133,11 @@ impl CommitLog {
 
     /// Writes a group and returns when it survives a power cut.
     pub(super) fn commit(&mut self, disk: &dyn Disk, group: Group) -> Result<(), TapeError> {
+        let before = (self.at, self.sum);
         let written = self.write(disk, group).and_then(|()| disk.sync(&self.file));
+        if written.is_err() {
+            (self.at, self.sum) = before;
+        }
         // After a failed sync the system may have dropped the bytes and call the next sync a success.
         self.broken |= written.is_err();
         written.map_err(TapeError::io("write", &self.path))
@@ -141,17 +160,20 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Notes that a session file was written and not synced.
-    pub(super) fn written(&mut self, path: &Path) {
-        if !self.dirty.contains(path) {
-            self.dirty.insert(path.into());
+    /// Notes that a session file was written up to `length` and not synced.
+    pub(super) fn written(&mut self, path: &Path, length: u64) {
+        match self.dirty.get_mut(path) {
+            Some(known) => *known = length,
+            None => drop(self.dirty.insert(path.into(), length)),
         }
     }
 
     /// Syncs one session file, where it needs it.
     pub(super) fn settle(&mut self, disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
-        if self.dirty.contains(path) {
-            sync_file(disk, path)?;
+        if self.dirty.contains_key(path) {
+            let synced = sync_file(disk, path);
+            self.rewrite |= synced.is_err();
+            synced?;
             self.dirty.remove(path);
         }
         Ok(())
@@ -159,12 +181,32 @@ impl CommitLog {
 
     /// Syncs the session files and begins the log from its start.
     pub(super) fn cut(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
-        while let Some(path) = self.dirty.first().cloned() {
+        if std::mem::replace(&mut self.rewrite, true) {
+            self.write_again(disk, layout)?;
+        }
+        while let Some((path, _)) = self.dirty.first_key_value() {
+            let path = path.clone();
             sync_file(disk, &path)?;
             self.dirty.remove(&path);
         }
+        self.rewrite = false;
         sync_folder(&layout.open())?;
         self.at = 0;
+        Ok(())
+    }
+
+    fn write_again(&self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
+        let bytes = std::fs::read(&self.path).map_err(TapeError::io("read", &self.path))?;
+        let known = bytes.get(..usize::try_from(self.at).unwrap_or(usize::MAX)).unwrap_or(&bytes);
+        for ((session, anchor), records) in by_file(known) {
+            let path = layout.entries(&session, &anchor);
+            if let Some(length) = self.dirty.get(&path) {
+                replay_file(disk, &path, &records)?;
+                // A failed append may be in the log where there was no room to withdraw it.
+                let cut = disk.open(&path).and_then(|file| disk.cut(&file, *length));
+                cut.map_err(TapeError::io("cut", &path))?;
+            }
+        }
         Ok(())
     }
 }
@@ -203,12 +245,8 @@ pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Ve
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         read => read.map_err(TapeError::io("read", &path))?,
     };
-    let mut files: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (record, bytes) in records(&bytes) {
-        files.entry((record.session.clone(), record.anchor.clone())).or_default().push((record, bytes));
-    }
     let mut sessions = BTreeSet::new();
-    for ((session, anchor), records) in files {
+    for ((session, anchor), records) in by_file(&bytes) {
         if Claim::owner_of(layout, &session)?.as_deref() == Some(owner) {
             replay_file(disk, &layout.entries(&session, &anchor), &records)?;
             let mark = layout.open().join(session.as_str());
@@ -220,9 +258,18 @@ pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Ve
     Ok(sessions.into_iter().collect())
 }
 
-fn replay_file(disk: &dyn Disk, path: &Path, records: &[(Record, &[u8])]) -> Result<(), TapeError> {
+fn by_file(bytes: &[u8]) -> BTreeMap<(SessionId, String), Vec<Placed<'_>>> {
+    let mut files: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (record, bytes) in records(bytes) {
+        files.entry((record.session.clone(), record.anchor.clone())).or_default().push((record, bytes));
+    }
+    files
+}
+
+/// Writes the bytes also where they seem to be there: after a failed sync the system may have them and the disk not.
+fn replay_file(disk: &dyn Disk, path: &Path, records: &[Placed<'_>]) -> Result<(), TapeError> {
     // A later record at the same or an earlier place replaces the ones behind it: they had failed.
-    let mut live: Vec<&(Record, &[u8])> = Vec::new();
+    let mut live: Vec<&Placed<'_>> = Vec::new();
     let mut end_of_failed = 0;
     for item in records {
         while let Some(last) = live.pop_if(|last| last.0.at >= item.0.at) {
@@ -238,14 +285,10 @@ fn replay_file(disk: &dyn Disk, path: &Path, records: &[(Record, &[u8])]) -> Res
     path.parent().map_or(Ok(()), make_folder)?;
     let failed = |op| TapeError::io(op, path);
     let file = disk.make(path).map_err(failed("open"))?;
-    let there = std::fs::read(path).map_err(failed("read"))?;
     let mut end = 0;
     for (record, bytes) in &live {
         end = record.at + record.bytes as u64;
-        let from = usize::try_from(record.at).unwrap_or(usize::MAX);
-        if there.get(from..from.saturating_add(record.bytes)) != Some(*bytes) {
-            disk.write_at(&file, bytes, record.at).map_err(failed("write"))?;
-        }
+        disk.write_at(&file, bytes, record.at).map_err(failed("write"))?;
     }
     let length = disk.length(&file).map_err(failed("look at"))?;
     let start = records.iter().map(|(record, _)| record.at).min().unwrap_or(0);
@@ -257,7 +300,7 @@ fn replay_file(disk: &dyn Disk, path: &Path, records: &[(Record, &[u8])]) -> Res
 }
 
 /// The records of a log, up to the first that is not one.
-fn records(bytes: &[u8]) -> Vec<(Record, &[u8])> {
+fn records(bytes: &[u8]) -> Vec<Placed<'_>> {
     let mut found = Vec::new();
     let Some(header) = memchr::memchr(b'\n', bytes).map(|end| &bytes[..=end]) else { return found };
     if serde_json::from_slice::<Header>(header).is_ok_and(|header| header.tamtam_commit_log == 1) {

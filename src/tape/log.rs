@@ -164,6 +164,7 @@ impl LogFile {
     fn begin(&mut self, disk: &dyn Disk, folder: &Path, bytes: &[u8], sync: bool) -> Result<(), TapeError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let draft = folder.with_file_name(format!(".new-{name}"));
+        let mut renamed = false;
         let made = (|| {
             let _ = std::fs::remove_dir_all(&draft);
             make_new_folder(&draft).map_err(TapeError::io("make", &draft))?;
@@ -175,20 +176,20 @@ impl LogFile {
                 sync_folder(&draft)?;
             }
             std::fs::rename(&draft, folder).map_err(TapeError::io("make", folder))?;
+            renamed = true;
+            if sync {
+                folder.parent().map_or(Ok(()), sync_folder)?;
+            }
             Ok(file)
         })();
         match made {
             Ok(file) => {
-                *self = LogFile {
-                    path: folder.join("entries.jsonl"),
-                    length: bytes.len() as u64,
-                    file: Some(file),
-                    tail_is_dirty: false,
-                };
-                if sync { folder.parent().map_or(Ok(()), sync_folder) } else { Ok(()) }
+                let path = folder.join("entries.jsonl");
+                *self = LogFile { path, length: bytes.len() as u64, file: Some(file), tail_is_dirty: false };
+                Ok(())
             }
             Err(error) => {
-                let _ = std::fs::remove_dir_all(&draft);
+                let _ = std::fs::remove_dir_all(if renamed { folder } else { &draft });
                 Err(error)
             }
         }

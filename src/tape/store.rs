@@ -1,135 +1,37 @@
 //! A store: the folder that the tapes of many sessions are in.
 
+mod options;
+mod summary;
+mod upkeep;
+
 use std::{
     fs::File,
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{
-    Damage, Entry, Notify, Repair, Tape, TapeError, commit,
+    Damage, Entry, Notify, Tape, TapeError, commit,
     disk::{Disk, RealDisk},
     layout::{
-        FIRST_ANCHOR, Layout, ids_in, make_folder, make_new_folder, names_in, new_file, open_or_make, remove_file,
-        sync_folder,
+        FIRST_ANCHOR, Layout, ids_in, make_folder, make_new_folder, names_in, open_or_make, remove_file, sync_folder,
     },
     line::Chain,
     log::{Log, LogFile, lock, make_first_anchor},
     owner::{Claim, DeadOwner, Identity, Owner},
     queue::{Job, Queue, What},
-    read::{first_line, last_seen, open_to_write, read_after},
+    read::{open_to_write, read_after},
     write::Writer,
 };
-use crate::ids::{Millis, Seq, SessionId};
+use crate::ids::{Seq, SessionId};
 
-/// The version of the folder's layout that is written, and the newest that is understood.
-const LAYOUT_VERSION: u64 = 1;
+pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
+use upkeep::{bury, check_version, make_reserve};
 
 /// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
 const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
-
-/// What an acknowledged entry survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Durability {
-    /// The end of the process, however it comes. When the machine loses its power, the last lines may be lost; that the
-    /// machine was started anew is told by [`Loaded::rebooted`].
-    #[default]
-    Process,
-    /// The loss of power as well: acknowledged after a sync, which many sessions share.
-    Power,
-}
-
-/// Whether a store is opened to write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// To write: makes what is missing, holds an owner's lock, replays what dead owners left.
-    #[default]
-    Write,
-    /// To read: changes nothing and takes no lock. Runs beside any number of writers.
-    Read,
-}
-
-/// How a store is opened. The defaults are right for a host with some thousand sessions.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// What an acknowledged entry survives.
-    pub durability: Durability,
-    /// Whether to write.
-    pub access: Access,
-    /// The most session files that are open at once; the one written longest ago is closed for the next.
-    pub open_files_max: usize,
-    /// The most appends that wait for the disk. Beyond, they are refused as [`TapeError::Busy`].
-    pub queue_appends_max: usize,
-    /// The most bytes that wait for the disk; one append alone may be larger.
-    pub queue_bytes_max: usize,
-    /// The room that is kept to close what is open when the disk is full; 0 for none.
-    pub reserve_bytes: u64,
-    /// The size of the shared commit log of [`Durability::Power`].
-    pub commit_log_bytes: u64,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        StoreOptions {
-            durability: Durability::Process,
-            access: Access::Write,
-            open_files_max: 256,
-            queue_appends_max: 4096,
-            queue_bytes_max: 64 * 1024 * 1024,
-            reserve_bytes: 64 * 1024,
-            commit_log_bytes: 4 * 1024 * 1024,
-        }
-    }
-}
-
-/// What opening a store found and did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoreReport {
-    /// Owners that died without closing, of which nothing is left to do now.
-    pub dead_owners: usize,
-    /// Sessions into which a dead owner's commit log was replayed. They are marked as open.
-    pub replayed: Vec<SessionId>,
-    /// Whether the reserve could be made.
-    pub has_reserve: bool,
-}
-
-/// A tape that was loaded.
-#[derive(Debug)]
-pub struct Loaded {
-    /// To append to it.
-    pub tape: Tape,
-    /// What it says, from its newest anchor on.
-    pub entries: Vec<Entry>,
-    /// A torn tail was cut off.
-    pub repair: Option<Repair>,
-    /// It has a bad line: `entries` end before it, and nothing can be appended.
-    pub read_only: Option<Damage>,
-    /// The machine was started anew since the last writer, who wrote in [`Durability::Process`]: lines may be lost that
-    /// had been acknowledged.
-    pub rebooted: bool,
-}
-
-/// A session as its files show it. The checksums are not looked at; [`Store::verify`] does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionSummary {
-    /// Which.
-    pub id: SessionId,
-    /// The time of its first entry; absent where it has none.
-    pub created: Option<Millis>,
-    /// The time of its last entry.
-    pub last: Option<Millis>,
-    /// Its last entry.
-    pub seq: Seq,
-    /// The size of its entries, in bytes.
-    pub bytes: u64,
-    /// A turn of it is open.
-    pub open: bool,
-}
 
 /// A store of tapes: a folder. Cheap to clone; all clones are one owner.
 ///
@@ -251,7 +153,14 @@ impl Store {
             }
             made => made.map_err(TapeError::io("make", &folder))?,
         }
-        let claim = self.claim(session)?;
+        let claim = match self.claim(session) {
+            Ok(claim) => claim,
+            Err(error) => {
+                // Not where somebody else has put something into it.
+                let _ = std::fs::remove_dir(&folder);
+                return Err(error);
+            }
+        };
         let file = make_first_anchor(layout, session, FIRST_ANCHOR)
             .and_then(|path| self.sync_session(session, &path).map(|()| LogFile::new(path, 0)));
         match file {
@@ -260,6 +169,7 @@ impl Store {
                 Ok(self.hand_out(session, notify, chain, vec![FIRST_ANCHOR.into()], file, claim, None))
             }
             Err(error) => {
+                let _ = std::fs::remove_dir_all(&folder);
                 self.unclaim(session, Some(claim));
                 Err(error)
             }
@@ -338,30 +248,8 @@ impl Store {
     /// [`TapeError::Io`].
     pub fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
         let open = self.open_sessions()?;
-        let summary = |id: SessionId| self.summary(id, &open);
-        self.layout().session_ids()?.into_iter().map(summary).collect()
-    }
-
-    fn summary(&self, id: SessionId, open: &[SessionId]) -> Result<SessionSummary, TapeError> {
         let layout = self.layout();
-        let anchors: Vec<PathBuf> =
-            layout.anchor_names(&id)?.iter().map(|anchor| layout.entries(&id, anchor)).collect();
-        let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
-        let mut last = None;
-        for path in anchors.iter().rev() {
-            last = last_seen(path)?;
-            if last.is_some() {
-                break;
-            }
-        }
-        Ok(SessionSummary {
-            created: first.and_then(|line| super::line::glance(&line)).map(|(_, time)| time),
-            last: last.map(|(_, time)| time),
-            seq: last.map_or(Seq::ZERO, |(seq, _)| seq),
-            bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),
-            open: open.binary_search(&id).is_ok(),
-            id,
-        })
+        layout.session_ids()?.into_iter().map(|id| summary::summary(layout, id, &open)).collect()
     }
 
     /// Notes that a turn of this session is open, so that the next start finds it with one look.
@@ -405,6 +293,12 @@ impl Store {
         }
         let folder = self.layout().session(session).join("spill");
         make_folder(&folder).map(|()| folder)
+    }
+
+    /// Where [`Store::spill_dir`] is or will be.
+    #[must_use]
+    pub fn spill_path(&self, session: &SessionId) -> PathBuf {
+        self.layout().session(session).join("spill")
     }
 
     /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
@@ -551,56 +445,5 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.queue.close(&*self.writer);
-    }
-}
-
-/// Does what a dead owner left undone. The caller holds its lock.
-fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Vec<SessionId>, TapeError> {
-    let replayed = commit::replay(disk, layout, name)?;
-    remove_file(&layout.commit_log(name).with_extension("new"))?;
-    remove_file(&layout.reserve(name))?;
-    Ok(replayed)
-}
-
-fn make_reserve(layout: &Layout, owner: &str, bytes: u64) -> Result<(), TapeError> {
-    let path = layout.reserve(owner);
-    if bytes == 0 || path.exists() {
-        return Ok(());
-    }
-    let make = || -> io::Result<()> {
-        let file = new_file(&path)?;
-        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut &file).map(drop)
-            }
-            made => made.map_err(io::Error::from),
-        }
-    };
-    make().map_err(|error| {
-        let _ = std::fs::remove_file(&path);
-        TapeError::io("reserve room in", &path)(error)
-    })
-}
-
-fn check_version(layout: &Layout, make: bool) -> Result<(), TapeError> {
-    let file = layout.root.join("version");
-    let text = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if make {
-                let draft = layout.root.join(format!("version.{}", uuid::Uuid::now_v7().simple()));
-                let made = new_file(&draft)
-                    .and_then(|mut new| new.write_all(format!("{LAYOUT_VERSION}\n").as_bytes()))
-                    .and_then(|()| std::fs::rename(&draft, &file));
-                made.map_err(TapeError::io("make", &file))?;
-            }
-            return Ok(());
-        }
-        Err(error) => return Err(TapeError::io("read", &file)(error)),
-    };
-    match text.trim().parse() {
-        Ok(found) if found > LAYOUT_VERSION => Err(TapeError::Newer { file, found, known: LAYOUT_VERSION }),
-        // An unreadable number says nothing; the lines have their own.
-        _ => Ok(()),
     }
 }

@@ -108,7 +108,8 @@ impl Writer {
             let written = self.append(job, bytes, begin.as_deref(), after, *run, false);
             let Some(commit) = commit.as_mut() else { continue };
             if written {
-                commit.written(&lock(&job.log.file).path);
+                let file = lock(&job.log.file);
+                commit.written(&file.path, file.length);
             } else {
                 commit.withdraw(&*self.disk, &job.log.session, &after.anchor, at);
             }

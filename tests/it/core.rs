@@ -2,6 +2,7 @@
 
 mod abort;
 mod batch;
+mod bytes;
 mod delivery;
 mod finish;
 mod inbox;

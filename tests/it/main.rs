@@ -2,8 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[cfg(feature = "cli")]
+mod aimock;
+#[cfg(feature = "cli")]
 mod cli;
 mod core;
+mod formats;
+#[cfg(feature = "cli")]
+mod kill;
 mod layering;
 mod runtime;
 mod sim;

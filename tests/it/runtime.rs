@@ -245,7 +245,7 @@ async fn a_session_whose_actor_dies_goes_on_from_its_tape() {
     let mut events = session.events();
     let prompt = session.prompt("go").await.unwrap();
     let queued = session.prompt("and then").await.unwrap();
-    event(&mut events, |kind| matches!(kind, EventKind::CallStarted { .. }).then_some(())).await;
+    event(&mut events, |kind| matches!(kind, EventKind::CallProgress { .. }).then_some(())).await;
 
     runtime.restart(session.id()).await.unwrap();
 
@@ -267,6 +267,9 @@ async fn an_interrupted_turn_goes_on_when_the_runtime_starts_again() {
     let mut events = session_before.events();
     session_before.prompt("go").await.unwrap();
     event(&mut events, |kind| matches!(kind, EventKind::StepStarted { .. }).then_some(())).await;
+    while hanging.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
     assert!(first.shutdown().await.is_empty());
 
     let model = Arc::new(Scripted::new([Reply::text("here I am again")]));

@@ -19,7 +19,7 @@
 mod chance;
 mod checks;
 mod host;
-mod rng;
+pub(crate) mod rng;
 mod world;
 
 use std::{

@@ -1,4 +1,16 @@
 //! What the tests share.
 
+#[cfg(feature = "cli")]
+pub(crate) mod aimock;
 #[cfg(feature = "http")]
 pub(crate) mod fault_server;
+#[cfg(feature = "cli")]
+pub(crate) mod http;
+#[cfg(feature = "cli")]
+pub(crate) mod marked;
+#[cfg(feature = "cli")]
+pub(crate) mod said;
+#[cfg(feature = "cli")]
+pub(crate) mod tamtam;
+#[cfg(feature = "cli")]
+pub(crate) mod tap;

@@ -29,6 +29,8 @@ fn short() -> HttpOptions {
     let mut options = options();
     options.idle_timeout = Duration::from_millis(200);
     options.end_timeout = Duration::from_millis(50);
+    // So that a limit that does not work fails its test instead of hanging it.
+    options.total_timeout = Duration::from_secs(10);
     options
 }
 
@@ -290,7 +292,8 @@ async fn v07_a_stall_ends_whatever_keeps_the_connection_busy() {
         ];
         for script in stalls {
             let error = play_with(api, script.clone(), short()).await.unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Timeout, "{script:?}");
+            let expected = (ErrorKind::Timeout, "p sent nothing new within 200ms");
+            assert_eq!((error.kind, error.message.as_str()), expected, "{script:?}");
         }
     }
 }
@@ -302,7 +305,8 @@ async fn v07_the_total_limit_ends_a_stream_that_goes_on_and_on() {
     options.total_timeout = Duration::from_millis(300);
     let more = event(&json!({"choices": [{"delta": {"content": "x"}}]}));
     let script = vec![events_head(), Act::Repeat(more.into_bytes(), Duration::from_millis(5))];
-    assert_eq!(play_with(Api::OpenAiChat, script, options).await.unwrap_err().kind, ErrorKind::Timeout);
+    let error = play_with(Api::OpenAiChat, script, options).await.unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Timeout, "p did not finish within 300ms"));
 }
 
 /// V07: the side that must not happen. Slow but alive is fine, though it lasts longer than the idle limit.

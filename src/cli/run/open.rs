@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use tamtam::{
-    ModelRef, OpenError, Runtime, Session, SessionId, SessionOptions,
+    ModelRef, OpenError, Runtime, Seq, Session, SessionId, SessionOptions,
     event::EventStream,
     permission::Ruleset,
-    session::{Entry, Record, State},
+    session::{Entry, Open, Record, State},
     tape::TapeError,
-    tools,
 };
 
 use super::Hints;
@@ -28,6 +27,8 @@ pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) events: EventStream,
     pub(super) hints: Hints,
+    /// The questions that were open on the tape: they are older than the events, and whoever listens now was not asked.
+    pub(super) asked: Vec<Seq>,
 }
 
 /// For a prompt: the session that was named, or a new one.
@@ -55,11 +56,11 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
     options.steps_max = given.turn.max_steps.or(options.steps_max);
     // As fine as a day: the prompt stays the same for the provider's cache.
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
-    let (runtime, hints) = start(store, choice).await?;
+    let (runtime, hints) = start(store, choice, environment).await?;
     match runtime.create(options).await {
         Ok(session) => {
             let events = session.events();
-            Ok(Opened { runtime, session, events, hints })
+            Ok(Opened { runtime, session, events, hints, asked: Vec::new() })
         }
         Err(error) => Err(give_up(&runtime, error).await),
     }
@@ -100,13 +101,14 @@ async fn take_up(
         None
     };
     let model = Some(choice.model.clone()).filter(|_| given.model.is_some());
-    let (runtime, hints) = start(store, choice).await?;
+    let (runtime, hints) = start(store, choice, environment).await?;
     let (session, events) = match runtime.resume_heard(id).await {
         Ok(resumed) => resumed,
         Err(error) => return Err(give_up(&runtime, error).await),
     };
     configure(&session, given, model, rules).await?;
-    Ok(Opened { runtime, session, events, hints })
+    let asked = before.open.iter().filter(|(_, open)| matches!(open, Open::Ask(_))).map(|(ask, _)| *ask).collect();
+    Ok(Opened { runtime, session, events, hints, asked })
 }
 
 /// Changes the settings that the arguments name, and no others.
@@ -134,15 +136,12 @@ async fn configure(
     Ok(changed.await?)
 }
 
-async fn start(store: PathBuf, choice: Choice) -> Result<(Runtime, Hints), Failure> {
+async fn start(store: PathBuf, choice: Choice, environment: &Environment) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url } = choice;
-    let runtime = Runtime::builder()
-        .store(store)
-        .models(models, model)
-        .tools(tools::full())
-        .without_auto_resume()
-        .start()
-        .await?;
+    let builder = Runtime::builder().store(store).models(models, model).tools(environment.tools());
+    #[cfg(feature = "fault-injection")]
+    let builder = builder.hold_back_appends(environment.held_back());
+    let runtime = builder.without_auto_resume().start().await?;
     Ok((runtime, Hints { key_from, base_url }))
 }
 
@@ -161,7 +160,7 @@ fn read(store: &Path, id: &SessionId) -> Result<Option<State>, Failure> {
     let unreadable =
         |why: &dyn std::fmt::Display| Failure::failed(format!("the tape of session {id} cannot be read: {why}"));
     let mut state: Option<State> = None;
-    for line in store.read(id, tamtam::Seq::ZERO)? {
+    for line in store.read(id, Seq::ZERO)? {
         let entry = Entry::from_tape(&line).map_err(|error| unreadable(&error))?;
         if let (None, Record::State(first)) = (&state, &entry.record) {
             state = Some((**first).clone());

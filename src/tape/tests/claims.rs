@@ -18,7 +18,7 @@ fn claimed<T: std::fmt::Debug>(result: Result<T, TapeError>) -> u32 {
 /// Promise 7
 #[test]
 fn a_session_has_one_writer_and_the_second_is_told_who() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let (one, two) = (Store::open(folder.path(), small()).unwrap(), Store::open(folder.path(), small()).unwrap());
     let mut tape = Waiting::create(&one, &id("s"));
     tape.append(&entries(1..=1)).unwrap();
@@ -36,7 +36,7 @@ fn a_session_has_one_writer_and_the_second_is_told_who() {
 /// Promise 7
 #[test]
 fn of_many_that_load_at_once_one_gets_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     drop(store.create(&id("s"), deaf()).unwrap());
     let stores: Vec<Store> = (0..4).map(|_| Store::open(folder.path(), small()).unwrap()).collect();
@@ -61,7 +61,7 @@ fn of_many_that_load_at_once_one_gets_it() {
 
 #[test]
 fn a_claim_of_a_dead_owner_or_of_nobody_is_taken_over() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     drop(store.create(&id("s"), deaf()).unwrap());
     let claim = folder.path().join("sessions/s/claim");
@@ -78,7 +78,7 @@ fn a_claim_of_a_dead_owner_or_of_nobody_is_taken_over() {
 
 #[test]
 fn a_reboot_is_told_to_who_writes_next() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     drop(store.create(&id("s"), deaf()).unwrap());
     assert!(!store.load(&id("s"), deaf()).unwrap().rebooted);
@@ -95,7 +95,7 @@ fn a_reboot_is_told_to_who_writes_next() {
 #[test]
 fn a_handle_that_is_dropped_is_written_out_before_the_session_is_given_back() {
     for options in [small(), power()] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let disk = FakeDisk::new();
         disk.be_slow();
         let store = store_on(folder.path(), options, &disk);
@@ -123,7 +123,7 @@ fn a_handle_that_is_dropped_is_written_out_before_the_session_is_given_back() {
 /// The store itself is dropped while something waits: it is written, and the lock is free then.
 #[test]
 fn a_store_that_is_dropped_finishes_in_the_background() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let disk = FakeDisk::new();
     disk.be_slow();
     let store = store_on(folder.path(), small(), &disk);

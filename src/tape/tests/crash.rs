@@ -90,7 +90,7 @@ impl Drop for Writer {
 #[test]
 fn a_killed_writer_loses_and_doubles_nothing_that_it_acknowledged() {
     for durability in ["process", "power"] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let path = folder.path().join(durability);
         for round in 0..15 {
             let last = Writer::start(&path).kill_after(1 + round * 7 % 50);
@@ -113,7 +113,7 @@ fn a_killed_writer_loses_and_doubles_nothing_that_it_acknowledged() {
 /// Promise 7, across processes.
 #[test]
 fn another_process_is_refused_while_the_writer_lives_and_not_when_it_is_dead() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let writer = Writer::start(folder.path());
     let store = Store::open(folder.path(), small()).unwrap();
     match store.load(&id("a"), deaf()) {

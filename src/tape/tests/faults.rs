@@ -29,7 +29,7 @@ fn queued(folder: &std::path::Path, options: StoreOptions, seqs: u64) -> (Store,
 #[test]
 fn what_waits_for_a_slow_disk_is_told_in_order() {
     for options in [small(), power()] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let (store, disk, tape) = queued(folder.path(), options, 50);
         assert_eq!((tape.tape.outstanding(), tape.tape.last()), (49, Seq(1)));
         assert!(!store.settle(std::time::Duration::ZERO));
@@ -45,7 +45,7 @@ fn what_waits_for_a_slow_disk_is_told_in_order() {
 
 #[test]
 fn in_place_is_written_only_while_the_disk_is_calm() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let disk = FakeDisk::new();
     disk.be_slow();
     let store = store_on(folder.path(), small(), &disk);
@@ -69,7 +69,7 @@ fn in_place_is_written_only_while_the_disk_is_calm() {
 /// Promise 11
 #[test]
 fn a_full_queue_says_busy_and_takes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let options = StoreOptions { queue_appends_max: 5, ..small() };
     let (store, disk, mut tape) = queued(folder.path(), options, 6);
     for _ in 0..3 {
@@ -82,7 +82,7 @@ fn a_full_queue_says_busy_and_takes_nothing() {
     assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=7));
     drop(tape);
     let options = StoreOptions { queue_bytes_max: 1000, ..small() };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let (_store, disk, mut tape) = queued(folder.path(), options, 3);
     let many = entries(4..=20);
     assert!(matches!(tape.tape.append(&many), Appended::Now(Err(TapeError::Busy { waiting: 2 }))));
@@ -92,7 +92,7 @@ fn a_full_queue_says_busy_and_takes_nothing() {
 #[test]
 fn what_is_queued_behind_a_failure_fails_with_it_until_the_caller_starts_anew() {
     for options in [small(), power()] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let (store, disk, mut tape) = queued(folder.path(), options, 3);
         // 2 and 3 are on their way. In `Power` they may go as one group; then all of it fails.
         disk.fail_from(0, 1000);
@@ -116,7 +116,7 @@ fn what_is_queued_behind_a_failure_fails_with_it_until_the_caller_starts_anew() 
 /// The caller hears of the failure and starts anew while doomed appends still wait: nothing overtakes.
 #[test]
 fn starting_anew_stands_behind_what_still_fails() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let (store, disk, mut tape) = queued(folder.path(), small(), 4);
     disk.fault_in(0, crate::tape::tests::support::Fault::Fail);
     // The telling of the first failure waits for us, so that the rest is still queued then.
@@ -145,7 +145,7 @@ fn whichever_operation_fails_the_tape_goes_on_when_the_disk_does() {
     for (options, slow) in [(small(), false), (small(), true), (power(), true)] {
         for length in [1, 3] {
             for nth in 0..60 {
-                let folder = tempfile::tempdir().unwrap();
+                let folder = own_folder();
                 let disk = FakeDisk::new();
                 let store = store_on(folder.path(), options.clone(), &disk);
                 let mut tapes: Vec<Waiting> =
@@ -199,7 +199,8 @@ fn whichever_operation_fails_the_tape_goes_on_when_the_disk_does() {
                     assert_eq!(store.read(&id(name), Seq(0)).unwrap(), entries(1..=19), "operation {nth}");
                 }
                 assert_eq!(store.verify_all().unwrap(), []);
-                assert!(Store::open(folder.path(), small()).unwrap().verify_all().unwrap().is_empty());
+                disk.heal();
+                store.close(LONG).unwrap();
             }
         }
     }
@@ -210,7 +211,7 @@ fn whichever_operation_fails_the_tape_goes_on_when_the_disk_does() {
 fn a_panic_of_the_thread_loses_and_doubles_nothing() {
     for options in [small(), power()] {
         for nth in 0..12 {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = own_folder();
             let (store, disk, tape) = queued(folder.path(), options.clone(), 12);
             disk.fault_in(nth, Fault::Panic);
             disk.open_up();
@@ -227,7 +228,7 @@ fn a_panic_of_the_thread_loses_and_doubles_nothing() {
 /// Promise 3, for the one function of the host that this layer calls.
 #[test]
 fn a_notify_that_panics_harms_nobody() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let disk = FakeDisk::new();
     disk.be_slow();
     let store = store_on(folder.path(), small(), &disk);
@@ -246,7 +247,7 @@ fn a_notify_that_panics_harms_nobody() {
 /// D09
 #[test]
 fn a_file_that_somebody_else_changed_is_not_written_to() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     let path = folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
     let mut tape = Waiting::create(&store, &id("s"));
@@ -271,7 +272,7 @@ fn a_file_that_somebody_else_changed_is_not_written_to() {
 /// Promise 11: more sessions than files.
 #[test]
 fn at_most_so_many_files_are_open() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), StoreOptions { open_files_max: 4, ..small() }).unwrap();
     let mut tapes: Vec<Waiting> = (0..12).map(|n| Waiting::create(&store, &id(&format!("s{n}")))).collect();
     for round in 1..=10 {
@@ -295,7 +296,7 @@ fn at_most_so_many_files_are_open() {
 #[test]
 fn eight_threads_write_their_tapes_at_once() {
     for options in [StoreOptions { open_files_max: 3, ..small() }, power()] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let store = Store::open(folder.path(), options).unwrap();
         std::thread::scope(|scope| {
             for n in 0..8 {

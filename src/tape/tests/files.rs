@@ -15,7 +15,7 @@ fn file(store: &Store, session: &str, anchor: &str) -> std::path::PathBuf {
 /// S-01, S-04, BDD-TAPE-001, BDD-TAPE-003
 #[test]
 fn a_tape_is_a_folder_that_a_person_can_read() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path().join("store"), small()).unwrap();
     let mut tape = Waiting::create(&store, &id("s"));
     assert_eq!(tape.append(&entries(1..=3)).unwrap(), Seq(3));
@@ -38,7 +38,7 @@ fn folders_are_private_and_so_are_files() {
             assert_eq!(mode & 0o077, 0, "{}", path.display());
         }
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path().join("store"), power()).unwrap();
     let mut tape = Waiting::create(&store, &id("s"));
     tape.append(&entries(1..=1)).unwrap();
@@ -52,7 +52,7 @@ fn folders_are_private_and_so_are_files() {
 /// BDD-TAPE-002, BDD-TAPE-028
 #[test]
 fn a_session_is_created_once_and_loaded_as_often_as_wanted() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     assert!(matches!(store.load(&id("s"), deaf()), Err(TapeError::Missing { .. })));
     assert!(matches!(store.read(&id("s"), Seq(0)), Err(TapeError::Missing { .. })));
@@ -69,7 +69,7 @@ fn a_session_is_created_once_and_loaded_as_often_as_wanted() {
 
 #[test]
 fn entries_that_do_not_follow_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     let mut tape = Waiting::create(&store, &id("s"));
     assert!(matches!(tape.append(&[entry(2)]), Err(TapeError::Gap { expected: Seq(1), got: Seq(2), .. })));
@@ -84,7 +84,7 @@ fn entries_that_do_not_follow_are_refused() {
 #[test]
 fn a_tape_is_opened_from_its_newest_anchor_and_read_across_all() {
     for options in [small(), power()] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let store = Store::open(folder.path(), options).unwrap();
         let mut tape = Waiting::create(&store, &id("s"));
         tape.append(&entries(1..=3)).unwrap();
@@ -119,7 +119,7 @@ fn a_tape_is_opened_from_its_newest_anchor_and_read_across_all() {
 
 #[test]
 fn the_list_comes_from_the_files() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     drop(store.create(&id("empty"), deaf()).unwrap());
     Waiting::create(&store, &id("full")).append(&entries(1..=5)).unwrap();
@@ -143,7 +143,7 @@ fn the_list_comes_from_the_files() {
 /// Promise 6, D05: cut at every byte, loaded, written on, loaded again.
 #[test]
 fn a_torn_tail_is_set_aside_reported_and_written_over() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     let mut tape = Waiting::create(&store, &id("s"));
     let path = file(&store, "s", "001_session-start");
@@ -180,7 +180,7 @@ fn a_torn_tail_is_set_aside_reported_and_written_over() {
 /// Promise 6, D05, BDD-TAPE-017 and BDD-TAPE-031, where the ruling is: nothing folds past a bad line.
 #[test]
 fn a_bad_line_in_the_middle_makes_the_tape_read_only_and_is_named() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     let mut tape = Waiting::create(&store, &id("s"));
     tape.append(&entries(1..=4)).unwrap();
@@ -218,7 +218,7 @@ fn a_bad_line_in_the_middle_makes_the_tape_read_only_and_is_named() {
 #[test]
 fn an_anchor_without_a_sound_line_is_set_aside_and_the_one_before_goes_on() {
     for left in [&b""[..], b"{\"v\":1,\"sess", b"\0\0\0\0\0\0\0\0"] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let store = Store::open(folder.path(), small()).unwrap();
         let mut tape = Waiting::create(&store, &id("s"));
         tape.append(&entries(1..=3)).unwrap();
@@ -242,7 +242,7 @@ fn an_anchor_without_a_sound_line_is_set_aside_and_the_one_before_goes_on() {
 
 #[test]
 fn verify_finds_what_is_missing_between_two_anchors() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     let mut tape = Waiting::create(&store, &id("s"));
     tape.append(&entries(1..=3)).unwrap();
@@ -267,7 +267,7 @@ fn verify_finds_what_is_missing_between_two_anchors() {
 /// D08
 #[test]
 fn a_newer_store_or_line_is_refused_and_left_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     drop(store.create(&id("s"), deaf()).unwrap());
     fs::write(folder.path().join("version"), "2\n").unwrap();
@@ -279,7 +279,7 @@ fn a_newer_store_or_line_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_store_opened_for_reading_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let read = StoreOptions { access: Access::Read, ..small() };
     assert!(matches!(Store::open(folder.path().join("none"), read.clone()), Err(TapeError::Io { .. })));
     assert!(!folder.path().join("none").exists());
@@ -312,7 +312,7 @@ fn walk(path: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn a_closed_store_leaves_only_tapes() {
     for options in [small(), power()] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let store = Store::open(folder.path(), options).unwrap();
         let mut tape = Waiting::create(&store, &id("s"));
         tape.append(&entries(1..=2)).unwrap();

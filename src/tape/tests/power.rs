@@ -1,6 +1,6 @@
 //! `Durability::Power`: what is left when the machine stops.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::atomic::Ordering};
 
 use super::support::*;
 use crate::{
@@ -23,7 +23,7 @@ fn copy(from: &Path, to: &Path) {
 /// The commit log has everything, the session files have any part of it: cut anywhere, zeros from anywhere.
 #[test]
 fn the_commit_log_brings_back_what_the_session_files_lost() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let store = Store::open(folder.path().join("store"), power()).unwrap();
     let mut a = Waiting::create(&store, &id("a"));
     let mut b = Waiting::create(&store, &id("b"));
@@ -61,7 +61,7 @@ fn the_commit_log_brings_back_what_the_session_files_lost() {
 /// Others may have written a session since its owner gave it back: what that owner's log says of it is past.
 #[test]
 fn a_session_that_was_given_back_is_not_replayed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let one = Store::open(folder.path().join("store"), power()).unwrap();
     let mut tape = Waiting::create(&one, &id("s"));
     tape.append(&entries(1..=2)).unwrap();
@@ -79,10 +79,29 @@ fn a_session_that_was_given_back_is_not_replayed() {
     drop((kept, tape));
 }
 
+/// Replay leaves it alone, so it must not need one.
+#[test]
+fn a_session_that_was_given_back_is_on_the_disk() {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    let store = store_on(&folder.path().join("store"), power(), &disk);
+    let mut tape = Waiting::create(&store, &id("s"));
+    tape.append(&entries(1..=3)).unwrap();
+    drop(tape);
+    assert!(store.settle(LONG));
+    let after = folder.path().join("after");
+    copy(store.path(), &after);
+    disk.pull_the_plug(store.path(), &after, false);
+    let again = Store::open(&after, small()).unwrap();
+    assert_eq!(again.report().replayed, []);
+    assert_eq!(load_entries(&again, &id("s")), entries(1..=3));
+    store.close(LONG).unwrap();
+}
+
 /// A dead owner is found when its session is wanted, not only when a store is opened.
 #[test]
 fn taking_over_a_claim_replays_the_dead_owners_log_first() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let writer = Store::open(folder.path().join("store"), power()).unwrap();
     let mut tape = Waiting::create(&writer, &id("s"));
     tape.append(&entries(1..=3)).unwrap();
@@ -97,7 +116,7 @@ fn taking_over_a_claim_replays_the_dead_owners_log_first() {
 
 #[test]
 fn many_appends_share_a_sync_and_the_log_begins_again_when_it_is_full() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let disk = FakeDisk::new();
     let store = store_on(folder.path(), power(), &disk);
     let mut tapes: Vec<Waiting> = (0..20).map(|n| Waiting::create(&store, &id(&format!("s{n}")))).collect();
@@ -119,59 +138,61 @@ fn many_appends_share_a_sync_and_the_log_begins_again_when_it_is_full() {
     }
 }
 
-/// D02, D03: the plug is pulled after each single operation of the disk. What was acknowledged is there, whether the bytes
-/// that were not synced got to the disk or not; what is there is what was appended.
+/// D02, D03: the plug is pulled after each single operation of the disk, or long after that one operation failed.
+/// What was acknowledged is there, whether the bytes that were not synced got to the disk or not; what is there is what
+/// was appended.
 #[test]
 fn whenever_the_plug_is_pulled_what_was_acknowledged_is_there() {
     let options = StoreOptions { commit_log_bytes: 4096, ..power() };
-    let mut last_operation = false;
-    let mut nth = 0;
-    while !last_operation {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = FakeDisk::new();
-        let store = store_on(&folder.path().join("store"), options.clone(), &disk);
-        let mut tapes: Vec<Waiting> = ["a", "b"].iter().map(|name| Waiting::create(&store, &id(name))).collect();
-        disk.fail_from(nth, 10_000);
-        let mut acknowledged = [0, 0];
-        let mut failed = false;
-        for round in 0..8 {
-            for (tape, last) in tapes.iter_mut().zip(&mut acknowledged) {
-                let next = *last + 1;
-                let written = if round == 4 {
-                    let appended = tape.tape.begin_anchor("later", &entry(next));
-                    tape.wait(appended)
-                } else {
-                    tape.append(&entries(next..=next + 1))
-                };
-                match written {
-                    Ok(seq) => *last = seq.0,
-                    Err(_) => failed = true,
-                }
-            }
-        }
-        last_operation = !failed;
-        assert!(store.settle(LONG));
-        for with_unsynced in [false, true] {
-            let after = folder.path().join("after");
-            copy(store.path(), &after);
-            disk.pull_the_plug(store.path(), &after, with_unsynced);
-            let again = Store::open(&after, small()).unwrap();
-            for (name, last) in ["a", "b"].into_iter().zip(acknowledged) {
-                let loaded = again.load(&id(name), deaf()).unwrap();
-                assert_eq!(loaded.read_only, None, "operation {nth}");
-                drop(loaded);
-                let found = again.read(&id(name), Seq(0)).unwrap();
-                assert!(found.len() as u64 >= last, "{name}: {} of {last}, operation {nth}", found.len());
-                assert_eq!(found, entries(1..=found.len() as u64), "operation {nth}");
-            }
-            assert_eq!(again.verify_all().unwrap(), []);
-            again.close(LONG).unwrap();
-            fs::remove_dir_all(&after).unwrap();
-        }
-        disk.heal();
-        store.close(LONG).unwrap();
-        drop(tapes);
-        nth += 1;
+    for count in [1, 10_000] {
+        let operations = (0..).find(|nth| !pull_the_plug_after(&options, *nth, count)).unwrap();
+        assert!(operations > 50, "the disk was used {operations} times only");
     }
-    assert!(nth > 50, "the disk was used {nth} times only");
+}
+
+/// Says whether the operation was ever reached.
+fn pull_the_plug_after(options: &StoreOptions, nth: usize, count: usize) -> bool {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    let store = store_on(&folder.path().join("store"), options.clone(), &disk);
+    let mut tapes: Vec<Waiting> = ["a", "b"].iter().map(|name| Waiting::create(&store, &id(name))).collect();
+    disk.fail_from(nth, count);
+    let from = disk.operations.load(Ordering::SeqCst);
+    let mut acknowledged = [0, 0];
+    for round in 0..8 {
+        for (tape, last) in tapes.iter_mut().zip(&mut acknowledged) {
+            let next = *last + 1;
+            let written = if round == 4 {
+                let appended = tape.tape.begin_anchor("later", &entry(next));
+                tape.wait(appended)
+            } else {
+                tape.append(&entries(next..=next + 1))
+            };
+            if let Ok(seq) = written {
+                *last = seq.0;
+            }
+        }
+    }
+    assert!(store.settle(LONG));
+    let reached = disk.operations.load(Ordering::SeqCst) - from > nth;
+    for with_unsynced in [false, true] {
+        let after = folder.path().join("after");
+        copy(store.path(), &after);
+        disk.pull_the_plug(store.path(), &after, with_unsynced);
+        let again = Store::open(&after, small()).unwrap();
+        for (name, last) in ["a", "b"].into_iter().zip(acknowledged) {
+            let loaded = again.load(&id(name), deaf()).unwrap();
+            assert_eq!(loaded.read_only, None, "operation {nth}");
+            drop(loaded);
+            let found = again.read(&id(name), Seq(0)).unwrap();
+            assert!(found.len() as u64 >= last, "{name}: {} of {last}, operation {nth}", found.len());
+            assert_eq!(found, entries(1..=found.len() as u64), "operation {nth}");
+        }
+        assert_eq!(again.verify_all().unwrap(), []);
+        again.close(LONG).unwrap();
+        fs::remove_dir_all(&after).unwrap();
+    }
+    disk.heal();
+    store.close(LONG).unwrap();
+    reached
 }

@@ -26,6 +26,11 @@ use crate::{
 
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
+/// A folder of the test's own; in memory where there is such a place, because some tests sync thousands of times.
+pub(super) fn own_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 pub(super) fn id(name: &str) -> SessionId {
     name.parse().unwrap()
 }
@@ -128,7 +133,12 @@ pub(super) struct FakeDisk {
     pub(super) delay_us: AtomicUsize,
     /// What of each file survives a power cut, by inode.
     synced: Mutex<HashMap<u64, Vec<u8>>>,
+    /// What was written to files of which a sync failed, since then: all that a later sync will bring to the disk.
+    since_failed: Mutex<HashMap<u64, Written>>,
 }
+
+/// Places and bytes.
+type Written = Vec<(u64, Vec<u8>)>;
 
 #[derive(Default)]
 struct Gate {
@@ -238,6 +248,9 @@ impl Disk for FakeDisk {
             std::thread::sleep(Duration::from_micros(delay as u64));
         }
         let half = || RealDisk.write_at(file, &bytes[..bytes.len() / 2], offset).unwrap();
+        if let Some(written) = self.since_failed.lock().unwrap().get_mut(&file.metadata()?.ino()) {
+            written.push((offset, bytes.to_vec()));
+        }
         self.run(half, || RealDisk.write_at(file, bytes, offset))
     }
 
@@ -245,15 +258,30 @@ impl Disk for FakeDisk {
         self.run(|| {}, || RealDisk.cut(file, length))
     }
 
+    /// After a failed sync the system has dropped the bytes, and calls the next sync a success.
     fn sync(&self, file: &File) -> io::Result<()> {
-        self.run(
-            || {},
-            || {
-                let mut content = vec![0; file.metadata()?.len() as usize];
-                file.read_exact_at(&mut content, 0)?;
-                self.synced.lock().unwrap().insert(file.metadata()?.ino(), content);
-                Ok(())
-            },
-        )
+        let inode = file.metadata()?.ino();
+        let fail = || {
+            self.since_failed.lock().unwrap().entry(inode).or_default();
+        };
+        self.run(fail, || {
+            let mut content = vec![0; file.metadata()?.len() as usize];
+            let mut synced = self.synced.lock().unwrap();
+            match self.since_failed.lock().unwrap().get(&inode) {
+                None => file.read_exact_at(&mut content, 0)?,
+                Some(written) => {
+                    let old = synced.get(&inode).cloned().unwrap_or_default();
+                    for (at, bytes) in std::iter::once(&(0, old)).chain(written) {
+                        for (n, byte) in bytes.iter().enumerate() {
+                            if let Some(place) = content.get_mut(*at as usize + n) {
+                                *place = *byte;
+                            }
+                        }
+                    }
+                }
+            }
+            synced.insert(inode, content);
+            Ok(())
+        })
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn settings(rng: &mut Rng) -> Settings {
     settings.parallel_max = rng.pick(&[1, 2, 8]);
     settings.retries_max = rng.pick(&[0, 1, 3]);
     settings.auto_resume = rng.percent(80);
-    let action = |rng: &mut Rng| rng.weighted(&[(5, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
+    let action = |rng: &mut Rng| rng.weighted(&[(7, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
     let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));
     settings.rules = vec![rules("host", &lines)];
     settings
@@ -61,7 +61,7 @@ const HAPPENINGS: [(usize, Happening); 17] = [
     (3, Happening::SendAgain),
     (2, Happening::Edit),
     (2, Happening::Withdraw),
-    (8, Happening::Answer),
+    (12, Happening::Answer),
     (1, Happening::Abort),
     (2, Happening::GoOn),
     (1, Happening::Pause),
@@ -73,16 +73,20 @@ const HAPPENINGS: [(usize, Happening); 17] = [
     (4, Happening::Write),
     (4, Happening::CarryOut),
     (6, Happening::CatchUp),
-    (4, Happening::Crash),
+    (3, Happening::Crash),
 ];
 
 impl World {
-    /// One thing happens; most of the time the tape and the shell keep up.
+    /// One thing happens; most of the time the tape and the shell keep up, and now and then the process dies over it.
     pub(super) fn happen(&mut self) -> Result<(), Broken> {
         let happening = self.rng.weighted(&HAPPENINGS);
         self.begin(happening)?;
-        if self.rng.percent(self.keeps_up) {
-            self.catch_up()?;
+        if self.rng.percent(3) {
+            return self.crash();
+        }
+        while self.is_behind() && self.rng.percent(self.keeps_up) {
+            self.write();
+            self.carry_out()?;
         }
         Ok(())
     }
@@ -221,7 +225,7 @@ impl World {
         let stopped = worker.stopped && self.rng.percent(70);
         match (worker.is_request, stopped) {
             (true, true) => Signal::CutOff { ticket, partial: self.partial() },
-            (true, false) if self.rng.percent(20) => Signal::Failed { ticket, error: self.error() },
+            (true, false) if self.rng.percent(12) => Signal::Failed { ticket, error: self.error() },
             (true, false) => Signal::Answered { ticket, answer: self.answer() },
             (false, true) => Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") },
             (false, false) if self.rng.percent(20) => {

@@ -6,8 +6,9 @@ use tamtam::{
     Seq,
     message::{ErrorReason, Part, ToolState},
     model::{AnswerPart, History, Item},
+    permission::{Action, judge_all},
     session::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
-    tool::Effect,
+    tool::{Effect, Toolbox},
 };
 
 use super::{Broken, hold};
@@ -109,6 +110,27 @@ pub(super) fn decision(before: &State, entries: &[Entry], after: &State) -> Resu
     let requested = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
     let left_behind = requested && after.settings.steering_mode == Mode::All && !after.steering.is_empty();
     hold!(!left_behind, "a request was made and steering messages still wait");
+    Ok(())
+}
+
+/// Promise 8: nothing starts that a rule denies, and nothing that is to be asked for starts without a grant.
+pub(super) fn permitted(before: &State, entries: &[Entry], after: &State, toolbox: &Toolbox) -> Result<(), Broken> {
+    for entry in entries {
+        let (Record::CallStarted { attempt: 1, .. }, Some(ticket)) = (&entry.record, entry.ticket) else { continue };
+        let Some(Open::Call(call)) = after.open.get(&ticket) else { continue };
+        let arguments = serde_json::from_str(&call.input).unwrap_or_default();
+        let access = toolbox.find(&call.tool).map(|tool| tool.access(&arguments)).unwrap_or_default();
+        let layers: Vec<_> = after.settings.rules.iter().collect();
+        let action = judge_all(&layers, &access).action;
+        hold!(action != Action::Deny, "call {ticket} started and is denied");
+        let was_asked = matches!(
+            before.open.get(&ticket),
+            Some(Open::Call(call)) if matches!(call.state, CallState::Asking(_) | CallState::Allowed)
+        );
+        let stands =
+            !access.is_empty() && access.iter().all(|access| after.grants.iter().any(|grant| grant.access == *access));
+        hold!(action == Action::Allow || was_asked || stands, "call {ticket} started and nobody was asked");
+    }
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! Chance, from a seed: SplitMix64, the same on every machine.
 
 /// A source of chance.
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub(super) fn new(seed: u64) -> Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -17,22 +17,22 @@ impl Rng {
     }
 
     /// A number below `end`; 0 where there is none.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
     /// Yes in so many of a hundred cases.
-    pub(super) fn percent(&mut self, percent: usize) -> bool {
+    pub(crate) fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
     /// One of those.
-    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())].clone()
     }
 
     /// One of those, by weight.
-    pub(super) fn weighted<T: Copy>(&mut self, from: &[(usize, T)]) -> T {
+    pub(crate) fn weighted<T: Copy>(&mut self, from: &[(usize, T)]) -> T {
         let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
         for (weight, what) in from {
             if at < *weight {
@@ -44,7 +44,7 @@ impl Rng {
     }
 
     /// A number from 0 up to 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         self.below(1_000) as f64 / 1_000.0
     }
 }

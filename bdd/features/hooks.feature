@@ -1,0 +1,108 @@
+Feature: Code of the host stands at fixed points
+  A gate may refuse, a pipe may rewrite; neither can break the session.
+
+  @BDD-HOOK-001 @BDD-HOOK-003 @BDD-HOOK-004 @BDD-HOOK-018
+  Scenario: A gate that lets everything pass changes nothing
+    Given a gate of the host that lets everything pass
+    And the file "x.txt" with "x marks"
+    And the model calls read with {"path": "x.txt"}
+    And the model answers "passed"
+    When the host asks "Read"
+    Then the answer is "passed"
+    And the newest request tells the model:
+      | user   | Read    |
+      | call   | read    |
+      | result | x marks |
+    And the events show in this order:
+      | call_started  | "name":"read" |
+      | call_finished | "name":"read" |
+
+  @BDD-HOOK-002 @BDD-HOOK-022
+  Scenario: A turn begins and ends for all to see
+    Given the model answers "ok"
+    When the host asks "你好"
+    Then the events show in this order:
+      | turn_started  |
+      | step_started  |
+      | turn_finished |
+
+  # effect: the blocked command left no file
+  @BDD-HOOK-006
+  Scenario: One gate that blocks is enough
+    Given a gate of the host that lets everything pass
+    And a gate of the host that blocks bash
+    And the model calls bash with {"command": "touch ran.txt"}
+    And the model answers "blocked"
+    When the host asks "Run"
+    Then the answer is "blocked"
+    And the file "ran.txt" does not exist
+
+  # effect: two hooks, each adding its mark, in the order in which the host added them
+  @BDD-HOOK-009 @R-02 @R-05
+  Scenario: Result hooks are chained
+    Given a result hook of the host that adds "[a]"
+    And a result hook of the host that adds "[b]"
+    And the file "x.txt" with "content"
+    And the model calls read with {"path": "x.txt"}
+    And the model answers "ok"
+    When the host asks "Read"
+    Then the newest request tells the model:
+      | user   | Read          |
+      | call   | read          |
+      | result | content[a][b] |
+
+  # effect: the text is changed; the details and the title of the real tool are as they were
+  @BDD-HOOK-010
+  Scenario: A result hook that changes the text leaves the rest
+    Given a result hook of the host that adds "[a]"
+    And the model calls bash with {"command": "echo out; exit 3"}
+    And the model answers "ok"
+    When the host asks "Run"
+    Then the events show in this order:
+      | call_finished | [a]                    |
+    And the only call_finished event is about "\"exit_code\":3"
+    And the only call_finished event is about "\"title\":\"echo out; exit 3\""
+
+  # effect: the changed text is what is on the tape and what the model is told
+  @BDD-HOOK-012 @BDD-E2E-018
+  Scenario: An input hook changes what was said
+    Given an input hook of the host that puts "[filtered] " before each message
+    And the model answers "ok"
+    When the host asks "原文"
+    Then the newest request tells the model:
+      | user | [filtered] 原文 |
+    And the conversation reads:
+      | user      | [filtered] 原文 |
+      | assistant | ok              |
+
+  # effect: the sender is told, the model is not asked, and nothing is on the tape
+  @BDD-HOOK-013
+  Scenario: An input hook deals with a message itself
+    Given an input hook of the host that deals with every message itself
+    And the model answers "不应到达"
+    When the host sends "你好"
+    Then the message was refused with "a hook has dealt with the message"
+    And the model was asked 0 times
+    And the text "你好" is nowhere on the tape
+
+  # effect: the crash of the second gate is never reported, for it was not asked
+  @BDD-HOOK-019 @R-05
+  Scenario: After a refusal no other gate is asked
+    Given a gate of the host that blocks read
+    And a gate of the host that crashes
+    And the model calls read with {"path": "x.txt"}
+    And the model answers "ok"
+    When the host asks "Read"
+    Then the answer is "ok"
+    And 0 hook_error events were shown
+    And the events show in this order:
+      | call_finished | read is not allowed here |
+
+  @BDD-HOOK-020
+  Scenario: A message that no hook changes goes on as it was
+    Given a gate of the host that lets everything pass
+    And the model answers "ok"
+    When the host asks "保持原样"
+    Then the conversation reads:
+      | user      | 保持原样 |
+      | assistant | ok       |

@@ -1,0 +1,80 @@
+//! Where an access points, seen from a session: a tool names absolute paths as outside, for it does not know its workspace.
+//!
+//! As text only: no disk is looked at here. What a path really leads to is decided when it is opened, beneath the handle of the
+//! workspace, and there nothing gets out.
+
+use crate::tool::Access;
+
+/// The accesses of one call as the rules should judge them.
+///
+/// An absolute path inside the workspace is the relative one. A path in one of the `read_roots` may be read without the
+/// permission for what lies outside.
+pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) -> Vec<Access> {
+    let readable = |pattern: &str| {
+        let only_read = accesses
+            .iter()
+            .filter(|access| access.pattern == pattern)
+            .all(|access| matches!(access.permission.as_str(), "read" | "external_directory"));
+        only_read && read_roots.iter().any(|root| beneath(root, pattern).is_some())
+    };
+    let seen = accesses.iter().filter_map(|access| {
+        let inside = beneath(workspace, &access.pattern);
+        match (access.permission.as_str(), inside) {
+            ("external_directory", Some(_)) => None,
+            ("external_directory", None) if readable(&access.pattern) => None,
+            ("read" | "edit", Some(inside)) => Some(Access::new(&access.permission, inside)),
+            _ => Some(access.clone()),
+        }
+    });
+    seen.collect()
+}
+
+/// The rest of a path that lies beneath a folder, both absolute and free of `.` and `..`.
+fn beneath<'p>(folder: &str, path: &'p str) -> Option<&'p str> {
+    let folder = folder.trim_end_matches('/');
+    if folder.is_empty() || path.split('/').any(|piece| piece == "..") {
+        return None;
+    }
+    match path.strip_prefix(folder)? {
+        "" => Some("."),
+        rest => rest.strip_prefix('/'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(permission: &str, path: &str) -> Vec<(String, String)> {
+        let accesses = vec![Access::new("external_directory", path), Access::new(permission, path)];
+        let seen = seen_from("/srv/app", &["/var/tapes/s/spill".to_owned()], accesses);
+        seen.into_iter().map(|access| (access.permission, access.pattern)).collect()
+    }
+
+    fn pair(permission: &str, pattern: &str) -> (String, String) {
+        (permission.to_owned(), pattern.to_owned())
+    }
+
+    /// An absolute path inside the workspace is judged as the relative one, so that rules about it hold.
+    #[test]
+    fn an_absolute_path_inside_is_the_relative_one() {
+        assert_eq!(seen("edit", "/srv/app/.git/config"), [pair("edit", ".git/config")]);
+        assert_eq!(seen("read", "/srv/app"), [pair("read", ".")]);
+    }
+
+    /// F02: a sibling that only begins alike is outside, and so is everything else.
+    #[test]
+    fn what_is_outside_stays_outside() {
+        for path in ["/srv/app-evil/x", "/etc/passwd", "/srv/app/../x"] {
+            assert_eq!(seen("read", path), [pair("external_directory", path), pair("read", path)]);
+        }
+    }
+
+    /// Design §8: the folder of large outputs may be read, and only read.
+    #[test]
+    fn a_read_root_may_be_read_and_not_edited() {
+        let spilled = "/var/tapes/s/spill/call_1.txt";
+        assert_eq!(seen("read", spilled), [pair("read", spilled)]);
+        assert_eq!(seen("edit", spilled), [pair("external_directory", spilled), pair("edit", spilled)]);
+    }
+}

@@ -1,0 +1,34 @@
+//! A session as its files show it.
+
+use std::path::PathBuf;
+
+use crate::{
+    ids::{Seq, SessionId},
+    tape::{
+        SessionSummary, TapeError,
+        layout::Layout,
+        line::glance,
+        read::{first_line, last_seen},
+    },
+};
+
+/// Reads the ends of a session's files. `open` are the sessions with an open turn, sorted.
+pub(super) fn summary(layout: &Layout, id: SessionId, open: &[SessionId]) -> Result<SessionSummary, TapeError> {
+    let anchors: Vec<PathBuf> = layout.anchor_names(&id)?.iter().map(|anchor| layout.entries(&id, anchor)).collect();
+    let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
+    let mut last = None;
+    for path in anchors.iter().rev() {
+        last = last_seen(path)?;
+        if last.is_some() {
+            break;
+        }
+    }
+    Ok(SessionSummary {
+        created: first.and_then(|line| glance(&line)).map(|(_, time)| time),
+        last: last.map(|(_, time)| time),
+        seq: last.map_or(Seq::ZERO, |(seq, _)| seq),
+        bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),
+        open: open.binary_search(&id).is_ok(),
+        id,
+    })
+}

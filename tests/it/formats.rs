@@ -1,0 +1,123 @@
+//! The formats that other programs rely on (`docs/FORMATS.md`): one line of each kind, as it is stored or sent.
+//!
+//! A change here is a change of a promise. Before accepting one, answer: old reader and new data, new reader and old data,
+//! old writer and new data.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tamtam::{
+    Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
+    message::Finish,
+    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    session::{AskClosedWhy, CallOpened, Entry, Record, RequestOpened, Scope, Settings, State},
+    tape::Cause,
+    tool::{Access, Effect, ToolResult},
+};
+
+fn model() -> tamtam::ModelRef {
+    "openai/gpt-x".parse().unwrap()
+}
+
+fn session() -> SessionId {
+    "ticket-1".parse().unwrap()
+}
+
+/// One of each kind of record.
+fn records() -> Vec<Record> {
+    let settings = Settings::new("/srv/app", model());
+    let message = Arc::new(Message::user("hello").with_id("m-1".into()));
+    let call = AnswerPart::Call { id: "c-1".into(), name: "read".into(), input: r#"{"path":"a"}"#.into(), extra: None };
+    let text = AnswerPart::Text { text: "I look.".into(), extra: None };
+    let answer = Arc::new(Answer::new(vec![text, call], Finish::ToolCalls));
+    let error = ModelError::new(ErrorKind::RateLimited, "slow down").with_status(429);
+    let request = RequestOpened {
+        model: model(),
+        attempt: 1,
+        last: false,
+        items: 1,
+        system: "aa".into(),
+        tools: "bb".into(),
+        hash: "cc".into(),
+    };
+    let opened = CallOpened {
+        answer: Seq(5),
+        index: 0,
+        id: "c-1".into(),
+        tool: "read".into(),
+        effect: Effect::Read,
+        parallel: true,
+    };
+    let result = Arc::new(ToolResult::ok("text").with_details(json!({ "lines": 1 })).with_title("read a"));
+    vec![
+        Record::State(Arc::new(State::new(session(), settings.clone(), Millis(1)))),
+        Record::Settings(Box::new(settings)),
+        Record::Accepted { message: message.clone(), delivery: Delivery::Steer(Steering::SkipRemaining) },
+        Record::Edited { message },
+        Record::Withdrawn { id: "m-1".into() },
+        Record::Delivered { ids: vec!["m-1".into()] },
+        Record::Request(request),
+        Record::Answer { answer, interrupted: false },
+        Record::RequestFailed { error },
+        Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
+        Record::Call(opened),
+        Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
+        Record::Granted { grant: Grant::Always(Scope::Session) },
+        Record::AskClosed { why: AskClosedWhy::Expired },
+        Record::CallStarted { attempt: 1, key: "ticket-1/6".into() },
+        Record::Closing {},
+        Record::Result { result },
+        Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() } },
+        Record::Recovered { n: 1, resumed: true },
+        Record::TurnFinished { outcome: Outcome::Done },
+        Record::Released {},
+        Record::Paused {},
+        Record::Resumed {},
+    ]
+}
+
+fn entry(record: Record) -> Entry {
+    let cause = Some(Cause::Message("m-1".into()));
+    Entry { seq: Seq(7), time: Millis(1_000), cause, turn: Some(Seq(3)), step: Some(1), ticket: None, record }
+}
+
+/// Design §9: the data of each entry kind.
+#[test]
+fn the_data_of_each_kind_of_entry_is_as_documented() {
+    let lines: Vec<Value> = records()
+        .into_iter()
+        .map(|record| {
+            let line = entry(record).to_tape().unwrap();
+            json!({ "kind": line.kind, "data": serde_json::from_str::<Value>(line.data.get()).unwrap() })
+        })
+        .collect();
+    insta::assert_json_snapshot!("entries", lines);
+}
+
+/// What was written is what is read.
+#[test]
+fn every_kind_of_entry_reads_back_as_it_was_written() {
+    for record in records() {
+        let written = entry(record);
+        assert_eq!(Entry::from_tape(&written.to_tape().unwrap()).unwrap(), written);
+    }
+}
+
+/// New writer, old reader: a kind that is not known is refused by name, and nothing folds past it.
+#[test]
+fn an_unknown_kind_of_entry_is_refused_by_name() {
+    let mut line = entry(Record::Paused {}).to_tape().unwrap();
+    line.kind = "from_the_future".into();
+    let refused = Entry::from_tape(&line).unwrap_err().to_string();
+    assert!(refused.contains("from_the_future") && refused.contains("entry 7"), "{refused}");
+}
+
+/// The documentation names every kind.
+#[test]
+fn the_formats_page_names_every_kind_of_entry() {
+    let page = include_str!("../../docs/FORMATS.md");
+    for record in records() {
+        let kind = entry(record).to_tape().unwrap().kind;
+        assert!(page.contains(&format!("`{kind}`")), "docs/FORMATS.md does not name `{kind}`");
+    }
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Breaks the core on purpose, one patch at a time, in a copy of the tree, and expects the tests of the core to notice.
+#
+#   tests/mutations/run.sh            all patches
+#   tests/mutations/run.sh NAME…      only those, by file name without .patch
+#
+# Ends 0 where every mutation is caught, 1 where one is missed, 2 where a patch does not apply or does not build.
+# CARGO names another cargo; TAMTAM_SIM_SCHEDULES how many schedules the simulator plays each time (600 by default).
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cargo=${CARGO:-cargo}
+# Inside target/, at a path that stays the same, so that nothing but the crate itself is built again.
+copy=$root/target/mutations/tree
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
+export TAMTAM_SIM_SCHEDULES=${TAMTAM_SIM_SCHEDULES:-600}
+export RUST_BACKTRACE=0
+
+rm -rf "$copy"
+mkdir -p "$copy"
+trap 'rm -rf "$root/target/mutations"' EXIT
+(cd "$root" && tar --exclude=./target --exclude=./.git -cf - .) | tar -xmf - -C "$copy"   # new times: what an earlier run built is stale
+cd "$copy"
+
+# Prints the names of the tests that failed.
+failed_tests() {
+    local log=$copy/../log
+    "$cargo" test --offline --test it -- core:: sim:: >"$log" 2>&1 || true
+    if ! grep -q '^test result:' "$log"; then
+        tail -40 "$log"
+        return 2
+    fi
+    sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log"
+}
+
+before=$(failed_tests) || { echo "$before"; echo "the tree does not build"; exit 2; }
+if [ -n "$before" ]; then
+    echo "tests fail before anything is broken: $before"
+    exit 2
+fi
+
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+    for path in "$root"/tests/mutations/*.patch; do names+=("$(basename "$path" .patch)"); done
+fi
+caught=0
+missed=0
+for name in "${names[@]}"; do
+    patch=$root/tests/mutations/$name.patch
+    patch --quiet -p1 <"$patch" || { echo "$name: the patch does not apply"; exit 2; }
+    failed=$(failed_tests) || { echo "$failed"; echo "$name: the broken tree does not build"; exit 2; }
+    patch --quiet -R -p1 <"$patch"
+    if [ -z "$failed" ]; then
+        missed=$((missed + 1))
+        echo "MISSED  $name"
+        continue
+    fi
+    caught=$((caught + 1))
+    simulator="not by the simulator"
+    if grep -q '^sim::' <<<"$failed"; then simulator="by the simulator"; fi
+    tables=$(grep -c '^core::' <<<"$failed" || true)
+    echo "caught  $name: $simulator, and by $tables tests of the core"
+done
+echo "$caught caught, $missed missed"
+[ "$missed" -eq 0 ]
