@@ -110,3 +110,18 @@ fn a_damaged_tape_is_named_with_file_and_line() {
     let refused = lab.run(&["run", "--session", "s", "--model", &model, "more"]);
     assert_eq!((refused.code, refused.error().contains("tape verify")), (1, true));
 }
+
+/// Promise 6: the index decides nothing; it is made anew from the tapes, whatever it holds.
+#[test]
+fn the_index_is_rebuilt_from_the_tapes() {
+    let lab = Lab::new();
+    assert_eq!(lab.run(&["tape", "rebuild"]).stdout, "0 entries indexed: there are no tapes\n");
+    let model = lab.script(json!(["one"]));
+    assert_eq!(lab.run(&["run", "--session", "s", "--model", &model, "hi"]).code, 0);
+    let entries = lab.tape("s").len();
+    let rebuilt = format!("{entries} entries indexed; it had been right\n");
+    assert_eq!(lab.run(&["tape", "rebuild"]).stdout, rebuilt);
+    std::fs::write(lab.path("home/.local/share/tamtam/index.db"), "no database").unwrap();
+    assert_eq!(lab.run(&["tape", "rebuild"]).stdout, rebuilt);
+    assert_eq!(lab.tape("s").len(), entries);
+}
