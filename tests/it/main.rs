@@ -10,6 +10,8 @@ mod formats;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
+#[cfg(feature = "tools")]
+mod race;
 mod runtime;
 mod sim;
 mod support;
