@@ -575,6 +575,14 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
     let runtime = builder.start().await.unwrap();
     let (poisoned, other) = (session(&runtime, folder.path()).await, session(&runtime, folder.path()).await);
     poisoned.prompt("go").await.unwrap();
+    // Promise 5: it goes on by itself once, and then waits to be told to; whoever tells it makes it crash a third time.
+    let waits = async {
+        while !poisoned.state().await.unwrap().waits {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waits).await.expect("it waits");
+    poisoned.go_on().await.unwrap();
     let parked = async {
         loop {
             match poisoned.state().await {
