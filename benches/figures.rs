@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -77,9 +77,11 @@ async fn long_turn() {
 async fn steering() {
     for live in [1_usize, 1_000] {
         let folder = tempfile::tempdir().unwrap();
-        let told = Arc::default();
+        let tool = Forever::default();
+        let (began, told) = (tool.began.clone(), tool.told.clone());
+        let mut expected = u32::try_from(live).unwrap();
         let model = OneCall("bench/one".parse().unwrap());
-        let runtime = runtime(folder.path(), Arc::new(model), Forever(Arc::clone(&told))).await;
+        let runtime = runtime(folder.path(), Arc::new(model), tool).await;
         let mut sessions = Vec::new();
         for _ in 0..live {
             let session = runtime.create(options(folder.path())).await.unwrap();
@@ -89,7 +91,8 @@ async fn steering() {
         let (mut accepted, mut stopped) = (Vec::new(), Vec::new());
         for _ in 0..(1_000 / live).max(1) {
             for session in &sessions {
-                while !session.state().await.unwrap().calls().any(|(_, call)| call.attempts > 0) {
+                // All calls run: one that is stopped before it began would have nobody to tell.
+                while began.load(Ordering::SeqCst) < expected {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 let sent = Instant::now();
@@ -105,6 +108,7 @@ async fn steering() {
                 session.wait().await.unwrap();
                 if live == 1 {
                     session.prompt("go").await.unwrap();
+                    expected += 1;
                 }
             }
         }

@@ -56,7 +56,7 @@ pub(crate) fn main() -> ExitCode {
 
 async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, Failure> {
     match command {
-        Command::Demo => demo::demo().await,
+        Command::Demo => demo::demo(environment).await,
         Command::Run(arguments) => run::run(arguments, environment).await,
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
@@ -64,6 +64,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Sessions(arguments) => tapes::sessions(&arguments, environment),
         Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
         Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
+        Command::Tape { command: TapeCommand::Rebuild(arguments) } => tapes::rebuild(&arguments, environment),
     }
 }
 

@@ -182,9 +182,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn wait(&self) -> Result<(), SendError> {
-        let (reply, answer) = oneshot::channel();
-        self.slot.question(Question::Idle(reply))?;
-        answer.await.map_err(|_| SendError::Closed)
+        self.ask_state(Question::Idle).await
     }
 
     /// The state as it is now: a picture, taken between two decisions.
@@ -192,9 +190,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn state(&self) -> Result<State, SendError> {
-        let (reply, answer) = oneshot::channel();
-        self.slot.question(Question::State(reply))?;
-        answer.await.map_err(|_| SendError::Closed)
+        self.ask_state(Question::State).await
     }
 
     /// The events of the session from now on. Whoever listens can be asked: see [`Session::answer`].
@@ -251,9 +247,19 @@ impl Session {
     }
 
     async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
-        let (reply, answer) = oneshot::channel();
-        self.slot.question(Question::Outcome(message.clone(), reply))?;
-        answer.await.map_err(|_| SendError::Closed)?
+        self.ask_state(|reply| Question::Outcome(message.clone(), reply)).await?
+    }
+
+    /// Asks the actor something, and asks its next life again where this one ended before it answered.
+    async fn ask_state<T>(&self, question: impl Fn(oneshot::Sender<T>) -> Question) -> Result<T, SendError> {
+        loop {
+            let (reply, answer) = oneshot::channel();
+            // A closed or parked slot refuses here, which ends the loop.
+            self.slot.question(question(reply))?;
+            if let Ok(answer) = answer.await {
+                return Ok(answer);
+            }
+        }
     }
 }
 

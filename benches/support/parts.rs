@@ -109,7 +109,13 @@ impl Tool for Nothing {
 }
 
 /// A tool that runs until it is told to stop, and says when it was.
-pub struct Forever(pub Arc<Mutex<Vec<Instant>>>);
+#[derive(Clone, Default)]
+pub struct Forever {
+    /// How many calls run or ran.
+    pub began: Arc<AtomicU32>,
+    /// When each was told to stop.
+    pub told: Arc<Mutex<Vec<Instant>>>,
+}
 
 impl Tool for Forever {
     fn name(&self) -> &str {
@@ -126,8 +132,9 @@ impl Tool for Forever {
 
     fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
+            self.began.fetch_add(1, Ordering::SeqCst);
             context.cancelled().await;
-            self.0.lock().unwrap().push(Instant::now());
+            self.told.lock().unwrap().push(Instant::now());
             ToolResult::ok("stopped")
         })
     }

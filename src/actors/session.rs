@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actors::{
@@ -113,7 +113,8 @@ struct Live {
     storage_retry: Option<Millis>,
     requests: BTreeMap<Seq, RequestWorker>,
     calls: BTreeMap<Seq, CallWorker>,
-    timer: Option<(Millis, CancellationToken)>,
+    /// The moment it is set for; dropping the guard ends its task.
+    timer: Option<(Millis, DropGuard)>,
     idle_waiters: Vec<tokio::sync::oneshot::Sender<()>>,
     draws: u64,
 }
@@ -205,12 +206,10 @@ impl Live {
         if self.timer.as_ref().map(|(at, _)| *at) == due {
             return;
         }
-        if let Some((_, token)) = self.timer.take() {
-            token.cancel();
-        }
+        self.timer = None;
         let Some(due) = due else { return };
         let token = CancellationToken::new();
-        self.timer = Some((due, token.clone()));
+        self.timer = Some((due, token.clone().drop_guard()));
         let (slot, at) = (self.slot.clone(), self.host.clock.instant(due));
         self.slot.tasks.spawn(async move {
             tokio::select! {

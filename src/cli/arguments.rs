@@ -43,6 +43,8 @@ pub(super) enum TapeCommand {
     Show(ShowArguments),
     /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
     Verify(VerifyArguments),
+    /// Make the index anew from the tapes, and say whether it had been right
+    Rebuild(RebuildArguments),
 }
 
 /// Where the tapes are.
@@ -169,6 +171,12 @@ pub(super) struct VerifyArguments {
     /// Which session; all where none is named
     #[arg(value_name = "ID")]
     pub(super) session: Option<SessionId>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RebuildArguments {
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }

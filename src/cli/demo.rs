@@ -24,11 +24,12 @@ use tamtam::{
     session::Entry,
     supervisor::Status,
     tape::{Access, Store, StoreOptions},
-    tools,
+    tool::Toolbox,
 };
 
 use super::{
     failure::{Exit, Failure},
+    place::Environment,
     print,
 };
 use narrate::Narrator;
@@ -87,7 +88,7 @@ fn script() -> Scripted {
 }
 
 /// Runs the demo.
-pub(super) async fn demo() -> Result<Exit, Failure> {
+pub(super) async fn demo(environment: &Environment) -> Result<Exit, Failure> {
     let folder = std::env::temp_dir().join(format!("tamtam-demo-{}", SessionId::new()));
     let stage = Stage { project: folder.join("project"), store: folder.join("store"), folder };
     stage.set().map_err(|error| {
@@ -98,7 +99,7 @@ pub(super) async fn demo() -> Result<Exit, Failure> {
     })?;
     print(&format!("All of this happens in {}\n", stage.folder.display()))?;
     // Nothing of it depends on how it was started, so whatever goes wrong is a failure.
-    let played = play(&stage).await.map_err(|failure| match failure.message.is_empty() {
+    let played = play(&stage, environment.tools()).await.map_err(|failure| match failure.message.is_empty() {
         true => failure,
         false => Failure::failed(failure.message),
     });
@@ -122,11 +123,11 @@ impl Stage {
     }
 }
 
-async fn play(stage: &Stage) -> Result<(), Failure> {
+async fn play(stage: &Stage, tools: Toolbox) -> Result<(), Failure> {
     let runtime = Runtime::builder()
         .store(&stage.store)
         .model(Arc::new(script()))
-        .tools(tools::full().with(glitch::Glitch::default()))
+        .tools(tools.with(glitch::Glitch::default()))
         .start()
         .await?;
     let options = SessionOptions::new(&stage.project).id("demo".parse().unwrap_or_else(|_| SessionId::new()));

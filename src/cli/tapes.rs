@@ -1,15 +1,15 @@
-//! Looking at the store: it is only read, so this runs beside whatever else does.
+//! Looking at the store: the tapes are only read, so this runs beside whatever else does.
 
 use std::{fmt::Write as _, path::Path};
 
 use serde_json::json;
 use tamtam::{
     Millis, SessionId,
-    tape::{Access, Entry, SessionSummary, Store, StoreOptions},
+    tape::{Access, Entry, Rebuilt, SessionSummary, Store, StoreOptions},
 };
 
 use super::{
-    arguments::{SessionsArguments, ShowArguments, StoreArguments, VerifyArguments},
+    arguments::{RebuildArguments, SessionsArguments, ShowArguments, StoreArguments, VerifyArguments},
     escape,
     failure::{Exit, Failure},
     place::Environment,
@@ -122,4 +122,22 @@ pub(super) fn verify(given: &VerifyArguments, environment: &Environment) -> Resu
     }
     print(&text)?;
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Makes the index anew. It decides nothing, so whatever was in it, the tapes are what counts.
+pub(super) fn rebuild(given: &RebuildArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let path = environment.store(given.store.store.as_deref())?;
+    if !path.exists() {
+        print("0 entries indexed: there are no tapes\n")?;
+        return Ok(Exit::Done);
+    }
+    let store = Store::open(path, StoreOptions::default())?;
+    let Rebuilt { before, after } = store.index()?.rebuild()?;
+    let was = match before {
+        Some(before) if before == after => "it had been right",
+        Some(_) => "it had been wrong",
+        None => "it could not be read",
+    };
+    print(&format!("{} entries indexed; {was}\n", after.entries))?;
+    Ok(Exit::Done)
 }

@@ -79,10 +79,11 @@ pub struct ToolSpec {
 
 /// The conversation as a model sees it: items in order, shared and never changed.
 ///
-/// Cloning costs one count per 32 items; pushing never copies an item.
+/// Cloning costs the same however long it is; pushing never copies an item.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    full: Vec<Arc<[Arc<Item>]>>,
+    /// Shared whole; copied (as pointers) only when a chunk is full and a clone is still about.
+    full: Arc<Vec<Arc<[Arc<Item>]>>>,
     tail: Vec<Arc<Item>>,
 }
 
@@ -94,7 +95,7 @@ impl History {
     pub fn push(&mut self, item: Item) {
         self.tail.push(Arc::new(item));
         if self.tail.len() == CHUNK {
-            self.full.push(std::mem::take(&mut self.tail).into());
+            Arc::make_mut(&mut self.full).push(std::mem::take(&mut self.tail).into());
         }
     }
 

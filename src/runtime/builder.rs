@@ -133,7 +133,7 @@ impl Builder {
         let path = self.store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
         let options = self.options;
-        let opened = tokio::task::spawn_blocking(move || Store::open(path, options)).await;
+        let opened = tokio::task::spawn_blocking(move || Store::open(whole(path), options)).await;
         let store = opened.map_err(|_| StartError::Store(TapeError::Closed))??;
         let registry = Registry::new();
         let hooks = Hooks(self.hooks.into());
@@ -167,6 +167,21 @@ impl Builder {
             }
         }
         Ok(runtime)
+    }
+}
+
+/// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the
+/// process stands.
+fn whole(path: PathBuf) -> PathBuf {
+    if let Ok(whole) = path.canonicalize() {
+        return whole;
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(std::path::Path::new(".")).canonicalize();
+    match (parent, path.file_name()) {
+        (Ok(parent), Some(name)) => parent.join(name),
+        // Opening it will say what is wrong.
+        _ => path,
     }
 }
 

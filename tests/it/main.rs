@@ -3,11 +3,15 @@
 
 #[cfg(feature = "cli")]
 mod aimock;
+#[cfg(feature = "cli")]
+mod cli;
 mod core;
 mod formats;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
+#[cfg(feature = "tools")]
+mod race;
 mod runtime;
 mod sim;
 mod support;

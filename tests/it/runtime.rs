@@ -506,3 +506,94 @@ async fn a_drain_finishes_the_running_turn_and_takes_no_more() {
     assert_eq!(draining.await.unwrap(), vec![]);
     assert!(runtime.shutdown().await.is_empty());
 }
+
+/// Design §1: a handle never dies. Whoever waits on a session still waits when its actor was restarted under an open ask, and
+/// neither the restart nor the shutdown is held up by the ask's limit of ten minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_wait_outlive_the_actor_and_an_open_ask_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::new([
+        Reply::call("echo", json!({})),
+        Reply::text("asked and done"),
+        Reply::call("echo", json!({})),
+    ]));
+    let runtime = runtime(folder.path(), model, vec![stub("echo", Does::Echo)]).await;
+    let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Strict)).await.unwrap();
+    let mut events = session.events();
+    let ask = |kind: &EventKind| match kind {
+        EventKind::Ask { ask, .. } => Some(*ask),
+        _ => None,
+    };
+    let prompt = session.prompt("go").await.unwrap();
+    let open = event(&mut events, ask).await;
+    let (idle, answered) = (
+        tokio::spawn({
+            let session = session.clone();
+            async move { session.wait().await }
+        }),
+        tokio::spawn(async move { prompt.wait().await }),
+    );
+    // Both have asked before the actor goes.
+    while session.state().await.unwrap().open.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    runtime.restart(session.id()).await.unwrap();
+    session.answer(open, Grant::Once).await.unwrap();
+    assert_eq!(answered.await.unwrap().unwrap().text, "asked and done");
+    assert!(idle.await.unwrap().is_ok());
+
+    session.prompt("ask again").await.unwrap();
+    event(&mut events, ask).await;
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Design §4: a session that crashes again and again is parked, says so to whoever sends, and an operator unparks it; another
+/// session lives on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
+    let folder = tempfile::tempdir().unwrap();
+    struct Bomb;
+    impl Tool for Bomb {
+        fn name(&self) -> &str {
+            "bomb"
+        }
+        fn description(&self) -> &str {
+            "Is in the box; asking it what it wants crashes whoever asks."
+        }
+        fn schema(&self) -> Value {
+            json!({ "type": "object" })
+        }
+        fn access(&self, _: &Value) -> Vec<tamtam::tool::Access> {
+            panic!("the bomb goes off")
+        }
+        fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+            Box::pin(async { ToolResult::ok("never") })
+        }
+    }
+    let calls_bomb = Arc::new(Scripted::from_fn(|_| Reply::call("bomb", json!({}))));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(calls_bomb).tool(Bomb);
+    let runtime = builder.start().await.unwrap();
+    let (poisoned, other) = (session(&runtime, folder.path()).await, session(&runtime, folder.path()).await);
+    poisoned.prompt("go").await.unwrap();
+    let parked = async {
+        loop {
+            match poisoned.state().await {
+                Err(SendError::Parked) => return,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), parked).await.expect("it is parked");
+    assert!(matches!(poisoned.prompt("more").await, Err(SendError::Parked)));
+    assert!(other.state().await.unwrap().is_idle());
+    let crashes = runtime.crashes();
+    assert!(crashes.len() >= 3 && serde_json::to_string(&crashes).unwrap().contains("the bomb goes off"));
+    assert!(runtime.tree().to_string().contains("parked"), "{}", runtime.tree());
+
+    // Its turn waits now: it was cut off twice with nothing new in between. So it can be looked at, and aborted.
+    runtime.unpark(poisoned.id()).await.unwrap();
+    poisoned.abort("give it up").await.unwrap();
+    poisoned.wait().await.unwrap();
+    assert!(poisoned.state().await.unwrap().turn.is_none());
+    assert!(runtime.shutdown().await.is_empty());
+}

@@ -1,0 +1,8 @@
+//! The `tamtam` binary, as a shell and its scripts see it: the real process, real tools, real files; scripted models.
+
+mod commands;
+mod demo;
+mod errors;
+mod lab;
+mod sessions;
+mod steering;

@@ -1,0 +1,131 @@
+//! What each command prints, and how it ends.
+
+use serde_json::json;
+
+use super::lab::{Lab, has};
+
+/// CLI-RUN-001: the text is on stdout and nothing else is; the session's id is told on stderr.
+#[test]
+fn a_prompt_is_answered_on_stdout() {
+    let lab = Lab::new();
+    let model = lab.script(json!([{"text": ["Hello, ", "world."]}]));
+    let ended = lab.run(&["run", "--model", &model, "say", "hello"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "Hello, world.\n"), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("session "), "{}", ended.stderr);
+}
+
+/// CLI-RUN-003: a tool runs, and its result reaches the model.
+#[test]
+fn a_tool_is_run_and_its_result_reaches_the_model() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("data.txt"), "run mode data").unwrap();
+    let model = lab.script(json!([
+        {"calls": [{"name": "read", "input": {"path": "data.txt"}}]},
+        {"expect": ["run mode data"], "text": "It says: run mode data"},
+    ]));
+    let ended = lab.run(&["run", "--model", &model, "read it"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "It says: run mode data\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("→ read"), "{}", ended.stderr);
+}
+
+/// Without a terminal the profile is `headless`: what would be asked is denied, the model goes on, and that is done.
+#[test]
+fn without_a_terminal_what_would_be_asked_is_denied() {
+    let lab = Lab::new();
+    let model = lab.script(json!([
+        {"calls": [{"name": "write", "input": {"path": "a.txt", "content": "a"}}]},
+        {"expect": ["Permission denied"], "text": "Then not."},
+    ]));
+    assert_eq!(lab.run(&["run", "--model", &model, "write it"]).code, 0);
+    assert!(!lab.work("a.txt").exists());
+    // Also under a profile that asks, where nobody could answer.
+    let model = lab.script(json!([
+        {"calls": [{"name": "write", "input": {"path": "a.txt", "content": "a"}}]},
+        {"expect": ["Nobody is there to be asked"], "text": "Then not."},
+    ]));
+    assert_eq!(lab.run(&["run", "--model", &model, "--permission", "ask", "write it"]).stdout, "Then not.\n");
+}
+
+/// A rules file stands behind the profile and loosens it.
+#[test]
+fn rules_of_a_file_win_over_the_profile() {
+    let lab = Lab::new();
+    let rules = lab.path("rules");
+    std::fs::write(&rules, "{\"permission\":\"edit\",\"pattern\":\"a.txt\",\"action\":\"allow\"}\n").unwrap();
+    let rules = rules.to_str().unwrap();
+    let model = lab.script(json!([
+        {"calls": [
+            {"name": "write", "input": {"path": "a.txt", "content": "a"}},
+            {"name": "write", "input": {"path": "b.txt", "content": "b"}},
+        ]},
+        "Done.",
+    ]));
+    assert_eq!(lab.run(&["run", "--model", &model, "--rules", rules, "write"]).code, 0);
+    assert!(lab.work("a.txt").exists() && !lab.work("b.txt").exists());
+    let judged = |path: &str| {
+        let call = json!({"path": path, "content": ""}).to_string();
+        lab.run(&["permit", "write", &call, "--permission", "headless", "--rules", rules]).lines()[0].clone()
+    };
+    assert_eq!((&judged("a.txt")["decision"], &judged("b.txt")["decision"]), (&json!("allow"), &json!("deny")));
+    assert!(judged("a.txt")["why"].as_str().unwrap().contains("allow edit a.txt"));
+}
+
+#[test]
+fn permit_names_decision_rule_layer_and_why_and_runs_nothing() {
+    let lab = Lab::new();
+    let ended = lab.run(&["permit", "bash", "{\"command\":\"touch x\"}"]);
+    let judged = &ended.lines()[0];
+    assert_eq!(ended.code, 0);
+    assert_eq!((&judged["decision"], &judged["layer"]), (&json!("ask"), &json!("profile ask")));
+    assert_eq!(judged["rule"]["permission"], "bash");
+    assert!(judged["why"].as_str().unwrap().contains("touch x"), "{judged}");
+    assert!(!lab.work("x").exists());
+}
+
+#[test]
+fn one_tool_runs_and_prints_its_result() {
+    let lab = Lab::new();
+    let done = lab.run(&["tool", "write", "{\"path\":\"a.txt\",\"content\":\"one\\n\"}"]);
+    assert_eq!((done.code, &done.lines()[0]["is_error"]), (0, &json!(false)), "{}", done.stderr);
+    assert!(has(&lab.work("a.txt"), "one"));
+    let read = lab.run(&["tool", "read", "{\"path\":\"a.txt\"}"]);
+    assert!(read.lines()[0]["content"].as_str().unwrap().contains("one"));
+    let missing = lab.run(&["tool", "read", "{\"path\":\"none\"}"]);
+    assert_eq!((missing.code, &missing.lines()[0]["is_error"]), (1, &json!(true)));
+}
+
+/// A model that wants more steps than it may make is stopped: 3.
+#[test]
+fn the_step_limit_ends_with_3() {
+    let lab = Lab::new();
+    let call = json!({"calls": [{"name": "ls", "input": {"path": "."}}]});
+    let model = lab.script(json!([call, {"text": "I would go on."}]));
+    let ended = lab.run(&["run", "--model", &model, "--max-steps", "1", "go"]);
+    let twice = lab.script(json!([call, call, call]));
+    let stopped = lab.run(&["run", "--model", &twice, "--max-steps", "2", "go"]);
+    assert_eq!((ended.code, stopped.code), (3, 3), "{}{}", ended.stderr, stopped.stderr);
+    assert!(stopped.error().contains("--max-steps"), "{}", stopped.stderr);
+}
+
+/// A reader who has gone ends the command without a word about pipes.
+#[test]
+fn a_broken_pipe_ends_quietly() {
+    let lab = Lab::new();
+    let model = lab.script(json!([{"text": ["a", "b", "c", "d", "e", "f"], "chunk_delay_ms": 100}]));
+    let mut run = lab.start(&["run", "--json", "--model", &model, "go"]);
+    run.until_event("text_delta");
+    run.close_stdout();
+    let ended = run.end();
+    assert_eq!((ended.code, ended.stderr.as_str()), (1, ""));
+}
+
+/// Files go with the prompt.
+#[test]
+fn files_go_with_the_prompt() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("notes.txt"), "gongs").unwrap();
+    let model = lab.script(json!([{"expect": ["file text/plain notes.txt"], "text": "Read."}]));
+    assert_eq!(lab.run(&["run", "--model", &model, "--file", "notes.txt", "look"]).stdout, "Read.\n");
+    let missing = lab.run(&["run", "--model", &model, "--file", "none.txt", "look"]);
+    assert_eq!((missing.code, missing.error().contains("none.txt")), (2, true));
+}

@@ -1,0 +1,172 @@
+//! Must show 7: whatever goes wrong is one clear line and the right exit code, and nothing is lost.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
+use super::lab::{Lab, Live};
+
+#[test]
+fn no_model_ends_with_2_and_says_what_to_set() {
+    let ended = Lab::new().run(&["run", "hello"]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.error().contains("OPENAI_API_KEY") && ended.error().contains("--model"), "{}", ended.stderr);
+}
+
+/// CLI-CMD-006, CLI-RUN-004, and all that cannot be begun.
+#[test]
+fn what_cannot_be_begun_ends_with_2_and_one_line() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["Hello."]));
+    let cases: &[(&[&str], &str)] = &[
+        (&["dance"], "--help"),
+        (&[], "--help"),
+        (&["run", "--bogus", "x"], "--bogus"),
+        (&["run"], "PROMPT"),
+        (&["run", "--model", &model, ""], "empty"),
+        (&["run", "--model", &model, "--workspace", "/no/such/folder", "x"], "--workspace"),
+        (&["run", "--model", &model, "--session", "../up", "x"], "bad session id"),
+        (&["run", "--model", &model, "--permission", "lax", "x"], "choose strict"),
+        (&["run", "--model", &model, "--rules", "none", "x"], "rules file none"),
+        (&["run", "--model", "scripted:none.json", "x"], "none.json"),
+        (&["run", "--model", "nobody/x", "x"], "unknown provider"),
+        (&["run", "--model", "openai/gpt-4o", "x"], "OPENAI_API_KEY"),
+        (&["tool", "read", "{"], "not JSON"),
+        (&["tool", "read", "[]"], "not an object"),
+        (&["tool", "fly", "{}"], "Available tools"),
+        (&["permit", "bash", "nonsense"], "not JSON"),
+    ];
+    for (arguments, said) in cases {
+        let ended = lab.run(arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.error().contains(said), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+/// A server that refuses every key.
+fn refusing_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 65_536];
+            let _ = stream.read(&mut request);
+            let body =
+                r#"{"error":{"message":"Incorrect API key provided: sk-CANARY-123456.","code":"invalid_api_key"}}"#;
+            let head = format!(
+                "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all((head + body).as_bytes());
+        }
+    });
+    format!("http://{address}/v1")
+}
+
+/// CLI-RUN-002, K01: a refused key ends with 1, names the variable, and is not shown. The prompt is kept.
+#[test]
+fn a_bad_key_ends_with_1_and_names_where_it_comes_from() {
+    let lab = Lab::new();
+    let mut command = lab.command(&["run", "--session", "s", "--model", "openai/gpt-4o", "hello"]);
+    command.env("OPENAI_API_KEY", "sk-CANARY-123456").env("OPENAI_BASE_URL", refusing_server());
+    let ended = Live::start(command).end();
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(ended.error().contains("check the key in OPENAI_API_KEY"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("CANARY"), "{}", ended.stderr);
+    let accepted = |entry: &&Value| entry["kind"] == "accepted";
+    assert_eq!(lab.tape("s").iter().filter(accepted).count(), 1);
+}
+
+/// A server that is not there is tried again, then it is said which one it was.
+#[test]
+fn an_unreachable_server_ends_with_1_and_is_named() {
+    let lab = Lab::new();
+    let ended = lab.run(&["run", "--model", "local/m", "--base-url", "http://127.0.0.1:9/v1", "hello"]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(
+        ended.error().contains("http://127.0.0.1:9/v1") && ended.error().contains("--base-url"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// Promise 7: one writer, across processes.
+#[test]
+fn a_session_that_another_process_has_is_refused() {
+    let lab = Lab::new();
+    let model = lab.script(json!([{"delay_ms": 60_000, "text": "late"}]));
+    let mut first = lab.start(&["run", "--json", "--session", "s", "--model", &model, "hold it"]);
+    first.until_event("step_started");
+    let second = lab.run(&["run", "--session", "s", "--model", &model, "me too"]);
+    assert_eq!(second.code, 1);
+    assert!(second.error().contains(&format!("in use by process {}", first.pid())), "{}", second.stderr);
+    first.say(r#"{"abort":"enough"}"#);
+    assert_eq!(first.end().code, 130);
+}
+
+/// A small disk, where this may be made; unmounted at the end.
+struct SmallDisk<'a>(&'a std::path::Path);
+
+impl SmallDisk<'_> {
+    fn mount(at: &std::path::Path) -> Option<SmallDisk<'_>> {
+        std::fs::create_dir(at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(at).output();
+        mounted.is_ok_and(|mounted| mounted.status.success()).then_some(SmallDisk(at))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// The disk fills up in the middle of a turn. The command ends with 1 and says so; with room again the session goes on and has
+/// every message once and one result for each call.
+#[test]
+fn a_full_disk_ends_with_1_and_the_session_goes_on_when_there_is_room() {
+    let lab = Lab::new();
+    let at = lab.path("disk");
+    let Some(_disk) = SmallDisk::mount(&at) else {
+        eprintln!("skipped: mounting a small disk needs root");
+        return;
+    };
+    let (work, store) = (at.join("work"), at.join("store"));
+    std::fs::create_dir(&work).unwrap();
+    let (work_dir, store_dir) = (work.to_str().unwrap(), store.to_str().unwrap());
+    let fill = "cat /dev/zero > filler; echo full";
+    let model = lab.script(json!([
+        {"text": "x".repeat(4_000), "calls": [{"name": "bash", "input": {"command": fill}}]},
+        {"text": "y".repeat(100_000), "calls": [{"name": "ls", "input": {"path": "."}}]},
+        "After.", "More.",
+    ]));
+    let arguments = ["run", "--session", "s", "--permission", "auto", "--model", &model];
+    let arguments = [&arguments[..], &["--store", store_dir, "--workspace", work_dir, "begin"]].concat();
+    let full = lab.run(&arguments);
+    assert_eq!(full.code, 1, "{}", full.stderr);
+    assert!(full.error().contains("free some space"), "{}", full.stderr);
+    // Still full: a new prompt is refused the same way, and not half taken.
+    let refused = lab.run(&["run", "--session", "s", "--model", &model, "--store", store_dir, "more"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.error();
+    std::fs::remove_file(work.join("filler")).unwrap();
+    let resumed = lab.run(&["resume", "s", "--model", &model, "--store", store_dir]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert!(resumed.stdout.ends_with("After.\n"), "{}", resumed.stdout);
+    assert_eq!(
+        lab.run(&["run", "--session", "s", "--model", &model, "--store", store_dir, "once more"]).stdout,
+        "More.\n"
+    );
+    let tape = lab.run(&["tape", "show", "s", "--json", "--store", store_dir]).lines();
+    let count = |kind: &str| tape.iter().filter(|entry| entry["kind"] == kind).count();
+    let prompts = tape.iter().filter(|entry| entry["kind"] == "accepted");
+    let prompts: Vec<_> = prompts.map(|entry| &entry["data"]["message"]["parts"][0]["text"]).collect();
+    assert_eq!(prompts, ["begin", "once more"]);
+    assert_eq!((count("call"), count("result")), (2, 2));
+    assert_eq!(lab.run(&["tape", "verify", "--store", store_dir]).code, 0);
+}

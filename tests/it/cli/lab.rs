@@ -1,0 +1,194 @@
+//! A folder of its own, and the binary in it with an environment that holds nothing of this machine.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long one process may take; only one that hangs does.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) struct Lab {
+    folder: TempDir,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) code: i32,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+impl Ended {
+    /// The lines of stdout as JSON.
+    pub(super) fn lines(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The one line of stderr that begins with `error: `.
+    pub(super) fn error(&self) -> &str {
+        let errors: Vec<_> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(errors.len(), 1, "{}", self.stderr);
+        errors[0]
+    }
+}
+
+impl Lab {
+    pub(super) fn new() -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["work", "home", "tmp"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Lab { folder }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn work(&self, name: &str) -> PathBuf {
+        self.path("work").join(name)
+    }
+
+    /// Writes a script and gives what `--model` takes.
+    pub(super) fn script(&self, replies: Value) -> String {
+        let file = self.path("script.json");
+        std::fs::write(&file, serde_json::json!({"replies": replies}).to_string()).unwrap();
+        format!("scripted:{}", file.display())
+    }
+
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tamtam"));
+        command.args(arguments).current_dir(self.path("work")).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.path("home"));
+        // No model server that may run on this machine is found.
+        command.env("TMPDIR", self.path("tmp")).env("LOCAL_BASE_URL", "http://127.0.0.1:9/v1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(super) fn run(&self, arguments: &[&str]) -> Ended {
+        Live::start(self.command(arguments)).end()
+    }
+
+    pub(super) fn start(&self, arguments: &[&str]) -> Live {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped());
+        Live::start(command)
+    }
+
+    /// The entries of a session's tape, by kind.
+    pub(super) fn tape(&self, session: &str) -> Vec<Value> {
+        let shown = self.run(&["tape", "show", session, "--json"]);
+        assert_eq!(shown.code, 0, "{}", shown.stderr);
+        shown.lines()
+    }
+}
+
+/// A running process. Killed when it is dropped, or hangs.
+pub(super) struct Live {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<BufReader<ChildStdout>>,
+    seen: String,
+    alive: Option<mpsc::Sender<()>>,
+}
+
+impl Live {
+    pub(super) fn start(mut command: Command) -> Live {
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        let (alive, ended) = mpsc::channel();
+        let pid = child.id().to_string();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-9", &pid]).status();
+            }
+        });
+        Live { child, stdin, stdout, seen: String::new(), alive: Some(alive) }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn say(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    pub(super) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    pub(super) fn close_stdout(&mut self) {
+        self.stdout = None;
+    }
+
+    /// Reads on until a line of JSON is what is waited for.
+    pub(super) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            let read = self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+            assert!(read > 0, "it never came: {}", self.seen);
+            self.seen.push_str(&line);
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if is_it(&value) {
+                return value;
+            }
+        }
+    }
+
+    pub(super) fn until_event(&mut self, name: &str) -> Value {
+        self.until(|line| line["event"] == name)
+    }
+
+    pub(super) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for the end; `stdout` is all of it.
+    pub(super) fn end(mut self) -> Ended {
+        let mut stdout = std::mem::take(&mut self.seen);
+        let mut errors = self.child.stderr.take().unwrap();
+        let stderr = std::thread::spawn(move || {
+            let mut text = String::new();
+            errors.read_to_string(&mut text).unwrap();
+            text
+        });
+        if let Some(pipe) = &mut self.stdout {
+            pipe.read_to_string(&mut stdout).unwrap();
+        }
+        let status = self.child.wait().unwrap();
+        self.alive = None;
+        Ended { code: status.code().unwrap_or(-1), stdout, stderr: stderr.join().unwrap() }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The processes that run this command line.
+pub(super) fn processes(command: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).replace('\0', " ").trim() == command).count()
+}
+
+/// Whether a text is in a file.
+pub(super) fn has(path: &Path, text: &str) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|content| content.contains(text))
+}

@@ -1,0 +1,127 @@
+//! Sessions over several processes: listed, gone on with, survived, verified.
+
+use serde_json::{Value, json};
+
+use super::lab::Lab;
+
+fn texts(lab: &Lab, session: &str) -> Vec<String> {
+    let said = |entry: &Value| match entry["kind"].as_str()? {
+        "accepted" => Some(entry["data"]["message"]["parts"][0]["text"].as_str()?.to_owned()),
+        "answer" => Some(entry["data"]["answer"]["parts"][0]["text"].as_str()?.to_owned()),
+        _ => None,
+    };
+    lab.tape(session).iter().filter_map(said).collect()
+}
+
+/// CLI-SESSION-001, 002, 005, 008: as many as there are, whatever state they are in.
+#[test]
+fn the_sessions_of_the_store_are_listed() {
+    let lab = Lab::new();
+    let none = lab.run(&["sessions"]);
+    assert_eq!((none.code, none.stdout.as_str()), (0, ""));
+    let model = lab.script(json!(["Hello."]));
+    for id in ["test-session-001", "test-session-002"] {
+        assert_eq!(lab.run(&["run", "--session", id, "--model", &model, "hi"]).code, 0);
+    }
+    let listed = |lab: &Lab| -> Vec<Value> {
+        let all = lab.run(&["sessions", "--json"]).lines();
+        all.into_iter().filter(|session| session["seq"] != 0).map(|session| session["session"].clone()).collect()
+    };
+    assert_eq!(listed(&lab), ["test-session-001", "test-session-002"]);
+    std::fs::create_dir(lab.path("home/.local/share/tamtam/sessions/broken")).unwrap();
+    assert_eq!(listed(&lab), ["test-session-001", "test-session-002"]);
+    assert!(lab.run(&["sessions"]).stdout.contains("test-session-001"));
+}
+
+/// CLI-SESSION-003, 007, 010: a session is gone on with, and remembers.
+#[test]
+fn a_session_is_gone_on_with_under_its_id() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["one", {"expect": ["user: first", "assistant: one"], "text": "two"}, "three"]));
+    for prompt in ["first", "second", "third"] {
+        let ended = lab.run(&["run", "--session", "s", "--model", &model, prompt]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+    }
+    assert_eq!(texts(&lab, "s"), ["first", "one", "second", "two", "third", "three"]);
+}
+
+/// CLI-SESSION-004
+#[test]
+fn an_unknown_session_is_said_to_be_missing() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["Hello."]));
+    for arguments in
+        [&["resume", "nope", "--model", &model][..], &["tape", "show", "nope"], &["tape", "verify", "nope"]]
+    {
+        let ended = lab.run(arguments);
+        assert_eq!(ended.code, 2, "{arguments:?}");
+        assert!(ended.error().contains("there is no session nope"), "{}", ended.stderr);
+    }
+}
+
+/// A turn that was cut off by `kill -9` is finished by `resume`, with every message once.
+#[test]
+fn a_killed_session_is_resumed_to_its_end() {
+    let lab = Lab::new();
+    let model = lab.script(json!([
+        {"calls": [{"name": "ls", "input": {"path": "."}}]},
+        {"delay_ms": 1500, "text": "Finished."},
+        {"text": "And after."},
+    ]));
+    let mut run = lab.start(&["run", "--json", "--session", "s", "--model", &model, "begin"]);
+    run.until(|line| line["event"] == "step_started" && line["step"] == 2);
+    run.say(r#"{"send":"then this"}"#);
+    run.until(|line| line["reply"]["command"] == "send");
+    run.signal("-KILL");
+    assert_eq!(run.end().code, -1);
+    assert!(lab.run(&["sessions"]).stdout.contains("in a turn"));
+    // Another session is none of its business.
+    let other = lab.script(json!(["Hello."]));
+    assert_eq!(lab.run(&["run", "--model", &other, "hi"]).code, 0);
+    assert!(lab.run(&["sessions"]).stdout.contains("in a turn"));
+    let model = lab.script(json!([
+        {"calls": [{"name": "ls", "input": {"path": "."}}]}, "Finished.", "And after.",
+    ]));
+    let resumed = lab.run(&["resume", "s", "--json", "--model", &model]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert_eq!(resumed.lines()[1]["event"], "session_recovered");
+    assert_eq!(texts(&lab, "s"), ["begin", "then this", "Finished.", "And after."]);
+    // There is nothing more to go on with.
+    let again = lab.run(&["resume", "s", "--json", "--model", &model]);
+    assert_eq!((again.code, &again.lines()[1]["result"]["outcome"]), (0, &json!("idle")));
+}
+
+/// Whoever damages a tape is found out, with file and line; the session is not gone on with.
+#[test]
+fn a_damaged_tape_is_named_with_file_and_line() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["one", "two"]));
+    assert_eq!(lab.run(&["run", "--session", "s", "--model", &model, "hi"]).code, 0);
+    assert_eq!(lab.run(&["tape", "verify"]).code, 0);
+    let anchors = lab.path("home/.local/share/tamtam/sessions/s/anchors");
+    let file = std::fs::read_dir(anchors).unwrap().next().unwrap().unwrap().path().join("entries.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines[2] = lines[2].replacen("delivered", "delivereD", 1);
+    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+    let ended = lab.run(&["tape", "verify", "s"]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.stdout.contains("entries.jsonl line 3"), "{}", ended.stdout);
+    let refused = lab.run(&["run", "--session", "s", "--model", &model, "more"]);
+    assert_eq!((refused.code, refused.error().contains("tape verify")), (1, true));
+}
+
+/// Promise 6: the index decides nothing; it is made anew from the tapes, whatever it holds.
+#[test]
+fn the_index_is_rebuilt_from_the_tapes() {
+    let lab = Lab::new();
+    assert_eq!(lab.run(&["tape", "rebuild"]).stdout, "0 entries indexed: there are no tapes\n");
+    let model = lab.script(json!(["one"]));
+    assert_eq!(lab.run(&["run", "--session", "s", "--model", &model, "hi"]).code, 0);
+    let entries = lab.tape("s").len();
+    let rebuilt = format!("{entries} entries indexed; it had been right\n");
+    assert_eq!(lab.run(&["tape", "rebuild"]).stdout, rebuilt);
+    std::fs::write(lab.path("home/.local/share/tamtam/index.db"), "no database").unwrap();
+    assert_eq!(lab.run(&["tape", "rebuild"]).stdout, rebuilt);
+    assert_eq!(lab.tape("s").len(), entries);
+}
