@@ -170,7 +170,7 @@ impl Live {
 
     fn after_work(&mut self) {
         let now = self.now();
-        if self.state.due().is_some_and(|due| due <= now) {
+        if self.due().is_some_and(|due| due <= now) {
             self.on(Signal::Tick);
         }
         if self.storage_retry.is_some_and(|at| at <= now) {
@@ -200,9 +200,14 @@ impl Live {
         }
     }
 
+    /// When the core wants to hear that time has passed; not while the disk refuses, for nothing could come of it.
+    fn due(&self) -> Option<Millis> {
+        if self.held.is_empty() { self.state.due() } else { None }
+    }
+
     /// Keeps one timer, for the next moment that matters.
     fn arm_timer(&mut self) {
-        let due = [self.state.due(), self.storage_retry].into_iter().flatten().min();
+        let due = [self.due(), self.storage_retry].into_iter().flatten().min();
         if self.timer.as_ref().map(|(at, _)| *at) == due {
             return;
         }
