@@ -10,7 +10,7 @@ use crate::{
     error::SendError,
     event::EventKind,
     ids::Seq,
-    session::Signal,
+    session::{Directive, ReplyTo, Signal},
     tape::{Appended, TapeError},
 };
 
@@ -37,8 +37,17 @@ impl Live {
                 if let Some(first) = failed.front() {
                     self.state = first.before.clone();
                 }
-                for pending in failed {
-                    self.failed(pending.signal, error.clone());
+                for Pending { signal, directives, .. } in failed {
+                    let own = reply_of(&signal);
+                    // Answers that only waited with this append speak of a state that never was; nobody would give them again.
+                    for directive in directives {
+                        if let Directive::Reply(to, _) = directive
+                            && Some(to) != own
+                        {
+                            self.slot.answer(to, Err(SendError::Storage(error.clone())));
+                        }
+                    }
+                    self.failed(signal, error.clone());
                 }
             }
         }
@@ -49,13 +58,8 @@ impl Live {
         tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
         self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
         if is_from_host(&signal) {
-            if let Signal::Send { reply, .. }
-            | Signal::Edit { reply, .. }
-            | Signal::Withdraw { reply, .. }
-            | Signal::Answer { reply, .. }
-            | Signal::Configure { reply, .. } = signal
-            {
-                self.slot.answer(reply, Err(SendError::Storage(error)));
+            if let Some(to) = reply_of(&signal) {
+                self.slot.answer(to, Err(SendError::Storage(error)));
             }
             return;
         }
@@ -101,5 +105,26 @@ impl Live {
                 self.pending.push_back(Pending { upto, signal, before, entries, directives: Vec::new() });
             }
         }
+    }
+}
+
+/// Whom the decision about a signal answers.
+fn reply_of(signal: &Signal) -> Option<ReplyTo> {
+    match signal {
+        Signal::Send { reply, .. }
+        | Signal::Edit { reply, .. }
+        | Signal::Withdraw { reply, .. }
+        | Signal::Answer { reply, .. }
+        | Signal::Abort { reply, .. }
+        | Signal::GoOn { reply }
+        | Signal::Pause { reply }
+        | Signal::Resume { reply }
+        | Signal::Configure { reply, .. } => Some(*reply),
+        Signal::Recover
+        | Signal::Answered { .. }
+        | Signal::Failed { .. }
+        | Signal::CutOff { .. }
+        | Signal::Returned { .. }
+        | Signal::Tick => None,
     }
 }
