@@ -11,6 +11,7 @@ mod profile;
 
 use serde::{Deserialize, Serialize};
 
+pub use pattern::Globs;
 pub use place::seen_from;
 pub use profile::Profile;
 
@@ -47,10 +48,10 @@ impl Rule {
         Rule { permission: permission.into(), pattern: pattern.into(), action }
     }
 
-    fn matches(&self, access: &Access) -> bool {
+    fn matches(&self, access: &Access, globs: &Globs) -> bool {
         pattern::simple(&self.permission, &access.permission)
             && match access.permission.as_str() {
-                "read" | "edit" => pattern::path(&self.pattern, &access.pattern),
+                "read" | "edit" => globs.path(&self.pattern, &access.pattern),
                 _ => pattern::simple(&self.pattern, &access.pattern),
             }
     }
@@ -90,18 +91,19 @@ pub struct Judgement {
 /// Judges one access by layers, from the most to the least powerful.
 ///
 /// ```
-/// use tamtam::permission::{judge, Action, Rule, Ruleset};
+/// use tamtam::permission::{judge, Action, Globs, Rule, Ruleset};
 /// use tamtam::tool::Access;
 /// let host = Ruleset { name: "host".into(), rules: vec![Rule::new("bash", "rm *", Action::Deny)] };
 /// let session = Ruleset { name: "session".into(), rules: vec![Rule::new("bash", "*", Action::Allow)] };
-/// let judge = |command: &str| judge([&host, &session], &Access::new("bash", command)).action;
+/// let globs = Globs::default();
+/// let judge = |command: &str| judge([&host, &session], &Access::new("bash", command), &globs).action;
 /// assert_eq!(judge("ls"), Action::Allow);
 /// assert_eq!(judge("rm -r ."), Action::Deny);
 /// ```
-pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access) -> Judgement {
+pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, globs: &Globs) -> Judgement {
     let mut stands = Judgement { action: Action::Ask, rule: None, layer: "default".to_owned() };
     for layer in layers {
-        let Some(rule) = layer.rules.iter().rev().find(|rule| rule.matches(access)) else { continue };
+        let Some(rule) = layer.rules.iter().rev().find(|rule| rule.matches(access, globs)) else { continue };
         stands = Judgement { action: rule.action, rule: Some(rule.clone()), layer: layer.name.clone() };
         if rule.action == Action::Deny {
             break;
@@ -111,8 +113,8 @@ pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access)
 }
 
 /// Judges all that a call wants; the strictest decision stands.
-pub fn judge_all(layers: &[&Ruleset], accesses: &[Access]) -> Judgement {
-    let judged = accesses.iter().map(|access| judge(layers.iter().copied(), access));
+pub fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Judgement {
+    let judged = accesses.iter().map(|access| judge(layers.iter().copied(), access, globs));
     judged.max_by_key(|judgement| judgement.action).unwrap_or(Judgement {
         action: Action::Ask,
         rule: None,
@@ -123,6 +125,14 @@ pub fn judge_all(layers: &[&Ruleset], accesses: &[Access]) -> Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access) -> Judgement {
+        super::judge(layers, access, &Globs::default())
+    }
+
+    fn judge_all(layers: &[&Ruleset], accesses: &[Access]) -> Judgement {
+        super::judge_all(layers, accesses, &Globs::default())
+    }
 
     fn set(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
         let rules = rules.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));

@@ -13,6 +13,7 @@ use crate::{
     hook::Hooks,
     ids::{Millis, SessionId},
     model::Models,
+    permission::Globs,
     supervisor::Registry,
     tape::Store,
     tool::Toolbox,
@@ -27,6 +28,7 @@ pub(crate) struct Host {
     pub(crate) hooks: Hooks,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
+    pub(crate) globs: Globs,
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
@@ -51,6 +53,7 @@ impl Host {
             hooks,
             registry,
             clock: Clock::start(),
+            globs: Globs::default(),
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
             slots: Mutex::default(),

@@ -228,6 +228,7 @@ impl Live {
         self.draws = self.draws.wrapping_add(1);
         let env = Env {
             toolbox: &self.host.toolbox,
+            globs: &self.host.globs,
             toolbox_hash: &self.host.toolbox_hash,
             asks_are_heard: self.slot.ring.is_heard(),
             jitter: build::draw(&self.slot.id, self.life, self.draws),

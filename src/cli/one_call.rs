@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tamtam::{
-    permission::{Action, Judgement, judge},
+    permission::{Action, Globs, Judgement, judge},
     tool::{Access, Tool, ToolContext},
 };
 
@@ -44,7 +44,8 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.tool, &given.arguments, environment)?;
     let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
-    let judged = tool.access(&arguments).into_iter().map(|access| (judge([&ruleset], &access), access));
+    let globs = Globs::default();
+    let judged = tool.access(&arguments).into_iter().map(|access| (judge([&ruleset], &access, &globs), access));
     // The strictest stands, as in a session.
     let decided = judged.max_by_key(|(judgement, _)| judgement.action);
     let (judgement, access) = decided.map_or((None, None), |(judgement, access)| (Some(judgement), Some(access)));

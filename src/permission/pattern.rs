@@ -2,49 +2,77 @@
 //!
 //! A glob on a command is a known trap: there a `*` that stops at a slash lets `cat /etc/x` pass a rule meant for it.
 
-use globset::GlobBuilder;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// Compiled globs that are kept, at most; with one more all are dropped and made again as they are needed.
+const GLOBS_MAX: usize = 1_024;
 
 /// `*` matches any text, `?` one character; everything else matches itself.
 pub(super) fn simple(pattern: &str, text: &str) -> bool {
     // Greedy with one point to fall back to: linear in practice, never exponential.
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t, mut star) = (0, 0, None);
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, t));
-                p += 1;
+    let (mut pattern, mut text) = (pattern, text);
+    let mut star = None;
+    loop {
+        let (mut rest, mut left) = (pattern.chars(), text.chars());
+        match (rest.next(), left.next()) {
+            (Some('*'), _) => {
+                pattern = rest.as_str();
+                star = Some((pattern, text));
             }
-            Some(c) if *c == '?' || *c == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                Some((star_p, star_t)) => {
-                    p = star_p + 1;
-                    t = star_t + 1;
-                    star = Some((star_p, t));
+            (None, None) => return true,
+            (Some(p), Some(t)) if p == '?' || p == t => (pattern, text) = (rest.as_str(), left.as_str()),
+            _ => {
+                // The star takes one character more.
+                let Some((after, from)) = star else { return false };
+                let mut taken = from.chars();
+                if taken.next().is_none() {
+                    return false;
                 }
-                None => return false,
-            },
+                (pattern, text) = (after, taken.as_str());
+                star = Some((after, text));
+            }
         }
     }
-    pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// A glob over a path; a bare `*` means all, as people write it. An illegal glob matches nothing but itself.
-pub(super) fn path(pattern: &str, path: &str) -> bool {
-    if pattern == "*" || pattern == "**" {
-        return true;
-    }
-    match GlobBuilder::new(pattern).literal_separator(true).build() {
-        Ok(glob) => glob.compile_matcher().is_match(path),
-        Err(_) => pattern == path,
+/// Globs, each compiled once. A value of the runtime: compiling one costs some hundred times what matching it costs, and an
+/// edit is held against a dozen of them.
+#[derive(Debug, Default)]
+pub struct Globs {
+    compiled: Mutex<BTreeMap<String, Option<GlobMatcher>>>,
+}
+
+impl Globs {
+    /// A glob over a path; a bare `*` means all, as people write it. An illegal glob matches nothing but itself.
+    pub(super) fn path(&self, pattern: &str, path: &str) -> bool {
+        if pattern == "*" || pattern == "**" {
+            return true;
+        }
+        // What is in the table is whole, whoever panicked while holding it.
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if !compiled.contains_key(pattern) {
+            if compiled.len() >= GLOBS_MAX {
+                compiled.clear();
+            }
+            let glob = GlobBuilder::new(pattern).literal_separator(true).build().ok();
+            compiled.insert(pattern.to_owned(), glob.map(|glob| glob.compile_matcher()));
+        }
+        match compiled.get(pattern) {
+            Some(Some(glob)) => glob.is_match(path),
+            _ => pattern == path,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -58,6 +86,14 @@ mod tests {
             ("a?c", "abc", true),
             ("a?c", "ac", false),
             ("*a*a*a*a*b", &"a".repeat(200), false),
+            ("", "", true),
+            ("", "a", false),
+            ("a*", "a", true),
+            ("*", "ü\n", true),
+            ("?*?", "ü", false),
+            ("?*?", "üé", true),
+            ("a*bc", "abcabc", true),
+            ("a*bc", "abcab", false),
         ] {
             assert_eq!(simple(pattern, text), expected, "{pattern} on {text}");
         }
@@ -73,7 +109,17 @@ mod tests {
             ("**/.env", ".env", true),
             ("[", "[", true),
         ] {
-            assert_eq!(path(pattern, text), expected, "{pattern} on {text}");
+            assert_eq!(Globs::default().path(pattern, text), expected, "{pattern} on {text}");
         }
+    }
+
+    #[test]
+    fn the_table_of_globs_is_bounded_and_goes_on_answering() {
+        let globs = Globs::default();
+        for n in 0..GLOBS_MAX + 10 {
+            assert!(globs.path(&format!("src/{n}/*.rs"), &format!("src/{n}/a.rs")));
+        }
+        assert!(globs.compiled.lock().unwrap().len() <= GLOBS_MAX);
+        assert!(globs.path("src/0/*.rs", "src/0/b.rs"));
     }
 }

@@ -134,7 +134,10 @@ impl std::str::FromStr for Profile {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{permission::judge, tool::Access};
+    use crate::{
+        permission::{Globs, judge},
+        tool::Access,
+    };
 
     /// Reads the table in the documentation and judges one call of each kind under each profile.
     #[test]
@@ -154,7 +157,7 @@ mod tests {
                 ("my_tool", "*"),
             ];
             for ((permission, pattern), expected) in kinds.iter().zip(&cells[2..]) {
-                let judged = judge([&profile.ruleset()], &Access::new(*permission, *pattern)).action;
+                let judged = judge([&profile.ruleset()], &Access::new(*permission, *pattern), &Globs::default()).action;
                 assert_eq!(format!("{judged:?}").to_lowercase(), *expected, "{profile:?} {permission} {pattern}");
             }
             rows += 1;
@@ -166,7 +169,10 @@ mod tests {
     #[test]
     fn readonly_commands_match_whole() {
         let rules = Profile::Readonly.ruleset();
-        assert_eq!(judge([&rules], &Access::new("bash", "git status")).action, Action::Allow);
-        assert_eq!(judge([&rules], &Access::new("bash", "git status; rm -rf .")).action, Action::Deny);
+        assert_eq!(judge([&rules], &Access::new("bash", "git status"), &Globs::default()).action, Action::Allow);
+        assert_eq!(
+            judge([&rules], &Access::new("bash", "git status; rm -rf ."), &Globs::default()).action,
+            Action::Deny
+        );
     }
 }

@@ -177,7 +177,7 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
     let access = access(draft, &call);
     let settings = draft.state.settings.clone();
     let layers: Vec<_> = settings.rules.iter().collect();
-    let judgement = judge_all(&layers, &access);
+    let judgement = judge_all(&layers, &access, draft.env.globs);
     // A call that names no access has nothing that could have been granted.
     let granted = || !access.is_empty() && access.iter().all(|access| is_granted(draft, access));
     match judgement.action {

@@ -2,6 +2,7 @@
 
 use crate::{
     ids::{Millis, Seq},
+    permission::Globs,
     session::{
         Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, inbox, recover, retry,
     },
@@ -14,6 +15,8 @@ use crate::{
 pub struct Env<'a> {
     /// The tools that exist.
     pub toolbox: &'a Toolbox,
+    /// The globs of rules, compiled once.
+    pub globs: &'a Globs,
     /// Hash of the tools as models are told of them.
     pub toolbox_hash: &'a str,
     /// Whether anybody listens who could answer an ask.

@@ -282,20 +282,7 @@ impl Store {
         ids_in(&self.layout().open())
     }
 
-    /// The folder for this session's large outputs, made with mode 0700 when it is first asked for.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Missing`]; [`TapeError::Io`].
-    pub fn spill_dir(&self, session: &SessionId) -> Result<PathBuf, TapeError> {
-        if !self.exists(session) {
-            return Err(TapeError::Missing { session: session.clone() });
-        }
-        let folder = self.layout().session(session).join("spill");
-        make_folder(&folder).map(|()| folder)
-    }
-
-    /// Where [`Store::spill_dir`] is or will be.
+    /// The folder for this session's large outputs; made with mode 0700 by whoever spills first.
     #[must_use]
     pub fn spill_path(&self, session: &SessionId) -> PathBuf {
         self.layout().session(session).join("spill")

@@ -24,7 +24,8 @@ pub struct ToolContext {
     pub key: String,
     /// The folder that the call works in, and must not leave.
     pub workspace: Arc<PathBuf>,
-    /// A private folder for outputs that are too large for the model; made on first use.
+    /// A private folder for outputs that are too large for the model. It may not exist yet:
+    /// [`Spill::create`](crate::tool::truncate::Spill::create) makes it.
     pub spill: Arc<PathBuf>,
     /// Resolves when the call must stop.
     pub cancel: CancellationToken,

@@ -86,12 +86,11 @@ pub(super) fn call(
     let tool = host.toolbox.find(&open.tool).cloned();
     let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(&open.tool)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
-    let spill = host.store.spill_dir(&state.session);
-    let spill = spill.map_err(|error| ToolResult::error(format!("failed to make room for large outputs: {error}")))?;
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
-        spill: Arc::new(spill),
+        // Whoever spills first makes it.
+        spill: Arc::new(host.store.spill_path(&state.session)),
     };
     let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: open.tool.clone(), arguments };
     Ok((call, tool, context))

@@ -45,7 +45,7 @@ fn folders_are_private_and_so_are_files() {
     let appended = tape.tape.begin_anchor("later", &entry(2));
     tape.wait(appended).unwrap();
     store.mark_open(&id("s")).unwrap();
-    store.spill_dir(&id("s")).unwrap();
+    drop(crate::tool::truncate::Spill::create(&store.spill_path(&id("s")), "call_1", 10).unwrap());
     look(store.path());
 }
 

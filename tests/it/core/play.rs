@@ -8,7 +8,7 @@ use tamtam::{
     Message, Millis, Seq,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError},
-    permission::{Action, Rule, Ruleset},
+    permission::{Action, Globs, Rule, Ruleset},
     session::{
         CallState, Delivery, Directive, Entry, Env, Grant, Held, Open, Outcome, Receipt, Record, Refusal, Reply,
         ReplyTo, Settings, Signal, State, Steering, decide,
@@ -54,6 +54,7 @@ pub(crate) struct Play {
     /// Whether anybody listens who could answer an ask.
     pub(crate) heard: bool,
     pub(crate) toolbox: Toolbox,
+    globs: Globs,
     now: Millis,
     tape: Vec<Vec<u8>>,
     replies: u64,
@@ -90,6 +91,7 @@ impl Play {
             reply: None,
             heard: true,
             toolbox: tools::toolbox(),
+            globs: Globs::default(),
             now,
             tape,
             replies: 0,
@@ -109,7 +111,13 @@ impl Play {
 
     /// Tells the core what happened.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Play {
-        let env = Env { toolbox: &self.toolbox, toolbox_hash: "tools", asks_are_heard: self.heard, jitter: 0.5 };
+        let env = Env {
+            toolbox: &self.toolbox,
+            globs: &self.globs,
+            toolbox_hash: "tools",
+            asks_are_heard: self.heard,
+            jitter: 0.5,
+        };
         let decision = decide(&self.state, &signal, &env, self.now);
         self.before = self.tape.len();
         self.tape.extend(decision.entries.iter().map(line::encode));

@@ -6,7 +6,7 @@ use tamtam::{
     Seq,
     message::{ErrorReason, Part, ToolState},
     model::{AnswerPart, History, Item},
-    permission::{Action, judge_all},
+    permission::{Action, Globs, judge_all},
     session::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
     tool::{Effect, Toolbox},
 };
@@ -121,7 +121,7 @@ pub(super) fn permitted(before: &State, entries: &[Entry], after: &State, toolbo
         let arguments = serde_json::from_str(&call.input).unwrap_or_default();
         let access = toolbox.find(&call.tool).map(|tool| tool.access(&arguments)).unwrap_or_default();
         let layers: Vec<_> = after.settings.rules.iter().collect();
-        let action = judge_all(&layers, &access).action;
+        let action = judge_all(&layers, &access, &Globs::default()).action;
         hold!(action != Action::Deny, "call {ticket} started and is denied");
         let was_asked = matches!(
             before.open.get(&ticket),

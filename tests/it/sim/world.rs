@@ -13,6 +13,7 @@ use tamtam::{
     Millis, Seq,
     message::ErrorReason,
     model::{Answer, AnswerPart},
+    permission::Globs,
     session::{Directive, Entry, Env, Open, Record, Settings, Signal, State, decide},
     tool::{Effect, ToolResult, Toolbox},
 };
@@ -93,6 +94,7 @@ pub(super) struct World {
     pub(super) told: Vec<String>,
     tells: bool,
     toolbox: Toolbox,
+    globs: Globs,
     initial: Settings,
     /// The fold of all lines, from bytes, kept up with the live state.
     folded: State,
@@ -136,6 +138,7 @@ impl World {
             told: Vec::new(),
             tells,
             toolbox: tools::toolbox(),
+            globs: Globs::default(),
             initial: settings,
             written: vec![through_bytes(&first)],
             late: VecDeque::new(),
@@ -165,7 +168,13 @@ impl World {
     /// Tells the core what happened, checks what follows, and hands it to the shell.
     pub(super) fn signal(&mut self, signal: &Signal) -> Result<(), Broken> {
         let jitter = self.rng.unit();
-        let env = Env { toolbox: &self.toolbox, toolbox_hash: "tools", asks_are_heard: self.heard, jitter };
+        let env = Env {
+            toolbox: &self.toolbox,
+            globs: &self.globs,
+            toolbox_hash: "tools",
+            asks_are_heard: self.heard,
+            jitter,
+        };
         let decision = decide(&self.state, signal, &env, self.now);
         self.counts.signals += 1;
         self.counts.entries += decision.entries.len() as u64;
@@ -211,7 +220,13 @@ impl World {
         if !self.rng.percent(5) || self.state.due().is_some_and(|due| due <= self.now) {
             return Ok(());
         }
-        let env = Env { toolbox: &self.toolbox, toolbox_hash: "tools", asks_are_heard: self.heard, jitter: 0.0 };
+        let env = Env {
+            toolbox: &self.toolbox,
+            globs: &self.globs,
+            toolbox_hash: "tools",
+            asks_are_heard: self.heard,
+            jitter: 0.0,
+        };
         let decision = decide(&self.state, &Signal::Tick, &env, self.now);
         let quiet = decision.entries.is_empty() && decision.directives.is_empty();
         hold!(quiet, "something was left undone: {:?} {:?}", decision.entries, decision.directives);
