@@ -42,6 +42,9 @@
 //! `http` (the OpenAI and Anthropic wires over reqwest and rustls), `sqlite` (the derived index of the tape) and `tools` (the
 //! seven file and shell tools) are on by default. `cli` builds the binary.
 
+#[macro_use]
+mod fault;
+
 pub mod error;
 pub mod event;
 pub mod handle;
@@ -66,6 +69,8 @@ mod actors;
 
 pub use error::{OpenError, SendError, StartError};
 pub use event::{Event, EventKind, EventStream};
+#[cfg(feature = "fault-injection")]
+pub use fault::Faults;
 pub use handle::{Answer, Receipt, Session};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
 pub use message::{Message, ModelRef, Part};

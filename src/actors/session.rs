@@ -64,10 +64,13 @@ impl Behaviour for SessionActor {
         let (tape, state) = tokio::task::spawn_blocking(move || build::load(&host, &slot)).await??;
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
+        fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
         let life = u32::try_from(cx.incarnation()).unwrap_or(u32::MAX);
         let left = self.slot.begin_life(life, cx.mailbox());
+        fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.recover(left);
+        fault!(self.host.store.faults(), "session.recovered", self.slot.id.as_str());
         self.live = Some(live);
         Ok(Init::Run)
     }
@@ -153,7 +156,10 @@ impl Live {
     fn work(&mut self) {
         for _ in 0..WORK_PER_WAKE {
             match self.slot.take() {
-                Some(Work::Input(signal) | Work::Report(signal)) => self.on(signal),
+                Some(Work::Input(signal) | Work::Report(signal)) => {
+                    fault!(self.host.store.faults(), "session.took", self.slot.id.as_str());
+                    self.on(signal);
+                }
                 Some(Work::Settled(result)) => self.settled(result),
                 Some(Work::Question(question)) => self.answer(question),
                 None => return self.after_work(),
@@ -169,6 +175,7 @@ impl Live {
     }
 
     fn after_work(&mut self) {
+        fault!(self.host.store.faults(), "session.worked", self.slot.id.as_str());
         let now = self.now();
         if self.due().is_some_and(|due| due <= now) {
             self.on(Signal::Tick);
@@ -246,6 +253,7 @@ impl Live {
         self.forget_worker(&signal);
         let Decision { entries, directives, after } = self.decide(&signal);
         let (stops, rest): (Vec<_>, Vec<_>) = directives.into_iter().partition(Directive::is_stop);
+        fault!(self.host.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|stop| self.carry_out(stop));
         if entries.is_empty() {
             return match self.pending.back_mut() {
@@ -256,7 +264,9 @@ impl Live {
         }
         self.mark_turn(&after);
         let before = std::mem::replace(&mut self.state, after);
-        match self.append(&entries) {
+        let appended = self.append(&entries);
+        fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
+        match appended {
             Appended::Now(Ok(_)) => self.release(before, &entries, rest),
             Appended::Now(Err(error)) => {
                 self.state = before;
@@ -288,6 +298,7 @@ impl Live {
     /// The entries are on the tape: now the world may know, and now things may start.
     fn release(&mut self, before: State, entries: &[Entry], directives: Vec<Directive>) {
         self.publish(before, entries);
+        fault!(self.host.store.faults(), "session.published", self.slot.id.as_str());
         directives.into_iter().for_each(|directive| self.carry_out(directive));
     }
 
@@ -318,6 +329,7 @@ impl Live {
     }
 
     fn carry_out(&mut self, directive: Directive) {
+        fault!(self.host.store.faults(), "session.carry_out", self.slot.id.as_str());
         match directive {
             Directive::StartRequest(ticket) => self.start_request(ticket),
             Directive::StartCall(ticket) => self.start_call(ticket),
@@ -364,6 +376,7 @@ impl Live {
         );
         let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
         self.requests.insert(ticket, RequestWorker::start(self.post(ticket), model, request, card));
+        fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
     }
 
     fn start_call(&mut self, ticket: Seq) {
@@ -376,6 +389,7 @@ impl Live {
                 let id = format!("{} {ticket}", open.tool);
                 let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
                 self.calls.insert(ticket, CallWorker::start(self.post(ticket), call, tool, context, card));
+                fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
             }
             Err(result) => self.report(Signal::Returned { ticket, result }),
         }

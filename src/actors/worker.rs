@@ -87,7 +87,12 @@ impl RequestWorker {
         let text = partial.clone();
         let tasks = post.slot.tasks.clone();
         let task = tasks.spawn(async move {
-            let made = AssertUnwindSafe(make(&post, &model, &request, &text)).catch_unwind().await;
+            let made = async {
+                let made = make(&post, &model, &request, &text).await;
+                fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
+                made
+            };
+            let made = AssertUnwindSafe(made).catch_unwind().await;
             let ticket = post.ticket;
             drop(card);
             post.report(match made {
@@ -118,6 +123,7 @@ impl Drop for RequestWorker {
 }
 
 async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Mutex<String>) -> Result<Answer, ModelError> {
+    fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.host.models.find(model)?;
     let mut sub = 0;
     let mut deltas = |delta: Delta| {
@@ -160,8 +166,15 @@ impl CallWorker {
         let tasks = post.slot.tasks.clone();
         tasks.spawn(async move {
             let card = Arc::new(card);
-            let context = context.of(&post, &call, stop.clone(), card.clone());
-            let result = run(&post, call, tool, context, &kill).await;
+            let made = async {
+                let context = context.of(&post, &call, stop.clone(), card.clone());
+                let made = run(&post, call, tool, context, &kill).await;
+                fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
+                made
+            };
+            // What of a tool is asked beside its run may panic too; a worker that does not report would hold its turn for ever.
+            let made = AssertUnwindSafe(made).catch_unwind().await;
+            let result = made.unwrap_or_else(|panic| Some(crashed(&*panic)));
             drop(card);
             if let Some(result) = result {
                 post.report(Signal::Returned { ticket: post.ticket, result });
@@ -246,6 +259,7 @@ async fn carry_out(
     context: ToolContext,
     kill: &CancellationToken,
 ) -> Option<ToolResult> {
+    fault!(post.host.store.faults(), "worker.call", post.slot.id.as_str());
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();
@@ -279,6 +293,7 @@ async fn carry_out(
             return None;
         }
     }
+    fault!(post.host.store.faults(), "worker.call_dropped", post.slot.id.as_str());
     task.abort();
     let gone = tokio::time::timeout(DOWN, &mut task).await.is_ok();
     let left = if gone { "" } else { " It blocks its thread and could not be ended; it may still be at work." };
@@ -290,13 +305,15 @@ fn joined(content: &str, line: &str) -> String {
     if content.is_empty() { line.to_owned() } else { format!("{content}\n{line}") }
 }
 
+fn crashed(panic: &(dyn std::any::Any + Send)) -> ToolResult {
+    let text = panic_text(panic);
+    ToolResult::error(format!("The tool crashed: {text}. The session goes on; try another way."))
+}
+
 fn outcome(done: Result<ToolResult, tokio::task::JoinError>) -> ToolResult {
     match done {
         Ok(result) => result,
-        Err(error) if error.is_panic() => {
-            let text = panic_text(&*error.into_panic());
-            ToolResult::error(format!("The tool crashed: {text}. The session goes on; try another way."))
-        }
+        Err(error) if error.is_panic() => crashed(&*error.into_panic()),
         Err(_) => ToolResult::failed(ErrorReason::Aborted, "Stopped while it was running."),
     }
 }

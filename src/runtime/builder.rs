@@ -125,6 +125,14 @@ impl Builder {
         self
     }
 
+    /// What happens at the crash points of the runtime. Only with the feature `fault-injection`.
+    #[cfg(feature = "fault-injection")]
+    #[must_use]
+    pub fn faults(mut self, faults: crate::Faults) -> Builder {
+        self.options.faults = faults;
+        self
+    }
+
     /// Starts the tree, and the sessions that were interrupted in a turn.
     ///
     /// # Errors
@@ -133,9 +141,14 @@ impl Builder {
         let path = self.store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
         let options = self.options;
+        #[cfg(feature = "fault-injection")]
+        let faults = options.faults.clone();
         let opened = tokio::task::spawn_blocking(move || Store::open(whole(path), options)).await;
         let store = opened.map_err(|_| StartError::Store(TapeError::Closed))??;
+        fault!(faults, "start.store_opened", "runtime");
         let registry = Registry::new();
+        #[cfg(feature = "fault-injection")]
+        let registry = registry.with_faults(faults.clone());
         let hooks = Hooks(self.hooks.into());
         let host = Host::new(store, self.tools, models, hooks, registry.clone());
         #[cfg(feature = "fault-injection")]
@@ -156,12 +169,14 @@ impl Builder {
         }
         let root = Supervisor::start(root, &registry).await?;
         watch_parking(&host, &sessions);
+        fault!(faults, "start.tree_up", "runtime");
 
         let settings = Defaults { model, host_rules: self.host_rules };
         let inner = Inner { host, root, sessions, settings, door: Mutex::new(Door::Open), recovered: Vec::new() };
         let mut runtime = Runtime { inner: Arc::new(inner) };
         if !self.no_auto_resume {
             let recovered = resume_interrupted(&runtime).await;
+            fault!(faults, "start.resumed", "runtime");
             if let Some(inner) = Arc::get_mut(&mut runtime.inner) {
                 inner.recovered = recovered;
             }
@@ -211,6 +226,7 @@ async fn resume_interrupted(runtime: &Runtime) -> Vec<Recovered> {
     let open = runtime.inner.host.store.open_sessions().unwrap_or_default();
     let mut recovered = Vec::new();
     for id in open {
+        fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
         let error = runtime.resume(&id).await.err().map(|error| error.to_string());
         if let Some(error) = &error {
             tracing::warn!(session = %id, error, "an interrupted session could not be resumed");

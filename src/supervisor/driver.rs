@@ -184,6 +184,7 @@ impl Behaviour for Driver {
     }
 
     async fn handle(&mut self, msg: Msg, cx: &mut Context<Msg>) -> Result<(), ExitError> {
+        fault!(self.registry.faults, "supervisor.message", cx.card().path());
         match msg {
             Msg::Boot => self.boot(cx),
             Msg::News(id, generation, news) => self.news(&id, generation, news, cx),
@@ -202,6 +203,7 @@ impl Behaviour for Driver {
             }
             Msg::Shutdown(reason) => self.on(Event::Shutdown { reason }, cx),
         }
+        fault!(self.registry.faults, "supervisor.handled", cx.card().path());
         self.leave(cx)
     }
 
@@ -236,6 +238,7 @@ impl Behaviour for Driver {
     }
 
     fn child_ended(&mut self, child: Pid, how: Ended, cx: &mut Context<Msg>) -> Result<(), ExitError> {
+        fault!(self.registry.faults, "supervisor.child_ended", cx.card().path());
         if let Some((id, generation)) = self.pids.get(&child).cloned() {
             if let Some(life) = self.life(&id, generation) {
                 life.ended = Some(how);
@@ -443,6 +446,7 @@ impl Driver {
     }
 
     fn spawn(&mut self, id: &ChildId, generation: Generation, incarnation: u64, cx: &Context<Msg>) {
+        fault!(self.registry.faults, "supervisor.spawn", cx.card().path());
         let mailbox = cx.mailbox();
         let Some(entry) = self.entries.get_mut(id) else { return };
         let start = match entry.restart {

@@ -20,6 +20,8 @@ use crate::supervisor::{
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     shelf: Arc<Shelf>,
+    #[cfg(feature = "fault-injection")]
+    pub(crate) faults: crate::Faults,
 }
 
 /// Where the cards are.
@@ -41,6 +43,13 @@ impl Registry {
     #[must_use]
     pub fn new() -> Registry {
         Registry::default()
+    }
+
+    /// The same, with what happens at the crash points of its supervisors.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn with_faults(mut self, faults: crate::Faults) -> Registry {
+        self.faults = faults;
+        self
     }
 
     /// Shows a worker under its actor until the card is dropped.

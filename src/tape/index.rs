@@ -88,6 +88,7 @@ impl Store {
             opened => opened,
         };
         let database = database.map_err(|failed| failed.into_error("open"))?;
+        fault!(self.faults(), "index.opened", "index");
         Ok(Index { database, inode: inode(&path), layout, path })
     }
 }
@@ -142,6 +143,7 @@ impl Index {
         // The old connection must be gone before its files are.
         self.database = Connection::open_in_memory().map_err(|e| Failed::from(e).into_error("open"))?;
         delete(&self.path)?;
+        fault!(self.layout.faults, "index.deleted", "index");
         self.database = open(&self.path).map_err(|failed| failed.into_error("make"))?;
         self.inode = inode(&self.path);
         Ok(())

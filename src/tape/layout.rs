@@ -37,6 +37,9 @@ const ANCHOR_NAME_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) root: PathBuf,
+    /// What happens at the crash points of the store.
+    #[cfg(feature = "fault-injection")]
+    pub(super) faults: crate::Faults,
 }
 
 impl Layout {
@@ -204,7 +207,11 @@ mod tests {
     #[test]
     fn anchors_sort_by_number_and_not_by_text() {
         let dir = tempfile::tempdir().unwrap();
-        let layout = Layout { root: dir.path().into() };
+        let layout = Layout {
+            root: dir.path().into(),
+            #[cfg(feature = "fault-injection")]
+            faults: crate::Faults::default(),
+        };
         let id = "s".parse().unwrap();
         for name in ["1000_late", "002_b", "001_session-start", "notes", ".new-003_c", "x_y"] {
             make_folder(&layout.anchors(&id).join(name)).unwrap();

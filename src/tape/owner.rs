@@ -225,9 +225,11 @@ fn secure(
         let Some(_dead) = DeadOwner::lock(layout, &holder.owner)? else {
             return Err(TapeError::Claimed { session: session.clone(), by: holder.holder() });
         };
+        fault!(layout.faults, "tape.claim.stale", session.as_str());
         // Another may have taken it over before we had the lock.
         if Identity::read(&path)?.as_ref() == Some(&holder) {
             replay(&holder.owner)?;
+            fault!(layout.faults, "tape.claim.replayed", session.as_str());
             std::fs::rename(ours, &path).map_err(TapeError::io("take over", &path))?;
             return std::fs::hard_link(&path, ours).map_err(TapeError::io("make", ours));
         }

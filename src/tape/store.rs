@@ -92,7 +92,11 @@ impl Store {
     }
 
     pub(super) fn open_on(root: PathBuf, options: StoreOptions, disk: Arc<dyn Disk>) -> Result<Store, TapeError> {
-        let layout = Layout { root };
+        let layout = Layout {
+            root,
+            #[cfg(feature = "fault-injection")]
+            faults: options.faults.clone(),
+        };
         let mut report = StoreReport::default();
         let owner = match options.access {
             Access::Read => {
@@ -105,12 +109,14 @@ impl Store {
                     make_folder(&folder)?;
                 }
                 check_version(&layout, true)?;
+                fault!(options.faults, "tape.open.folders", "store");
                 Some(Owner::new(&layout, options.durability)?)
             }
         };
         if let Some(owner) = &owner {
             for name in DeadOwner::names(&layout)? {
                 if let Some(_dead) = DeadOwner::lock(&layout, &name)? {
+                    fault!(options.faults, "tape.open.dead_owner", "store");
                     report.replayed.extend(bury(&*disk, &layout, &name)?);
                     report.dead_owners += 1;
                 }
@@ -124,6 +130,12 @@ impl Store {
 
     pub(super) fn layout(&self) -> &Layout {
         &self.inner.writer.layout
+    }
+
+    /// What happens at the crash points.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn faults(&self) -> &crate::Faults {
+        &self.layout().faults
     }
 
     /// The store's folder.
@@ -153,6 +165,7 @@ impl Store {
             }
             made => made.map_err(TapeError::io("make", &folder))?,
         }
+        fault!(self.faults(), "tape.create.folder", session.as_str());
         let claim = match self.claim(session) {
             Ok(claim) => claim,
             Err(error) => {
@@ -161,6 +174,7 @@ impl Store {
                 return Err(error);
             }
         };
+        fault!(self.faults(), "tape.create.claimed", session.as_str());
         let file = make_first_anchor(layout, session, FIRST_ANCHOR)
             .and_then(|path| self.sync_session(session, &path).map(|()| LogFile::new(path, 0)));
         match file {
@@ -190,6 +204,7 @@ impl Store {
             return Err(TapeError::Missing { session: session.clone() });
         }
         let claim = self.claim(session)?;
+        fault!(self.faults(), "tape.load.claimed", session.as_str());
         let before = claim.before.clone();
         match self.open_claimed(session) {
             Ok((opened, file)) => {
@@ -215,6 +230,7 @@ impl Store {
         if opened.anchors.is_empty() {
             opened.anchors.push(FIRST_ANCHOR.into());
         }
+        fault!(self.faults(), "tape.load.read", session.as_str());
         let path = make_first_anchor(layout, session, &opened.chain.anchor)?;
         self.sync_session(session, &path)?;
         let length = opened.length;
@@ -260,6 +276,7 @@ impl Store {
     pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
         let mark = self.layout().open().join(session.as_str());
+        fault!(self.faults(), "tape.mark_open", session.as_str());
         open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
     }
 
@@ -270,6 +287,7 @@ impl Store {
     /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
     pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
+        fault!(self.faults(), "tape.mark_closed", session.as_str());
         remove_file(&self.layout().open().join(session.as_str()))
     }
 

@@ -66,8 +66,10 @@ impl Writer {
 
     /// Writes one append to the tape's file and notes how long it took.
     pub(super) fn write(&self, log: &Arc<Log>, begin: Option<&str>, bytes: &[u8], sync: bool) -> Result<(), TapeError> {
+        fault!(self.options.faults, "tape.write", log.session.as_str());
         let started = Instant::now();
         let written = self.files.write(&self.layout, &*self.disk, log, begin, bytes, sync);
+        fault!(self.options.faults, "tape.written", log.session.as_str());
         let slow = u8::from(started.elapsed() >= CALM);
         let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));
         written
@@ -80,7 +82,9 @@ impl Writer {
             return false;
         }
         let written = self.write(&job.log, begin, bytes, sync);
-        settle(job, after, written)
+        let settled = settle(job, after, written);
+        fault!(self.options.faults, "tape.settled", job.log.session.as_str());
+        settled
     }
 
     /// One sync for all of them, then the session files.
@@ -94,7 +98,9 @@ impl Writer {
             self.append(job, bytes, begin.as_deref(), after, *run, true);
             return;
         }
+        fault!(self.options.faults, "tape.commit", "store");
         let committed = self.commit_group(&mut commit, jobs);
+        fault!(self.options.faults, "tape.committed", "store");
         for job in jobs {
             let What::Append { bytes, begin, after, run } = &job.what else { continue };
             if let Err(error) = &committed {
@@ -122,6 +128,7 @@ impl Writer {
         if let Some(log) = commit
             && (log.is_broken() || !log.has_room(bytes, jobs.len()))
         {
+            fault!(self.options.faults, "tape.commit.cut", "store");
             log.cut(disk, &self.layout)?;
             if log.is_broken() {
                 *commit = None;
@@ -156,6 +163,7 @@ impl Writer {
     /// Gives a session back. What of it is only in the commit log is brought to its file first; where that fails, the claim
     /// stays, so that the log is replayed before anybody else writes the session.
     pub(super) fn release(&self, log: &Arc<Log>) {
+        fault!(self.options.faults, "tape.release", log.session.as_str());
         let path = lock(&log.file).path.clone();
         let settled = lock(&self.commit).as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &path));
         if let Some(claim) = lock(&log.claim).take()
@@ -163,6 +171,7 @@ impl Writer {
         {
             claim.release();
         }
+        fault!(self.options.faults, "tape.released", log.session.as_str());
         let mut live = lock(&self.live);
         if live.get(&log.session).is_some_and(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(log))) {
             live.remove(&log.session);
@@ -226,6 +235,7 @@ impl Work for Writer {
     }
 
     fn end(&self) {
+        fault!(self.options.faults, "tape.end", "store");
         let owner = lock(&self.owner).take();
         let Some(name) = owner.as_ref().map(|owner| owner.identity.owner.clone()) else { return };
         let log = lock(&self.commit).take();

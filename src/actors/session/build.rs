@@ -18,10 +18,12 @@ pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(Tape, State), ExitE
     if let Some(prepared) = slot.prepared() {
         return Ok(prepared);
     }
+    fault!(host.store.faults(), "session.load", slot.id.as_str());
     let loaded = host.store.load(&slot.id, notify(slot))?;
     if let Some(damage) = loaded.read_only {
         return Err(ExitError::Failed(damage.to_string()));
     }
+    fault!(host.store.faults(), "session.loaded", slot.id.as_str());
     let state = fold(&loaded.entries)?;
     Ok((loaded.tape, state))
 }

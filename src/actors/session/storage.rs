@@ -20,6 +20,7 @@ const STORAGE_RETRY: Duration = Duration::from_millis(500);
 impl Live {
     /// The disk has answered an append that was answered "later".
     pub(super) fn settled(&mut self, result: Result<Seq, TapeError>) {
+        fault!(self.host.store.faults(), "session.settled", self.slot.id.as_str());
         if self.stale_settlements > 0 {
             self.stale_settlements -= 1;
             return;
@@ -93,7 +94,9 @@ impl Live {
             return;
         }
         let before = std::mem::replace(&mut self.state, decision.after);
-        match self.append(&decision.entries) {
+        let appended = self.append(&decision.entries);
+        fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
+        match appended {
             Appended::Now(Ok(_)) => self.publish(before, &decision.entries),
             Appended::Now(Err(error)) => {
                 self.state = before;

@@ -31,6 +31,7 @@ pub(super) fn pull_all(database: &mut Connection, layout: &Layout) -> Result<Cau
         done.removed += 1;
     }
     for session in &sessions {
+        fault!(layout.faults, "index.session", session.as_str());
         // One transaction a session: it is there as its files were at one moment, or as before.
         let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         match pull_session(&change, layout, session)? {
@@ -41,7 +42,9 @@ pub(super) fn pull_all(database: &mut Connection, layout: &Layout) -> Result<Cau
                 done.added += pull_session(&change, layout, session)?.unwrap_or(0);
             }
         }
+        fault!(layout.faults, "index.pulled", session.as_str());
         change.commit()?;
+        fault!(layout.faults, "index.committed", session.as_str());
     }
     Ok(done)
 }

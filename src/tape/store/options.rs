@@ -46,6 +46,9 @@ pub struct StoreOptions {
     pub reserve_bytes: u64,
     /// The size of the shared commit log of [`Durability::Power`].
     pub commit_log_bytes: u64,
+    /// What happens at the crash points of the store and its index.
+    #[cfg(feature = "fault-injection")]
+    pub faults: crate::Faults,
 }
 
 impl Default for StoreOptions {
@@ -58,6 +61,8 @@ impl Default for StoreOptions {
             queue_bytes_max: 64 * 1024 * 1024,
             reserve_bytes: 64 * 1024,
             commit_log_bytes: 4 * 1024 * 1024,
+            #[cfg(feature = "fault-injection")]
+            faults: crate::Faults::default(),
         }
     }
 }
