@@ -31,6 +31,7 @@ mod inbox;
 mod record;
 mod recover;
 mod retry;
+mod seen;
 mod settings;
 mod signal;
 mod state;
@@ -43,12 +44,11 @@ pub(crate) use batch::arguments;
 pub use decide::{Decision, Env, decide};
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
+pub use seen::{Seen, SeenMessages};
 pub use settings::{Mode, Settings};
 pub use signal::{
     AskClosedWhy, Delivery, Directive, Disposition, Grant, Held, Outcome, Receipt, Refusal, Reply, ReplyTo, Scope,
     Signal, Steering,
 };
-pub use state::{
-    CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, Seen, State, Turn, TurnEnd, Waiting,
-};
+pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
 pub use transcript::Transcript;

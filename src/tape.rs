@@ -32,7 +32,7 @@ mod verify;
 mod write;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};

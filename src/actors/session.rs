@@ -9,6 +9,8 @@ mod build;
 #[cfg(feature = "fault-injection")]
 mod held_back;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use build::{fold, notify};
 
@@ -146,7 +148,7 @@ impl Live {
     /// Takes up what an earlier life left: reports that arrived, then whatever is still open.
     fn recover(&mut self, left: Vec<Signal>) {
         for report in left {
-            self.record_only(&report);
+            self.record_only(report);
         }
         self.on(Signal::Recover);
         self.after_work();
@@ -334,8 +336,11 @@ impl Live {
             Directive::StartRequest(ticket) => self.start_request(ticket),
             Directive::StartCall(ticket) => self.start_call(ticket),
             Directive::CutRequest(ticket) => {
-                let partial = self.requests.remove(&ticket).map_or_else(Vec::new, |worker| worker.cut());
-                self.report(Signal::CutOff { ticket, partial });
+                match self.requests.remove(&ticket) {
+                    Some(worker) => worker.cut(),
+                    // It was never started, or it has reported already.
+                    None => self.report(Signal::CutOff { ticket, partial: Vec::new() }),
+                }
             }
             Directive::StopCall(ticket) => match self.calls.get(&ticket) {
                 Some(worker) => worker.stop(),
@@ -368,8 +373,8 @@ impl Live {
         if open.closing {
             return;
         }
-        let (model, last) = (open.model.clone(), open.last);
-        let request = build::request(&self.host, &self.state, ticket, last);
+        let model = open.model.clone();
+        let request = build::request(&self.host, &self.state, ticket, open);
         let doing = format!(
             "model {model}{}",
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }

@@ -28,7 +28,7 @@ use crate::{
 /// How long a call that was told to stop may tidy up (design §5).
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a call that was dropped may take to be gone.
+/// How long a worker that was dropped may take to be gone.
 const DOWN: Duration = Duration::from_secs(1);
 
 /// Where a worker belongs.
@@ -76,7 +76,9 @@ impl Post {
 
 /// A running model request.
 pub(crate) struct RequestWorker {
-    task: tokio::task::AbortHandle,
+    /// Taken by [`RequestWorker::cut`], which waits for its end.
+    task: Option<tokio::task::JoinHandle<()>>,
+    post: Post,
     partial: Arc<Mutex<String>>,
 }
 
@@ -84,7 +86,7 @@ impl RequestWorker {
     /// Makes the request in a task of its own.
     pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> RequestWorker {
         let partial = Arc::<Mutex<String>>::default();
-        let text = partial.clone();
+        let (text, for_cut) = (partial.clone(), post.clone());
         let tasks = post.slot.tasks.clone();
         let task = tasks.spawn(async move {
             let made = async {
@@ -104,21 +106,31 @@ impl RequestWorker {
                 }
             });
         });
-        RequestWorker { task: task.abort_handle(), partial }
+        RequestWorker { task: Some(task), post: for_cut, partial }
     }
 
-    /// Closes the stream, and gives what had arrived as text.
-    pub(crate) fn cut(&self) -> Vec<AnswerPart> {
-        self.task.abort();
-        let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = std::mem::take(&mut *partial);
-        if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] }
+    /// Closes the stream. What had arrived as text is reported when the request is down, so that the next one does not run
+    /// beside it; one that blocks its thread is waited for 1 s.
+    pub(crate) fn cut(mut self) {
+        let (post, partial) = (self.post.clone(), self.partial.clone());
+        let Some(mut task) = self.task.take() else { return };
+        task.abort();
+        let tasks = post.slot.tasks.clone();
+        tasks.spawn(async move {
+            // However it ended, it is down then; or it is left behind, and its report finds its ticket closed.
+            drop(tokio::time::timeout(DOWN, &mut task).await);
+            let text = std::mem::take(&mut *partial.lock().unwrap_or_else(PoisonError::into_inner));
+            let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
+            post.report(Signal::CutOff { ticket: post.ticket, partial });
+        });
     }
 }
 
 impl Drop for RequestWorker {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

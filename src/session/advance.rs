@@ -69,7 +69,8 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
     }
     let next = draft.state.turn.as_ref().map(|turn| turn.next.clone());
     match next {
-        Some(Next::End(outcome @ Outcome::StepLimit { .. })) => finish(draft, outcome),
+        // Steering never stretches a turn beyond its limit; it begins the next one.
+        Some(Next::End(outcome)) if no_steps_left(draft) => finish(draft, outcome),
         // A message that steers is read before the turn may end.
         Some(Next::End(_)) if !draft.state.steering.is_empty() => {
             inbox::deliver_steering(draft);
@@ -83,6 +84,12 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         None => return false,
     }
     true
+}
+
+fn no_steps_left(draft: &Draft<'_>) -> bool {
+    let limit = draft.state.settings.steps_max.map(|max| max.max(1));
+    let over = matches!(draft.state.turn.as_deref(), Some(turn) if limit.is_some_and(|max| turn.step >= max));
+    over || matches!(draft.state.turn.as_deref().map(|turn| &turn.next), Some(Next::End(Outcome::StepLimit { .. })))
 }
 
 /// The strongest wish among the steering messages that wait.
@@ -132,19 +139,24 @@ pub(crate) fn short_hash(bytes: &[u8]) -> String {
 }
 
 /// What follows from an answer once its calls are done: the table of [`Finish`].
-pub(super) fn after_answer(answer: &Answer, last: bool, steps: u32) -> Next {
+///
+/// `last` is the number of steps where the turn may make no further one. Then the limit is the outcome of a turn that would
+/// have gone on, or whose model was `at_work` with tools until they were taken away; any other end is what it is.
+pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) -> Next {
     let calls = answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
-    if last {
-        return Next::End(Outcome::StepLimit { steps });
-    }
     let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
-    match (answer.finish, calls) {
+    let next = match (answer.finish, calls) {
         (Finish::ContentFilter, _) => Next::End(Outcome::Refused),
         (_, true) => Next::Step,
         (Finish::Stop, false) => Next::End(Outcome::Done),
         (Finish::Length, false) => Next::End(Outcome::CutShort),
         (Finish::ToolCalls, false) => failed("the model announced tool calls and sent none"),
         (Finish::Unknown, false) => failed("the model ended its answer without saying why"),
+    };
+    match (last, next) {
+        (Some(steps), Next::Step) => Next::End(Outcome::StepLimit { steps }),
+        (Some(steps), Next::End(Outcome::Done)) if at_work => Next::End(Outcome::StepLimit { steps }),
+        (_, next) => next,
     }
 }
 

@@ -114,15 +114,11 @@ impl State {
         // Whoever sends lets held messages, and an interrupted turn, go on.
         self.release();
         let disposition = self.disposition(waiting.delivery);
-        let seen = Arc::make_mut(&mut self.seen);
-        seen.insert(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
-        if seen.len() > SEEN_MAX {
+        self.seen.insert(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
+        if self.seen.len() > SEEN_MAX {
             // A message that still waits is never forgotten: sent again, it would be taken twice.
-            let waits =
-                |id: &MessageId| self.queue.iter().chain(&self.steering).any(|waiting| waiting.message.id == *id);
-            let oldest = seen.iter().filter(|(id, _)| !waits(id)).min_by_key(|(_, seen)| seen.seq);
-            let oldest = oldest.map(|(id, _)| id.clone());
-            oldest.and_then(|id| seen.remove(&id));
+            let (queue, steering) = (&self.queue, &self.steering);
+            self.seen.forget_oldest(|id| !queue.iter().chain(steering).any(|waiting| waiting.message.id == *id));
         }
         match waiting.delivery {
             Delivery::Steer(_) if self.turn.is_some() => self.steering.push_back(waiting),
@@ -170,9 +166,7 @@ impl State {
                 .and_then(|at| self.steering.remove(at))
                 .or_else(|| from_queue.and_then(|at| self.queue.remove(at)));
             let Some(waiting) = taken else { continue };
-            if let Some(seen) = Arc::make_mut(&mut self.seen).get_mut(id) {
-                seen.turn = turn_id;
-            }
+            self.seen.delivered(id, turn_id);
             self.in_turn(|turn| {
                 turn.messages.push(id.clone());
                 turn.next = Next::Step;
@@ -201,6 +195,8 @@ impl State {
             last: request.last,
             closing: false,
             hash: request.hash.clone(),
+            system: self.settings.system.clone(),
+            params: self.settings.params.clone(),
         };
         self.open.insert(entry.seq, Open::Request(opened));
         let first_try = request.attempt == 1;
@@ -218,7 +214,13 @@ impl State {
         self.usage += answer.usage;
         let text = answer.text();
         let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
-        let next = if interrupted { Next::Step } else { super::advance::after_answer(answer, last, steps) };
+        // Whether the model was still at work, and not only spoken to: then the limit is what ends the turn.
+        let said = self.history.iter().rev().find(|item| !matches!(item.as_ref(), Item::User(_)));
+        let at_work = said.is_some_and(|item| matches!(item.as_ref(), Item::Result(_)));
+        let next = match interrupted {
+            true => Next::Step,
+            false => super::advance::after_answer(answer, last.then_some(steps), at_work),
+        };
         self.in_turn(|turn| {
             turn.retries = 0;
             turn.answer = Some(seq);

@@ -286,7 +286,8 @@ pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Resu
     let call = *call;
     let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
     match grant {
-        Grant::Once | Grant::Always(_) => {}
+        Grant::Once => {}
+        Grant::Always(_) => release_granted(draft),
         Grant::Reject(Some(message)) => {
             fail(draft, call, ErrorReason::Denied, format!("The user rejected this call and says: {message}"));
         }
@@ -297,6 +298,19 @@ pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Resu
         }
     }
     Ok(Held::Done(seq))
+}
+
+/// Closes the asks that a standing grant has answered too: nobody is to be asked the same thing twice.
+fn release_granted(draft: &mut Draft<'_>) {
+    let granted = draft.state.open.iter().filter_map(|(ticket, open)| match open {
+        Open::Ask(ask) if !ask.access.is_empty() => {
+            ask.access.iter().all(|access| is_granted(draft, access)).then_some(*ticket)
+        }
+        _ => None,
+    });
+    for ask in granted.collect::<Vec<_>>() {
+        draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Granted });
+    }
 }
 
 /// Denies the asks that nobody answered in time.

@@ -40,27 +40,39 @@ pub struct Decision {
 #[must_use]
 pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Decision {
     let mut draft = Draft::new(state, env, now);
+    if let Signal::Left(report) = signal {
+        take(&mut draft, report);
+        return draft.finish();
+    }
+    take(&mut draft, signal);
+    advance::advance(&mut draft);
+    draft.finish()
+}
+
+/// What a signal says by itself, without what follows from it.
+fn take(draft: &mut Draft<'_>, signal: &Signal) {
     match signal {
+        Signal::Left(report) => take(draft, report),
         Signal::Send { message, delivery, expect_turn, reply } => {
             draft.cause = Some(Cause::Message(message.id.clone()));
-            let answer = inbox::send(&mut draft, message, *delivery, *expect_turn);
+            let answer = inbox::send(draft, message, *delivery, *expect_turn);
             draft.reply(*reply, answer);
         }
         Signal::Edit { message, reply } => {
-            let answer = inbox::edit(&mut draft, message);
+            let answer = inbox::edit(draft, message);
             draft.reply(*reply, answer);
         }
         Signal::Withdraw { id, reply } => {
-            let answer = inbox::withdraw(&mut draft, id);
+            let answer = inbox::withdraw(draft, id);
             draft.reply(*reply, answer);
         }
         Signal::Answer { ask, grant, reply } => {
             draft.cause = Some(Cause::Entry(*ask));
-            let answer = batch::answer_ask(&mut draft, *ask, grant);
+            let answer = batch::answer_ask(draft, *ask, grant);
             draft.reply(*reply, answer);
         }
         Signal::Abort { reason, reply } => {
-            advance::abort(&mut draft, reason);
+            advance::abort(draft, reason);
             draft.done(*reply);
         }
         Signal::GoOn { reply } => {
@@ -71,7 +83,7 @@ pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Dec
                 draft.write(None, Record::Released {});
             }
             if waited {
-                recover::start_again(&mut draft);
+                recover::start_again(draft);
             }
             draft.done(*reply);
         }
@@ -93,18 +105,16 @@ pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Dec
             }
             draft.done(*reply);
         }
-        Signal::Recover => recover::recover(&mut draft),
-        Signal::Answered { ticket, answer } => retry::answered(&mut draft, *ticket, answer),
-        Signal::Failed { ticket, error } => retry::failed(&mut draft, *ticket, error),
-        Signal::CutOff { ticket, partial } => retry::cut_off(&mut draft, *ticket, partial),
-        Signal::Returned { ticket, result } => batch::returned(&mut draft, *ticket, result),
+        Signal::Recover => recover::recover(draft),
+        Signal::Answered { ticket, answer } => retry::answered(draft, *ticket, answer),
+        Signal::Failed { ticket, error } => retry::failed(draft, *ticket, error),
+        Signal::CutOff { ticket, partial } => retry::cut_off(draft, *ticket, partial),
+        Signal::Returned { ticket, result } => batch::returned(draft, *ticket, result),
         Signal::Tick => {
-            batch::expire_asks(&mut draft);
-            retry::end_wait_when_due(&mut draft);
+            batch::expire_asks(draft);
+            retry::end_wait_when_due(draft);
         }
     }
-    advance::advance(&mut draft);
-    draft.finish()
 }
 
 /// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.

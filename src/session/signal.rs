@@ -157,6 +157,9 @@ pub enum Signal {
     },
     /// The clock passed a moment that an open ticket named.
     Tick,
+    /// A worker's report that an earlier life of the session did not get to. It is recorded, and nothing is started that
+    /// follows from it: [`Signal::Recover`] comes next, and decides about all that is open.
+    Left(Box<Signal>),
 }
 
 /// Whom a decision answers. Given by the shell, handed back unread.
@@ -311,4 +314,6 @@ pub enum AskClosedWhy {
     Aborted,
     /// Another call of the turn was rejected.
     Rejected,
+    /// What it is about was granted with another ask, for all calls that want the same.
+    Granted,
 }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Finish, Message, ModelRef},
-    model::{History, ToolResultItem},
-    session::{Delivery, Disposition, Outcome, Settings, Steering},
+    model::{History, Params, ToolResultItem},
+    session::{Delivery, Outcome, SeenMessages, Settings, Steering},
     tool::{Access, Effect},
     usage::Usage,
 };
@@ -55,7 +55,7 @@ pub struct State {
     /// Whether an interrupted turn waits to be told to go on.
     pub waits: bool,
     /// Messages that were taken, so that none is taken twice.
-    pub seen: Arc<BTreeMap<MessageId, Seen>>,
+    pub seen: SeenMessages,
     /// What people granted.
     pub grants: Arc<Vec<Granted>>,
     /// The newest turns that ended, oldest first.
@@ -85,7 +85,7 @@ impl State {
             paused: false,
             recoveries: 0,
             waits: false,
-            seen: Arc::default(),
+            seen: SeenMessages::default(),
             grants: Arc::default(),
             ended: VecDeque::new(),
             turns: 0,
@@ -148,17 +148,6 @@ impl Waiting {
             Delivery::Queue | Delivery::Reject => Steering::FinishBatch,
         }
     }
-}
-
-/// A message that was taken before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
-    /// The entry that accepted it.
-    pub seq: Seq,
-    /// What its sender was told.
-    pub disposition: Disposition,
-    /// The turn that it was delivered to.
-    pub turn: Option<Seq>,
 }
 
 /// A running turn.
@@ -243,6 +232,10 @@ pub struct OpenRequest {
     pub closing: bool,
     /// Hash of all that determines it.
     pub hash: String,
+    /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.
+    pub system: Arc<str>,
+    /// Sampling and limits, as they were then.
+    pub params: Params,
 }
 
 /// An open call.

@@ -6,4 +6,4 @@ mod crash;
 mod faults;
 mod files;
 mod power;
-mod support;
+pub(crate) mod support;

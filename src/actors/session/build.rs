@@ -8,7 +8,7 @@ use crate::{
     ids::{Seq, SessionId},
     message::ErrorReason,
     model::Request,
-    session::{BadRecord, CallState, Entry, LAST_STEP_REMINDER, Open, OpenCall, Record, State, arguments},
+    session::{BadRecord, CallState, Entry, LAST_STEP_REMINDER, Open, OpenCall, OpenRequest, Record, State, arguments},
     tape::{Tape, TapeError},
     tool::{Tool, ToolResult},
 };
@@ -59,13 +59,14 @@ pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
     Ok(state)
 }
 
-/// The model request of a ticket. The same state gives the same request, also after a crash.
-pub(super) fn request(host: &Host, state: &State, ticket: Seq, last: bool) -> Request {
+/// The model request of a ticket. The same ticket gives the same request, also after a crash, and whatever the session was
+/// set to meanwhile.
+pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
     let mut request = Request::new(state.history.clone());
-    request.system = state.settings.system.clone();
-    request.params = state.settings.params.clone();
+    request.system = open.system.clone();
+    request.params = open.params.clone();
     request.key = format!("{}/{ticket}", state.session);
-    if last {
+    if open.last {
         request.reminder = Some(LAST_STEP_REMINDER.into());
         return request;
     }

@@ -88,8 +88,9 @@ impl Live {
     }
 
     /// Records a report that an earlier life did not get to, and starts nothing: recovery will.
-    pub(super) fn record_only(&mut self, report: &Signal) {
-        let decision = self.decide(report);
+    pub(super) fn record_only(&mut self, report: Signal) {
+        let report = Signal::Left(Box::new(report));
+        let decision = self.decide(&report);
         if decision.entries.is_empty() {
             return;
         }
@@ -104,8 +105,8 @@ impl Live {
             }
             Appended::Later => {
                 let upto = self.state.seq;
-                let (entries, signal) = (decision.entries, report.clone());
-                self.pending.push_back(Pending { upto, signal, before, entries, directives: Vec::new() });
+                let entries = decision.entries;
+                self.pending.push_back(Pending { upto, signal: report, before, entries, directives: Vec::new() });
             }
         }
     }
@@ -124,6 +125,7 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Resume { reply }
         | Signal::Configure { reply, .. } => Some(*reply),
         Signal::Recover
+        | Signal::Left(_)
         | Signal::Answered { .. }
         | Signal::Failed { .. }
         | Signal::CutOff { .. }

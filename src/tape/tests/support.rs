@@ -27,7 +27,7 @@ use crate::{
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// A folder of the test's own; in memory where there is such a place, because some tests sync thousands of times.
-pub(super) fn own_folder() -> tempfile::TempDir {
+pub(crate) fn own_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -53,7 +53,7 @@ pub(super) fn entries(seqs: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
     seqs.map(entry).collect()
 }
 
-pub(super) fn small() -> StoreOptions {
+pub(crate) fn small() -> StoreOptions {
     StoreOptions { commit_log_bytes: 64 * 1024, ..StoreOptions::default() }
 }
 
@@ -61,7 +61,7 @@ pub(super) fn power() -> StoreOptions {
     StoreOptions { durability: Durability::Power, ..small() }
 }
 
-pub(super) fn store_on(folder: &Path, options: StoreOptions, disk: &Arc<FakeDisk>) -> Store {
+pub(crate) fn store_on(folder: &Path, options: StoreOptions, disk: &Arc<FakeDisk>) -> Store {
     Store::open_on(folder.into(), options, Arc::clone(disk) as Arc<dyn Disk>).unwrap()
 }
 
@@ -123,9 +123,9 @@ pub(super) enum Fault {
 
 /// The real disk, with a gate that writes wait at and faults at chosen operations.
 #[derive(Default)]
-pub(super) struct FakeDisk {
+pub(crate) struct FakeDisk {
     /// Operations so far.
-    pub(super) operations: AtomicUsize,
+    pub(crate) operations: AtomicUsize,
     plan: Mutex<Vec<(usize, Fault)>>,
     gate: Mutex<Gate>,
     moved: Condvar,
@@ -147,7 +147,7 @@ struct Gate {
 }
 
 impl FakeDisk {
-    pub(super) fn new() -> Arc<FakeDisk> {
+    pub(crate) fn new() -> Arc<FakeDisk> {
         Arc::default()
     }
 
@@ -158,33 +158,33 @@ impl FakeDisk {
     }
 
     /// Everything goes wrong from the operation with this number from now.
-    pub(super) fn fail_from(&self, operations: usize, count: usize) {
+    pub(crate) fn fail_from(&self, operations: usize, count: usize) {
         (0..count).for_each(|n| self.fault_in(operations + n, Fault::Fail));
     }
 
-    pub(super) fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.plan.lock().unwrap().clear();
     }
 
     /// Writes wait until it is opened again.
-    pub(super) fn shut(&self) {
+    pub(crate) fn shut(&self) {
         self.gate.lock().unwrap().closed = true;
     }
 
-    pub(super) fn open_up(&self) {
+    pub(crate) fn open_up(&self) {
         self.gate.lock().unwrap().closed = false;
         self.moved.notify_all();
     }
 
     /// Waits until a write stands at the gate.
-    pub(super) fn wait_until_one_waits(&self) {
+    pub(crate) fn wait_until_one_waits(&self) {
         let gate = self.gate.lock().unwrap();
         let (_gate, timeout) = self.moved.wait_timeout_while(gate, LONG, |gate| gate.waiting == 0).unwrap();
         assert!(!timeout.timed_out());
     }
 
     /// Makes the store leave its appends to the I/O thread: the next writes count as slow.
-    pub(super) fn be_slow(&self) {
+    pub(crate) fn be_slow(&self) {
         self.delay_us.store(300, Ordering::SeqCst);
     }
 

@@ -128,6 +128,33 @@ fn the_last_step_offers_no_tools_and_ends_the_turn() {
     assert_eq!(play.outcome(), Some(Outcome::StepLimit { steps: 2 }));
 }
 
+/// C-12: the limit is the outcome only of a turn that it ended. A model that was only spoken to, and answers, is done; and a
+/// last answer that was cut, withheld or broken is that.
+#[test]
+fn the_last_step_ends_as_it_ends_where_the_limit_took_nothing_away() {
+    let broken = Outcome::Failed { error: "the model ended its answer without saying why".into() };
+    let table = [
+        (Finish::Stop, Outcome::Done, Outcome::StepLimit { steps: 2 }),
+        (Finish::Length, Outcome::CutShort, Outcome::CutShort),
+        (Finish::ContentFilter, Outcome::Refused, Outcome::Refused),
+        (Finish::Unknown, broken.clone(), broken),
+    ];
+    for (finish, spoken_to, at_work) in table {
+        let mut play = Play::with(|settings| settings.steps_max = Some(1));
+        play.send("go");
+        play.answer(vec![text("said")], finish);
+        assert_eq!(play.outcome(), Some(spoken_to), "{finish:?}");
+
+        let mut play = Play::with(|settings| settings.steps_max = Some(2));
+        play.send("go");
+        let calls = play.answer_calls(&["bash"]);
+        play.steer("hurry", Steering::FinishBatch);
+        play.returned(calls[0], "ok");
+        play.answer(vec![text("said")], finish);
+        assert_eq!(play.outcome(), Some(at_work), "{finish:?}");
+    }
+}
+
 /// C-12: calls on the last step are answered and never run.
 #[test]
 fn calls_on_the_last_step_are_answered_and_not_run() {

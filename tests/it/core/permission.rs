@@ -75,6 +75,27 @@ fn a_grant_for_always_holds_for_the_same_wish_in_its_scope() {
     }
 }
 
+/// H-13: what was granted for always is not asked a second time of calls that ask already; what was not, stays open.
+#[test]
+fn a_grant_for_always_answers_all_who_ask_for_the_same() {
+    let mut play = Play::with(ask_all);
+    play.send("go");
+    let at = |id: &str, at: &str| call(id, "note", &format!("{{\"at\":\"{at}\"}}"));
+    play.answer(vec![at("c0", "a"), at("c1", "b"), at("c2", "a"), at("c3", "a")], Finish::ToolCalls);
+    let (asks, calls) = (play.asks(), play.state.calls().map(|(ticket, _)| ticket).collect::<Vec<_>>());
+    play.grant(asks[0], Grant::Always(Scope::Turn)).unwrap();
+    assert_eq!((play.asks(), play.started()), (vec![asks[1]], vec![calls[0], calls[2], calls[3]]));
+    let refused = play.grant(asks[2], Grant::Reject(None));
+    assert_eq!(refused, Err(Refusal::AskClosed { ask: asks[2] }));
+    // Once is for one call, and releases no other.
+    let mut play = Play::with(ask_all);
+    play.send("go");
+    play.answer(vec![at("c0", "a"), at("c1", "a")], Finish::ToolCalls);
+    let asks = play.asks();
+    play.grant(asks[0], Grant::Once).unwrap();
+    assert_eq!(play.asks(), [asks[1]]);
+}
+
 /// C-05: a session's grants survive a crash with it.
 #[test]
 fn grants_are_on_the_tape() {

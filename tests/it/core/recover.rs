@@ -32,6 +32,41 @@ fn an_open_request_is_made_again_byte_for_byte() {
     assert_eq!(play.history(), ["user: go"]);
 }
 
+/// Promise 5: what the session was set to while the request was open is for the next one; this one stays as it was.
+#[test]
+fn settings_that_change_under_an_open_request_do_not_change_it() {
+    let mut play = Play::new();
+    play.send("go");
+    let (ticket, opened) = play.state.request().map(|(ticket, open)| (ticket, open.clone())).unwrap();
+    play.configure(|settings| {
+        settings.system = "You are somebody else.".into();
+        settings.params.temperature = Some(0.7);
+    });
+    play.crash();
+    assert_eq!(play.state.request(), Some((ticket, &opened)));
+    assert_eq!((&*opened.system, opened.params.temperature), ("", None));
+    let calls = play.answer_calls(&["read"]);
+    play.returned(calls[0], "ok");
+    let next = play.state.request().unwrap().1;
+    assert_eq!((&*next.system, next.params.temperature), ("You are somebody else.", Some(0.7)));
+}
+
+/// A report that an earlier life did not get to is recorded without starting what follows from it: else the calls that it
+/// opens would look as if they had run, and those of `Once` would be answered "unknown".
+#[test]
+fn calls_that_a_late_report_opens_are_not_taken_for_calls_that_ran() {
+    let mut play = Play::new();
+    play.send("go");
+    let ticket = play.request();
+    let answer =
+        tamtam::model::Answer::new(vec![super::play::call("c0", "bash", "{}")], tamtam::message::Finish::ToolCalls);
+    play.signal(Signal::Left(Box::new(Signal::Answered { ticket, answer })));
+    assert!(play.directives.is_empty() && keys(&play).is_empty());
+    play.signal(Signal::Recover);
+    let calls: Vec<_> = play.state.calls().map(|(ticket, _)| ticket).collect();
+    assert_eq!((play.started(), keys(&play)[0].1), (calls, 1));
+}
+
 /// A request that was told to stop is closed with nothing, and the message that stopped it is read.
 #[test]
 fn a_request_that_was_told_to_stop_is_not_made_again() {
