@@ -6,6 +6,7 @@
 //! **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop; a tool that tidies up has two seconds, then
 //! its future is dropped and every process of the call is killed. A tool that blocks its thread must run through [`blocking`].
 
+mod arguments;
 mod context;
 mod result;
 mod toolbox;
@@ -18,9 +19,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
 pub use context::{Progress, ToolContext, blocking};
 pub use result::ToolResult;
-pub use toolbox::{BadArguments, Toolbox, parse_arguments};
+pub use toolbox::Toolbox;
 
 pub use crate::model::BoxFuture;
 

@@ -6,15 +6,19 @@
 pub mod bash;
 
 mod arguments;
+mod call;
 mod edit;
+mod file_tool;
 mod find;
 mod grep;
+mod held;
 mod locks;
 mod ls;
 mod names;
 mod pattern;
 mod place;
 mod read;
+mod seen;
 mod text;
 mod walk;
 mod write;
@@ -27,7 +31,8 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc};
 use crate::tool::{Tool, Toolbox};
 
 use bash::{Bash, BashOptions};
-use place::Shared;
+use call::Shared;
+use file_tool::FileTool;
 
 /// The names of the set [`full`].
 const FULL: &[&str] = &["read", "write", "edit", "bash", "grep", "find", "ls"];
@@ -133,12 +138,12 @@ impl Setup {
         let shared = || self.shared.clone();
         let bash = self.bash.clone().unwrap_or_else(|| BashOptions::new([]));
         let all: [Arc<dyn Tool>; 7] = [
-            Arc::new(read::Read(shared())),
-            Arc::new(write::Write(shared())),
-            Arc::new(edit::Edit(shared())),
-            Arc::new(grep::Grep(shared())),
-            Arc::new(find::Find(shared())),
-            Arc::new(ls::Ls(shared())),
+            Arc::new(FileTool::<read::Read>::new(shared())),
+            Arc::new(FileTool::<write::Write>::new(shared())),
+            Arc::new(FileTool::<edit::Edit>::new(shared())),
+            Arc::new(FileTool::<grep::Grep>::new(shared())),
+            Arc::new(FileTool::<find::Find>::new(shared())),
+            Arc::new(FileTool::<ls::Ls>::new(shared())),
             Arc::new(Bash::new(bash)),
         ];
         Toolbox::new(all.into_iter().filter(|tool| wanted(tool.name())))

@@ -2,9 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
 use crate::{model::ToolSpec, tool::Tool};
 
 /// A set of tools. Cheap to clone; never changed once a session uses it.
@@ -68,23 +65,4 @@ impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.names()).finish()
     }
-}
-
-/// Arguments that a tool cannot take: names the field, and what was expected.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bad arguments: {field}{message}")]
-pub struct BadArguments {
-    /// Which field, with a colon and a space; empty where it is the whole.
-    pub field: String,
-    /// What is wrong with it.
-    pub message: String,
-}
-
-/// Reads a tool's arguments into its own type, with an error that names the field.
-pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
-    serde_path_to_error::deserialize(arguments).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { String::new() } else { format!("`{path}`: ") };
-        BadArguments { field, message: error.into_inner().to_string() }
-    })
 }

@@ -36,6 +36,7 @@ mod write;
 mod tests;
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::Read as _,
     os::fd::OwnedFd,
@@ -64,6 +65,15 @@ pub struct Workspace {
     /// The workspace first, then the folders that may only be read.
     roots: Vec<Arc<Root>>,
     home: Option<PathBuf>,
+}
+
+/// A name in a directory: the same for every spelling that leads there through other directories or links.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileSpot {
+    /// Device and inode of the directory.
+    dir: (u64, u64),
+    /// Empty for the directory itself.
+    name: OsString,
 }
 
 /// A folder with its open handle.
@@ -210,6 +220,18 @@ impl Workspace {
             return Err(too_large(content.len() as u64));
         }
         Ok((content, info))
+    }
+
+    /// Where a file is, after links and however the path is spelled. It need not be there, but the directory must.
+    pub(crate) fn spot(&self, path: &WorkspacePath) -> Result<FileSpot, WorkspaceError> {
+        let fault = |fault| self.fault(path, fault);
+        let (dir, name) = match walk::locate(self.root_of(path), path.relative(), LastLink::Follow, Missing::Refuse) {
+            Ok(Place::Directory(handle)) => (handle, OsString::new()),
+            Ok(Place::Entry { parent, name, .. }) => (parent, name),
+            Err(error) => return Err(fault(error)),
+        };
+        let dir = FileInfo::of(&dir).map_err(|errno| fault(errno.into()))?.version.identity();
+        Ok(FileSpot { dir, name })
     }
 
     /// What is there, after following links.

@@ -1,7 +1,7 @@
 //! The arguments of a tool as models send them, and the schema that models are shown.
 //!
-//! Models write numbers as strings, leave the arguments out, or send them as one string of JSON. What is meant is clear then,
-//! so it is taken. Anything else is an error that names the field, what was expected and what came.
+//! Models leave the arguments out, or send them as one string of JSON, or write `10.0` for ten. What is meant is clear then,
+//! so it is taken; so are numbers in strings, of which [`parse_arguments_with_repairs`] tells.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserializer, de::DeserializeOwned, de::Error, de::Visitor};
 use serde_json::Value;
 
-use crate::tool::{ToolResult, parse_arguments};
+use crate::tool::{Repair, ToolResult, parse_arguments_with_repairs};
 
-/// Reads a tool's arguments into its own type; the error is the result for the model.
-pub(super) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolResult> {
+/// Reads a tool's arguments into its own type, and says what had to be repaired; the error is the result for the model.
+pub(super) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<(T, Vec<Repair>), ToolResult> {
     let arguments = meant(arguments).into_owned();
-    parse_arguments(arguments).map_err(|error| ToolResult::error(error.to_string()))
+    parse_arguments_with_repairs(arguments).map_err(|error| ToolResult::error(error.to_string()))
 }
 
 /// The arguments as they were meant: nothing is an empty map, and a string may hold the map. Whoever judges a call must look
@@ -46,14 +46,14 @@ pub(super) fn schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// A whole number, also as a string; for `#[serde(deserialize_with)]`. `null` is as good as nothing.
+/// A whole number; for `#[serde(deserialize_with)]`. `null` is as good as nothing.
 pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    deserializer.deserialize_any(NumberVisitor)
+    deserializer.deserialize_u64(NumberVisitor)
 }
 
-/// True or false, also as a string; for `#[serde(deserialize_with)]`. `null` is false.
+/// True or false; for `#[serde(deserialize_with)]`. `null` is false.
 pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    deserializer.deserialize_any(FlagVisitor)
+    deserializer.deserialize_bool(FlagVisitor)
 }
 
 struct NumberVisitor;
@@ -86,13 +86,6 @@ impl Visitor<'_> for NumberVisitor {
         Err(E::invalid_value(serde::de::Unexpected::Float(number), &self))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        match text.trim().parse() {
-            Ok(number) => self.visit_u64(number),
-            Err(_) => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
-        }
-    }
-
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
         Ok(None)
     }
@@ -109,14 +102,6 @@ impl Visitor<'_> for FlagVisitor {
 
     fn visit_bool<E: Error>(self, flag: bool) -> Result<bool, E> {
         Ok(flag)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<bool, E> {
-        match text.trim() {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
-        }
     }
 
     fn visit_unit<E: Error>(self) -> Result<bool, E> {
@@ -147,7 +132,7 @@ mod tests {
     }
 
     fn read(arguments: Value) -> Result<Arguments, String> {
-        parse(&arguments).map_err(|result| result.content)
+        parse(&arguments).map(|(arguments, _)| arguments).map_err(|result| result.content)
     }
 
     /// Gap list 2: numeric strings are numbers; pi af813f90: no arguments are an empty map.

@@ -1,7 +1,8 @@
 //! The `edit` tool: replaces a text in a file, or applies a diff to it.
 //!
-//! Only the bytes of the matched region change (FT-16). Calls that edit one file wait for each other, and an edit that finds
-//! the file changed by somebody else between its read and its write starts again on what is there now.
+//! Only the bytes of the matched region change (FT-16). Calls that edit one file wait for each other. A file that somebody
+//! else changed after the session saw it is not edited; one that is changed between the read and the write of this very call
+//! is looked at again.
 
 mod diff;
 mod matching;
@@ -11,19 +12,19 @@ mod view;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    model::BoxFuture,
     tool::{
-        Access, Effect, Tool, ToolContext, ToolResult,
+        ToolResult,
         workspace::{WorkspaceError, WorkspacePath, WriteOptions},
     },
     tools::{
-        arguments::{flag, parse, schema},
-        place::{self, Call, Shared, failure},
+        arguments::flag,
+        call::{Call, failure},
+        file_tool::{FileWork, Touch},
+        held::Held,
         text::{self, Kind},
-        write::lock,
     },
 };
 
@@ -37,10 +38,10 @@ const TRIES_MAX: usize = 5;
 const PLACES_SHOWN_MAX: usize = 20;
 
 /// Edits a file.
-pub(super) struct Edit(pub(super) Shared);
+pub(super) struct Edit;
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+pub(super) struct Arguments {
     /// Path of the file, relative to the workspace.
     #[serde(alias = "file_path", alias = "filePath", alias = "file")]
     path: String,
@@ -72,35 +73,20 @@ enum Mode {
     Diff,
 }
 
-impl Tool for Edit {
-    fn name(&self) -> &'static str {
-        "edit"
-    }
+impl FileWork for Edit {
+    const NAME: &'static str = "edit";
+    const ALIASES: &'static [&'static str] = &["edit_file"];
+    const DESCRIPTION: &'static str = "\
+        Replaces a text in a file of the workspace. old_string must be exactly as in the file, with all blanks and line \
+        breaks, and must stand there once unless replace_all is true: give enough lines around it. Line endings and encoding \
+        of the file are kept. With mode `diff` it applies a unified diff instead.";
+    const TOUCH: Touch = Touch::Writes;
+    const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
-    fn aliases(&self) -> &[&str] {
-        &["edit_file"]
-    }
+    type Arguments = Arguments;
 
-    fn description(&self) -> &'static str {
-        "Replaces a text in a file of the workspace. old_string must be exactly as in the file, with all blanks and line \
-         breaks, and must stand there once unless replace_all is true: give enough lines around it. Line endings and encoding \
-         of the file are kept. With mode `diff` it applies a unified diff instead."
-    }
-
-    fn schema(&self) -> Value {
-        schema::<Arguments>()
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Once
-    }
-
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        place::access("edit", arguments, &["path", "file_path", "filePath", "file"])
-    }
-
-    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        place::run(&self.0, arguments, context, edit)
+    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
+        edit(arguments, call)
     }
 }
 
@@ -117,18 +103,17 @@ struct Changed {
     fuzzy: bool,
 }
 
-fn edit(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
-    let arguments: Arguments = parse(arguments)?;
-    let change = change(&arguments)?;
+fn edit(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
+    let change = change(arguments)?;
     let place = call.resolve(&arguments.path)?;
     for _ in 0..TRIES_MAX {
-        let _lock = lock(call, &place)?;
+        let held = Held::take(call, &place)?;
         let (before, info) = call.workspace.read(&place, FILE_BYTES_MAX).map_err(read_failure)?;
         refuse_binary(&before, call, &place)?;
+        held.refuse_stale(&before, &info)?;
         let changed = apply(&before, &change)?;
-        call.go_on()?;
         let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
-        match call.workspace.write(&place, &changed.content, &options) {
+        match held.write(&changed.content, &options)? {
             Ok(_) => return Ok(answer(&before, &changed, &change, &call.shown(&place))),
             Err(WorkspaceError::Changed { .. }) => {}
             Err(error) => return Err(failure(error)),

@@ -4,20 +4,20 @@ use std::{cmp::Reverse, collections::BinaryHeap, ffi::OsStr, path::PathBuf, time
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    model::BoxFuture,
     tool::{
-        Access, Effect, Tool, ToolContext, ToolResult,
+        ToolResult,
         truncate::{BYTES_MAX, format_bytes},
         workspace::FileKind,
     },
     tools::{
-        arguments::{flag, number, parse, schema},
+        arguments::{flag, number},
+        call::{Call, failure},
+        file_tool::{FileWork, Touch},
         names,
         pattern::Pattern,
-        place::{self, Call, Shared, failure},
         walk::{Missed, Rules, Step, walk},
     },
 };
@@ -29,10 +29,10 @@ const LIMIT: usize = 200;
 const LIMIT_MAX: usize = 1_000;
 
 /// Finds files.
-pub(super) struct Find(pub(super) Shared);
+pub(super) struct Find;
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+pub(super) struct Arguments {
     /// Glob, such as `*.rs` (a name, in any folder) or `src/**/*.rs` (a path from the searched folder).
     #[serde(alias = "glob")]
     pattern: String,
@@ -53,39 +53,20 @@ struct Arguments {
     include_ignored: bool,
 }
 
-impl Tool for Find {
-    fn name(&self) -> &'static str {
-        "find"
-    }
+impl FileWork for Find {
+    const NAME: &'static str = "find";
+    const ALIASES: &'static [&'static str] = &["find_files"];
+    const DESCRIPTION: &'static str = "\
+        Finds files and folders of the workspace by a glob pattern; the most recently changed come first. Folders end in `/`; \
+        symlinks are listed and not followed. .gitignore is obeyed, and .git, node_modules, _build, deps and target are left \
+        out unless the pattern or path names them or include_ignored is true.";
+    const TOUCH: Touch = Touch::Looks;
+    const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir"];
 
-    fn aliases(&self) -> &[&str] {
-        &["find_files"]
-    }
+    type Arguments = Arguments;
 
-    fn description(&self) -> &'static str {
-        "Finds files and folders of the workspace by a glob pattern; the most recently changed come first. Folders end in `/`; \
-         symlinks are listed and not followed. .gitignore is obeyed, and .git, node_modules, _build, deps and target are left \
-         out unless the pattern or path names them or include_ignored is true."
-    }
-
-    fn schema(&self) -> Value {
-        schema::<Arguments>()
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn parallel(&self) -> bool {
-        true
-    }
-
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        place::access("read", arguments, &["path", "directory", "dir"])
-    }
-
-    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        place::run(&self.0, arguments, context, find)
+    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
+        find(arguments, call)
     }
 }
 
@@ -97,8 +78,7 @@ struct Hit {
     is_directory: bool,
 }
 
-fn find(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
-    let arguments: Arguments = parse(arguments)?;
+fn find(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let pattern = Pattern::new(&arguments.pattern).map_err(ToolResult::error)?;
     let exclude = arguments.exclude.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
     let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);

@@ -17,20 +17,20 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    model::BoxFuture,
     tool::{
-        Access, Effect, Tool, ToolContext, ToolResult,
+        ToolResult,
         truncate::{BYTES_MAX, format_bytes},
         workspace::{FileKind, WorkspacePath},
     },
     tools::{
-        arguments::{flag, number, parse, schema},
+        arguments::{flag, number},
+        call::{Call, failure},
+        file_tool::{FileWork, Touch},
         names,
         pattern::Pattern,
-        place::{self, Call, Shared, failure},
         text::{self, Kind, Stoppable},
         walk::{Missed, Rules, Step, walk},
     },
@@ -52,10 +52,10 @@ const CONTEXT_LINES_MAX: usize = 100;
 const PATTERN_SIZE_MAX: usize = 10 * 1024 * 1024;
 
 /// Searches files.
-pub(super) struct Grep(pub(super) Shared);
+pub(super) struct Grep;
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+pub(super) struct Arguments {
     /// Regular expression, matched against each line.
     #[serde(alias = "regex", alias = "query")]
     pattern: String,
@@ -97,41 +97,24 @@ struct Arguments {
     include_ignored: bool,
 }
 
-impl Tool for Grep {
-    fn name(&self) -> &'static str {
-        "grep"
-    }
+impl FileWork for Grep {
+    const NAME: &'static str = "grep";
+    const DESCRIPTION: &'static str = "\
+        Searches files of the workspace for a regular expression, line by line. Shows `file:line: text`, or `file-line- text` \
+        for lines around a match. Binary files are skipped, and so is what find leaves out: .gitignore is obeyed. At most 100 \
+        matches are shown unless limit says otherwise, and lines are cut at 500 characters.";
+    const TOUCH: Touch = Touch::Looks;
+    const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "directory", "dir"];
 
-    fn description(&self) -> &'static str {
-        "Searches files of the workspace for a regular expression, line by line. Shows `file:line: text`, or `file-line- text` \
-         for lines around a match. Binary files are skipped, and so is what find leaves out: .gitignore is obeyed. At most 100 \
-         matches are shown unless limit says otherwise, and lines are cut at 500 characters."
-    }
+    type Arguments = Arguments;
 
-    fn schema(&self) -> Value {
-        schema::<Arguments>()
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn parallel(&self) -> bool {
-        true
-    }
-
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        place::access("read", arguments, &["path", "file_path", "directory", "dir"])
-    }
-
-    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        place::run(&self.0, arguments, context, grep)
+    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
+        grep(arguments, call)
     }
 }
 
-fn grep(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
-    let arguments: Arguments = parse(arguments)?;
-    let matcher = matcher(&arguments)?;
+fn grep(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
+    let matcher = matcher(arguments)?;
     let glob = arguments.glob.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
     let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
     let around = |lines: Option<usize>| lines.or(arguments.context).unwrap_or(0).min(CONTEXT_LINES_MAX);

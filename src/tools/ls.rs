@@ -7,16 +7,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    model::BoxFuture,
     tool::{
-        Access, Effect, Tool, ToolContext, ToolResult,
+        ToolResult,
         truncate::{BYTES_MAX, format_bytes},
         workspace::{Dir, DirEntry, FileKind},
     },
     tools::{
-        arguments::{parse, schema},
+        call::{Call, failure},
+        file_tool::{FileWork, Touch},
         names,
-        place::{self, Call, Shared, failure},
     },
 };
 
@@ -24,10 +23,10 @@ use crate::{
 const ENTRIES_MAX: usize = 1_000;
 
 /// Lists a folder.
-pub(super) struct Ls(pub(super) Shared);
+pub(super) struct Ls;
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+pub(super) struct Arguments {
     /// Folder to list, relative to the workspace; the workspace itself by default.
     #[serde(default = "here", alias = "directory", alias = "dir", alias = "file_path")]
     path: String,
@@ -37,43 +36,23 @@ fn here() -> String {
     ".".to_owned()
 }
 
-impl Tool for Ls {
-    fn name(&self) -> &'static str {
-        "ls"
-    }
+impl FileWork for Ls {
+    const NAME: &'static str = "ls";
+    const ALIASES: &'static [&'static str] = &["list_directory"];
+    const DESCRIPTION: &'static str = "\
+        Lists what is in one folder of the workspace, hidden files too: size and name, directories first. A name ends in `/` \
+        for a directory and in `@` for a symlink. At most 1000 entries are shown.";
+    const TOUCH: Touch = Touch::Looks;
+    const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir", "file_path"];
 
-    fn aliases(&self) -> &[&str] {
-        &["list_directory"]
-    }
+    type Arguments = Arguments;
 
-    fn description(&self) -> &'static str {
-        "Lists what is in one folder of the workspace, hidden files too: size and name, directories first. A name ends in `/` \
-         for a directory and in `@` for a symlink. At most 1000 entries are shown."
-    }
-
-    fn schema(&self) -> Value {
-        schema::<Arguments>()
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn parallel(&self) -> bool {
-        true
-    }
-
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        place::access("read", arguments, &["path", "directory", "dir", "file_path"])
-    }
-
-    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        place::run(&self.0, arguments, context, ls)
+    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
+        ls(arguments, call)
     }
 }
 
-fn ls(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
-    let arguments: Arguments = parse(arguments)?;
+fn ls(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let place = call.resolve_existing(&arguments.path)?;
     let dir = call.workspace.open_dir(&place).map_err(failure)?;
     let mut entries = Vec::new();

@@ -6,64 +6,19 @@ use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed}
 use serde_json::Value;
 
 use crate::{
-    message::ErrorReason,
-    model::BoxFuture,
     tool::{
-        Access, ToolContext, ToolResult, blocking,
+        Access, ToolResult,
         workspace::{Workspace, WorkspaceError, WorkspacePath},
     },
-    tools::{arguments, locks::Locks, names},
+    tools::{
+        arguments,
+        call::{Call, failure},
+        names,
+        seen::Glimpse,
+    },
 };
 
-/// What the tools of one toolbox share.
-#[derive(Clone, Default)]
-pub(super) struct Shared {
-    pub(super) locks: Locks,
-    /// What `~` stands for; nothing where the host did not say.
-    pub(super) home: Option<PathBuf>,
-}
-
-/// Runs the body of a tool on a thread of its own. Both sides of its `Result` are results for the model; the error side is
-/// only there so that a body can end early.
-pub(super) fn run<'a, F>(
-    shared: &Shared,
-    arguments: Value,
-    context: &'a ToolContext,
-    body: F,
-) -> BoxFuture<'a, ToolResult>
-where
-    F: FnOnce(&Value, &Call) -> Result<ToolResult, ToolResult> + Send + 'static,
-{
-    let shared = shared.clone();
-    Box::pin(blocking(context, move |context| {
-        let call = Call::new(shared, context);
-        call.and_then(|call| body(&arguments, &call)).unwrap_or_else(|error| error)
-    }))
-}
-
-/// One call of a file tool: its context, and the workspace with its open handle.
-pub(super) struct Call<'a> {
-    pub(super) context: &'a ToolContext,
-    pub(super) workspace: Workspace,
-    pub(super) locks: Locks,
-}
-
-impl<'a> Call<'a> {
-    fn new(shared: Shared, context: &'a ToolContext) -> Result<Call<'a>, ToolResult> {
-        let mut workspace = Workspace::for_call(context).map_err(failure)?;
-        if let Some(home) = shared.home {
-            workspace = workspace.with_home(home);
-        }
-        let call = Call { context, workspace, locks: shared.locks };
-        call.go_on()?;
-        Ok(call)
-    }
-
-    /// Ends the call early once it must stop.
-    pub(super) fn go_on(&self) -> Result<(), ToolResult> {
-        if self.context.is_cancelled() { Err(aborted()) } else { Ok(()) }
-    }
-
+impl Call<'_> {
     /// The place of a file that is to be written.
     pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         self.quoted(given).unwrap_or_else(|| self.workspace.resolve(given)).map_err(failure)
@@ -103,6 +58,14 @@ impl<'a> Call<'a> {
         names::shown(&self.path_of(place))
     }
 
+    /// Remembers what the session has just seen there.
+    pub(super) fn remember(&self, place: &WorkspacePath, glimpse: Glimpse) {
+        // A place that is gone by now need not be remembered.
+        if let Ok(spot) = self.workspace.spot(place) {
+            self.seen.remember(&self.context.session, spot, glimpse);
+        }
+    }
+
     /// The path of a place: relative to the workspace where it is inside, else absolute.
     pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
         let absolute = self.workspace.absolute(place);
@@ -122,13 +85,7 @@ fn unicode_forms(given: &str) -> impl Iterator<Item = String> {
     [composed, apart].into_iter()
 }
 
-/// What the model is told of an error of the workspace, on one line whatever the file is called.
-pub(super) fn failure(error: WorkspaceError) -> ToolResult {
-    let text = error.to_string();
-    ToolResult::error(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>())
-}
-
-/// The same for tools that only look: what is outside is not there for them (TOOL-EDGE-005).
+/// What the model is told of a place that cannot be looked at: what is outside is not there for it (TOOL-EDGE-005).
 fn unseen(error: WorkspaceError) -> ToolResult {
     let outside = matches!(error, WorkspaceError::Outside { .. });
     let mut result = failure(error);
@@ -136,11 +93,6 @@ fn unseen(error: WorkspaceError) -> ToolResult {
         result.content.push_str(" (ENOENT: this tool sees nothing out there)");
     }
     result
-}
-
-/// What the model is told when its call was stopped.
-pub(super) fn aborted() -> ToolResult {
-    ToolResult::failed(ErrorReason::Aborted, "Operation aborted")
 }
 
 /// What a call on a path needs: the permission for the path, and one more where the path leads out of the workspace as text.

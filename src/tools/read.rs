@@ -4,23 +4,24 @@
 
 mod page;
 
-use std::{fs::File, io::Read as _};
+use std::io::Read as _;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     message::FilePart,
-    model::BoxFuture,
     tool::{
-        Access, Effect, Tool, ToolContext, ToolResult,
+        ToolResult,
         truncate::{BYTES_MAX, LINES_MAX, format_bytes},
         workspace::FileInfo,
     },
     tools::{
-        arguments::{number, parse, schema},
-        place::{self, Call, Shared, aborted},
+        arguments::number,
+        call::{Call, aborted, failure},
+        file_tool::{FileWork, Touch},
+        seen::Watched,
         text::{self, Kind, Opened, Stoppable},
     },
 };
@@ -34,10 +35,10 @@ const IMAGE_BYTES_MAX: u64 = 4_718_592;
 const SCAN_AHEAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// Reads a file.
-pub(super) struct Read(pub(super) Shared);
+pub(super) struct Read;
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+pub(super) struct Arguments {
     /// Path of the file, relative to the workspace.
     #[serde(alias = "file_path", alias = "filePath", alias = "file")]
     path: String,
@@ -51,54 +52,39 @@ struct Arguments {
     limit: Option<usize>,
 }
 
-impl Tool for Read {
-    fn name(&self) -> &'static str {
-        "read"
-    }
+impl FileWork for Read {
+    const NAME: &'static str = "read";
+    const ALIASES: &'static [&'static str] = &["read_file"];
+    const DESCRIPTION: &'static str = "\
+        Reads a file of the workspace. Text comes with line numbers: the number, a tab, then the line; the number is not part \
+        of the file. At most 2000 lines or 50KB are shown at once, and lines are cut at 2000 characters; to read a whole \
+        larger file, call again with the `offset` that the last line of the output names. PNG, JPEG, GIF and WebP images are \
+        shown as images.";
+    const TOUCH: Touch = Touch::Looks;
+    const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
-    fn aliases(&self) -> &[&str] {
-        &["read_file"]
-    }
+    type Arguments = Arguments;
 
-    fn description(&self) -> &'static str {
-        "Reads a file of the workspace. Text comes with line numbers: the number, a tab, then the line; the number is not part \
-         of the file. At most 2000 lines or 50KB are shown at once, and lines are cut at 2000 characters; to read a whole \
-         larger file, call again with the `offset` that the last line of the output names. PNG, JPEG, GIF and WebP images are \
-         shown as images."
-    }
-
-    fn schema(&self) -> Value {
-        schema::<Arguments>()
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn parallel(&self) -> bool {
-        true
-    }
-
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        place::access("read", arguments, &["path", "file_path", "filePath", "file"])
-    }
-
-    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        place::run(&self.0, arguments, context, read)
+    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
+        read(arguments, call)
     }
 }
 
-fn read(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
-    let arguments: Arguments = parse(arguments)?;
+fn read(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let place = call.resolve_existing(&arguments.path)?;
-    let (file, info) = call.workspace.open_read(&place).map_err(place::failure)?;
+    let (file, info) = call.workspace.open_read(&place).map_err(failure)?;
     let shown = call.shown(&place);
     let failed = |error: std::io::Error| {
         if call.context.is_cancelled() { aborted() } else { ToolResult::error(format!("{shown}: {error}")) }
     };
-    let opened = text::look(file).map_err(failed)?;
+    let mut file = Watched::new(file);
+    let opened = text::look(&mut file).map_err(failed)?;
     let note = match opened.kind {
-        Kind::Image(mime) => return image(opened, mime, info, &shown).map_err(failed),
+        Kind::Image(mime) => {
+            let result = image(opened, mime, info, &shown).map_err(failed)?;
+            call.remember(&place, file.glimpse(&info));
+            return Ok(result);
+        }
         Kind::Binary => {
             let bytes = info.bytes;
             return Err(ToolResult::error(format!(
@@ -113,6 +99,7 @@ fn read(arguments: &Value, call: &Call) -> Result<ToolResult, ToolResult> {
     let stoppable = Stoppable::new(opened.text(), call.context);
     let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
     call.go_on()?;
+    call.remember(&place, file.glimpse(&info));
     answer(page, note, limit, &shown)
 }
 
@@ -171,7 +158,7 @@ fn answer(page: Page, note: Option<String>, limit: usize, shown: &str) -> Result
     Ok(ToolResult::ok(parts.join("\n")).with_details(details).with_title(format!("Read {shown}")))
 }
 
-fn image(opened: Opened<File>, mime: &str, info: FileInfo, shown: &str) -> std::io::Result<ToolResult> {
+fn image(opened: Opened<impl std::io::Read>, mime: &str, info: FileInfo, shown: &str) -> std::io::Result<ToolResult> {
     let mut bytes = Vec::new();
     opened.bytes().take(IMAGE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > IMAGE_BYTES_MAX {

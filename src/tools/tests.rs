@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod stale;
+mod stop;
+
 use serde_json::json;
 
 use crate::tool::{Effect, Toolbox};

@@ -1,0 +1,255 @@
+//! The arguments of a call, read into a tool's own type.
+//!
+//! Models write numbers and flags as strings. Where a field wants a number or a flag and the string is one, what is meant is
+//! clear: it is taken, and a [`Repair`] says so. Everything else of another type is an error that names the field, what was
+//! expected and what came. Nothing is guessed: a string that a field of text gets stays a string.
+
+use std::{cell::RefCell, fmt};
+
+use serde::{
+    Deserializer, Serialize,
+    de::{
+        DeserializeOwned, IntoDeserializer, Visitor,
+        value::{MapDeserializer, StringDeserializer},
+    },
+};
+use serde_json::Value;
+
+/// Arguments that a tool cannot take: names the field, and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad arguments: {field}{message}")]
+pub struct BadArguments {
+    /// Which field, with a colon and a space; empty where it is the whole.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// An argument that came in another type than was asked for, and was taken all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    /// Which argument, as the model named it.
+    pub field: String,
+    /// What came, cut to 100 characters.
+    pub given: String,
+    /// What it was taken as: `number`, `flag`.
+    pub taken_as: &'static str,
+}
+
+/// Longest text of a repaired argument that is reported, in characters.
+const GIVEN_CHARS_MAX: usize = 100;
+
+/// Reads a tool's arguments into its own type, with an error that names the field.
+///
+/// A string that holds what a number or a flag should be is taken as that: see [`parse_arguments_with_repairs`] to learn of it.
+pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
+    parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
+}
+
+/// The same, and what had to be repaired.
+///
+/// ```
+/// use serde_json::json;
+/// #[derive(serde::Deserialize)]
+/// struct Arguments { limit: u32 }
+/// let (arguments, repairs) = tamtam::tool::parse_arguments_with_repairs::<Arguments>(json!({"limit": "42"}))?;
+/// assert_eq!((arguments.limit, repairs[0].field.as_str()), (42, "limit"));
+/// # Ok::<(), tamtam::tool::BadArguments>(())
+/// ```
+pub fn parse_arguments_with_repairs<T: DeserializeOwned>(arguments: Value) -> Result<(T, Vec<Repair>), BadArguments> {
+    let repairs = RefCell::default();
+    let lenient = Lenient { value: arguments, field: String::new(), repairs: &repairs };
+    let parsed = serde_path_to_error::deserialize(lenient).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { String::new() } else { format!("`{path}`: ") };
+        BadArguments { field, message: error.into_inner().to_string() }
+    })?;
+    Ok((parsed, repairs.into_inner()))
+}
+
+/// A value that is read as what it is, or as what its text says where a number or a flag is wanted.
+struct Lenient<'r> {
+    value: Value,
+    field: String,
+    repairs: &'r RefCell<Vec<Repair>>,
+}
+
+type Error = serde_json::Error;
+
+impl Lenient<'_> {
+    fn repaired(&self, given: &str, taken_as: &'static str) {
+        let given = given.chars().take(GIVEN_CHARS_MAX).collect();
+        self.repairs.borrow_mut().push(Repair { field: self.field.clone(), given, taken_as });
+    }
+
+    fn number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let Value::String(text) = &self.value else { return self.value.deserialize_any(visitor) };
+        // Only what JSON calls a number: no hexadecimal, no infinity.
+        match serde_json::from_str::<serde_json::Number>(text.trim()) {
+            Ok(number) => {
+                self.repaired(text, "number");
+                Value::Number(number).deserialize_any(visitor)
+            }
+            Err(_) => self.value.deserialize_any(visitor),
+        }
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Error> for Lenient<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+macro_rules! numbers {
+    ($($method:ident)*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.number(visitor)
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Lenient<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value {
+            Value::Object(fields) => {
+                let repairs = self.repairs;
+                let fields = fields.into_iter().map(|(field, value)| {
+                    let name: StringDeserializer<Error> = field.clone().into_deserializer();
+                    (name, Lenient { value, field, repairs })
+                });
+                visitor.visit_map(MapDeserializer::new(fields))
+            }
+            value => value.deserialize_any(visitor),
+        }
+    }
+
+    numbers! {
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_i8 deserialize_i16 deserialize_i32
+        deserialize_i64 deserialize_f32 deserialize_f64
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let flag = match &self.value {
+            Value::String(text) => match text.trim() {
+                "true" => Some(true),
+                "false" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        match (flag, &self.value) {
+            (Some(flag), Value::String(text)) => {
+                self.repaired(text, "flag");
+                visitor.visit_bool(flag)
+            }
+            _ => self.value.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.value.deserialize_enum(name, variants, visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    serde::forward_to_deserialize_any! {
+        i128 u128 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was given as the text {:?} and taken as a {}", self.field, self.given, self.taken_as)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default)]
+    struct Arguments {
+        text: String,
+        count: u8,
+        share: f64,
+        maybe: Option<i64>,
+        flag: bool,
+        list: Vec<u32>,
+        inner: Option<Box<Arguments>>,
+    }
+
+    fn read(value: Value) -> (Arguments, Vec<String>) {
+        let (arguments, repairs) = parse_arguments_with_repairs(value).unwrap();
+        (arguments, repairs.iter().map(ToString::to_string).collect())
+    }
+
+    fn refused(value: Value) -> String {
+        parse_arguments::<Arguments>(value).unwrap_err().to_string()
+    }
+
+    /// Gap list 2: numeric strings are numbers. What was repaired is said, also deep inside, and text stays text.
+    #[test]
+    fn a_number_or_flag_in_a_string_is_taken_and_reported() {
+        let (arguments, repairs) = read(
+            json!({"text": "42", "count": " 7 ", "share": "0.5", "maybe": "-3", "flag": "true", "inner": {"count": "1"}}),
+        );
+        let inner = Some(Box::new(Arguments { count: 1, ..Arguments::default() }));
+        let expected =
+            Arguments { text: "42".into(), count: 7, share: 0.5, maybe: Some(-3), flag: true, list: vec![], inner };
+        assert_eq!(arguments, expected);
+        assert_eq!(repairs.len(), 5);
+        assert!(repairs.contains(&"flag was given as the text \"true\" and taken as a flag".to_owned()), "{repairs:?}");
+        assert!(repairs.contains(&"count was given as the text \" 7 \" and taken as a number".to_owned()));
+        assert_eq!(read(json!({"text": "x", "count": 1, "maybe": null, "flag": false})).1, Vec::<String>::new());
+    }
+
+    /// pi #1259: the field, what was expected and what came.
+    #[test]
+    fn what_is_no_number_is_an_error_that_names_it() {
+        assert_eq!(
+            refused(json!({"count": "many"})),
+            "bad arguments: `count`: invalid type: string \"many\", expected u8"
+        );
+        assert_eq!(
+            refused(json!({"count": "300"})),
+            "bad arguments: `count`: invalid value: integer `300`, expected u8"
+        );
+        assert_eq!(
+            refused(json!({"text": 42})),
+            "bad arguments: `text`: invalid type: integer `42`, expected a string"
+        );
+        assert_eq!(
+            refused(json!({"flag": "yes"})),
+            "bad arguments: `flag`: invalid type: string \"yes\", expected a boolean"
+        );
+        for odd in ["0x10", "inf", "NaN", "", "1 2", "１"] {
+            assert!(refused(json!({"share": odd})).contains("`share`"), "{odd} was taken");
+        }
+        assert!(refused(json!({"inner": {"count": {}}})).contains("`inner.count`: invalid type: map"));
+    }
+}

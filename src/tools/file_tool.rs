@@ -1,0 +1,107 @@
+//! What the six file tools have in common: each is its words, its arguments and its work.
+
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    model::BoxFuture,
+    tool::{Access, Effect, Repair, Tool, ToolContext, ToolResult},
+    tools::{
+        arguments::{parse, schema},
+        call::{self, Call, Shared},
+        place,
+    },
+};
+
+/// What a tool does to files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// It looks: it may run again after a crash, and beside others.
+    Looks,
+    /// It writes: never again, and alone.
+    Writes,
+}
+
+/// A tool that works on the files of the workspace.
+pub(super) trait FileWork: 'static {
+    const NAME: &'static str;
+    const ALIASES: &'static [&'static str] = &[];
+    const DESCRIPTION: &'static str;
+    const TOUCH: Touch;
+    /// The names under which the path may come, as the arguments take them.
+    const PATH_NAMES: &'static [&'static str];
+
+    type Arguments: DeserializeOwned + JsonSchema;
+
+    /// Carries out one call, on a thread that may block. Both sides of the `Result` are results for the model.
+    fn work(arguments: &Self::Arguments, call: &Call) -> Result<ToolResult, ToolResult>;
+}
+
+/// A [`FileWork`] as a tool.
+pub(super) struct FileTool<W> {
+    shared: Shared,
+    work: PhantomData<fn() -> W>,
+}
+
+impl<W: FileWork> FileTool<W> {
+    pub(super) fn new(shared: Shared) -> FileTool<W> {
+        FileTool { shared, work: PhantomData }
+    }
+}
+
+impl<W: FileWork> Tool for FileTool<W> {
+    fn name(&self) -> &'static str {
+        W::NAME
+    }
+
+    fn aliases(&self) -> &[&str] {
+        W::ALIASES
+    }
+
+    fn description(&self) -> &'static str {
+        W::DESCRIPTION
+    }
+
+    fn schema(&self) -> Value {
+        schema::<W::Arguments>()
+    }
+
+    fn effect(&self) -> Effect {
+        match W::TOUCH {
+            Touch::Looks => Effect::Read,
+            Touch::Writes => Effect::Once,
+        }
+    }
+
+    fn parallel(&self) -> bool {
+        W::TOUCH == Touch::Looks
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        let permission = match W::TOUCH {
+            Touch::Looks => "read",
+            Touch::Writes => "edit",
+        };
+        place::access(permission, arguments, W::PATH_NAMES)
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        call::run(&self.shared, context, move |call| {
+            let (arguments, repairs) = parse(&arguments)?;
+            W::work(&arguments, call).map(|result| reported(result, &repairs))
+        })
+    }
+}
+
+/// The result, with what had to be repaired in the arguments. It is for people: the model got what it meant.
+fn reported(mut result: ToolResult, repairs: &[Repair]) -> ToolResult {
+    if !repairs.is_empty()
+        && let Some(details) = result.details.as_object_mut()
+    {
+        details.insert("repaired".to_owned(), json!(repairs));
+    }
+    result
+}
