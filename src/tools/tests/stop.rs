@@ -107,9 +107,12 @@ async fn a_search_is_let_go_of_in_mid_walk() {
         let context = lab.context();
         let tool = lab.tools.find(tool).unwrap().clone();
         let mut call = tool.run(arguments, &context);
-        assert!(futures_util::poll!(&mut call).is_pending());
+        let at_once = futures_util::poll!(&mut call);
         context.cancel.cancel();
-        let result = call.await;
+        let result = match at_once {
+            std::task::Poll::Ready(result) => result,
+            std::task::Poll::Pending => call.await,
+        };
         // A short call may have been done before it was told.
         assert!(!result.is_error() || result.content == "Operation aborted", "{}", result.content);
     }
