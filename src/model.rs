@@ -17,6 +17,8 @@ mod secret;
 #[cfg(feature = "http")]
 mod anthropic;
 #[cfg(feature = "http")]
+mod body;
+#[cfg(feature = "http")]
 mod catalogue;
 #[cfg(feature = "http")]
 mod endpoint;
@@ -34,6 +36,8 @@ mod pieces;
 mod redact;
 #[cfg(feature = "http")]
 mod router;
+#[cfg(all(test, feature = "http"))]
+mod samples;
 #[cfg(feature = "http")]
 mod schema;
 #[cfg(feature = "http")]

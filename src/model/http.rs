@@ -97,7 +97,8 @@ impl HttpModel {
         let options = self.client.options();
         let mut clock = Clock::start(options);
         let body = wire::body(&self.endpoint, &self.rendering, request);
-        let response = match timeout_at(clock.until(), self.post(body)?.send()).await {
+        let client = self.client.for_scheme(self.url.scheme()).await?;
+        let response = match timeout_at(clock.until(), self.post(&client, body).send()).await {
             Ok(sent) => sent.map_err(|error| self.not_sent(&error))?,
             Err(_) => return Err(self.timed_out(&clock)),
         };
@@ -112,10 +113,8 @@ impl HttpModel {
         self.read(request, response, &mut clock, deltas).await
     }
 
-    fn post(&self, body: Bytes) -> Result<reqwest::RequestBuilder, ModelError> {
-        let mut post = self
-            .client
-            .for_scheme(self.url.scheme())?
+    fn post(&self, client: &reqwest::Client, body: Bytes) -> reqwest::RequestBuilder {
+        let mut post = client
             .post(self.url.clone())
             .header(reqwest::header::CONTENT_TYPE, "application/json")
             .header(reqwest::header::ACCEPT, "text/event-stream")
@@ -133,7 +132,7 @@ impl HttpModel {
                 post = post.header(name, value);
             }
         }
-        Ok(post)
+        post
     }
 
     async fn read(
@@ -306,8 +305,7 @@ struct Clock {
 
 impl Clock {
     fn start(options: &HttpOptions) -> Clock {
-        let now = Instant::now();
-        Clock { total: now + options.total_timeout, idle: now + options.idle_timeout }
+        Clock { total: after(options.total_timeout), idle: after(options.idle_timeout) }
     }
 
     fn until(&self) -> Instant {
@@ -315,13 +313,19 @@ impl Clock {
     }
 
     fn event(&mut self, options: &HttpOptions) {
-        self.idle = Instant::now() + options.idle_timeout;
+        self.idle = after(options.idle_timeout);
     }
 
     /// From here on only the end mark is awaited. A server that goes on without an end does not move the limit.
     fn answer_is_whole(&mut self, options: &HttpOptions) {
-        self.idle = self.idle.min(Instant::now() + options.end_timeout);
+        self.idle = self.idle.min(after(options.end_timeout));
     }
+}
+
+/// So long from now. A limit that is beyond the clock, such as `Duration::MAX` for "none", is a day that never comes.
+fn after(time: Duration) -> Instant {
+    const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    Instant::now() + time.min(NEVER)
 }
 
 /// The first bytes of a body, to tell a stream of events from a page or an object. No line of a stream begins with `<`, `{`

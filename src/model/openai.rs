@@ -5,5 +5,5 @@
 mod body;
 mod read;
 
-pub(crate) use body::{body, sampling, with_options};
+pub(crate) use body::body;
 pub(crate) use read::Reading;

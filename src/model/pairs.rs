@@ -95,30 +95,14 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
-    use crate::{
-        message::{Finish, Part},
-        model::AnswerPart,
-    };
+    use crate::model::samples::{self, user};
 
-    fn user(text: &str) -> Item {
-        Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })
-    }
-
-    fn answer(calls: &[&str]) -> Item {
-        let call = |id: &&str| AnswerPart::Call { id: (*id).into(), name: "t".into(), input: "{}".into(), extra: None };
-        Item::Assistant(Answer::new(calls.iter().map(call).collect(), Finish::ToolCalls))
+    fn answer(ids: &[&str]) -> Item {
+        samples::answer(ids.iter().map(|id| samples::call(id, "{}")).collect())
     }
 
     fn result(call: &str) -> Item {
-        Item::Result(ToolResultItem {
-            call: call.into(),
-            name: "t".into(),
-            content: "r".into(),
-            is_error: false,
-            attachments: vec![],
-            time: crate::Millis(0),
-            fragment: Default::default(),
-        })
+        Item::Result(samples::result(call, "r"))
     }
 
     fn shown(items: Vec<Item>) -> String {

@@ -479,6 +479,18 @@ async fn dropping_a_request_closes_its_connection() {
     panic!("the connection is still open");
 }
 
+/// Limits that a host sets to "never" are no panic.
+#[tokio::test]
+async fn limits_without_end_are_no_panic() {
+    let mut options = HttpOptions::default();
+    for limit in [&mut options.idle_timeout, &mut options.total_timeout, &mut options.end_timeout] {
+        *limit = Duration::MAX;
+    }
+    for api in APIS {
+        assert_good(&play_with(api, vec![events_head(), send(&good(api))], options.clone()).await.unwrap());
+    }
+}
+
 /// TLS is set up, without anything installed for the process, and a server that does not speak it is a typed error.
 #[tokio::test]
 async fn https_to_a_server_without_tls_is_a_network_error() {

@@ -11,11 +11,11 @@ use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
-    message::{Extra, FilePart},
+    message::FilePart,
     model::{
-        Answer, AnswerPart, Api, Endpoint, Item, Request, ToolResultItem,
+        Answer, AnswerPart, Endpoint, Item, Request, ToolResultItem,
         assembly::calls,
-        openai::{sampling, with_options},
+        body::{begin, own_extra, sampling, with_options},
         pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, pieces, plain_id, plain_name, write_json},
         schema::in_dialect,
@@ -30,16 +30,7 @@ const NOTHING_EARLIER: &str = "(the earlier part of this conversation is left ou
 
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
-    let mut out = Vec::with_capacity(4096);
-    out.extend_from_slice(b"{\"model\":");
-    write_json(&mut out, &endpoint.model);
-    out.extend_from_slice(b",\"stream\":true");
-    for (name, value) in fields(endpoint, request) {
-        out.push(b',');
-        write_json(&mut out, &name);
-        out.push(b':');
-        write_json(&mut out, &value);
-    }
+    let mut out = begin(&endpoint.model, &fields(endpoint, request));
     let tools = tools(endpoint, request);
     if !tools.is_empty() {
         out.extend_from_slice(b",\"tools\":");
@@ -266,11 +257,6 @@ fn result_fragment(result: &ToolResultItem, takes: Takes) -> Bytes {
 /// Thoughts go back only to the provider that signed them, and only signed: an unsigned one, of an answer that was cut
 /// short, would be refused. Text of white space alone is refused too.
 fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
-    let own = |extra: &'_ Option<Extra>| -> Option<Value> {
-        let extra = extra.as_ref()?;
-        let is_own = extra.provider == endpoint.provider && extra.api == Api::AnthropicMessages.name();
-        is_own.then(|| extra.value.clone())
-    };
     let mut out: Vec<Bytes> = Vec::new();
     for part in &answer.parts {
         match part {
@@ -280,7 +266,7 @@ fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
                 }
             }
             AnswerPart::Reasoning { text, extra, .. } => {
-                let Some(value) = own(extra) else { continue };
+                let Some(value) = own_extra(endpoint, extra) else { continue };
                 if let Some(signature) = value.get("signature").and_then(Value::as_str) {
                     out.push(blocks([Block::Thinking { thinking: text, signature }]));
                 } else if let Some(data) = value.get("redacted").and_then(Value::as_str) {

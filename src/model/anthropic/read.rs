@@ -109,6 +109,8 @@ impl Reading {
     }
 
     fn start(&mut self, index: u64, block: &Value, deltas: &mut dyn Deltas) -> Result<(), ModelError> {
+        // A server that forgets to end a block ends it by beginning another one in its place.
+        self.end(index, deltas);
         let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         let begun = match text("type") {
             "text" => {

@@ -40,14 +40,20 @@ impl HttpClient {
         &self.0.options
     }
 
-    pub(super) fn for_scheme(&self, scheme: &str) -> Result<&reqwest::Client, ModelError> {
+    /// The client of a scheme. It is made at the first request: that of `https` on a blocking thread, because it reads the
+    /// certificates of the system.
+    pub(super) async fn for_scheme(&self, scheme: &str) -> Result<reqwest::Client, ModelError> {
         let shared = &self.0;
-        let made = if scheme == "https" {
-            shared.secure.get_or_init(|| client(&shared.options, secure_tls(&shared.options)?))
-        } else {
-            shared.plain.get_or_init(|| client(&shared.options, no_tls()?))
-        };
-        made.as_ref().map_err(Clone::clone)
+        if scheme != "https" {
+            return shared.plain.get_or_init(|| client(&shared.options, no_tls()?)).clone();
+        }
+        if let Some(made) = shared.secure.get() {
+            return made.clone();
+        }
+        let shared = Arc::clone(shared);
+        let make = move || shared.secure.get_or_init(|| client(&shared.options, secure_tls(&shared.options)?)).clone();
+        let made = tokio::task::spawn_blocking(make).await;
+        made.unwrap_or_else(|_| Err(unusable("failed to set up tls: the runtime is going down")))
     }
 }
 

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::{
     ids::CallId,
-    message::Extra,
     model::{
-        Answer, AnswerPart, Api, Endpoint, MaxTokensField, ReasoningBack, Request, ToolResultItem, ToolSpec,
+        Answer, AnswerPart, Endpoint, MaxTokensField, ReasoningBack, Request, ToolResultItem, ToolSpec,
+        body::{begin, own_extra, sampling, to_json, with_options},
         pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, pieces, plain_name, short_id, write_json},
         schema::in_dialect,
@@ -23,16 +23,7 @@ const OWN_FIELDS: &[&str] = &["model", "messages", "stream", "tools"];
 
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
-    let mut out = Vec::with_capacity(4096);
-    out.extend_from_slice(b"{\"model\":");
-    write_json(&mut out, &endpoint.model);
-    out.extend_from_slice(b",\"stream\":true");
-    for (name, value) in fields(endpoint, request) {
-        out.push(b',');
-        write_json(&mut out, &name);
-        out.push(b':');
-        write_json(&mut out, &value);
-    }
+    let mut out = begin(&endpoint.model, &fields(endpoint, request));
     if !request.tools.is_empty() {
         let tools: Vec<Tool<'_>> = request.tools.iter().map(|tool| Tool::of(tool, endpoint)).collect();
         out.extend_from_slice(b",\"tools\":");
@@ -60,29 +51,6 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     }
     fields.extend(sampling(params));
     with_options(fields, &params.options, OWN_FIELDS)
-}
-
-/// Temperature and the like, which both APIs call the same.
-pub(crate) fn sampling(params: &crate::model::Params) -> impl Iterator<Item = (String, Value)> + use<> {
-    let named = [("temperature", params.temperature), ("top_p", params.top_p)];
-    named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), short_float(value?))))
-}
-
-/// 0.7 as 0.7, and not as the nearest double of the nearest float.
-fn short_float(value: f32) -> Value {
-    value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
-}
-
-/// The fields with the host's options put over them.
-pub(crate) fn with_options(mut fields: Vec<(String, Value)>, options: &Value, own: &[&str]) -> Vec<(String, Value)> {
-    for (name, value) in options.as_object().into_iter().flatten() {
-        match fields.iter_mut().find(|(field, _)| field == name) {
-            _ if own.contains(&name.as_str()) => {}
-            Some((_, place)) => *place = value.clone(),
-            None => fields.push((name.clone(), value.clone())),
-        }
-    }
-    fields
 }
 
 #[derive(Serialize)]
@@ -167,12 +135,6 @@ impl Messages<'_> {
 
 fn takes(endpoint: &Endpoint) -> Takes {
     Takes { images: endpoint.limits.images, pdf: false }
-}
-
-fn to_json(value: &impl Serialize) -> Bytes {
-    let mut out = Vec::new();
-    write_json(&mut out, value);
-    out.into()
 }
 
 #[derive(Serialize)]
@@ -303,12 +265,7 @@ struct FunctionCall<'a> {
 
 /// An answer; nothing where it had neither text nor calls, because an empty message is refused.
 fn assistant(endpoint: &Endpoint, answer: &Answer) -> Bytes {
-    let ours = |extra: &'_ Option<Extra>| {
-        extra.as_ref().is_some_and(|extra| extra.provider == endpoint.provider && extra.api == Api::OpenAiChat.name())
-    };
-    let own_value = |extra: &'_ Option<Extra>, name: &str| -> Option<Value> {
-        extra.as_ref().filter(|_| ours(extra)).and_then(|extra| extra.value.get(name)).cloned()
-    };
+    let own_value = |extra, name: &str| own_extra(endpoint, extra).and_then(|value| value.get(name)).cloned();
     let text = answer.text();
     let mut thought = String::new();
     let mut details = None;
@@ -317,7 +274,7 @@ fn assistant(endpoint: &Endpoint, answer: &Answer) -> Bytes {
         match part {
             AnswerPart::Text { .. } => {}
             AnswerPart::Reasoning { text, extra, .. } => {
-                if ours(extra) {
+                if own_extra(endpoint, extra).is_some() {
                     thought.push_str(text);
                 }
                 details = own_value(extra, "reasoning_details").or(details);

@@ -177,7 +177,10 @@ impl Reading {
             Some(at) => at,
             None => {
                 if self.calls.len() >= crate::model::assembly::CALLS_MAX {
-                    return Err(ModelError::new(ErrorKind::Protocol, "one answer has too many calls"));
+                    return Err(ModelError::new(
+                        ErrorKind::Protocol,
+                        format!("an answer of {} has too many calls", self.provider),
+                    ));
                 }
                 self.calls.push(OpenCall { index, id: id.to_owned(), place: None, early: String::new(), extra: None });
                 self.calls.len() - 1
@@ -224,7 +227,10 @@ impl Reading {
 
     /// The answer; the stream is over.
     pub(crate) fn finish(mut self, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
-        if !self.is_complete() {
+        // An end mark without a finish reason is what proxies send when the server behind them broke off. A text may pass, for
+        // the turn then ends as an error; a call of such an answer may be cut, and one without arguments would look whole.
+        let is_cut = self.finish.is_none() && !self.calls.is_empty();
+        if !self.is_complete() || is_cut {
             let message = format!("the stream of {} ended before the answer was complete", self.provider);
             return Err(ModelError::new(ErrorKind::Truncated, message));
         }

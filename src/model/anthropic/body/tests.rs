@@ -4,41 +4,20 @@
 
 use super::*;
 use crate::{
-    message::{Finish, Part, Span},
-    model::{History, Params, ToolSpec, UserItem, wire::rendering},
+    message::Span,
+    model::{
+        Api, History, Params, ToolSpec,
+        samples::{self, answer, call, result, text, user},
+        wire::rendering,
+    },
 };
 
-fn user(text: &str) -> Item {
-    Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })
-}
-
-fn call(id: &str, input: &str) -> AnswerPart {
-    AnswerPart::Call { id: id.into(), name: "read".into(), input: input.into(), extra: None }
-}
-
-fn answer(parts: Vec<AnswerPart>) -> Item {
-    Item::Assistant(Answer::new(parts, Finish::Stop))
-}
-
-fn text(text: &str) -> AnswerPart {
-    AnswerPart::Text { text: text.into(), extra: None }
-}
-
 fn thought(provider: &str, value: Value) -> AnswerPart {
-    let extra = Some(Extra { provider: provider.into(), api: "anthropic-messages".into(), value });
-    AnswerPart::Reasoning { text: "hm".into(), time: Span::default(), extra }
+    samples::thought(&endpoint(), provider, "hm", value)
 }
 
-fn result(call: &str, content: &str, is_error: bool) -> ToolResultItem {
-    ToolResultItem {
-        call: call.into(),
-        name: "read".into(),
-        content: content.into(),
-        is_error,
-        attachments: vec![],
-        time: crate::Millis(0),
-        fragment: Default::default(),
-    }
+fn failed(call: &str, content: &str) -> ToolResultItem {
+    ToolResultItem { is_error: true, ..result(call, content) }
 }
 
 fn endpoint() -> Endpoint {
@@ -73,14 +52,14 @@ fn the_whole_body_has_its_fixed_order() {
 /// B-21: results first, then the user's text, in one message; a call's arguments as an object.
 #[test]
 fn results_and_the_text_after_them_share_a_message() {
-    let mut with_image = result("a", "see", false);
+    let mut with_image = result("a", "see");
     with_image.attachments = vec![FilePart::inline("image/png", Some("x.png".into()), b"png")];
     let items = vec![
         user("one"),
         user("more"),
         answer(vec![text(" "), call("a", "{\"p\": 1}"), call("b.1", "[")]),
         Item::Result(with_image),
-        Item::Result(result("b.1", "", true)),
+        Item::Result(failed("b.1", "")),
         user("steer"),
     ];
     let b_id = plain_id(&"b.1".into()).into_owned();
@@ -131,7 +110,7 @@ fn a_body_up_to_its_last_block_is_the_beginning_of_the_next() {
         vec![user("one")],
         vec![
             answer(vec![thought("anthropic", json!({"signature": "S"})), call("a", "{}")]),
-            Item::Result(result("a", "r", false)),
+            Item::Result(result("a", "r")),
         ],
         vec![user("steering")],
         vec![answer(vec![text("ok")]), user("two")],
@@ -159,7 +138,7 @@ fn whatever_the_history_holds_the_messages_begin_with_the_user_and_take_turns() 
         vec![answer(vec![text("earlier")]), user("q")],
         vec![answer(vec![]), user("q")],
         vec![answer(vec![call("a", "{}")])],
-        vec![Item::Result(result("z", "late", false))],
+        vec![Item::Result(result("z", "late"))],
         vec![user(" ")],
     ];
     for items in cases {
@@ -176,7 +155,7 @@ fn whatever_the_history_holds_the_messages_begin_with_the_user_and_take_turns() 
 /// The last step of a turn offers no tools, but the API insists on them where the history has calls.
 #[test]
 fn without_tools_the_called_ones_are_named_and_forbidden() {
-    let items = vec![user("q"), answer(vec![call("a", "{}"), call("b", "{}")]), Item::Result(result("a", "r", false))];
+    let items = vec![user("q"), answer(vec![call("a", "{}"), call("b", "{}")]), Item::Result(result("a", "r"))];
     let body = render(&Request::new(items.into_iter().collect()));
     assert_eq!(body["tool_choice"], json!({"type": "none"}));
     assert_eq!(body["tools"].as_array().unwrap().len(), 1);

@@ -176,3 +176,15 @@ fn an_input_that_comes_with_the_beginning_is_kept() {
         matches!(&answer.parts[..], [AnswerPart::Call { id, input, .. }] if input == "{\"a\":1}" && id.as_str() == "call_0")
     );
 }
+
+/// V11: a block that is never ended keeps what came with its beginning, though the next one has the same index.
+#[test]
+fn a_call_whose_end_is_forgotten_keeps_its_input() {
+    let call = |id: &str| start(0, json!({"type": "tool_use", "id": id, "name": "read", "input": {"path": id}}));
+    let mut events = vec![call("a"), call("b"), end(0)];
+    events.extend(stop("tool_use"));
+    let answer = read_all(&events).0.unwrap();
+    let inputs: Vec<_> =
+        answer.parts.iter().map(|part| if let AnswerPart::Call { input, .. } = part { input } else { "" }).collect();
+    assert_eq!(inputs, ["{\"path\":\"a\"}", "{\"path\":\"b\"}"]);
+}

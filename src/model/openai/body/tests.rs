@@ -6,45 +6,16 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    message::{FilePart, Finish, Part, Span},
-    model::{History, Item, Params, UserItem, wire::rendering},
+    message::{Extra, FilePart, Part},
+    model::{
+        Api, History, Item, Params,
+        samples::{self, answer, call, result, text, user, user_of},
+        wire::rendering,
+    },
 };
 
-fn user(text: &str) -> Item {
-    user_of(vec![Part::text(text)])
-}
-
-fn user_of(parts: Vec<Part>) -> Item {
-    Item::User(UserItem { id: "m".into(), parts, fragment: Default::default() })
-}
-
-fn call(id: &str, input: &str) -> AnswerPart {
-    AnswerPart::Call { id: id.into(), name: "read".into(), input: input.into(), extra: None }
-}
-
-fn answer(parts: Vec<AnswerPart>) -> Item {
-    Item::Assistant(Answer::new(parts, Finish::Stop))
-}
-
-fn text(text: &str) -> AnswerPart {
-    AnswerPart::Text { text: text.into(), extra: None }
-}
-
 fn thought(provider: &str, text: &str, value: Value) -> AnswerPart {
-    let extra = Some(Extra { provider: provider.into(), api: "openai-chat".into(), value });
-    AnswerPart::Reasoning { text: text.into(), time: Span::default(), extra }
-}
-
-fn result(call: &str, content: &str) -> ToolResultItem {
-    ToolResultItem {
-        call: call.into(),
-        name: "read".into(),
-        content: content.into(),
-        is_error: false,
-        attachments: vec![],
-        time: crate::Millis(0),
-        fragment: Default::default(),
-    }
+    samples::thought(&endpoint(), provider, text, value)
 }
 
 fn endpoint() -> Endpoint {

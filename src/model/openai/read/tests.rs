@@ -284,3 +284,14 @@ fn usage_is_never_negative_and_reasoning_is_counted_once() {
         usage(json!({"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 99}, "completion_tokens": 1e300}));
     assert_eq!((absurd.input, absurd.output), (0, u64::MAX));
 }
+
+/// V05, V12: an end mark without a finish reason comes from a proxy whose server broke off. No call of it may run.
+#[test]
+fn an_end_mark_without_a_finish_reason_makes_no_calls() {
+    for arguments in ["", "{}", "{\"path\":"] {
+        let call =
+            delta(json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "ls", "arguments": arguments}}]}));
+        assert_eq!(fails(&[&call, "[DONE]"]).kind, ErrorKind::Truncated, "{arguments:?}");
+        assert_eq!(read(&[&call, &finish("tool_calls"), "[DONE]"]).parts.len(), 1);
+    }
+}

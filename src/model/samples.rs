@@ -1,0 +1,42 @@
+//! Pieces of conversations for the tests of both wires.
+
+use super::{Answer, AnswerPart, Endpoint, Item, ToolResultItem, UserItem};
+use crate::message::{Extra, Finish, Part, Span};
+
+pub(crate) fn user(text: &str) -> Item {
+    user_of(vec![Part::text(text)])
+}
+
+pub(crate) fn user_of(parts: Vec<Part>) -> Item {
+    Item::User(UserItem { id: "m".into(), parts, fragment: Default::default() })
+}
+
+pub(crate) fn answer(parts: Vec<AnswerPart>) -> Item {
+    Item::Assistant(Answer::new(parts, Finish::Stop))
+}
+
+pub(crate) fn text(text: &str) -> AnswerPart {
+    AnswerPart::Text { text: text.into(), extra: None }
+}
+
+/// A thought that came from that endpoint's API under this provider's name.
+pub(crate) fn thought(endpoint: &Endpoint, provider: &str, text: &str, value: serde_json::Value) -> AnswerPart {
+    let extra = Some(Extra { provider: provider.into(), api: endpoint.api.name().into(), value });
+    AnswerPart::Reasoning { text: text.into(), time: Span::default(), extra }
+}
+
+pub(crate) fn call(id: &str, input: &str) -> AnswerPart {
+    AnswerPart::Call { id: id.into(), name: "read".into(), input: input.into(), extra: None }
+}
+
+pub(crate) fn result(call: &str, content: &str) -> ToolResultItem {
+    ToolResultItem {
+        call: call.into(),
+        name: "read".into(),
+        content: content.into(),
+        is_error: false,
+        attachments: vec![],
+        time: crate::Millis(0),
+        fragment: Default::default(),
+    }
+}
