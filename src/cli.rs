@@ -83,7 +83,14 @@ fn end(ended: Result<Exit, Failure>) -> ExitCode {
 
 /// Logs go to stderr, and only where `TAMTAM_LOG` asks for them (`info`, `tamtam=debug`, …).
 fn log_to_stderr() {
-    let Ok(filter) = tracing_subscriber::EnvFilter::try_from_env("TAMTAM_LOG") else { return };
+    let Ok(wanted) = std::env::var("TAMTAM_LOG") else { return };
+    let filter = match tracing_subscriber::EnvFilter::try_new(&wanted) {
+        Ok(filter) => filter,
+        Err(error) => {
+            drop(writeln!(std::io::stderr(), "warning: TAMTAM_LOG is not understood, so nothing is logged: {error}"));
+            return;
+        }
+    };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     log.with_ansi(std::io::stderr().is_terminal()).init();
 }

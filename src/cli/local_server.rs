@@ -3,12 +3,12 @@
 use std::{
     io::{Read as _, Write as _},
     net::{TcpStream, ToSocketAddrs as _},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
-const READ_TIMEOUT: Duration = Duration::from_millis(500);
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(300);
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The first model of an OpenAI-compatible server at `http://host[:port]/path`. Blocks.
 pub(super) fn first_model(base_url: &str) -> Option<String> {
@@ -17,13 +17,57 @@ pub(super) fn first_model(base_url: &str) -> Option<String> {
     let with_port = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
     let address = with_port.to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).ok()?;
-    stream.set_read_timeout(Some(READ_TIMEOUT)).ok()?;
-    stream.set_write_timeout(Some(READ_TIMEOUT)).ok()?;
+    let until = Instant::now() + ANSWER_TIMEOUT;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT)).ok()?;
     // HTTP/1.0, so that the answer comes in one piece and ends with the connection.
     write!(stream, "GET {path}/models HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n").ok()?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).ok()?;
+    let (mut answer, mut piece) = (Vec::new(), [0; 16 << 10]);
+    // The time is that of the whole answer: a server that sends a byte now and then does not hold up the start.
+    while answer.len() < ANSWER_BYTES_MAX {
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        stream.set_read_timeout(Some(left)).ok()?;
+        match stream.read(&mut piece).ok()? {
+            0 => break,
+            n => answer.extend_from_slice(&piece[..n]),
+        }
+    }
     let body = &answer[answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4..];
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     body["data"][0]["id"].as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers each connection with these bytes, and then with one more byte for ever.
+    fn server(answer: &'static str, drips: bool) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(answer.as_bytes());
+            while drips && stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        url
+    }
+
+    #[test]
+    fn the_first_model_of_a_server_is_found() {
+        let url = server("HTTP/1.0 200 OK\r\n\r\n{\"data\":[{\"id\":\"qwen\"},{\"id\":\"other\"}]}", false);
+        assert_eq!(first_model(&url).as_deref(), Some("qwen"));
+        assert_eq!(first_model(&server("HTTP/1.0 200 OK\r\n\r\n<html>", false)), None);
+    }
+
+    /// It would hang here for ever.
+    #[test]
+    fn a_server_that_never_ends_its_answer_is_none() {
+        assert_eq!(first_model(&server("HTTP/1.0 200 OK\r\n\r\n", true)), None);
+    }
 }

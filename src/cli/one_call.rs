@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tamtam::{
+    SessionId,
     permission::{Action, Globs, Judgement, judge},
     tool::{Access, Tool, ToolContext},
 };
@@ -19,8 +20,8 @@ use super::{
 pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.name, &given.arguments, environment)?;
     let workspace = environment.workspace(given.workspace.as_deref())?;
-    // Large outputs stay for whoever reads the result.
-    let spill: PathBuf = std::env::temp_dir().join(format!("tamtam-tool-{}", std::process::id()));
+    // Large outputs stay for whoever reads the result. Under a name that nobody can guess and take before us.
+    let spill: PathBuf = std::env::temp_dir().join(format!("tamtam-tool-{}", SessionId::new()));
     let context = ToolContext::detached(workspace, spill);
     let limit = tool.limit(&arguments);
     let running = tokio::time::timeout(limit, tool.run(arguments, &context));

@@ -192,7 +192,9 @@ fn open(path: &Path) -> Result<Connection, Failed> {
     open_or_make(path).map_err(TapeError::io("open", path))?;
     let mut database = Connection::open(path)?;
     database.busy_timeout(BUSY_WAIT)?;
-    database.execute_batch("pragma journal_mode = wal; pragma synchronous = normal;")?;
+    // Recursive triggers: what is replaced must leave the search tables too.
+    database
+        .execute_batch("pragma journal_mode = wal; pragma synchronous = normal; pragma recursive_triggers = on;")?;
     schema::migrate(&mut database, path)?;
     Ok(database)
 }

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{
     Durability, Holder, TapeError,
@@ -30,7 +30,7 @@ pub(super) struct Owner {
 }
 
 /// What a claim, a lock file and a `writer` file say: one JSON object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Identity {
     pub(super) owner: String,
     pub(super) pid: u32,
@@ -48,19 +48,25 @@ impl Identity {
         Identity { owner: format!("{pid}-{}", uuid::Uuid::now_v7().simple()), pid, host, boot, durability }
     }
 
-    /// A file that a power cut emptied names nobody, and nobody is never alive.
+    /// A file that a power cut emptied names nobody, and nobody is never alive. Of one that a later version wrote the name is
+    /// read all the same: its owner must not be taken for dead.
     fn parse(text: &str) -> Identity {
-        let nobody = || Identity {
-            owner: "nobody".into(),
-            pid: 0,
-            host: String::new(),
-            boot: None,
-            durability: Durability::Process,
+        let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        let said = |field: &str| value.get(field).and_then(serde_json::Value::as_str).map(str::to_owned);
+        let is_name = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        let Some(owner) = said("owner").filter(is_name) else {
+            let durability = Durability::Process;
+            return Identity { owner: "nobody".into(), pid: 0, host: String::new(), boot: None, durability };
         };
-        serde_json::from_str(text)
-            .ok()
-            .filter(|read: &Identity| read.owner.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
-            .unwrap_or_else(nobody)
+        let pid = value.get("pid").and_then(serde_json::Value::as_u64).and_then(|pid| pid.try_into().ok());
+        let durability = value.get("durability").and_then(|word| serde_json::from_value(word.clone()).ok());
+        Identity {
+            owner,
+            pid: pid.unwrap_or_default(),
+            host: said("host").unwrap_or_default(),
+            boot: said("boot"),
+            durability: durability.unwrap_or_default(),
+        }
     }
 
     fn read(path: &Path) -> Result<Option<Identity>, TapeError> {

@@ -138,12 +138,16 @@ pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> R
 /// Copies the tail into a file of its own next to the tape, then cuts it off. In this order, so that it is never nowhere.
 fn set_aside(file: &Path, line: usize, what: String, tail: &[u8], keep: u64) -> Result<Repair, TapeError> {
     let (set_aside, mut copy) = free_name(file)?;
-    copy.write_all(tail).and_then(|()| copy.sync_all()).map_err(TapeError::io("write", &set_aside))?;
-    OpenOptions::new()
-        .write(true)
-        .open(file)
-        .and_then(|tape| tape.set_len(keep).and_then(|()| tape.sync_all()))
-        .map_err(TapeError::io("cut", file))?;
+    let copied = copy.write_all(tail).and_then(|()| copy.sync_all()).map_err(TapeError::io("write", &set_aside));
+    let cut = copied.and_then(|()| {
+        let tape = OpenOptions::new().write(true).open(file).map_err(TapeError::io("open", file))?;
+        tape.set_len(keep).map(|()| tape).map_err(TapeError::io("cut", file))
+    });
+    if cut.is_err() {
+        // The tape is as it was, so the copy is needed by nobody: on a full disk each try would leave another one.
+        let _ = std::fs::remove_file(&set_aside);
+    }
+    cut?.sync_all().map_err(TapeError::io("sync", file))?;
     Ok(Repair { file: file.into(), line, what, bytes: tail.len() as u64, set_aside })
 }
 
@@ -206,5 +210,25 @@ fn open_if_there(path: &Path) -> Result<Option<File>, TapeError> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some).map_err(TapeError::io("open", path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn a_tail_that_cannot_be_cut_off_leaves_no_copy_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("entries.jsonl");
+        for _ in 0..3 {
+            assert!(set_aside(&file, 1, "torn".into(), b"tail", 0).is_err(), "there is no such file");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        std::fs::write(&file, "good\ntail").unwrap();
+        let repair = set_aside(&file, 2, "torn".into(), b"tail", 5).unwrap();
+        assert_eq!(std::fs::read_to_string(&repair.set_aside).unwrap(), "tail");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "good\n");
     }
 }

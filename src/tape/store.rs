@@ -183,8 +183,9 @@ impl Store {
                 Ok(self.hand_out(session, notify, chain, vec![FIRST_ANCHOR.into()], file, claim, None))
             }
             Err(error) => {
-                let _ = std::fs::remove_dir_all(&folder);
-                self.unclaim(session, Some(claim));
+                // The claim goes with the folder. Given back by its name, it might be that of another who came meanwhile.
+                let removed = std::fs::remove_dir_all(&folder).is_ok();
+                self.unclaim(session, Some(claim).filter(|_| !removed));
                 Err(error)
             }
         }

@@ -155,6 +155,8 @@ fn add(
     let base = mark.map_or(0, |mark| mark.offset);
     let end = base + number(read.good_bytes as u64);
     let (seq, sum) = (number(read.chain.seq.0), read.chain.sum.as_str());
+    // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long.
+    let length = if matches!(read.rest, Rest::Torn { .. }) { end } else { length };
     let file = match mark {
         Some(mark) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";

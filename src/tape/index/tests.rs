@@ -209,3 +209,53 @@ fn many_may_catch_up_at_once() {
     let rebuilt = index.rebuild().unwrap();
     assert_eq!(rebuilt.before, Some(rebuilt.after));
 }
+
+/// What two files of a damaged session both claim to be entry 4 is in the index once, and the search finds nothing else.
+#[test]
+fn an_entry_that_replaces_another_replaces_its_words_too() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, of_other) = (store(folder.path()), store(other.path()));
+    append(&store, &mut tape(&store, "a"), 4, "words");
+    let mut longer = tape(&of_other, "a");
+    append(&of_other, &mut longer, 3, "words");
+    let first = Entry {
+        seq: Seq(4),
+        time: Millis(4),
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        kind: "state".into(),
+        data: to_raw_value(&serde_json::json!({ "text": "another" })).unwrap(),
+    };
+    let _ = longer.begin_anchor("next", &first);
+    assert!(of_other.settle(BUSY_WAIT));
+    let anchor = "sessions/a/anchors/002_next";
+    fs::create_dir(folder.path().join(anchor)).unwrap();
+    let file = format!("{anchor}/entries.jsonl");
+    fs::copy(other.path().join(&file), folder.path().join(&file)).unwrap();
+    let mut index = store.index().unwrap();
+    index.catch_up().unwrap();
+    assert_eq!((hits(&index, "words"), hits(&index, "another"), index.rows().unwrap().entries), (3, 1, 4));
+    let check = "insert into entries_fts (entries_fts, rank) values ('integrity-check', 1)";
+    index.database.execute_batch(check).unwrap();
+}
+
+/// A write that failed half-way is cut back, and what is written in its place may be just as long.
+#[test]
+fn an_append_as_long_as_a_torn_tail_that_was_seen_is_not_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    append(&store, &mut tape(&store, "a"), 3, "words");
+    let file = folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl");
+    let whole = fs::read(&file).unwrap();
+    let third = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let mut torn = whole.clone();
+    torn[third..].fill(b'x');
+    fs::write(&file, torn).unwrap();
+    let mut index = store.index().unwrap();
+    assert_eq!(index.catch_up().unwrap().added, 2);
+    fs::write(&file, whole).unwrap();
+    assert_eq!(index.catch_up().unwrap(), CaughtUp { added: 1, ..CaughtUp::default() });
+    assert_eq!(index.catch_up().unwrap(), CaughtUp::default());
+}

@@ -76,6 +76,25 @@ fn a_claim_of_a_dead_owner_or_of_nobody_is_taken_over() {
     assert_eq!(names.len(), 2, "our lock and our reserve, nothing of the dead: {names:?}");
 }
 
+/// Promise 7: old reader, new data. Of a claim in a later form the owner's name is read, and it is alive.
+#[test]
+fn a_live_owner_is_respected_whatever_else_its_claim_says() {
+    let folder = own_folder();
+    let (one, two) = (Store::open(folder.path(), small()).unwrap(), Store::open(folder.path(), small()).unwrap());
+    let _tape = one.create(&id("s"), deaf()).unwrap();
+    let claim = folder.path().join("sessions/s/claim");
+    let text = fs::read_to_string(&claim).unwrap();
+    for later in [
+        text.replace("\"process\"", "\"mirrored\""),
+        text.replace("\"pid\":", "\"pid\":\"x\",\"process\":"),
+        text.replace("\"boot\":", "\"boot\":[],\"start\":"),
+    ] {
+        assert_ne!(later, text);
+        fs::write(&claim, later).unwrap();
+        claimed(two.load(&id("s"), deaf()));
+    }
+}
+
 #[test]
 fn a_reboot_is_told_to_who_writes_next() {
     let folder = own_folder();
