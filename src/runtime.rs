@@ -1,11 +1,15 @@
 //! A runtime: one supervised tree inside a host. A value, never a global; two of them in one process do not see each other.
 
 mod builder;
+mod inspect;
+mod operate;
 mod report;
 
 use std::{sync::Arc, time::Duration};
 
 pub use builder::{Builder, SessionOptions};
+pub use inspect::{By, Count, Inspection, Top};
+pub use operate::{OperateError, Operator};
 pub use report::{Leftover, Recovered, Tree};
 
 use crate::{
@@ -19,7 +23,7 @@ use crate::{
     handle::Session,
     ids::{Seq, SessionId},
     session::{Entry, Record, State},
-    supervisor::{ChildSpec, CrashReport, Restart, Shutdown, SupervisorHandle},
+    supervisor::{ChildSpec, Restart, Shutdown, SupervisorHandle},
     tape::{Appended, SessionSummary, TapeError},
 };
 
@@ -165,18 +169,6 @@ impl Runtime {
         let store = self.inner.host.store.clone();
         let listed = tokio::task::spawn_blocking(move || store.list()).await;
         Ok(listed.map_err(|_| OpenError::Closed)??)
-    }
-
-    /// The supervision tree at this moment. Asks no actor, so a stuck one is seen too.
-    #[must_use]
-    pub fn tree(&self) -> Tree {
-        Tree { roots: self.inner.host.registry.snapshot() }
-    }
-
-    /// The newest crash reports, oldest first; at most 256 are kept.
-    #[must_use]
-    pub fn crashes(&self) -> Vec<CrashReport> {
-        self.inner.host.registry.crashes()
     }
 
     /// What was found interrupted when the runtime started, and what became of it.

@@ -35,6 +35,7 @@ pub(crate) mod admin;
 pub(crate) mod backoff;
 pub(crate) mod card;
 pub(crate) mod child;
+pub(crate) mod crash_log;
 pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod exit;
@@ -43,9 +44,14 @@ pub(crate) mod intensity;
 pub(crate) mod minder;
 pub(crate) mod planner;
 pub(crate) mod registry;
+pub(crate) mod render;
 pub(crate) mod report;
+pub(crate) mod shown;
 pub(crate) mod spec;
+pub(crate) mod status;
+pub(crate) mod trace;
 pub(crate) mod tree;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 
@@ -57,18 +63,23 @@ use crate::{
 pub use crate::supervisor::{
     admin::{AdminError, Done},
     backoff::Backoff,
-    card::{ActorCard, Happened, Status, WorkerCard},
+    card::{ActorCard, At},
     child::ChildContext,
     event::{Down, Subscription, SupervisorEvent},
     exit::{ExitReason, PanicReport},
     handle::{ChildInfo, Counts, SupervisorHandle},
     intensity::Intensity,
     registry::Registry,
+    render::render,
     report::{Context, CrashReport, Decision},
+    shown::WorkerCard,
     spec::{
         AutoShutdown, BadSpec, ChildId, ChildKind, ChildSpec, OnExhausted, Restart, Shutdown, Strategy, SupervisorSpec,
     },
-    tree::{Node, render},
+    status::{Reading, Status},
+    trace::{Happened, HappenedKind},
+    tree::Node,
+    watch::{Happening, TreeEvent, Watch},
 };
 
 /// A supervisor that nobody supervises: the root of a tree.

@@ -8,6 +8,7 @@
 mod build;
 #[cfg(feature = "fault-injection")]
 mod held_back;
+mod present;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,8 @@ impl SessionActor {
 impl Behaviour for SessionActor {
     type Msg = Wake;
 
+    const TELLS_ITS_WORK: bool = true;
+
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
         let (host, slot) = (self.host.clone(), self.slot.clone());
         // Reading the tape may wait for a disk, so it does so on a thread for that.
@@ -68,7 +71,7 @@ impl Behaviour for SessionActor {
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
         let life = u32::try_from(cx.incarnation()).unwrap_or(u32::MAX);
-        let left = self.slot.begin_life(life, cx.mailbox());
+        let left = self.slot.begin_life(life, cx.mailbox(), cx.card());
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.recover(left);
@@ -157,7 +160,12 @@ impl Live {
     /// Takes what is in the slot.
     fn work(&mut self) {
         for _ in 0..WORK_PER_WAKE {
-            match self.slot.take() {
+            let work = self.slot.take();
+            if let Some(work) = &work {
+                let (what, number) = present::in_hand(work);
+                self.card.take_up(what, number, || present::in_full(work));
+            }
+            match work {
                 Some(Work::Input(signal) | Work::Report(signal)) => {
                     fault!(self.host.store.faults(), "session.took", self.slot.id.as_str());
                     self.on(signal);
@@ -200,13 +208,7 @@ impl Live {
     }
 
     fn show_on_card(&self) {
-        self.card.queue(self.state.queue.len() + self.state.steering.len() + self.slot.depth());
-        self.card.tape_seq(self.state.seq.0);
-        self.card.tokens(self.state.usage.total());
-        match build::doing(&self.state, !self.held.is_empty()) {
-            Some(doing) => self.card.doing(doing),
-            None => self.card.idle(),
-        }
+        self.card.present(present::presented(&self.state, !self.held.is_empty()));
     }
 
     /// When the core wants to hear that time has passed; not while the disk refuses, for nothing could come of it.

@@ -60,6 +60,9 @@ pub(crate) trait Behaviour: Send + 'static {
         "message"
     }
 
+    /// Whether it says itself, on its card, what each piece of its work is; a message of its queue is only a wake then.
+    const TELLS_ITS_WORK: bool = false;
+
     /// How it wants to hear that it must stop: as a message, or (`None`) not at all, then it is stopped between messages.
     fn stop_message(reason: &str) -> Option<Self::Msg> {
         let _ = reason;
@@ -374,7 +377,10 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let Some(inner) = state.as_mut() else { return Ok(()) };
         let what = B::describe(&msg);
         let since = Instant::now();
-        inner.cx.card.begin(what);
+        match B::TELLS_ITS_WORK {
+            true => inner.cx.card.begin_untold(what),
+            false => inner.cx.card.begin(what),
+        }
         let result = AssertUnwindSafe(inner.behaviour.handle(msg, &mut inner.cx)).catch_unwind().await;
         inner.outcome(result, what, since)?;
         inner.cx.card.finish();
@@ -432,12 +438,17 @@ impl<B: Behaviour> Inner<B> {
         let reason = match result {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => ExitReason::from(error),
-            Err(payload) => ExitReason::Panic(PanicReport {
-                text: panic_text(payload.as_ref()),
-                location: None,
-                message: Some(what.to_owned()),
-                in_hand_ms: millis(since.elapsed()),
-            }),
+            Err(payload) => {
+                // What it says that it has in hand is closer than the message that woke it.
+                let told = self.cx.card.in_hand().filter(|_| B::TELLS_ITS_WORK);
+                let (message, in_hand) = told.unwrap_or((what, since.elapsed()));
+                ExitReason::Panic(PanicReport {
+                    text: panic_text(payload.as_ref()),
+                    location: None,
+                    message: Some(message.to_owned()),
+                    in_hand_ms: millis(in_hand),
+                })
+            }
         };
         let text = reason.to_string();
         self.note.leave(reason);

@@ -21,6 +21,7 @@ use crate::{
     event::Ring,
     ids::{MessageId, Seq, SessionId},
     session::{Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal, ReplyTo, Signal, State, TurnEnd},
+    supervisor::ActorCard,
     tape::{Tape, TapeError},
 };
 
@@ -70,6 +71,8 @@ pub(crate) struct Slot {
 struct Inner {
     door: Door,
     mailbox: Option<Mailbox<Wake>>,
+    /// Where it is shown how much waits here, also while the actor is stuck.
+    card: Option<Arc<ActorCard>>,
     woken: bool,
     life: u32,
     /// Inputs without an answer, by the number of their reply: in the order they came.
@@ -126,6 +129,7 @@ impl Slot {
         };
         let inputs = std::mem::take(&mut inner.inputs);
         inner.unseen.clear();
+        inner.show_depth();
         let waiting = std::mem::take(&mut inner.waiting);
         inner.questions.clear();
         if door == Door::Closed {
@@ -156,11 +160,15 @@ impl Slot {
         let depth = inner.inputs.len();
         // What stops or answers always gets in; what adds work is bounded.
         if depth >= INPUTS_MAX && matches!(signal, Signal::Send { .. } | Signal::Edit { .. }) {
+            if let Some(card) = &inner.card {
+                card.rejected();
+            }
             return Err(SendError::InboxFull { depth });
         }
         let (reply, answer) = oneshot::channel();
         inner.inputs.insert(to, Input { signal, reply });
         inner.unseen.push_back(to);
+        inner.show_depth();
         wake(&mut inner);
         Ok(answer)
     }
@@ -237,7 +245,12 @@ impl Slot {
 
     /// Answers an input; it leaves the slot.
     pub(crate) fn answer(&self, to: ReplyTo, answer: Result<Held, SendError>) {
-        let input = self.inner().inputs.remove(&to);
+        let input = {
+            let mut inner = self.inner();
+            let input = inner.inputs.remove(&to);
+            inner.show_depth();
+            input
+        };
         if let Some(input) = input {
             // A host that stopped waiting can ask again with the same message id.
             drop(input.reply.send(answer));
@@ -280,10 +293,12 @@ impl Slot {
     }
 
     /// A life begins: what its predecessor took and did not answer is there again. Gives the reports that were left.
-    pub(crate) fn begin_life(&self, life: u32, mailbox: Mailbox<Wake>) -> Vec<Signal> {
+    pub(crate) fn begin_life(&self, life: u32, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>) -> Vec<Signal> {
         let mut inner = self.inner();
         inner.life = life;
         inner.mailbox = Some(mailbox);
+        inner.card = Some(card.clone());
+        inner.show_depth();
         inner.unseen = inner.inputs.keys().copied().collect();
         inner.settled.clear();
         inner.woken = false;
@@ -294,6 +309,14 @@ impl Slot {
     /// How many inputs have no answer yet.
     pub(crate) fn depth(&self) -> usize {
         self.inner().inputs.len()
+    }
+}
+
+impl Inner {
+    fn show_depth(&self) {
+        if let Some(card) = &self.card {
+            card.inbox(self.inputs.len());
+        }
     }
 }
 

@@ -4,11 +4,10 @@
 //! Writing never waits for a reader for longer than a few copies take, so a stuck or flooded actor stays visible.
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -16,58 +15,20 @@ use std::{
 use serde::Serialize;
 use tokio::time::Instant;
 
+pub(crate) use crate::supervisor::{shown::Shown, status::Status};
 use crate::{
-    ids::Millis,
-    supervisor::{exit::ExitReason, registry::Shelf},
+    ids::{Millis, Seq},
+    supervisor::{
+        exit::ExitReason,
+        handle::SupervisorHandle,
+        registry::Shelf,
+        trace::{EVENTS_KEPT, Happened, Ring},
+    },
+    usage::{MicroUsd, Usage},
 };
 
-/// How many of the last messages a card remembers.
-pub(crate) const EVENTS_KEPT: usize = 16;
-
-/// What a node is doing with its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Status {
-    /// Known, but not running.
-    #[default]
-    Stopped,
-    /// On its way up.
-    Starting,
-    /// Up.
-    Running,
-    /// Asked to stop.
-    Stopping,
-    /// Waiting for its restart.
-    Backoff,
-    /// Kept stopped after too many crashes, or by hand.
-    Parked,
-    /// Killed, and still there: it is in code that never awaits.
-    Unkillable,
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Status::Stopped => "stopped",
-            Status::Starting => "starting",
-            Status::Running => "running",
-            Status::Stopping => "stopping",
-            Status::Backoff => "back-off",
-            Status::Parked => "parked",
-            Status::Unkillable => "unkillable",
-        })
-    }
-}
-
-/// One of the last things that happened to an actor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Happened {
-    /// How long ago, in milliseconds.
-    pub ago_ms: u64,
-    /// The kind of message.
-    pub what: &'static str,
-}
+/// How many of the last events a crash report carries.
+const EVENTS_REPORTED: usize = 16;
 
 /// What a node says about itself.
 ///
@@ -77,11 +38,20 @@ pub struct ActorCard {
     id: Arc<str>,
     path: Arc<str>,
     kind: &'static str,
+    /// Who supervises it, or what it works for; never changes.
+    owner: Option<u64>,
+    place: Place,
     shelf: Weak<Shelf>,
+    /// Where it is a supervisor: how to ask it things.
+    admin: OnceLock<SupervisorHandle>,
+    in_full: AtomicBool,
     handled: AtomicU64,
-    depth: AtomicU64,
+    /// What it says waits.
+    waiting: AtomicU64,
+    /// What others have put in, and it has not answered.
+    inbox: AtomicU64,
     depth_peak: AtomicU64,
-    tokens: AtomicU64,
+    rejected: AtomicU64,
     tape_seq: AtomicU64,
     incarnation: AtomicU64,
     generation: AtomicU64,
@@ -91,21 +61,60 @@ pub struct ActorCard {
 }
 
 /// The part of a card that is not a number.
+///
+/// What it did last stays when its life ends, to be read after that.
 #[derive(Default)]
 pub(crate) struct Words {
-    pub(crate) parent: Option<u64>,
+    /// Under which node it is shown, where that is not its owner.
+    pub(crate) shown_under: Option<u64>,
     pub(crate) status: Status,
+    pub(crate) phase: Option<&'static str>,
     pub(crate) doing: Option<(String, Instant)>,
+    pub(crate) at: Option<At>,
     pub(crate) in_hand: Option<(&'static str, Instant)>,
     pub(crate) started_at: Option<(Millis, Instant)>,
-    pub(crate) last_exit: Option<ExitReason>,
-    recent: VecDeque<(Instant, &'static str)>,
+    pub(crate) last_exit: Option<(ExitReason, Instant)>,
+    pub(crate) usage: Usage,
+    pub(crate) cost: Option<MicroUsd>,
+    ring: Ring,
+}
+
+/// Where in its conversation a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct At {
+    /// The turn.
+    pub turn: Seq,
+    /// The step of the turn.
+    pub step: u32,
+}
+
+/// How a node stands in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Under a supervisor, or as the root.
+    Process,
+    /// A task of its owner, whom it does not outlive.
+    Task,
+}
+
+/// What a node presents of itself in one go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Presented {
+    /// One word for what it does.
+    pub(crate) phase: &'static str,
+    /// The same in a few words; `None` while it does nothing in particular.
+    pub(crate) doing: Option<String>,
+    pub(crate) at: Option<At>,
+    pub(crate) waiting: usize,
+    pub(crate) tape_seq: u64,
+    pub(crate) usage: Usage,
 }
 
 impl ActorCard {
     pub(crate) fn new(
         key: u64,
-        parent: Option<u64>,
+        owner: Option<u64>,
+        place: Place,
         id: Arc<str>,
         path: Arc<str>,
         kind: &'static str,
@@ -116,17 +125,22 @@ impl ActorCard {
             id,
             path,
             kind,
+            owner,
+            place,
             shelf,
+            admin: OnceLock::new(),
+            in_full: AtomicBool::new(false),
             handled: AtomicU64::new(0),
-            depth: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            inbox: AtomicU64::new(0),
             depth_peak: AtomicU64::new(0),
-            tokens: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
             tape_seq: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             restarts_in_window: AtomicU64::new(0),
-            words: Mutex::new(Words { parent, ..Words::default() }),
+            words: Mutex::default(),
         }
     }
 
@@ -181,7 +195,7 @@ impl ActorCard {
     /// How it ended the last time, if it ever did.
     #[must_use]
     pub fn last_exit(&self) -> Option<ExitReason> {
-        self.words().last_exit.clone()
+        self.words().last_exit.as_ref().map(|(reason, _)| reason.clone())
     }
 
     /// How long the message in its hand has been there; `None` while it waits for one.
@@ -192,28 +206,29 @@ impl ActorCard {
 
     /// Says what it does now; the clock starts anew unless it is the same as before.
     pub fn doing(&self, what: impl Into<String>) {
-        let what = what.into();
-        let mut words = self.words();
-        if words.doing.as_ref().is_none_or(|(before, _)| *before != what) {
-            words.doing = Some((what, Instant::now()));
-        }
+        self.words().set_doing(Some(what.into()));
     }
 
     /// Says that it does nothing in particular.
     pub fn idle(&self) {
-        self.words().doing = None;
+        self.words().set_doing(None);
     }
 
     /// Says how much waits in its queue.
     pub fn queue(&self, depth: usize) {
-        let depth = depth as u64;
-        self.depth.store(depth, Relaxed);
-        self.depth_peak.fetch_max(depth, Relaxed);
+        self.waiting.store(depth as u64, Relaxed);
+        self.mark_peak();
     }
 
-    /// Says how many tokens it has used in all.
-    pub fn tokens(&self, total: u64) {
-        self.tokens.store(total, Relaxed);
+    /// Says that its queue was full and something was turned away.
+    pub fn rejected(&self) {
+        self.rejected.fetch_add(1, Relaxed);
+    }
+
+    /// Says how many tokens it has used in all, and what they cost where their price is known.
+    pub fn usage(&self, usage: Usage, cost: Option<MicroUsd>) {
+        let mut words = self.words();
+        (words.usage, words.cost) = (usage, cost);
     }
 
     /// Says how far its tape is.
@@ -221,21 +236,31 @@ impl ActorCard {
         self.tape_seq.store(seq, Relaxed);
     }
 
-    /// Shows it under another node from now on, without changing who supervises it.
+    /// Shows it under another node from now on, without changing who supervises it. Where that node goes, it is shown under
+    /// its supervisor again.
     pub fn show_under(&self, parent: &ActorCard) {
-        self.words().parent = Some(parent.key);
+        self.words().shown_under = Some(parent.key);
     }
 
-    // ---- for the shell and the driver ----------------------------------------------------------------------------
+    // ---- for the shell, the driver and sessions ---------------------------------------------------------------------
 
+    /// It takes a message in hand.
     pub(crate) fn begin(&self, what: &'static str) {
+        self.take_up(what, None, || None);
+    }
+
+    /// It takes something in hand; `detail` is asked for only where the node is traced in full.
+    pub(crate) fn take_up(&self, what: &'static str, number: Option<u64>, detail: impl FnOnce() -> Option<String>) {
+        let detail = if self.in_full.load(Relaxed) { detail() } else { None };
         let now = Instant::now();
         let mut words = self.words();
         words.in_hand = Some((what, now));
-        if words.recent.len() == EVENTS_KEPT {
-            words.recent.pop_front();
-        }
-        words.recent.push_back((now, what));
+        words.ring.message(now, what, number, detail);
+    }
+
+    /// It has work in hand, and will say of each piece what it is.
+    pub(crate) fn begin_untold(&self, what: &'static str) {
+        self.words().in_hand = Some((what, Instant::now()));
     }
 
     pub(crate) fn finish(&self) {
@@ -243,8 +268,42 @@ impl ActorCard {
         self.words().in_hand = None;
     }
 
+    /// What it has in hand, and for how long.
+    pub(crate) fn in_hand(&self) -> Option<(&'static str, Duration)> {
+        self.words().in_hand.map(|(what, since)| (what, since.elapsed()))
+    }
+
+    /// Others have put so much into its queue that it has not answered. Says so for it, because it may be stuck.
+    pub(crate) fn inbox(&self, depth: usize) {
+        self.inbox.store(depth as u64, Relaxed);
+        self.mark_peak();
+    }
+
+    fn mark_peak(&self) {
+        self.depth_peak.fetch_max(self.depth(), Relaxed);
+    }
+
+    fn depth(&self) -> u64 {
+        self.waiting.load(Relaxed).saturating_add(self.inbox.load(Relaxed))
+    }
+
+    /// All that a session has to say about itself after a piece of work.
+    pub(crate) fn present(&self, presented: Presented) {
+        let Presented { phase, doing, at, waiting, tape_seq, usage } = presented;
+        self.queue(waiting);
+        self.tape_seq(tape_seq);
+        let mut words = self.words();
+        if words.phase != Some(phase) {
+            words.phase = Some(phase);
+            words.ring.change(phase, at.map(|at| at.turn.0));
+        }
+        words.set_doing(doing);
+        words.at = at;
+        words.usage = usage;
+    }
+
     pub(crate) fn set_status(&self, status: Status) {
-        self.words().status = status;
+        self.words().set_status(status);
     }
 
     pub(crate) fn born(&self, incarnation: u64, generation: u64) {
@@ -252,14 +311,15 @@ impl ActorCard {
         self.generation.store(generation, Relaxed);
         let mut words = self.words();
         words.started_at = Some((Millis::now(), Instant::now()));
-        words.status = Status::Starting;
+        (words.in_hand, words.doing, words.phase) = (None, None, None);
+        words.set_status(Status::Starting);
     }
 
+    /// Its life is over. What it said last is kept for whoever looks after that.
     pub(crate) fn died(&self, reason: &ExitReason) {
         let mut words = self.words();
-        words.last_exit = Some(reason.clone());
+        words.last_exit = Some((reason.clone(), Instant::now()));
         words.in_hand = None;
-        words.doing = None;
         words.started_at = None;
     }
 
@@ -268,17 +328,51 @@ impl ActorCard {
         self.restarts_in_window.store(u64::from(in_window), Relaxed);
     }
 
+    /// The last events, oldest first, as a crash report shows them: without anything that was said.
     pub(crate) fn recent(&self) -> Vec<Happened> {
-        let words = self.words();
-        words.recent.iter().map(|(at, what)| Happened { ago_ms: millis(at.elapsed()), what }).collect()
+        let mut recent = self.words().ring.last(EVENTS_REPORTED);
+        recent.iter_mut().for_each(|happened| happened.detail = None);
+        recent
+    }
+
+    /// All events that are kept, oldest first.
+    pub(crate) fn trace(&self) -> Vec<Happened> {
+        self.words().ring.last(EVENTS_KEPT)
+    }
+
+    /// Whether its trace keeps what is said. Off by default; where it is turned off, what was kept is forgotten.
+    pub(crate) fn trace_in_full(&self, on: bool) {
+        self.in_full.store(on, Relaxed);
+        if !on {
+            self.words().ring.redact();
+        }
+    }
+
+    /// Says how to ask this supervisor things.
+    pub(crate) fn set_admin(&self, handle: SupervisorHandle) {
+        // The handle is the same in every life.
+        let _ = self.admin.set(handle);
+    }
+
+    pub(crate) fn admin(&self) -> Option<&SupervisorHandle> {
+        self.admin.get()
+    }
+
+    /// Who supervises it, or what it works for.
+    pub(crate) fn owner(&self) -> Option<u64> {
+        self.owner
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place
     }
 
     pub(crate) fn numbers(&self) -> Numbers {
         Numbers {
             handled: self.handled.load(Relaxed),
-            depth: self.depth.load(Relaxed),
+            depth: self.depth(),
             depth_peak: self.depth_peak.load(Relaxed),
-            tokens: self.tokens.load(Relaxed),
+            rejected: self.rejected.load(Relaxed),
             tape_seq: self.tape_seq.load(Relaxed),
             incarnation: self.incarnation.load(Relaxed),
             generation: self.generation.load(Relaxed),
@@ -297,6 +391,21 @@ impl ActorCard {
     }
 }
 
+impl Words {
+    fn set_doing(&mut self, doing: Option<String>) {
+        if self.doing.as_ref().map(|(before, _)| before) != doing.as_ref() {
+            self.doing = doing.map(|what| (what, Instant::now()));
+        }
+    }
+
+    fn set_status(&mut self, status: Status) {
+        if self.status != status {
+            self.status = status;
+            self.ring.change(status.as_str(), None);
+        }
+    }
+}
+
 impl fmt::Debug for ActorCard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ActorCard").field("path", &self.path).field("status", &self.status()).finish_non_exhaustive()
@@ -308,7 +417,7 @@ pub(crate) struct Numbers {
     pub(crate) handled: u64,
     pub(crate) depth: u64,
     pub(crate) depth_peak: u64,
-    pub(crate) tokens: u64,
+    pub(crate) rejected: u64,
     pub(crate) tape_seq: u64,
     pub(crate) incarnation: u64,
     pub(crate) generation: u64,
@@ -318,39 +427,4 @@ pub(crate) struct Numbers {
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A card that leaves the tree when this is dropped.
-pub(crate) struct Shown(pub(crate) Arc<ActorCard>);
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        if let Some(shelf) = self.0.shelf().upgrade() {
-            shelf.remove(self.0.key);
-        }
-    }
-}
-
-/// The card of a worker: a task of an actor, such as one model request or one tool call.
-///
-/// It is in the tree until it is dropped; move it into the task's future, and it goes when the task does, however that ends.
-pub struct WorkerCard(pub(crate) Shown);
-
-impl WorkerCard {
-    /// The card itself.
-    #[must_use]
-    pub fn card(&self) -> &Arc<ActorCard> {
-        &self.0.0
-    }
-
-    /// Says what it does now.
-    pub fn doing(&self, what: impl Into<String>) {
-        self.0.0.doing(what);
-    }
-}
-
-impl fmt::Debug for WorkerCard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.0.fmt(f)
-    }
 }

@@ -24,17 +24,16 @@ use crate::{
     actors::shell::{
         self, Behaviour, Birth, Context, Ended, ExitError, Init, Live, Mailbox, NotStarted, Note, Pid, StartFn,
     },
-    ids::Millis,
     supervisor::{
         admin::Answer,
-        card::{Shown, Status, millis},
+        card::{ActorCard, Shown, Status},
         event::{Down, SupervisorEvent},
         exit::ExitReason,
-        handle::{ChildInfo, Counts, Shared},
+        handle::{ChildInfo, Counts, Shared, SupervisorHandle},
         minder::{self, Charge, News, Stage, Workers},
         planner::{Action, Call, ChildView, Event, Generation, Planner, State},
         registry::Registry,
-        report::{Context as During, CrashReport, Decision},
+        report::{CrashReport, Decision},
         spec::{ChildId, ChildKind, ChildSpec, Restart, Shutdown, SupervisorSpec},
     },
 };
@@ -105,6 +104,7 @@ struct Driver {
     spec: Arc<SupervisorSpec>,
     shared: Arc<Shared>,
     registry: Registry,
+    card: Arc<ActorCard>,
     planner: Planner,
     born: Instant,
     entries: HashMap<ChildId, Entry>,
@@ -130,12 +130,15 @@ pub(crate) async fn launch(
     let (ready, is_ready) = oneshot::channel();
     let tasks = TaskTracker::new();
     let card = birth.card.clone();
+    card.set_admin(SupervisorHandle::new(shared.clone()));
+    let registry = birth.registry.clone();
     let verdict = Arc::new(OnceLock::new());
     let driver = Driver {
         planner: Planner::new(spec.rules, uuid::Uuid::now_v7().as_u128() as u64),
         spec,
         shared: shared.clone(),
-        registry: birth.registry.clone(),
+        registry: registry.clone(),
+        card: card.clone(),
         born: Instant::now(),
         entries: HashMap::new(),
         pids: HashMap::new(),
@@ -163,12 +166,14 @@ pub(crate) async fn launch(
         }
         shared.set_mailbox(None);
         card.set_status(Status::Stopped);
-        drop(keep);
         let killed = || Down { reason: ExitReason::Killed, leftover: Vec::new() };
         let down = verdict.get().cloned().unwrap_or_else(killed);
-        shared.down.send_replace(Some(down.clone()));
+        let ended = SupervisorEvent::Down(down.clone());
+        registry.tell_event(&card, &ended, None);
+        drop(keep);
+        shared.down.send_replace(Some(down));
         // Nobody has to watch.
-        let _ = shared.events.send(SupervisorEvent::Down(down));
+        let _ = shared.events.send(ended);
     });
     Ok(Live { running: live.running, join, note, ready: Some(is_ready) })
 }
@@ -505,41 +510,21 @@ impl Driver {
         let Some(entry) = self.entries.get(&id) else { return };
         let card = &entry.shown.0;
         let incarnation = card.incarnation();
-        if !expected {
-            let context = match (&reason, decision) {
-                (ExitReason::StartFailed(_) | ExitReason::StartTimeout, _) | (_, Decision::Refused) => {
-                    During::StartError
-                }
-                (_, Decision::Stopped) => During::ShutdownError,
-                _ => During::ChildTerminated,
-            };
-            let (message, in_hand_ms) = match &reason {
-                ExitReason::Panic(panic) => (panic.message.clone(), panic.message.as_ref().map(|_| panic.in_hand_ms)),
-                _ => {
-                    let in_hand = card.words().in_hand;
-                    (in_hand.map(|(what, _)| what.to_owned()), in_hand.map(|(_, since)| millis(since.elapsed())))
-                }
-            };
-            self.registry.crash(CrashReport {
-                at: Millis::now(),
-                supervisor: cx.card().path().to_owned(),
-                context,
-                reason: reason.clone(),
-                offender: id.clone(),
-                kind: card.kind(),
-                incarnation,
-                message,
-                in_hand_ms,
-                recent: card.recent(),
-                decision,
-                in_window,
-            });
-        }
+        let crash = (!expected).then(|| {
+            let report = CrashReport::of(card, cx.card(), id.clone(), reason.clone(), decision, in_window);
+            self.registry.crash(report)
+        });
         card.died(&reason);
-        self.tell(SupervisorEvent::Exited { id, incarnation, reason, decision });
+        self.tell_of_crash(SupervisorEvent::Exited { id, incarnation, reason, decision }, crash);
     }
 
     fn tell(&self, event: SupervisorEvent) {
+        self.tell_of_crash(event, None);
+    }
+
+    /// Tells those who watch this supervisor, and those who watch the tree.
+    fn tell_of_crash(&self, event: SupervisorEvent, crash: Option<u64>) {
+        self.registry.tell_event(&self.card, &event, crash);
         // Nobody has to watch.
         let _ = self.shared.events.send(event);
     }

@@ -1,22 +1,28 @@
-//! The cards and crash reports of one runtime.
+//! The cards, crash reports and news of one runtime.
 //!
-//! A value, never a global: two registries know nothing of each other, also where their nodes have the same ids.
+//! A value, never a global: two registries know nothing of each other, also where their nodes have the same ids. Reading it
+//! asks no actor and waits for none.
 
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use crate::supervisor::{
-    card::{ActorCard, Shown, Status, WorkerCard},
-    report::{CrashLog, CrashReport},
+    card::{ActorCard, Place, Shown, Status},
+    crash_log::CrashLog,
+    event::SupervisorEvent,
+    report::CrashReport,
+    shown::WorkerCard,
+    trace::Happened,
     tree::{self, Node},
+    watch::{Happening, News, Watch},
 };
 
-/// The cards and crash reports of one runtime. Clones are the same registry.
+/// The cards, crash reports and news of one runtime. Clones are the same registry.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     shelf: Arc<Shelf>,
@@ -30,11 +36,17 @@ pub(crate) struct Shelf {
     next: AtomicU64,
     cards: Mutex<HashMap<u64, Arc<ActorCard>>>,
     crashes: CrashLog,
+    news: News,
 }
 
 impl Shelf {
+    fn cards(&self) -> MutexGuard<'_, HashMap<u64, Arc<ActorCard>>> {
+        // Only whole inserts and removes happen under this lock.
+        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn remove(&self, key: u64) {
-        self.cards.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.cards().remove(&key);
     }
 }
 
@@ -55,7 +67,7 @@ impl Registry {
     /// Shows a worker under its actor until the card is dropped.
     #[must_use]
     pub fn worker(&self, parent: &ActorCard, id: &str, kind: &'static str, doing: impl Into<String>) -> WorkerCard {
-        let shown = self.show(Some(parent), id, kind);
+        let shown = self.show_as(Place::Task, Some(parent), id, kind);
         shown.0.born(1, 1);
         shown.0.set_status(Status::Running);
         shown.0.doing(doing);
@@ -64,12 +76,17 @@ impl Registry {
 
     /// A picture of the tree: the roots, with their children in them, in the order in which they were made.
     ///
-    /// Each node is consistent in itself. A node whose parent is gone is shown as a root.
+    /// Each node is consistent in itself. A node whose parent is gone is shown under its supervisor, and as a root where that
+    /// is gone, too.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Node> {
-        let cards: Vec<Arc<ActorCard>> =
-            self.shelf.cards.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        tree::grow(&cards)
+        tree::grow(&self.cards())
+    }
+
+    /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
+    #[must_use]
+    pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
+        self.find(id).map(|card| card.trace())
     }
 
     /// The last crashes, oldest first; at most 256.
@@ -78,21 +95,63 @@ impl Registry {
         self.shelf.crashes.all()
     }
 
-    pub(crate) fn crash(&self, report: CrashReport) {
-        self.shelf.crashes.add(report);
+    /// What happens from now on to one node (by its path or its id), or to all. What it is now comes first, and at once; for a
+    /// node that is not there that is all that comes.
+    #[must_use]
+    pub fn watch(&self, id: Option<&str>) -> Watch {
+        // Listens before it looks, so that nothing is missed between.
+        let watch = self.shelf.news.listen(id);
+        let Some(id) = id else { return watch };
+        match self.find(id) {
+            Some(card) => watch.after(Happening::seen(&card)),
+            None => watch.of_nobody(id),
+        }
+    }
+
+    /// All cards, in no order. The lock is not held while they are read.
+    pub(crate) fn cards(&self) -> Vec<Arc<ActorCard>> {
+        self.shelf.cards().values().cloned().collect()
+    }
+
+    /// Where several have that id, the one that was made first.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<ActorCard>> {
+        let cards = self.shelf.cards();
+        let named = cards.values().filter(|card| card.path() == id || card.id() == id);
+        named.min_by_key(|card| (card.path() != id, card.key())).cloned()
+    }
+
+    pub(crate) fn tell(&self, path: &str, what: Happening) {
+        self.shelf.news.tell(path, what);
+    }
+
+    /// Tells what a supervisor has to tell.
+    pub(crate) fn tell_event(&self, supervisor: &ActorCard, event: &SupervisorEvent, crash: Option<u64>) {
+        self.shelf.news.tell_event(supervisor.path(), event, crash);
+    }
+
+    pub(crate) fn crash(&self, report: CrashReport) -> u64 {
+        self.shelf.crashes.add(report)
+    }
+
+    pub(crate) fn card(&self, key: u64) -> Option<Arc<ActorCard>> {
+        self.shelf.cards().get(&key).cloned()
     }
 
     /// A new card, in the tree until it is dropped.
-    pub(crate) fn show(&self, parent: Option<&ActorCard>, id: &str, kind: &'static str) -> Shown {
+    pub(crate) fn show(&self, owner: Option<&ActorCard>, id: &str, kind: &'static str) -> Shown {
+        self.show_as(Place::Process, owner, id, kind)
+    }
+
+    fn show_as(&self, place: Place, owner: Option<&ActorCard>, id: &str, kind: &'static str) -> Shown {
         let key = self.shelf.next.fetch_add(1, Relaxed) + 1;
-        let path = match parent {
-            Some(parent) => format!("{}/{id}", parent.path()),
+        let path = match owner {
+            Some(owner) => format!("{}/{id}", owner.path()),
             None => id.to_owned(),
         };
         let shelf = Arc::downgrade(&self.shelf);
-        let card = ActorCard::new(key, parent.map(ActorCard::key), id.into(), path.into(), kind, shelf);
-        let card = Arc::new(card);
-        self.shelf.cards.lock().unwrap_or_else(PoisonError::into_inner).insert(key, card.clone());
+        let owner = owner.map(ActorCard::key);
+        let card = Arc::new(ActorCard::new(key, owner, place, id.into(), path.into(), kind, shelf));
+        self.shelf.cards().insert(key, card.clone());
         Shown(card)
     }
 }

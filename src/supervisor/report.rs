@@ -1,22 +1,18 @@
 //! What is written down when a child ends badly: one struct, as JSON, with the same facts each time.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use std::fmt;
 
 use serde::Serialize;
 
 use crate::{
     ids::Millis,
-    supervisor::{card::Happened, exit::ExitReason, spec::ChildId},
+    supervisor::{
+        card::{ActorCard, At, millis},
+        exit::ExitReason,
+        spec::ChildId,
+        trace::Happened,
+    },
 };
-
-/// How many crash reports a runtime keeps.
-pub(crate) const CRASHES_KEPT: usize = 256;
-
-/// How many different nodes the throttle of the log remembers before it forgets them all.
-const THROTTLED_MAX: usize = 4096;
 
 /// What the supervisor did about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -53,10 +49,36 @@ pub enum Context {
     ShutdownError,
 }
 
-/// A child's bad end.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Decision::Restart { after_ms: 0 } => f.write_str("restarted at once"),
+            Decision::Restart { after_ms } => write!(f, "restarted after {after_ms} ms"),
+            Decision::Park => f.write_str("parked"),
+            Decision::Escalate => f.write_str("its supervisor gave up"),
+            Decision::Ended => f.write_str("it stays down"),
+            Decision::Stopped => f.write_str("it was to be stopped, and is"),
+            Decision::Refused => f.write_str("its starter was told"),
+        }
+    }
+}
+
+impl fmt::Display for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Context::StartError => "failed to start",
+            Context::ChildTerminated => "crashed",
+            Context::ShutdownError => "did not stop as asked",
+        })
+    }
+}
+
+/// A child's bad end: OTP's four facts (context, reason, offender, decision), and what it was at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CrashReport {
+    /// Counts up over all crashes of the runtime, from 1.
+    pub number: u64,
     /// When.
     pub at: Millis,
     /// The path of the supervisor.
@@ -75,7 +97,17 @@ pub struct CrashReport {
     pub message: Option<String>,
     /// How long it had been in hand, in milliseconds.
     pub in_hand_ms: Option<u64>,
-    /// The last messages, oldest first; at most 16.
+    /// What it said that it was doing, before that message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doing: Option<String>,
+    /// Where in its conversation it was, where it is a session in a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<At>,
+    /// The end of its tape; 0 where it has none.
+    pub tape_seq: u64,
+    /// What waited in its queue.
+    pub queue: u64,
+    /// The last events, oldest first; at most 16. Kinds and numbers, nothing of what was said.
     pub recent: Vec<Happened>,
     /// What the supervisor did about it.
     pub decision: Decision,
@@ -83,48 +115,117 @@ pub struct CrashReport {
     pub in_window: u32,
 }
 
-/// The last crashes, and how loudly each was reported.
-#[derive(Debug, Default)]
-pub(crate) struct CrashLog {
-    inner: Mutex<Kept>,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    ring: VecDeque<CrashReport>,
-    counts: HashMap<String, u64>,
-}
-
-impl CrashLog {
-    /// Keeps a report, and logs it if it is this node's first, second, fourth, eighth …
-    pub(crate) fn add(&self, report: CrashReport) {
-        let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = format!("{}/{}", report.supervisor, report.offender);
-        if kept.counts.len() >= THROTTLED_MAX && !kept.counts.contains_key(&path) {
-            kept.counts.clear();
+impl CrashReport {
+    /// What is known of a child's end from its card; its number comes when it is kept.
+    pub(crate) fn of(
+        child: &ActorCard,
+        supervisor: &ActorCard,
+        offender: ChildId,
+        reason: ExitReason,
+        decision: Decision,
+        in_window: u32,
+    ) -> CrashReport {
+        let context = match (&reason, decision) {
+            (ExitReason::StartFailed(_) | ExitReason::StartTimeout, _) | (_, Decision::Refused) => Context::StartError,
+            (_, Decision::Stopped) => Context::ShutdownError,
+            _ => Context::ChildTerminated,
+        };
+        let (message, in_hand_ms) = match &reason {
+            ExitReason::Panic(panic) => (panic.message.clone(), panic.message.as_ref().map(|_| panic.in_hand_ms)),
+            _ => {
+                let in_hand = child.in_hand();
+                (in_hand.map(|(what, _)| what.to_owned()), in_hand.map(|(_, since)| millis(since)))
+            }
+        };
+        let numbers = child.numbers();
+        let (doing, turn) = {
+            let words = child.words();
+            (words.doing.as_ref().map(|(what, _)| what.clone()), words.at)
+        };
+        CrashReport {
+            number: 0,
+            at: Millis::now(),
+            supervisor: supervisor.path().to_owned(),
+            context,
+            reason,
+            offender,
+            kind: child.kind(),
+            incarnation: child.incarnation(),
+            message,
+            in_hand_ms,
+            doing,
+            turn,
+            tape_seq: numbers.tape_seq,
+            queue: numbers.depth,
+            recent: child.recent(),
+            decision,
+            in_window,
         }
-        let count = kept.counts.entry(path).or_insert(0);
-        *count += 1;
-        let count = *count;
-        if kept.ring.len() == CRASHES_KEPT {
-            kept.ring.pop_front();
-        }
-        if count.is_power_of_two() {
-            tracing::error!(
-                supervisor = report.supervisor,
-                context = ?report.context,
-                reason = %report.reason,
-                offender = %report.offender,
-                incarnation = report.incarnation,
-                decision = ?report.decision,
-                crashes = count,
-                "a child ended badly"
-            );
-        }
-        kept.ring.push_back(report);
     }
 
-    pub(crate) fn all(&self) -> Vec<CrashReport> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).ring.iter().cloned().collect()
+    /// The path of the child.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.supervisor, self.offender)
     }
+
+    /// File and line of a panic, where they are known.
+    #[must_use]
+    pub fn location(&self) -> Option<&str> {
+        match &self.reason {
+            ExitReason::Panic(panic) => panic.location.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The report in one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let CrashReport { number, offender, kind, incarnation, context, reason, decision, in_window, .. } = self;
+        let at = clock(self.at);
+        let restarts = match in_window {
+            0 => String::new(),
+            restarts => format!(", {restarts} restarts in the window"),
+        };
+        format!("#{number} {at} {kind} {offender} {context} in life {incarnation}: {reason} → {decision}{restarts}")
+    }
+}
+
+/// The report as an operator reads it, one fact a line.
+impl fmt::Display for CrashReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CrashReport { number, supervisor, offender, kind, incarnation, context, reason, decision, .. } = self;
+        writeln!(f, "crash {number} at {}", clock(self.at))?;
+        writeln!(f, "  offender    {kind} {offender}, life {incarnation}, under {supervisor}")?;
+        writeln!(f, "  context     {context}")?;
+        writeln!(f, "  reason      {reason}")?;
+        if matches!(reason, ExitReason::Panic(_)) {
+            writeln!(f, "  location    {}", self.location().unwrap_or("unknown"))?;
+        }
+        match (&self.message, self.in_hand_ms) {
+            (Some(message), Some(ms)) => writeln!(f, "  in hand     {message}, for {ms} ms")?,
+            (Some(message), None) => writeln!(f, "  in hand     {message}")?,
+            (None, _) => writeln!(f, "  in hand     nothing")?,
+        }
+        if let Some(doing) = &self.doing {
+            writeln!(f, "  it was at   {doing}")?;
+        }
+        if self.tape_seq > 0 {
+            writeln!(f, "  tape        ends with entry {}", self.tape_seq)?;
+        }
+        if self.queue > 0 {
+            writeln!(f, "  queue       {} waited", self.queue)?;
+        }
+        if !self.recent.is_empty() {
+            let recent: Vec<String> = self.recent.iter().map(ToString::to_string).collect();
+            writeln!(f, "  before that {}", recent.join(", "))?;
+        }
+        writeln!(f, "  decision    {decision}; restarts in the window: {}", self.in_window)
+    }
+}
+
+/// A moment as people write it, in UTC to the second.
+fn clock(at: Millis) -> String {
+    let stamp = i64::try_from(at.0 / 1000).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    stamp.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
 }

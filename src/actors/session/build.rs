@@ -8,7 +8,7 @@ use crate::{
     ids::{Seq, SessionId},
     message::ErrorReason,
     model::Request,
-    session::{BadRecord, CallState, Entry, LAST_STEP_REMINDER, Open, OpenCall, OpenRequest, Record, State, arguments},
+    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, State, arguments},
     tape::{Tape, TapeError},
     tool::{Tool, ToolResult},
 };
@@ -108,34 +108,6 @@ pub(super) fn never_ran() -> ToolResult {
 pub(super) fn call_title(call: &OpenCall) -> String {
     let input: String = call.input.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
     format!("{} {input}", call.tool)
-}
-
-/// What a session does now, for its card.
-pub(super) fn doing(state: &State, storage_fails: bool) -> Option<String> {
-    if storage_fails {
-        return Some("waits for its tape to be writable".to_owned());
-    }
-    let turn = state.turn.as_ref()?;
-    let at = format!("turn {} step {}", turn.id, turn.step);
-    if state.paused {
-        return Some(format!("{at}: paused"));
-    }
-    if state.waits {
-        return Some(format!("{at}: interrupted, waits to be told to go on"));
-    }
-    let mut what = Vec::new();
-    for open in state.open.values() {
-        match open {
-            Open::Request(request) => what.push(format!("asks {}", request.model)),
-            Open::Wait(wait) => what.push(format!("waits before retry {}", wait.attempt)),
-            Open::Ask(_) => what.push("waits for a person".to_owned()),
-            Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
-                what.push(format!("runs {}", call.tool));
-            }
-            Open::Call(_) => {}
-        }
-    }
-    Some(format!("{at}: {}", what.join(", ")))
 }
 
 /// A number from 0 up to 1 that differs between sessions, lives and draws. For jitter, not for secrets.

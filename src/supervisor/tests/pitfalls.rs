@@ -176,7 +176,10 @@ async fn a_crash_report_says_which_message_was_in_hand_and_what_came_before() {
     assert_eq!(crash.supervisor, "sessions");
     assert_eq!(crash.context, Context::ChildTerminated);
     assert_eq!(crash.message.as_deref(), Some("panic"));
-    assert_eq!(crash.recent.iter().map(|happened| happened.what).collect::<Vec<_>>(), ["wait", "panic"]);
+    assert_eq!(
+        crash.recent.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["→ starting", "→ running", "wait", "panic"]
+    );
     assert_eq!(crash.decision, Decision::Restart { after_ms: 0 });
     assert_eq!(strings.log(), ["init", "waited", "init"], "after a panic there is no last word");
     lab.end().await;

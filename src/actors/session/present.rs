@@ -1,0 +1,121 @@
+//! What a session says of itself on its card: what it does, and what it has in hand. Functions of values.
+
+use crate::{
+    actors::slot::{Question, Work},
+    ids::Seq,
+    session::{CallState, Delivery, Open, Signal, State},
+    supervisor::{At, card::Presented},
+};
+
+/// What a session shows after a piece of work.
+pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
+    let (phase, doing) = phase(state, storage_fails);
+    Presented {
+        phase,
+        doing,
+        at: state.turn.as_ref().map(|turn| At { turn: turn.id, step: turn.step }),
+        waiting: state.queue.len() + state.steering.len(),
+        tape_seq: state.seq.0,
+        usage: state.usage,
+    }
+}
+
+/// What a session does now: in one word, and in a few.
+fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
+    if storage_fails {
+        return ("storage", Some("waits for its tape to be writable".to_owned()));
+    }
+    let Some(turn) = state.turn.as_ref() else {
+        let waiting = !state.queue.is_empty() || !state.steering.is_empty();
+        return match (state.paused, state.held && waiting) {
+            (true, _) => ("paused", Some("paused".to_owned())),
+            (false, true) => ("held", Some("holds its queue until the next send or go-on".to_owned())),
+            (false, false) => ("idle", None),
+        };
+    };
+    let at = format!("turn {} step {}", turn.id, turn.step);
+    if state.waits {
+        return ("interrupted", Some(format!("{at}: interrupted, waits to be told to go on")));
+    }
+    let (mut model, mut retry, mut asking, mut tools) = (false, false, false, false);
+    let mut what = Vec::new();
+    for open in state.open.values() {
+        match open {
+            Open::Request(request) => {
+                model = true;
+                what.push(format!("asks {}", request.model));
+            }
+            Open::Wait(wait) => {
+                retry = true;
+                what.push(format!("waits before retry {}", wait.attempt));
+            }
+            Open::Ask(_) => {
+                asking = true;
+                what.push("waits for a person".to_owned());
+            }
+            Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
+                tools = true;
+                what.push(format!("runs {}", call.tool));
+            }
+            Open::Call(_) => {}
+        }
+    }
+    let phase = match () {
+        () if state.paused => "paused",
+        () if model => "model",
+        () if tools => "tools",
+        () if asking => "asking",
+        () if retry => "retry",
+        () => "turn",
+    };
+    if state.paused {
+        // What runs finishes; nothing new starts.
+        what.insert(0, "paused".to_owned());
+    }
+    (phase, Some(format!("{at}: {}", what.join(", "))))
+}
+
+/// The kind of a piece of work, and the ticket or message it is about. Says nothing of what was said.
+pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
+    let signal = match work {
+        Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
+        Work::Question(Question::Idle(_)) => return ("question: idle", None),
+        Work::Question(Question::State(_)) => return ("question: state", None),
+        Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
+        Work::Settled(Err(_)) => return ("not settled", None),
+        Work::Report(signal) | Work::Input(signal) => signal,
+    };
+    let (what, ticket) = match signal {
+        Signal::Recover => ("recover", None),
+        Signal::Send { delivery: Delivery::Queue, .. } => ("send", None),
+        Signal::Send { delivery: Delivery::Steer(_), .. } => ("steer", None),
+        Signal::Send { delivery: Delivery::Reject, .. } => ("send if idle", None),
+        Signal::Edit { .. } => ("edit", None),
+        Signal::Withdraw { .. } => ("withdraw", None),
+        Signal::Abort { .. } => ("abort", None),
+        Signal::GoOn { .. } => ("go on", None),
+        Signal::Pause { .. } => ("pause", None),
+        Signal::Resume { .. } => ("resume", None),
+        Signal::Configure { .. } => ("configure", None),
+        Signal::Answer { ask, .. } => ("answer", Some(*ask)),
+        Signal::Answered { ticket, .. } => ("answered", Some(*ticket)),
+        Signal::Failed { ticket, .. } => ("failed", Some(*ticket)),
+        Signal::CutOff { ticket, .. } => ("cut off", Some(*ticket)),
+        Signal::Returned { ticket, .. } => ("returned", Some(*ticket)),
+        Signal::Tick => ("tick", None),
+    };
+    (what, ticket.map(|Seq(seq)| seq))
+}
+
+/// What was said, for whoever traces a session in full.
+pub(super) fn in_full(work: &Work) -> Option<String> {
+    let (Work::Report(signal) | Work::Input(signal)) = work else { return None };
+    match signal {
+        Signal::Send { message, .. } | Signal::Edit { message, .. } => Some(message.text()),
+        Signal::Abort { reason, .. } => Some(reason.clone()),
+        Signal::Returned { result, .. } => Some(result.content.clone()),
+        Signal::Failed { error, .. } => Some(error.to_string()),
+        Signal::Answered { answer, .. } => Some(answer.text()),
+        _ => None,
+    }
+}

@@ -1,0 +1,228 @@
+//! What an operator can ask of a running tree: made from cards and crash reports, so no actor is asked and a stuck one is
+//! seen, too.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{
+    runtime::{Runtime, Tree},
+    supervisor::{
+        CrashReport, Happened, Node, Reading, Status, Watch,
+        card::{ActorCard, Place},
+        render::{facts, flat},
+    },
+};
+
+/// How many crash reports an inspection shows.
+const CRASHES_SHOWN: usize = 5;
+
+impl Runtime {
+    /// The supervision tree at this moment. Asks no actor, so a stuck one is seen too.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        Tree { roots: self.inner.host.registry.snapshot() }
+    }
+
+    /// All that is known of one node, by its id or its path; `None` where there is no such node.
+    #[must_use]
+    pub fn inspect(&self, id: &str) -> Option<Inspection> {
+        let registry = &self.inner.host.registry;
+        let card = registry.find(id)?;
+        let under: Vec<_> = registry.snapshot();
+        let node = under.iter().flat_map(Node::iter).find(|node| node.key == card.key())?.clone();
+        let mut crashes = registry.crashes();
+        crashes.retain(|crash| crash.path() == node.path);
+        crashes.drain(..crashes.len().saturating_sub(CRASHES_SHOWN));
+        Some(Inspection { trace: card.trace(), node, crashes })
+    }
+
+    /// How many there are of what.
+    #[must_use]
+    pub fn count(&self) -> Count {
+        let mut count = Count::default();
+        self.inner.host.registry.cards().iter().for_each(|card| count.add(card));
+        count
+    }
+
+    /// The newest crash reports, oldest first; at most 256 are kept.
+    #[must_use]
+    pub fn crashes(&self) -> Vec<CrashReport> {
+        self.inner.host.registry.crashes()
+    }
+
+    /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
+    ///
+    /// Kinds and numbers, nothing of what was said, unless [`Operator::trace_in_full`](crate::runtime::Operator::trace_in_full)
+    /// asked for that.
+    #[must_use]
+    pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
+        self.inner.host.registry.trace(id)
+    }
+
+    /// The nodes that have most of something, most first. Those that have none of it are left out.
+    #[must_use]
+    pub fn top(&self, by: By, most: usize) -> Top {
+        let cards = self.inner.host.registry.cards();
+        let mut nodes: Vec<Node> = cards.iter().map(|card| Node::of(card)).filter(|node| by.of(node) > 0).collect();
+        nodes.sort_by_key(|node| (std::cmp::Reverse(by.of(node)), node.key));
+        nodes.truncate(most);
+        Top { by, nodes }
+    }
+
+    /// What happens from now on to one node, by its id or its path. What it is now comes first, and at once; where there is no
+    /// such node the answer is [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and then the end.
+    #[must_use]
+    pub fn watch(&self, id: &str) -> Watch {
+        self.inner.host.registry.watch(Some(id))
+    }
+
+    /// What happens from now on in the whole tree.
+    #[must_use]
+    pub fn watch_all(&self) -> Watch {
+        self.inner.host.registry.watch(None)
+    }
+}
+
+/// All that is known of one node. As text through `Display`, as JSON through `Serialize`.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The node, with what is shown under it.
+    pub node: Node,
+    /// Its last crashes, oldest first; at most 5.
+    pub crashes: Vec<CrashReport>,
+    /// The last things that happened to it, oldest first.
+    pub trace: Vec<Happened>,
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = &self.node;
+        writeln!(f, "{} {}", node.kind, node.path)?;
+        let reading = match node.reading {
+            Reading::Fresh => "as it is now",
+            Reading::Busy => "as it was before the message in its hand",
+            Reading::PostMortem => "post-mortem: as its last life left it",
+        };
+        writeln!(f, "  status      {} in life {}, {reading}", node.status, node.incarnation)?;
+        for fact in facts(node) {
+            writeln!(f, "  fact        {fact}")?;
+        }
+        for child in &node.children {
+            writeln!(f, "  under it    {} {} {}: {}", child.kind, child.id, child.status, facts(child).join(", "))?;
+        }
+        if !self.trace.is_empty() {
+            let trace: Vec<String> = self.trace.iter().map(ToString::to_string).collect();
+            writeln!(f, "  trace       {}", trace.join(", "))?;
+        }
+        self.crashes.iter().try_for_each(|crash| write!(f, "{crash}"))
+    }
+}
+
+/// How many there are of what, in the whole tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Count {
+    /// Processes: all that supervisors know, those that are down included.
+    pub specs: usize,
+    /// Those of them that are up.
+    pub active: usize,
+    /// Those of them that are supervisors.
+    pub supervisors: usize,
+    /// Those of them that are not.
+    pub workers: usize,
+    /// Sessions that are live, parked or waiting for their restart.
+    pub sessions: usize,
+    /// Sessions in a turn.
+    pub in_turn: usize,
+    /// Processes that are kept stopped.
+    pub parked: usize,
+    /// Processes on their way up again after a crash.
+    pub restarting: usize,
+    /// Processes that have had one message in hand for 100 ms or more, or did not end although they were killed.
+    pub busy: usize,
+    /// Model requests that run.
+    pub requests: usize,
+    /// Tool calls that run.
+    pub calls: usize,
+}
+
+impl Count {
+    fn add(&mut self, card: &ActorCard) {
+        let node = Node::of(card);
+        let one = usize::from;
+        if card.place() == Place::Task {
+            self.requests += one(node.kind == "request");
+            self.calls += one(node.kind == "call");
+            return;
+        }
+        let is_supervisor = card.admin().is_some();
+        let is_session = node.kind == "session";
+        self.specs += 1;
+        self.active += one(matches!(node.status, Status::Running | Status::Stopping | Status::Unkillable));
+        self.supervisors += one(is_supervisor);
+        self.workers += one(!is_supervisor);
+        self.sessions += one(is_session);
+        self.in_turn += one(is_session && node.turn.is_some() && node.status.is_alive());
+        self.parked += one(node.status == Status::Parked);
+        let begins_again = node.status == Status::Starting && node.incarnation > 1;
+        self.restarting += one(node.status == Status::Backoff || begins_again);
+        self.busy += one(node.reading == Reading::Busy || node.status == Status::Unkillable);
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count { specs, active, sessions, in_turn, parked, restarting, busy, requests, calls, .. } = self;
+        write!(
+            f,
+            "{specs} processes, {active} up; {sessions} sessions, {in_turn} in a turn; {requests} requests, {calls} calls; \
+             {busy} busy, {restarting} restarting, {parked} parked"
+        )
+    }
+}
+
+/// What [`Runtime::top`] sorts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// What waits in the queue.
+    Queue,
+    /// How long the message in hand has been there.
+    Busy,
+    /// Restarts after crashes.
+    Restarts,
+    /// Tokens used.
+    Tokens,
+    /// How old the present life is.
+    Age,
+}
+
+impl By {
+    fn of(self, node: &Node) -> u64 {
+        match self {
+            By::Queue => node.queue,
+            By::Busy => node.busy_ms.unwrap_or(0),
+            By::Restarts => node.restarts,
+            By::Tokens => node.tokens,
+            By::Age => node.age_ms.unwrap_or(0),
+        }
+    }
+}
+
+/// The nodes that have most of something. As text through `Display`, as JSON through `Serialize`.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Top {
+    /// Of what.
+    pub by: By,
+    /// The nodes, most first, without their children.
+    pub nodes: Vec<Node>,
+}
+
+impl fmt::Display for Top {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&flat(&self.nodes))
+    }
+}

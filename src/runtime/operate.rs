@@ -1,0 +1,362 @@
+//! The levers of an operator: what can be done to one node of a running tree, or to all of it.
+//!
+//! A lever is pulled by the id or the path of a node. It never waits for a stuck actor longer than it says, it says in its
+//! error what to do next, and it is seen by whoever watches the tree ([`Runtime::watch`]): once as it is pulled, and once more
+//! where it did nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    actors::slot::Door,
+    error::SendError,
+    handle::Session,
+    ids::SessionId,
+    runtime::Runtime,
+    supervisor::{ActorCard, AdminError, ExitReason, Happening, Status, SupervisorHandle, card::Place},
+};
+
+/// How long a session may take to answer a lever before that is called no answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the workers of a stopped session may take to be gone.
+const WORKERS_WAIT: Duration = Duration::from_secs(5);
+
+impl Runtime {
+    /// The levers of an operator.
+    #[must_use]
+    pub fn operate(&self) -> Operator {
+        Operator { runtime: self.clone() }
+    }
+}
+
+/// The levers of an operator. Cheap to clone; dropping a future of it does not take the lever back.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    runtime: Runtime,
+}
+
+/// What a lever works on.
+struct Target {
+    card: Arc<ActorCard>,
+    supervisor: SupervisorHandle,
+    session: Option<Session>,
+}
+
+impl Operator {
+    /// Stops a node, with all that it runs, and returns when it is down. It is not started again by itself.
+    ///
+    /// A session's turn is cut off where it is; what is on its tape stays, and [`Runtime::resume`] goes on with it. Takes as
+    /// long as the node's shutdown time (5 s for a session) and a second more at most.
+    ///
+    /// # Errors
+    /// See [`OperateError`].
+    pub async fn stop(&self, id: &str) -> Result<(), OperateError> {
+        self.pulled("stop", id);
+        let done = self.do_stop(id).await;
+        self.done("stop", id, done)
+    }
+
+    /// Stops a node and starts it again, and returns when it is up: a session from its tape, its running calls answered as after
+    /// a crash. Its crashes are forgotten where it was parked or waited for a restart.
+    ///
+    /// # Errors
+    /// See [`OperateError`].
+    pub async fn restart(&self, id: &str) -> Result<(), OperateError> {
+        self.pulled("restart", id);
+        let done = self.do_restart(id).await;
+        self.done("restart", id, done)
+    }
+
+    /// Stops a session and keeps it stopped until [`Operator::unpark`]; senders are told [`SendError::Parked`].
+    ///
+    /// # Errors
+    /// See [`OperateError`].
+    pub async fn park(&self, id: &str) -> Result<(), OperateError> {
+        self.pulled("park", id);
+        let done = self.do_park(id).await;
+        self.done("park", id, done)
+    }
+
+    /// Starts a parked node again, with its crashes forgotten.
+    ///
+    /// # Errors
+    /// [`OperateError::NotParked`] and the others.
+    pub async fn unpark(&self, id: &str) -> Result<(), OperateError> {
+        self.pulled("unpark", id);
+        let done = self.do_unpark(id).await;
+        self.done("unpark", id, done)
+    }
+
+    /// Lets a session start nothing new: what runs, finishes.
+    ///
+    /// # Errors
+    /// [`OperateError::NoAnswer`] after two seconds: the wish stays noted, and holds as soon as the session answers.
+    pub async fn pause(&self, id: &str) -> Result<(), OperateError> {
+        self.pulled("pause", id);
+        let done = match self.session(id) {
+            Ok((card, session)) => answered(&card, session.pause()).await,
+            Err(error) => Err(error),
+        };
+        self.done("pause", id, done)
+    }
+
+    /// Lifts a session's pause.
+    ///
+    /// # Errors
+    /// As [`Operator::pause`].
+    pub async fn resume(&self, id: &str) -> Result<(), OperateError> {
+        self.pulled("resume", id);
+        let done = match self.session(id) {
+            Ok((card, session)) => answered(&card, session.resume()).await,
+            Err(error) => Err(error),
+        };
+        self.done("resume", id, done)
+    }
+
+    /// Finishes the running turns and takes no new messages, see [`Runtime::drain`]. Returns the sessions that were not done
+    /// by the deadline.
+    pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
+        self.pulled("drain", ROOT);
+        self.runtime.drain(deadline).await
+    }
+
+    /// Whether the trace of a node keeps what is said to it, cut short: off until it is asked for. Where it is turned off
+    /// again, what was kept is forgotten.
+    ///
+    /// # Errors
+    /// [`OperateError::Unknown`].
+    pub fn trace_in_full(&self, id: &str, on: bool) -> Result<(), OperateError> {
+        let lever = if on { "trace in full" } else { "trace redacted" };
+        self.pulled(lever, id);
+        let found = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id));
+        let done = found.map(|card| card.trace_in_full(on));
+        self.done(lever, id, done)
+    }
+
+    async fn do_stop(&self, id: &str) -> Result<(), OperateError> {
+        let Target { card, supervisor, session } = self.target(id)?;
+        let stopped = supervisor.terminate_child(card.id()).await;
+        stopped.map_err(|error| refused(&card, error))?;
+        if let Some(Session { slot, .. }) = session {
+            slot.set_door(Door::Closed);
+            slot.tasks.close();
+            // Its supervisor has waited for them already; where some are left, that was reported.
+            drop(tokio::time::timeout(WORKERS_WAIT, slot.tasks.wait()).await);
+            slot.ring.close();
+            self.runtime.inner.host.slots().remove(&slot.id);
+        }
+        Ok(())
+    }
+
+    async fn do_restart(&self, id: &str) -> Result<(), OperateError> {
+        let Target { card, supervisor, session } = self.target(id)?;
+        if let Some(session) = session.filter(|_| card.status() == Status::Parked) {
+            session.slot.set_door(Door::Open);
+        }
+        supervisor.recycle_child(card.id()).await.map(drop).map_err(|error| refused(&card, error))
+    }
+
+    async fn do_park(&self, id: &str) -> Result<(), OperateError> {
+        let Target { card, supervisor, session } = self.target(id)?;
+        supervisor.park(card.id()).await.map_err(|error| refused(&card, error))?;
+        if let Some(session) = session {
+            session.slot.set_door(Door::Parked);
+        }
+        Ok(())
+    }
+
+    async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
+        let Target { card, supervisor, session } = self.target(id)?;
+        if card.status() != Status::Parked {
+            return Err(OperateError::NotParked { id: card.id().to_owned(), status: card.status() });
+        }
+        if let Some(session) = session {
+            session.slot.set_door(Door::Open);
+        }
+        supervisor.unpark(card.id()).await.map(drop).map_err(|error| refused(&card, error))
+    }
+
+    fn target(&self, id: &str) -> Result<Target, OperateError> {
+        let registry = &self.runtime.inner.host.registry;
+        let card = registry.find(id).ok_or_else(|| unknown(id))?;
+        let owner = card.owner().and_then(|owner| registry.card(owner));
+        if card.place() == Place::Task {
+            let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
+            return Err(OperateError::IsTask { id: card.id().to_owned(), owner });
+        }
+        let supervisor = owner.and_then(|owner| owner.admin().cloned());
+        let supervisor = supervisor.ok_or_else(|| OperateError::IsRoot { id: card.id().to_owned() })?;
+        let session = self.session_of(&card);
+        Ok(Target { card, supervisor, session })
+    }
+
+    fn session(&self, id: &str) -> Result<(Arc<ActorCard>, Session), OperateError> {
+        let card = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id))?;
+        let not = || OperateError::NotASession { id: card.id().to_owned(), kind: card.kind() };
+        let session = self.session_of(&card).ok_or_else(not)?;
+        Ok((card, session))
+    }
+
+    fn session_of(&self, card: &ActorCard) -> Option<Session> {
+        if card.kind() != "session" {
+            return None;
+        }
+        card.id().parse().ok().and_then(|id: SessionId| self.runtime.session(&id))
+    }
+
+    fn pulled(&self, lever: &'static str, id: &str) {
+        self.tell(id, Happening::Lever { lever });
+        tracing::info!(lever, node = id, "an operator pulled a lever");
+    }
+
+    fn done(&self, lever: &'static str, id: &str, done: Result<(), OperateError>) -> Result<(), OperateError> {
+        if let Err(error) = &done {
+            self.tell(id, Happening::LeverRefused { lever, why: error.to_string() });
+        }
+        done
+    }
+
+    fn tell(&self, id: &str, what: Happening) {
+        let registry = &self.runtime.inner.host.registry;
+        match registry.find(id) {
+            Some(card) => registry.tell(card.path(), what),
+            None => registry.tell(id, what),
+        }
+    }
+}
+
+/// The id of the root.
+const ROOT: &str = "runtime";
+
+async fn answered(card: &ActorCard, asked: impl Future<Output = Result<(), SendError>>) -> Result<(), OperateError> {
+    let id = || card.id().to_owned();
+    match tokio::time::timeout(ANSWER_WAIT, asked).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(SendError::Parked)) => Err(OperateError::Parked { id: id() }),
+        Ok(Err(SendError::Closed | SendError::Draining)) => Err(OperateError::Closing),
+        Ok(Err(error)) => Err(OperateError::Refused { id: id(), error }),
+        Err(_) => {
+            let (with, since) = card.in_hand().unwrap_or(("nothing", Duration::ZERO));
+            Err(OperateError::NoAnswer { id: id(), with, since })
+        }
+    }
+}
+
+fn unknown(id: &str) -> OperateError {
+    OperateError::Unknown { id: id.to_owned() }
+}
+
+fn refused(card: &ActorCard, error: AdminError) -> OperateError {
+    let id = card.id().to_owned();
+    match error {
+        AdminError::NotFound => OperateError::Unknown { id },
+        AdminError::NotParked => OperateError::NotParked { id, status: card.status() },
+        AdminError::Parked => OperateError::Parked { id },
+        AdminError::StartFailed { reason } => OperateError::NotStarted { id, reason },
+        AdminError::Unkillable => OperateError::Unkillable { id },
+        AdminError::ShuttingDown | AdminError::Gone => OperateError::Closing,
+        error => OperateError::Supervisor { id, error },
+    }
+}
+
+/// Why a lever did nothing, and what to do instead.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperateError {
+    /// Nothing in the tree has that id or path.
+    #[error(
+        "there is no {id} in the tree: `tree` lists what there is, and `resume` brings back a session of the store"
+    )]
+    Unknown {
+        /// What was named.
+        id: String,
+    },
+    /// It is the root.
+    #[error("{id} is the root: `drain` and then `shutdown` the runtime, or name a node below it")]
+    IsRoot {
+        /// Which.
+        id: String,
+    },
+    /// It is a task of an actor, and not supervised by itself.
+    #[error("{id} is a task of {owner} and ends with it: abort the turn of {owner}, or stop it")]
+    IsTask {
+        /// Which.
+        id: String,
+        /// What it works for.
+        owner: String,
+    },
+    /// Only sessions can do that.
+    #[error("{id} is a {kind}, not a session: `stop` and `restart` work on it")]
+    NotASession {
+        /// Which.
+        id: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// It is kept stopped.
+    #[error("{id} is parked: `inspect` shows why, `unpark` starts it again")]
+    Parked {
+        /// Which.
+        id: String,
+    },
+    /// It is not kept stopped, so it cannot be let go.
+    #[error("{id} is not parked, it is {status}: `restart` starts it afresh")]
+    NotParked {
+        /// Which.
+        id: String,
+        /// What it is.
+        status: Status,
+    },
+    /// It did not answer in two seconds. The wish stays noted.
+    #[error(
+        "{id} has not answered for 2 s: it has had {with} in hand for {} s; the wish holds as soon as it answers, `inspect` \
+         shows what it was at, `stop` ends it",
+        since.as_secs()
+    )]
+    NoAnswer {
+        /// Which.
+        id: String,
+        /// What is in its hand.
+        with: &'static str,
+        /// How long that has been there.
+        since: Duration,
+    },
+    /// It did not come up.
+    #[error("{id} did not come up: {reason}: `inspect` shows its crash reports")]
+    NotStarted {
+        /// Which.
+        id: String,
+        /// Why.
+        reason: ExitReason,
+    },
+    /// It was killed, and is still there.
+    #[error(
+        "{id} was killed and is still there: it is in code that never awaits; `inspect` shows in what, and only the end of that \
+         code, or of the process, ends it"
+    )]
+    Unkillable {
+        /// Which.
+        id: String,
+    },
+    /// The session refused.
+    #[error("{id} refused: {error}")]
+    Refused {
+        /// Which.
+        id: String,
+        /// Why.
+        #[source]
+        error: SendError,
+    },
+    /// Its supervisor refused.
+    #[error("the supervisor of {id} refused: {error}: `inspect` shows what it is at")]
+    Supervisor {
+        /// Which.
+        id: String,
+        /// Why.
+        #[source]
+        error: AdminError,
+    },
+    /// The runtime, or that part of it, goes down.
+    #[error("the runtime is going down, and nothing is started or changed any more")]
+    Closing,
+}

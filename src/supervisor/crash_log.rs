@@ -1,0 +1,73 @@
+//! The last crashes of a runtime, and how loudly each was reported.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::supervisor::report::CrashReport;
+
+/// How many crash reports a runtime keeps.
+const CRASHES_KEPT: usize = 256;
+
+/// How many different nodes the throttle of the log remembers before it forgets them all.
+const THROTTLED_MAX: usize = 4096;
+
+/// The last crashes, and how loudly each was reported.
+#[derive(Debug, Default)]
+pub(crate) struct CrashLog {
+    inner: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    last: u64,
+    ring: VecDeque<CrashReport>,
+    counts: HashMap<String, u64>,
+}
+
+impl CrashLog {
+    /// Keeps a report, and logs it if it is this node's first, second, fourth, eighth … Gives its number.
+    pub(crate) fn add(&self, mut report: CrashReport) -> u64 {
+        let (count, report) = {
+            let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.last += 1;
+            report.number = kept.last;
+            let path = report.path();
+            if kept.counts.len() >= THROTTLED_MAX && !kept.counts.contains_key(&path) {
+                kept.counts.clear();
+            }
+            let count = kept.counts.entry(path).or_insert(0);
+            *count += 1;
+            let count = *count;
+            if kept.ring.len() == CRASHES_KEPT {
+                kept.ring.pop_front();
+            }
+            kept.ring.push_back(report.clone());
+            (count, report)
+        };
+        // Not under the lock: a subscriber of the host may want to read the crashes.
+        if count.is_power_of_two() {
+            tracing::error!(
+                supervisor = report.supervisor,
+                context = ?report.context,
+                reason = %report.reason,
+                offender = %report.offender,
+                incarnation = report.incarnation,
+                decision = ?report.decision,
+                message = report.message,
+                in_hand_ms = report.in_hand_ms,
+                doing = report.doing,
+                tape_seq = report.tape_seq,
+                crash = report.number,
+                crashes = count,
+                "a child ended badly"
+            );
+        }
+        report.number
+    }
+
+    pub(crate) fn all(&self) -> Vec<CrashReport> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).ring.iter().cloned().collect()
+    }
+}

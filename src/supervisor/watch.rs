@@ -1,0 +1,249 @@
+//! What happens in a tree, for those who watch it.
+//!
+//! One queue a runtime, bounded: a watcher that is slower than it loses the oldest news and is told how many. Telling never
+//! waits, and costs next to nothing while nobody watches. What counts is the state, which the tree shows at any time.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+use crate::{
+    ids::Millis,
+    supervisor::{
+        card::{ActorCard, Status},
+        event::SupervisorEvent,
+        exit::ExitReason,
+        report::Decision,
+    },
+};
+
+/// How much news waits for a slow watcher before it loses the oldest.
+const NEWS_WAITING: usize = 1024;
+
+/// Something that happened to a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TreeEvent {
+    /// Counts up over the whole tree, also while nobody watches.
+    pub number: u64,
+    /// When.
+    pub at: Millis,
+    /// The path of the node.
+    pub path: Arc<str>,
+    /// What happened to it.
+    #[serde(flatten)]
+    pub what: Happening,
+}
+
+/// What happened to a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "happened", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Happening {
+    /// Nothing yet: this is what it is as the watch begins.
+    Seen {
+        /// What it is.
+        status: Status,
+        /// Which life it is in, or was in last: 1 for the first.
+        incarnation: u64,
+        /// How it ended the last time, if it ever did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_exit: Option<ExitReason>,
+    },
+    /// There is no such node, so nothing will happen to it.
+    Unknown {},
+    /// A life began.
+    Started {
+        /// Which: 1 for the first.
+        incarnation: u64,
+    },
+    /// A life ended, or could not begin.
+    Exited {
+        /// Which.
+        incarnation: u64,
+        /// Why.
+        reason: ExitReason,
+        /// What its supervisor did about it.
+        decision: Decision,
+        /// The number of the crash report, where the end was a bad one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        crash: Option<u64>,
+    },
+    /// It is kept stopped.
+    Parked {},
+    /// It did not end although it was killed; its place stays taken until it does.
+    Unkillable {},
+    /// Workers of it did not end in their time; it goes on without them.
+    WorkersLeft {
+        /// How many.
+        count: usize,
+    },
+    /// It is gone for good.
+    Removed {},
+    /// It was a supervisor, and has ended.
+    Down {
+        /// Why.
+        reason: ExitReason,
+    },
+    /// An operator pulled a lever.
+    Lever {
+        /// Which.
+        lever: &'static str,
+    },
+    /// A lever that an operator pulled did nothing.
+    LeverRefused {
+        /// Which.
+        lever: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// A session was put to sleep: its actor is gone, and the next message to it starts another.
+    Passivated {},
+}
+
+impl Happening {
+    pub(crate) fn seen(card: &ActorCard) -> (Arc<str>, Happening) {
+        let (status, incarnation, last_exit) = (card.status(), card.incarnation(), card.last_exit());
+        (card.path().into(), Happening::Seen { status, incarnation, last_exit })
+    }
+}
+
+impl fmt::Display for TreeEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.path)?;
+        match &self.what {
+            Happening::Seen { status, incarnation, last_exit: None } => write!(f, "is {status}, life {incarnation}"),
+            Happening::Seen { status, incarnation, last_exit: Some(reason) } => {
+                write!(f, "is {status}, life {incarnation}, last exit {reason}")
+            }
+            Happening::Unknown {} => f.write_str("is not there"),
+            Happening::Started { incarnation } => write!(f, "started, life {incarnation}"),
+            Happening::Exited { incarnation, reason, decision, crash } => {
+                write!(f, "ended life {incarnation}: {reason}; {decision}")?;
+                crash.map_or(Ok(()), |number| write!(f, " (crash {number})"))
+            }
+            Happening::Parked {} => f.write_str("is parked"),
+            Happening::Unkillable {} => f.write_str("was killed and is still there"),
+            Happening::WorkersLeft { count } => write!(f, "goes on without {count} workers that did not end"),
+            Happening::Removed {} => f.write_str("is gone"),
+            Happening::Down { reason } => write!(f, "has ended: {reason}"),
+            Happening::Lever { lever } => write!(f, "an operator pulled {lever}"),
+            Happening::LeverRefused { lever, why } => write!(f, "refused {lever}: {why}"),
+            Happening::Passivated {} => f.write_str("was put to sleep"),
+        }
+    }
+}
+
+/// The news of one tree.
+#[derive(Debug)]
+pub(crate) struct News {
+    last: AtomicU64,
+    events: broadcast::Sender<TreeEvent>,
+}
+
+impl Default for News {
+    fn default() -> News {
+        News { last: AtomicU64::new(0), events: broadcast::channel(NEWS_WAITING).0 }
+    }
+}
+
+impl News {
+    pub(crate) fn tell(&self, path: &str, what: Happening) {
+        let number = self.last.fetch_add(1, Relaxed) + 1;
+        if self.events.receiver_count() > 0 {
+            // Nobody has to watch.
+            let _ = self.events.send(TreeEvent { number, at: Millis::now(), path: path.into(), what });
+        }
+    }
+
+    /// Tells what a supervisor has to tell: of itself, or of one of its children.
+    pub(crate) fn tell_event(&self, supervisor: &str, event: &SupervisorEvent, crash: Option<u64>) {
+        let (id, what) = match event {
+            SupervisorEvent::Started { id, incarnation } => (id, Happening::Started { incarnation: *incarnation }),
+            SupervisorEvent::Exited { id, incarnation, reason, decision } => {
+                let (incarnation, reason, decision) = (*incarnation, reason.clone(), *decision);
+                (id, Happening::Exited { incarnation, reason, decision, crash })
+            }
+            SupervisorEvent::Parked { id } => (id, Happening::Parked {}),
+            SupervisorEvent::Unkillable { id } => (id, Happening::Unkillable {}),
+            SupervisorEvent::WorkersLeft { id, count } => (id, Happening::WorkersLeft { count: *count }),
+            SupervisorEvent::Removed { id } => (id, Happening::Removed {}),
+            SupervisorEvent::Down(down) => {
+                return self.tell(supervisor, Happening::Down { reason: down.reason.clone() });
+            }
+        };
+        self.tell(&format!("{supervisor}/{id}"), what);
+    }
+
+    pub(crate) fn listen(&self, only: Option<&str>) -> Watch {
+        Watch {
+            events: Some(self.events.subscribe()),
+            only: only.map(Into::into),
+            first: VecDeque::new(),
+            next: self.last.load(Relaxed),
+            lost: 0,
+        }
+    }
+}
+
+/// A watcher's end of the news of a tree. Dropping it ends the watching, and nothing else.
+#[derive(Debug)]
+pub struct Watch {
+    events: Option<broadcast::Receiver<TreeEvent>>,
+    only: Option<Arc<str>>,
+    first: VecDeque<TreeEvent>,
+    next: u64,
+    lost: u64,
+}
+
+impl Watch {
+    /// Begins with what a node is; from then on it is followed by its path.
+    pub(crate) fn after(mut self, (path, what): (Arc<str>, Happening)) -> Watch {
+        self.only = Some(path.clone());
+        self.first.push_back(TreeEvent { number: self.next, at: Millis::now(), path, what });
+        self
+    }
+
+    /// Says that there is no such node, and ends.
+    pub(crate) fn of_nobody(mut self, id: &str) -> Watch {
+        self.events = None;
+        self.after((id.into(), Happening::Unknown {}))
+    }
+
+    /// What happens next; `None` when nothing can: the tree is gone, or the node never was. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<TreeEvent> {
+        if let Some(first) = self.first.pop_front() {
+            return Some(first);
+        }
+        loop {
+            match self.events.as_mut()?.recv().await {
+                Ok(event) => {
+                    let is_root = !event.path.contains('/');
+                    if is_root && matches!(event.what, Happening::Down { .. }) {
+                        self.events = None;
+                        return Some(event);
+                    }
+                    if self.only.as_ref().is_none_or(|only| *only == event.path) {
+                        return Some(event);
+                    }
+                }
+                Err(broadcast::error::RecvError::Lagged(lost)) => self.lost += lost,
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// How much news this watcher has lost so far; not all of it need have been about its node.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
