@@ -102,6 +102,7 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Failed { ticket, .. } => ("failed", Some(*ticket)),
         Signal::CutOff { ticket, .. } => ("cut off", Some(*ticket)),
         Signal::Returned { ticket, .. } => ("returned", Some(*ticket)),
+        Signal::Left(_) => ("left over", None),
         Signal::Tick => ("tick", None),
     };
     (what, ticket.map(|Seq(seq)| seq))
