@@ -110,7 +110,7 @@ impl Runtime {
             for_tape.prepare(tape, state);
             Ok(())
         });
-        made.await.map_err(|_| OpenError::Closed)??;
+        made.await.map_err(|error| crashed(&id, &error))??;
         self.start(slot).await
     }
 
@@ -145,11 +145,15 @@ impl Runtime {
             if let Some(repair) = &loaded.repair {
                 tracing::warn!(session = %for_tape.id, repair = ?repair, "a torn tail was set aside");
             }
+            if loaded.entries.is_empty() {
+                // Who made it died before the first entry; it can be made anew.
+                return Err(OpenError::Tape(TapeError::Missing { session: for_tape.id.clone() }));
+            }
             let state = fold(&loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
             for_tape.prepare(loaded.tape, state);
             Ok(())
         });
-        made.await.map_err(|_| OpenError::Closed)??;
+        made.await.map_err(|error| crashed(id, &error))??;
         let events = slot.ring.listen();
         Ok((self.start(slot).await?, events))
     }
@@ -273,6 +277,14 @@ impl Runtime {
 
 fn not_started(id: &SessionId, error: &dyn std::fmt::Display) -> OpenError {
     OpenError::NotStarted { session: id.clone(), why: error.to_string() }
+}
+
+/// A panic while a tape was opened: it is this session's, and may be tried again.
+fn crashed(id: &SessionId, error: &tokio::task::JoinError) -> OpenError {
+    match error.is_panic() {
+        true => not_started(id, &"it crashed while its tape was opened; try again"),
+        false => OpenError::Closed,
+    }
 }
 
 async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {

@@ -35,6 +35,8 @@ run tests cargo test --no-fail-fast --features cli --lib --bins --test it
 run bdd cargo test --features cli --test bdd
 run doc cargo test --features cli --doc
 if [ "${1:-}" != "--quick" ]; then
+  # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name.
+  run crash-points cargo test --features cli,fault-injection --test it crash_points::
   run without-sqlite cargo test --no-default-features --features http,tools --lib
 fi
 # The checked-in pages are made by the same program; where they differ from this run, it says so.
@@ -44,7 +46,7 @@ python3 tests/coverage.py --check | tee "$results/coverage.log" ||
 # One closing line over all parts, in the plain form.
 passed=0
 failed=0
-for log in "$results"/{tests,doc,without-sqlite}.log; do
+for log in "$results"/{tests,doc,crash-points,without-sqlite}.log; do
   [ -f "$log" ] || continue
   while read -r p f; do
     passed=$((passed + p))

@@ -128,7 +128,7 @@ impl Tape {
             return Err(TapeError::TooLarge { bytes: bytes.len(), max: APPEND_BYTES_MAX });
         }
         if state.outstanding == 0 && writer.is_calm() && !self.inner.is_closed() {
-            writer.write(&self.log, begin.as_deref(), &bytes, false)?;
+            writer.write(&self.log, begin.as_deref(), &bytes, after.seq, false)?;
             state.good = after.clone();
             take(&mut state, after, begin);
             return Ok(Appended::Now(Ok(state.good.seq)));

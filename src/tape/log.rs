@@ -117,6 +117,8 @@ pub(super) struct LogFile {
     pub(super) path: PathBuf,
     /// Up to here it is good: the next append goes there.
     pub(super) length: u64,
+    /// The last entry that was written by this handle.
+    pub(super) last: Seq,
     file: Option<File>,
     /// A write began and did not end well: there may be bytes behind `length` that must be cut off first.
     tail_is_dirty: bool,
@@ -124,11 +126,11 @@ pub(super) struct LogFile {
 
 impl LogFile {
     pub(super) fn new(path: PathBuf, length: u64) -> LogFile {
-        LogFile { path, length, file: None, tail_is_dirty: false }
+        LogFile { path, length, last: Seq::ZERO, file: None, tail_is_dirty: false }
     }
 
     /// Writes at the end. After an error the file is as before, or will be cut back to it before the next write.
-    fn write(&mut self, disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), TapeError> {
+    fn write(&mut self, disk: &dyn Disk, bytes: &[u8], last: Seq, sync: bool) -> Result<(), TapeError> {
         let Some(file) = &self.file else {
             return Err(TapeError::io("write", &self.path)(io::ErrorKind::NotFound.into()));
         };
@@ -152,6 +154,7 @@ impl LogFile {
             Ok(()) => {
                 self.tail_is_dirty = false;
                 self.length += bytes.len() as u64;
+                self.last = last;
             }
             Err(TapeError::Changed { .. }) => self.file = None,
             Err(_) if self.tail_is_dirty && disk.cut(file, self.length).is_ok() => self.tail_is_dirty = false,
@@ -161,7 +164,7 @@ impl LogFile {
     }
 
     /// Makes the folder of a new anchor with its first lines in it, complete or not at all, and goes on there.
-    fn begin(&mut self, disk: &dyn Disk, folder: &Path, bytes: &[u8], sync: bool) -> Result<(), TapeError> {
+    fn begin(&mut self, disk: &dyn Disk, folder: &Path, bytes: &[u8], last: Seq, sync: bool) -> Result<(), TapeError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let draft = folder.with_file_name(format!(".new-{name}"));
         let mut renamed = false;
@@ -185,7 +188,7 @@ impl LogFile {
         match made {
             Ok(file) => {
                 let path = folder.join("entries.jsonl");
-                *self = LogFile { path, length: bytes.len() as u64, file: Some(file), tail_is_dirty: false };
+                *self = LogFile { path, length: bytes.len() as u64, last, file: Some(file), tail_is_dirty: false };
                 Ok(())
             }
             Err(error) => {
@@ -236,7 +239,9 @@ impl OpenFiles {
         open.push(Arc::downgrade(log));
     }
 
-    /// Writes one append: to the end of the tape's file, or as the first lines of the anchor `begin`.
+    /// Writes one append that ends with the entry `last`: to the end of the tape's file, or as the first lines of the anchor
+    /// `begin`.
+    #[allow(clippy::too_many_arguments, reason = "within the tape only, and each is a different type")]
     pub(super) fn write(
         &self,
         layout: &Layout,
@@ -244,6 +249,7 @@ impl OpenFiles {
         log: &Arc<Log>,
         begin: Option<&str>,
         bytes: &[u8],
+        last: Seq,
         sync: bool,
     ) -> Result<(), TapeError> {
         log.used.store(self.writes.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
@@ -251,13 +257,13 @@ impl OpenFiles {
         if let Some(anchor) = begin {
             file.file = None;
             self.admit(log);
-            return file.begin(disk, &layout.anchors(&log.session).join(anchor), bytes, sync);
+            return file.begin(disk, &layout.anchors(&log.session).join(anchor), bytes, last, sync);
         }
         if file.file.is_none() {
             self.admit(log);
             file.file = Some(disk.open(&file.path).map_err(TapeError::io("open", &file.path))?);
         }
-        file.write(disk, bytes, sync)
+        file.write(disk, bytes, last, sync)
     }
 }
 

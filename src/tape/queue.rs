@@ -63,6 +63,11 @@ impl Job {
         }
     }
 
+    /// Whether the thread panicked over it before.
+    pub(super) fn is_retried(&self) -> bool {
+        self.tries.load(Ordering::SeqCst) > 0
+    }
+
     pub(super) fn finish(&self, result: Result<Seq, TapeError>) {
         *lock(&self.result) = Some(result);
     }

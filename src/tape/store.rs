@@ -160,9 +160,7 @@ impl Store {
         let folder = layout.session(session);
         self.inner.must_write()?;
         match make_new_folder(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(TapeError::Exists { session: session.clone() });
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return self.create_over(session, notify),
             made => made.map_err(TapeError::io("make", &folder))?,
         }
         fault!(self.faults(), "tape.create.folder", session.as_str());
@@ -174,20 +172,35 @@ impl Store {
                 return Err(error);
             }
         };
+        let mut claiming = Claiming::new(self, session, claim);
         fault!(self.faults(), "tape.create.claimed", session.as_str());
         let file = make_first_anchor(layout, session, FIRST_ANCHOR)
             .and_then(|path| self.sync_session(session, &path).map(|()| LogFile::new(path, 0)));
         match file {
             Ok(file) => {
                 let chain = Chain::start(session, FIRST_ANCHOR);
-                Ok(self.hand_out(session, notify, chain, vec![FIRST_ANCHOR.into()], file, claim, None))
+                Ok(self.hand_out(session, notify, chain, vec![FIRST_ANCHOR.into()], file, claiming.keep(), None))
             }
             Err(error) => {
                 // The claim goes with the folder. Given back by its name, it might be that of another who came meanwhile.
-                let removed = std::fs::remove_dir_all(&folder).is_ok();
-                self.unclaim(session, Some(claim).filter(|_| !removed));
+                if std::fs::remove_dir_all(&folder).is_ok() {
+                    claiming.claim = None;
+                }
                 Err(error)
             }
+        }
+    }
+
+    /// Goes on where somebody died between making a session and its first entry: nobody was told that it exists.
+    fn create_over(&self, session: &SessionId, notify: Notify) -> Result<Tape, TapeError> {
+        let exists = || TapeError::Exists { session: session.clone() };
+        if summary::summary(self.layout(), session.clone(), &[])?.seq > Seq::ZERO {
+            return Err(exists());
+        }
+        match self.load(session, notify) {
+            Ok(loaded) if loaded.tape.last() == Seq::ZERO && loaded.read_only.is_none() => Ok(loaded.tape),
+            Ok(_) | Err(TapeError::Claimed { .. }) => Err(exists()),
+            Err(error) => Err(error),
         }
     }
 
@@ -205,20 +218,14 @@ impl Store {
             return Err(TapeError::Missing { session: session.clone() });
         }
         let claim = self.claim(session)?;
-        fault!(self.faults(), "tape.load.claimed", session.as_str());
         let before = claim.before.clone();
-        match self.open_claimed(session) {
-            Ok((opened, file)) => {
-                let tape =
-                    self.hand_out(session, notify, opened.chain, opened.anchors, file, claim, opened.damage.clone());
-                let (entries, repair, read_only) = (opened.entries, opened.repair, opened.damage);
-                Ok(Loaded { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
-            }
-            Err(error) => {
-                self.unclaim(session, Some(claim));
-                Err(error)
-            }
-        }
+        let claiming = Claiming::new(self, session, claim);
+        fault!(self.faults(), "tape.load.claimed", session.as_str());
+        let (opened, file) = self.open_claimed(session)?;
+        let (chain, anchors, claim) = (opened.chain, opened.anchors, claiming.keep());
+        let tape = self.hand_out(session, notify, chain, anchors, file, claim, opened.damage.clone());
+        let (entries, repair, read_only) = (opened.entries, opened.repair, opened.damage);
+        Ok(Loaded { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
     }
 
     fn open_claimed(&self, session: &SessionId) -> Result<(super::read::Opened, LogFile), TapeError> {
@@ -419,6 +426,35 @@ impl Store {
         before.is_some_and(|before| {
             before.durability == Durability::Process && before.boot.is_some() && now.is_some() && before.boot != now
         })
+    }
+}
+
+/// A claim on its way to a handle. Given back where it does not get there, also by a panic: else nobody could open the
+/// session until the process ends.
+struct Claiming<'s> {
+    store: &'s Store,
+    session: &'s SessionId,
+    /// Absent where the claim's file is gone already.
+    claim: Option<Claim>,
+    kept: bool,
+}
+
+impl<'s> Claiming<'s> {
+    fn new(store: &'s Store, session: &'s SessionId, claim: Claim) -> Claiming<'s> {
+        Claiming { store, session, claim: Some(claim), kept: false }
+    }
+
+    fn keep(mut self) -> Claim {
+        self.kept = true;
+        self.claim.take().expect("whoever takes the claim away does not keep it")
+    }
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.store.unclaim(self.session, self.claim.take());
+        }
     }
 }
 

@@ -65,10 +65,17 @@ impl Writer {
     }
 
     /// Writes one append to the tape's file and notes how long it took.
-    pub(super) fn write(&self, log: &Arc<Log>, begin: Option<&str>, bytes: &[u8], sync: bool) -> Result<(), TapeError> {
+    pub(super) fn write(
+        &self,
+        log: &Arc<Log>,
+        begin: Option<&str>,
+        bytes: &[u8],
+        last: Seq,
+        sync: bool,
+    ) -> Result<(), TapeError> {
         fault!(self.options.faults, "tape.write", log.session.as_str());
         let started = Instant::now();
-        let written = self.files.write(&self.layout, &*self.disk, log, begin, bytes, sync);
+        let written = self.files.write(&self.layout, &*self.disk, log, begin, bytes, last, sync);
         fault!(self.options.faults, "tape.written", log.session.as_str());
         let slow = u8::from(started.elapsed() >= CALM);
         let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));
@@ -81,7 +88,10 @@ impl Writer {
             job.finish(Err(error));
             return false;
         }
-        let written = self.write(&job.log, begin, bytes, sync);
+        let written = match is_written(job, after) {
+            true => Ok(()),
+            false => self.write(&job.log, begin, bytes, after.seq, sync),
+        };
         let settled = settle(job, after, written);
         fault!(self.options.faults, "tape.settled", job.log.session.as_str());
         settled
@@ -146,7 +156,7 @@ impl Writer {
         let mut ends: HashMap<&SessionId, u64> = HashMap::new();
         for job in jobs {
             let What::Append { bytes, begin, after, run } = &job.what else { continue };
-            if doomed(job, *run).is_none() {
+            if doomed(job, *run).is_none() && !is_written(job, after) {
                 let end = ends.entry(&job.log.session).or_insert_with(|| lock(&job.log.file).length);
                 let at = if begin.is_some() { 0 } else { *end };
                 group.push(&job.log.session, &after.anchor, at, bytes);
@@ -184,6 +194,12 @@ impl Writer {
 fn doomed(job: &Job, run: u64) -> Option<TapeError> {
     let state = lock(&job.log.state);
     (state.run != run).then(|| state.last_failure.clone().unwrap_or(TapeError::Closed))
+}
+
+/// Whether a job that the thread panicked over is in its file: the panic came between the write and the note of it. To write it
+/// again would put it there twice.
+fn is_written(job: &Job, after: &Chain) -> bool {
+    job.is_retried() && lock(&job.log.file).last == after.seq
 }
 
 /// Notes in the tape how a queued append went.

@@ -6,6 +6,7 @@ mod aimock;
 #[cfg(feature = "cli")]
 mod cli;
 mod core;
+mod crash_points;
 mod formats;
 #[cfg(feature = "cli")]
 mod kill;

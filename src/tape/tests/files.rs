@@ -57,8 +57,15 @@ fn a_session_is_created_once_and_loaded_as_often_as_wanted() {
     assert!(matches!(store.load(&id("s"), deaf()), Err(TapeError::Missing { .. })));
     assert!(matches!(store.read(&id("s"), Seq(0)), Err(TapeError::Missing { .. })));
     drop(store.create(&id("s"), deaf()).unwrap());
+    // Whoever made it left before its first entry: there is nothing yet that could be lost.
+    let made_anew = store.create(&id("s"), deaf()).unwrap();
     assert!(matches!(store.create(&id("s"), deaf()), Err(TapeError::Exists { .. })));
-    for seq in 1..=20 {
+    drop(made_anew);
+    let (mut tape, _) = Waiting::load(&store, &id("s"));
+    tape.append(&[entry(1)]).unwrap();
+    drop(tape);
+    assert!(matches!(store.create(&id("s"), deaf()), Err(TapeError::Exists { .. })));
+    for seq in 2..=20 {
         let (mut tape, said) = Waiting::load(&store, &id("s"));
         assert_eq!(said, entries(1..=20)[..seq as usize - 1]);
         assert_eq!(tape.tape.last(), Seq(seq - 1));

@@ -1,0 +1,25 @@
+//! Recovery, proved at each place where it can be needed: one long story (steering, asks, retries, a crash of a tool and of the
+//! model's client, a queued message), cut off everywhere and gone on with.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `world.rs` | what is outside of the runtime and outlives it: the model's server, what calls did, what the host wants to say |
+//! | `tools.rs`, `host.rs` | the tools of the story, and the host that plays it |
+//! | `judge.rs` | whether it came to the same end and kept the promises |
+//! | `boundaries.rs` | cut off after each entry, and inside each line |
+//! | `strike.rs`, `picture.rs`, `named.rs` | a panic, and a `kill -9`, at each crash point by name (with the feature `fault-injection`) |
+//! | `starts.rs` | the start after a crash, cut off itself |
+
+mod boundaries;
+mod host;
+mod judge;
+#[cfg(feature = "fault-injection")]
+mod named;
+#[cfg(feature = "fault-injection")]
+mod picture;
+#[cfg(feature = "fault-injection")]
+mod starts;
+#[cfg(feature = "fault-injection")]
+mod strike;
+mod tools;
+mod world;
