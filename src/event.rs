@@ -159,6 +159,14 @@ pub enum EventKind {
         /// Which tool.
         name: String,
     },
+    /// More of the arguments of a call that the model is writing. Provisional, and for display only: see
+    /// [`partial_json`](crate::tool::partial_json) for what can be shown of them.
+    CallInput {
+        /// Position among the calls of the answer, from 0.
+        index: u32,
+        /// More of the JSON text.
+        text: String,
+    },
     /// A part of the answer is complete: text, reasoning or a call.
     PartUpdated {
         /// The part.

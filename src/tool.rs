@@ -8,6 +8,7 @@
 
 mod arguments;
 mod context;
+pub mod partial_json;
 mod result;
 mod toolbox;
 pub mod truncate;

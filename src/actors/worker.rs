@@ -151,7 +151,7 @@ async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Mutex<
                 Delta::Reasoning(text) => EventKind::ReasoningDelta { text },
                 Delta::ReasoningEnded => EventKind::ReasoningEnded {},
                 Delta::CallPending { index, id, name } => EventKind::CallPending { index, call: id, name },
-                Delta::CallInput { .. } => return,
+                Delta::CallInput { index, text } => EventKind::CallInput { index, text },
             },
         );
     };
@@ -212,6 +212,7 @@ pub(crate) struct CallContext {
     pub(crate) key: String,
     pub(crate) workspace: Arc<std::path::PathBuf>,
     pub(crate) spill: Arc<std::path::PathBuf>,
+    pub(crate) external: Arc<[std::path::PathBuf]>,
 }
 
 impl CallContext {
@@ -232,6 +233,7 @@ impl CallContext {
             self.key,
             self.workspace,
             self.spill,
+            self.external,
             cancel,
             progress,
         )

@@ -7,9 +7,11 @@ use crate::tool::Access;
 
 /// The accesses of one call as the rules should judge them.
 ///
+/// A path that climbs out of the workspace (`../x`) is the absolute one, so that there is one spelling to allow or to deny.
 /// An absolute path inside the workspace is the relative one. A path in one of the `read_roots` may be read without the
 /// permission for what lies outside.
 pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) -> Vec<Access> {
+    let accesses: Vec<_> = accesses.into_iter().map(|access| climbed(workspace, access)).collect();
     let readable = |pattern: &str| {
         let only_read = accesses
             .iter()
@@ -27,6 +29,24 @@ pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) 
         }
     });
     seen.collect()
+}
+
+/// The same access, its path made absolute where it begins with `..`.
+fn climbed(workspace: &str, access: Access) -> Access {
+    let is_path = matches!(access.permission.as_str(), "read" | "edit" | "external_directory");
+    if !is_path || !workspace.starts_with('/') || !(access.pattern == ".." || access.pattern.starts_with("../")) {
+        return access;
+    }
+    let mut kept: Vec<&str> = workspace.split('/').filter(|piece| !piece.is_empty()).collect();
+    for piece in access.pattern.split('/') {
+        match piece {
+            "" | "." => {}
+            ".." => drop(kept.pop()),
+            piece => kept.push(piece),
+        }
+    }
+    let pattern = format!("/{}", kept.join("/"));
+    Access { permission: access.permission, pattern }
 }
 
 /// The rest of a path that lies beneath a folder, both absolute and free of `.` and `..`.
@@ -68,6 +88,19 @@ mod tests {
         for path in ["/srv/app-evil/x", "/etc/passwd", "/srv/app/../x"] {
             assert_eq!(seen("read", path), [pair("external_directory", path), pair("read", path)]);
         }
+    }
+
+    /// F01: a path that climbs has one spelling, wherever it arrives.
+    #[test]
+    fn a_path_that_climbs_is_the_absolute_one() {
+        assert_eq!(
+            seen("read", "../other/x"),
+            [pair("external_directory", "/srv/other/x"), pair("read", "/srv/other/x")]
+        );
+        assert_eq!(seen("edit", "../app/x"), [pair("edit", "x")]);
+        assert_eq!(seen("read", "../../../.."), [pair("external_directory", "/"), pair("read", "/")]);
+        assert_eq!(seen("bash", "../x"), [pair("external_directory", "/srv/x"), pair("bash", "../x")]);
+        assert_eq!(seen("read", "..x"), [pair("external_directory", "..x"), pair("read", "..x")]);
     }
 
     /// Design §8: the folder of large outputs may be read, and only read.

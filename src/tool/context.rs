@@ -27,6 +27,8 @@ pub struct ToolContext {
     /// A private folder for outputs that are too large for the model. It may not exist yet:
     /// [`Spill::create`](crate::tool::truncate::Spill::create) makes it.
     pub spill: Arc<PathBuf>,
+    /// Paths outside of the workspace that this call was allowed to reach, absolute: folders with all beneath them, or files.
+    pub external: Arc<[PathBuf]>,
     /// Resolves when the call must stop.
     pub cancel: CancellationToken,
     /// Where to say how far it is.
@@ -43,10 +45,11 @@ impl ToolContext {
         key: String,
         workspace: Arc<PathBuf>,
         spill: Arc<PathBuf>,
+        external: Arc<[PathBuf]>,
         cancel: CancellationToken,
         progress: Progress,
     ) -> ToolContext {
-        ToolContext { session, call, ticket, key, workspace, spill, cancel, progress }
+        ToolContext { session, call, ticket, key, workspace, spill, external, cancel, progress }
     }
 
     /// A context for a call outside of any session, such as `tamtam tool` or a test.
@@ -59,6 +62,7 @@ impl ToolContext {
             key: uuid::Uuid::now_v7().to_string(),
             workspace: Arc::new(workspace),
             spill: Arc::new(spill),
+            external: Arc::default(),
             cancel: CancellationToken::new(),
             progress: Progress::ignore(),
         }

@@ -27,6 +27,7 @@
 
 mod dir;
 mod error;
+mod granted;
 mod info;
 mod path;
 mod walk;
@@ -62,8 +63,10 @@ use walk::{Fault, LastLink, Missing, Place};
 /// The folder that a session works in. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// The workspace first, then the folders that may only be read.
+    /// The workspace first, then the folders that may only be read, then what was allowed for this call.
     roots: Vec<Arc<Root>>,
+    /// Paths that were allowed but go through a link, and where they lead to.
+    linked: Vec<(PathBuf, PathBuf)>,
     home: Option<PathBuf>,
 }
 
@@ -86,6 +89,16 @@ struct Root {
     real: PathBuf,
     read_only: bool,
     beneath: Beneath,
+    reach: Reach,
+}
+
+/// What beneath a root may be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reach {
+    /// All of it, also through links that stay inside.
+    All,
+    /// This path and nothing else, and through no link.
+    Only(PathBuf),
 }
 
 /// Who sees to it that a path stays beneath its root.
@@ -109,19 +122,20 @@ impl Root {
         let handle = rustix::fs::openat(CWD, &real, flags, Mode::empty());
         let handle = handle.map_err(|errno| WorkspaceError::from_errno(shown(), errno))?;
         let beneath = walk::kernel_can(&handle);
-        Ok(Root { handle, path: path::collapse(path), real, read_only, beneath })
+        Ok(Root { handle, path: path::collapse(path), real, read_only, beneath, reach: Reach::All })
     }
 }
 
 impl Workspace {
     /// Opens a folder, which must exist and be named by an absolute path.
     pub fn open(root: &Path) -> Result<Workspace, WorkspaceError> {
-        Ok(Workspace { roots: vec![Arc::new(Root::open(root, false)?)], home: None })
+        Ok(Workspace { roots: vec![Arc::new(Root::open(root, false)?)], linked: Vec::new(), home: None })
     }
 
-    /// Opens the workspace of a call, with the session's spill folder as a folder that may be read, if it exists by now.
+    /// Opens the workspace of a call: with the session's spill folder as a folder that may be read, if it exists by now, and
+    /// with what the call was [allowed](ToolContext::external) to reach outside.
     pub fn for_call(context: &ToolContext) -> Result<Workspace, WorkspaceError> {
-        let workspace = Workspace::open(&context.workspace)?;
+        let workspace = Workspace::open(&context.workspace)?.with_external(&context.external);
         match workspace.clone().with_read_only(&context.spill) {
             Err(WorkspaceError::NotFound { .. }) => Ok(workspace),
             with_spill => with_spill,
@@ -132,6 +146,21 @@ impl Workspace {
     pub fn with_read_only(mut self, folder: &Path) -> Result<Workspace, WorkspaceError> {
         self.roots.push(Arc::new(Root::open(folder, true)?));
         Ok(self)
+    }
+
+    /// The same workspace with places outside of it that may be reached: each path a folder with all beneath it, or one
+    /// file. A path that goes through a link is refused when it is used, and the refusal names where it leads to.
+    #[must_use]
+    pub fn with_external(mut self, paths: &[PathBuf]) -> Workspace {
+        for path in paths {
+            match granted::open(path) {
+                Ok(granted::Granted::Root(root)) => self.roots.push(Arc::new(root)),
+                Ok(granted::Granted::Link { real }) => self.linked.push((path::collapse(path), real)),
+                // What cannot be opened is said to be outside, as if it had not been allowed.
+                Err(_) => {}
+            }
+        }
+        self
     }
 
     /// The same workspace that knows what `~` stands for. It still refuses what lies outside.
@@ -175,19 +204,27 @@ impl Workspace {
         for (root, known) in self.roots.iter().enumerate() {
             for prefix in [&known.path, &known.real] {
                 if let Ok(relative) = absolute.strip_prefix(prefix) {
+                    if matches!(&known.reach, Reach::Only(only) if only != relative) {
+                        continue;
+                    }
                     let shown = if root == 0 { path::shown(relative) } else { absolute.display().to_string() };
                     return Ok(WorkspacePath::new(root, relative.to_owned(), shown));
                 }
             }
         }
-        Err(self.outside(text))
+        match self.linked.iter().find(|(path, _)| *path == absolute) {
+            Some((_, real)) => Err(WorkspaceError::Linked { path: text.to_owned(), real: real.clone() }),
+            None => Err(self.outside(text)),
+        }
     }
 
     /// The whole path, for people and for programs that are started. Opening it by that name would follow links anywhere:
     /// use the operations here instead.
     #[must_use]
     pub fn absolute(&self, path: &WorkspacePath) -> PathBuf {
-        self.root_of(path).path.join(path.relative())
+        let root = &self.root_of(path).path;
+        // Joined with nothing a path gets a slash at its end.
+        if path.relative().as_os_str().is_empty() { root.clone() } else { root.join(path.relative()) }
     }
 
     /// Opens a regular file to read. Never waits, also not for a FIFO.

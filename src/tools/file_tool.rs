@@ -85,7 +85,7 @@ impl<W: FileWork> Tool for FileTool<W> {
             Touch::Looks => "read",
             Touch::Writes => "edit",
         };
-        place::access(permission, arguments, W::PATH_NAMES)
+        place::access(permission, arguments, W::PATH_NAMES, self.shared.home.as_deref())
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {

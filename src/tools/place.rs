@@ -99,7 +99,7 @@ fn unseen(error: WorkspaceError) -> ToolResult {
 ///
 /// A tool does not know its workspace before it runs, so an absolute path counts as outside; whoever judges it may know
 /// better. Every spelling that the path may be read as is judged.
-pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str]) -> Vec<Access> {
+pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str], home: Option<&Path>) -> Vec<Access> {
     let arguments = arguments::meant(arguments);
     let given = keys.iter().find_map(|key| arguments.get(key)).and_then(Value::as_str).unwrap_or(".");
     let quoted = names::given(given);
@@ -117,7 +117,7 @@ pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str]) -> Vec<
     }
     let mut accesses = Vec::new();
     for spelling in spellings {
-        let (pattern, inside) = as_text(&spelling);
+        let (pattern, inside) = as_text(&from_home(&spelling, home));
         if !inside {
             accesses.push(Access::new("external_directory", &pattern));
         }
@@ -125,6 +125,15 @@ pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str]) -> Vec<
     }
     accesses.dedup();
     accesses
+}
+
+/// A path that begins at home as the absolute one, where the host said what home is.
+fn from_home(given: &str, home: Option<&Path>) -> String {
+    let rest = if given == "~" { Some("") } else { given.strip_prefix("~/") };
+    match (rest, home.and_then(Path::to_str)) {
+        (Some(rest), Some(home)) => format!("{home}/{rest}"),
+        _ => given.to_owned(),
+    }
 }
 
 /// A path without `.` and `..`, and whether it stays inside as text.
@@ -155,7 +164,7 @@ mod tests {
     use super::*;
 
     fn accesses(path: &str) -> Vec<(String, String)> {
-        let found = access("read", &json!({ "file_path": path }), &["path", "file_path"]);
+        let found = access("read", &json!({ "file_path": path }), &["path", "file_path"], None);
         found.into_iter().map(|one| (one.permission, one.pattern)).collect()
     }
 
@@ -172,9 +181,17 @@ mod tests {
         }
     }
 
+    /// Home has one spelling too, once it is known.
+    #[test]
+    fn a_path_from_home_is_the_absolute_one() {
+        let arguments = json!({"path": "~/.ssh/../id"});
+        let found = access("read", &arguments, &["path"], Some(Path::new("/home/ada")));
+        assert_eq!(found, [Access::new("external_directory", "/home/ada/id"), Access::new("read", "/home/ada/id")]);
+    }
+
     #[test]
     fn every_spelling_is_judged() {
-        let wrapped = access("read", &json!("{\"path\":\"/etc/passwd\"}"), &["path"]);
+        let wrapped = access("read", &json!("{\"path\":\"/etc/passwd\"}"), &["path"], None);
         assert_eq!(wrapped[1], Access::new("read", "/etc/passwd"), "arguments in a string are judged too");
         assert_eq!(accesses("@secret").iter().map(|one| one.1.as_str()).collect::<Vec<_>>(), ["@secret", "secret"]);
         assert_eq!(accesses(r#""a\nb""#), [("read".to_owned(), "a\nb".to_owned())]);

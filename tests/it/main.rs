@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cli")]
 mod aimock;
+mod call_input;
 #[cfg(feature = "cli")]
 mod cli;
 mod core;
@@ -11,6 +12,8 @@ mod formats;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
+#[cfg(feature = "tools")]
+mod outside;
 #[cfg(feature = "tools")]
 mod race;
 mod runtime;

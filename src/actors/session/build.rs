@@ -8,9 +8,10 @@ use crate::{
     ids::{Seq, SessionId},
     message::ErrorReason,
     model::Request,
+    permission::seen_from,
     session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, State, arguments},
     tape::{Tape, TapeError},
-    tool::{Tool, ToolResult},
+    tool::{Access, Tool, ToolResult},
 };
 
 /// The tape and the state of a session: those that were prepared, or what the disk has.
@@ -89,14 +90,24 @@ pub(super) fn call(
     let tool = host.toolbox.find(&open.tool).cloned();
     let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(&open.tool)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
+    let external = external(state, tool.access(&arguments));
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // Whoever spills first makes it.
         spill: Arc::new(host.store.spill_path(&state.session)),
+        external,
     };
     let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: open.tool.clone(), arguments };
     Ok((call, tool, context))
+}
+
+/// What a call may reach outside of the workspace. It runs, so all that it wants was allowed.
+fn external(state: &State, accesses: Vec<Access>) -> Arc<[PathBuf]> {
+    let settings = &state.settings;
+    let seen = seen_from(&settings.workspace, &settings.read_roots, accesses).into_iter();
+    let outside = seen.filter(|access| access.permission == "external_directory");
+    outside.map(|access| PathBuf::from(access.pattern)).filter(|path| path.is_absolute()).collect()
 }
 
 /// What is said of a call that was told to stop and has no worker.

@@ -18,6 +18,14 @@ pub enum WorkspaceError {
         /// The workspace.
         root: PathBuf,
     },
+    /// It lies outside and goes through a link, so that it is not what was allowed.
+    #[error("{path}: path traversal blocked: it goes through a link; ask for {} itself", real.display())]
+    Linked {
+        /// What was asked for.
+        path: String,
+        /// Where it leads to.
+        real: PathBuf,
+    },
     /// It can be no path: empty, too long, with a NUL byte, or `~` where no home is known.
     #[error("{path:?} is not a usable path: {why}")]
     BadPath {

@@ -29,7 +29,7 @@ fn scenes() -> [Scene; 2] {
         if beneath == Beneath::Walk {
             opened.beneath = Beneath::Walk;
         }
-        let workspace = Workspace { roots: vec![Arc::new(opened)], home: None };
+        let workspace = Workspace { roots: vec![Arc::new(opened)], linked: Vec::new(), home: None };
         Scene { _folder: folder, root, outside, workspace }
     })
 }
@@ -410,7 +410,7 @@ fn magic_links_are_refused() {
     let mut roots = vec![Root::open(&proc, false).unwrap(), Root::open(&proc, false).unwrap()];
     roots[1].beneath = Beneath::Walk;
     for root in roots {
-        let workspace = Workspace { roots: vec![Arc::new(root)], home: None };
+        let workspace = Workspace { roots: vec![Arc::new(root)], linked: Vec::new(), home: None };
         for text in ["root/etc/passwd", "cwd/Cargo.toml", "fd/0", "exe"] {
             let path = workspace.resolve(text).unwrap();
             assert!(workspace.open_read(&path).is_err(), "{text}");

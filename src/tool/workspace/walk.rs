@@ -19,7 +19,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::tool::workspace::{Beneath, Root};
+use crate::tool::workspace::{Beneath, Reach, Root};
 
 /// How many links one path may go through, as in Linux.
 const LINKS_MAX: usize = 40;
@@ -212,6 +212,9 @@ impl Walk<'_> {
     /// Puts the text of a link before what is left to go.
     fn follow(&mut self, name: &OsStr) -> Result<(), Fault> {
         let target = readlinkat(self.here(), name, Vec::new())?;
+        if self.root.reach != Reach::All {
+            return Err(Fault::Escapes);
+        }
         self.links += 1;
         if self.links > LINKS_MAX {
             return Err(Errno::LOOP.into());
