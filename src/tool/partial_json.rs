@@ -120,7 +120,7 @@ impl PartialJson {
         if self.open.is_empty() || !self.text.trim_start().starts_with('{') {
             return Err(NotJson);
         }
-        let value = serde_json::from_str(&self.closed()).map_err(|_| NotJson)?;
+        let value = serde_json::from_str(&self.closed().ok_or(NotJson)?).map_err(|_| NotJson)?;
         fields(value).map(Parsed::Partial).ok_or(NotJson)
     }
 
@@ -203,26 +203,29 @@ impl PartialJson {
         At::String(string)
     }
 
-    /// The text as far as it is certain, with everything closed that is open.
-    fn closed(&self) -> String {
+    /// The text as far as it is certain, with everything closed that is open; `None` where it cannot become JSON.
+    fn closed(&self) -> Option<String> {
         let mut closed = match self.at {
             At::String(string) if !string.is_key => format!("{}\"", &self.text[..string.whole]),
-            At::Word { start } => match word(&self.text[start..]) {
+            At::Word { .. } if self.wants_key => return None,
+            At::Word { start } => match word(&self.text[start..])? {
                 0 => self.text[..self.whole].to_owned(),
                 length => self.text[..start + length].to_owned(),
             },
             _ => self.text[..self.whole].to_owned(),
         };
         closed.extend(self.open.iter().rev().map(|bracket| if *bracket == b'{' { '}' } else { ']' }));
-        closed
+        Some(closed)
     }
 }
 
-/// How much of an unfinished word can be shown: all of a whole one, a number without a dot or sign that nothing follows.
-fn word(text: &str) -> usize {
+/// How much of an unfinished word can be shown: all of a whole one, a number without a dot or sign that nothing follows, and
+/// nothing of the beginning of one. `None` where it is no beginning of any.
+fn word(text: &str) -> Option<usize> {
     let is_whole = |text: &str| serde_json::from_str::<Value>(text).is_ok();
     let number = text.trim_end_matches(['.', 'e', 'E', '+', '-']);
-    [text, number].into_iter().find(|text| is_whole(text)).map_or(0, str::len)
+    let begins = text == "-" || ["true", "false", "null"].iter().any(|word| word.starts_with(text));
+    [text, number].into_iter().find(|text| is_whole(text)).map(str::len).or(begins.then_some(0))
 }
 
 fn fields(value: Value) -> Option<Map<String, Value>> {
