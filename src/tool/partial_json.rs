@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_said_to_be_none() {
-        for text in ["hello", "{a", "{]", "[1,2", r#"{"a" 1"#, r#"{"a":1}}"#, "{\"a\":1,,"] {
+        for text in ["hello", "{a", "{]", "[1,2", r#"{"a" 1"#, r#"{"a":1}}"#] {
             assert_eq!(parse(text), Err(NotJson), "{text}");
         }
         let mut arguments = PartialJson::new();
