@@ -31,6 +31,7 @@
 //! # });
 //! ```
 
+pub(crate) mod abort;
 pub(crate) mod admin;
 pub(crate) mod backoff;
 pub(crate) mod card;
@@ -42,6 +43,7 @@ pub(crate) mod exit;
 pub(crate) mod handle;
 pub(crate) mod intensity;
 pub(crate) mod minder;
+pub(crate) mod panics;
 pub(crate) mod planner;
 pub(crate) mod registry;
 pub(crate) mod render;
@@ -61,14 +63,16 @@ use crate::{
 };
 
 pub use crate::supervisor::{
+    abort::{PanicAbort, refuse_panic_abort},
     admin::{AdminError, Done},
     backoff::Backoff,
     card::{ActorCard, At},
-    child::ChildContext,
+    child::{ChildContext, Start},
     event::{Down, Subscription, SupervisorEvent},
     exit::{ExitReason, PanicReport},
     handle::{ChildInfo, Counts, SupervisorHandle},
     intensity::Intensity,
+    panics::locate_panics,
     registry::Registry,
     render::render,
     report::{Context, CrashReport, Decision},
@@ -137,16 +141,6 @@ pub enum StartError {
     /// Supervision needs panics that unwind.
     #[error(transparent)]
     PanicAbort(#[from] PanicAbort),
-}
-
-/// The program was built so that a panic ends the whole process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this program is built with `panic = \"abort\"`, where no crash can be supervised: use `panic = \"unwind\"`")]
-pub struct PanicAbort;
-
-/// Refuses to run in a program where a panic cannot be caught.
-pub fn refuse_panic_abort() -> Result<(), PanicAbort> {
-    if cfg!(panic = "abort") { Err(PanicAbort) } else { Ok(()) }
 }
 
 #[cfg(test)]

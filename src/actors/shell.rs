@@ -10,10 +10,7 @@ use std::{
     future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Instant,
 };
 
@@ -23,7 +20,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::supervisor::{
     card::{ActorCard, millis},
-    exit::{ExitReason, PanicReport, chain, panic_text},
+    exit::{ExitReason, PanicReport, chain},
     registry::Registry,
 };
 
@@ -77,12 +74,13 @@ pub(crate) trait Behaviour: Send + 'static {
 }
 
 /// What a start found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Init {
     /// It runs.
     Run,
+    /// It runs, and has a word for whoever started it.
+    RunWith(Arc<str>),
     /// There is nothing for it to do; this is no error.
-    #[allow(dead_code, reason = "part of what a start may say; first used by optional children")]
     Ignore,
 }
 
@@ -91,8 +89,6 @@ pub(crate) enum Init {
 pub(crate) enum ExitError {
     /// With an error; the text carries the chain of causes.
     Failed(String),
-    /// With a panic that something of it caught.
-    Panicked(PanicReport),
     /// With a reason that was decided elsewhere.
     As(ExitReason),
 }
@@ -101,7 +97,6 @@ impl From<ExitError> for ExitReason {
     fn from(error: ExitError) -> ExitReason {
         match error {
             ExitError::Failed(text) => ExitReason::Error(text),
-            ExitError::Panicked(report) => ExitReason::Panic(report),
             ExitError::As(reason) => reason,
         }
     }
@@ -160,6 +155,12 @@ impl<M: Send + 'static> Mailbox<M> {
     pub(crate) fn send(&self, msg: M) -> Result<(), Gone> {
         self.0.send_message(Envelope(msg)).map_err(|_| Gone)
     }
+
+    /// Kills the actor behind its supervisor's back.
+    #[cfg(test)]
+    pub(crate) fn kill(&self) {
+        self.0.kill();
+    }
 }
 
 /// The actor has ended; what was sent is lost.
@@ -176,6 +177,7 @@ pub(crate) struct Context<M: Send + 'static> {
     actor: ActorRef<Envelope<M>>,
     card: Arc<ActorCard>,
     incarnation: u64,
+    note: Note,
     leaving: bool,
 }
 
@@ -191,7 +193,6 @@ impl<M: Send + 'static> Context<M> {
     }
 
     /// Which life this is: 1 for the first.
-    #[allow(dead_code, reason = "for the session's actor")]
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -206,6 +207,19 @@ impl<M: Send + 'static> Context<M> {
     pub(crate) fn exit_with(&mut self, word: impl Into<String>) {
         self.leaving = true;
         self.actor.stop(Some(format!("{OURS}{}", word.into())));
+    }
+
+    /// Says in `terminate` that this, and not the stop, is how the actor ended.
+    pub(crate) fn ends_as(&self, error: ExitError) {
+        self.note.leave(error.into());
+    }
+
+    /// Takes the actor from its supervisor, who is not told of its end then.
+    #[cfg(test)]
+    pub(crate) fn unlink(&self) {
+        if let Some(supervisor) = self.actor.try_get_supervisor() {
+            self.actor.get_cell().unlink(supervisor);
+        }
     }
 
     /// What lets this actor start others as its children.
@@ -265,8 +279,13 @@ pub(crate) struct Live {
     /// Resolves when the actor and its state are gone.
     pub(crate) join: JoinHandle<()>,
     pub(crate) note: Note,
+    /// What its start had to say.
+    pub(crate) info: Option<Arc<str>>,
     /// For supervisors: resolves when their own children are up, or could not come up.
     pub(crate) ready: Option<oneshot::Receiver<Result<(), ExitReason>>>,
+    /// For supervisors: resolves, with names, where the actor has ended and some of its children are still there. `join`
+    /// waits for those, too.
+    pub(crate) held: Option<oneshot::Receiver<Vec<String>>>,
 }
 
 /// A start that gave nothing.
@@ -292,14 +311,9 @@ pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'stati
 /// Starts a behaviour. Dropping the future before it is done leaves nothing behind.
 pub(crate) async fn start<B: Behaviour>(behaviour: B, birth: Birth) -> Result<Live, NotStarted> {
     let note = Note::default();
-    let ignored = Arc::new(AtomicBool::new(false));
-    let args = Args {
-        behaviour,
-        card: birth.card,
-        incarnation: birth.incarnation,
-        note: note.clone(),
-        ignored: ignored.clone(),
-    };
+    let found = Arc::new(OnceLock::new());
+    let args =
+        Args { behaviour, card: birth.card, incarnation: birth.incarnation, note: note.clone(), found: found.clone() };
     let shell = Shell::<B>(std::marker::PhantomData);
     // No names: ractor's are global to the process, and free again before the old actor is gone.
     let spawned = match birth.linker.0 {
@@ -314,12 +328,16 @@ pub(crate) async fn start<B: Behaviour>(behaviour: B, birth: Birth) -> Result<Li
                 Some(msg) => actor.send_message(Envelope(msg)).is_ok(),
                 None => false,
             });
-            Ok(Live { running: Running { cell, ask }, join, note, ready: None })
+            let info = match found.get() {
+                Some(Init::RunWith(info)) => Some(info.clone()),
+                _ => None,
+            };
+            Ok(Live { running: Running { cell, ask }, join, note, info, ready: None, held: None })
         }
-        Err(_) if ignored.load(Relaxed) => Err(NotStarted::Ignored),
+        Err(_) if found.get() == Some(&Init::Ignore) => Err(NotStarted::Ignored),
         Err(error) => Err(NotStarted::Failed(match note.take() {
             Some(ExitReason::Error(text)) => ExitReason::StartFailed(text),
-            Some(ExitReason::Panic(report)) => ExitReason::StartFailed(format!("panic: {}", report.text)),
+            Some(panic @ ExitReason::Panic(_)) => ExitReason::StartFailed(panic.to_string()),
             Some(reason) => reason,
             None => ExitReason::StartFailed(match error {
                 ractor::SpawnErr::StartupFailed(cause) => cause.to_string(),
@@ -339,7 +357,7 @@ struct Args<B> {
     card: Arc<ActorCard>,
     incarnation: u64,
     note: Note,
-    ignored: Arc<AtomicBool>,
+    found: Arc<OnceLock<Init>>,
 }
 
 /// Emptied at the end of the actor, because ractor hands what is left to the supervisor's queue.
@@ -355,16 +373,15 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
     type Arguments = Args<B>;
 
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: Args<B>) -> Result<Self::State, ActorProcessingErr> {
-        let Args { behaviour, card, incarnation, note, ignored } = args;
-        let cx = Context { actor: myself, card, incarnation, leaving: false };
+        let Args { behaviour, card, incarnation, note, found } = args;
+        let cx = Context { actor: myself, card, incarnation, note: note.clone(), leaving: false };
         let mut inner = Inner { behaviour, cx, note };
+        let since = Instant::now();
         let result = AssertUnwindSafe(inner.behaviour.init(&mut inner.cx)).catch_unwind().await;
-        match inner.outcome(result, "start", Instant::now())? {
-            Init::Run => Ok(Some(inner)),
-            Init::Ignore => {
-                ignored.store(true, Relaxed);
-                Err("ignored".into())
-            }
+        let init = inner.outcome(result, "start", since)?;
+        match found.get_or_init(|| init) {
+            Init::Run | Init::RunWith(_) => Ok(Some(inner)),
+            Init::Ignore => Err("ignored".into()),
         }
     }
 
@@ -443,10 +460,9 @@ impl<B: Behaviour> Inner<B> {
                 let told = self.cx.card.in_hand().filter(|_| B::TELLS_ITS_WORK);
                 let (message, in_hand) = told.unwrap_or((what, since.elapsed()));
                 ExitReason::Panic(PanicReport {
-                    text: panic_text(payload.as_ref()),
-                    location: None,
                     message: Some(message.to_owned()),
                     in_hand_ms: millis(in_hand),
+                    ..PanicReport::caught(payload.as_ref())
                 })
             }
         };

@@ -1,12 +1,16 @@
 //! What an administrative call may answer.
 
+use std::sync::Arc;
+
 use crate::supervisor::{exit::ExitReason, spec::BadSpec};
 
 /// What an administrative call did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The child runs.
     Started,
+    /// The child runs, and this is what its start had to say.
+    StartedWith(Arc<str>),
     /// The child said at its start that there is nothing for it to do.
     Ignored,
     /// It is as it was asked to be.

@@ -1,6 +1,12 @@
 //! A child that is an async function of the host.
 
-use std::{fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
@@ -10,7 +16,7 @@ use crate::{
     actors::shell::{Behaviour, Context, ExitError, Init},
     supervisor::{
         card::ActorCard,
-        exit::{ExitReason, PanicReport, panic_text},
+        exit::{ExitReason, PanicReport, chain},
     },
 };
 
@@ -56,24 +62,77 @@ impl fmt::Debug for ChildContext {
 /// How a host's function ends.
 pub(crate) type HostResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// A host's function.
-pub(crate) type RunFn = dyn Fn(ChildContext) -> Pin<Box<dyn Future<Output = HostResult> + Send>> + Send + Sync;
+/// A life of a child: it ends when this does.
+type Life = Pin<Box<dyn Future<Output = HostResult> + Send>>;
+
+/// What the start of a host's child found.
+pub struct Start {
+    life: Option<Life>,
+    info: Option<Arc<str>>,
+}
+
+impl Start {
+    /// The child is up, and this is its life: `Ok` is a normal end, `Err` and a panic are abnormal ones.
+    pub fn run(life: impl Future<Output = HostResult> + Send + 'static) -> Start {
+        Start { life: Some(Box::pin(life)), info: None }
+    }
+
+    /// There is nothing for the child to do. This is no error: its siblings start, and it is known and not running.
+    #[must_use]
+    pub fn ignore() -> Start {
+        Start { life: None, info: None }
+    }
+
+    /// With a word for whoever started it, such as the address it listens on; also shown in
+    /// [`ChildInfo`](crate::supervisor::ChildInfo). It means nothing beside [`Start::ignore`].
+    #[must_use]
+    pub fn with(mut self, info: impl Into<Arc<str>>) -> Start {
+        self.info = Some(info.into());
+        self
+    }
+}
+
+impl fmt::Debug for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Start").field("runs", &self.life.is_some()).field("info", &self.info).finish()
+    }
+}
+
+/// How a host's start ends.
+type StartResult = Result<Start, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A host's start.
+pub(crate) type BeginFn = dyn Fn(ChildContext) -> Pin<Box<dyn Future<Output = StartResult> + Send>> + Send + Sync;
 
 /// Runs a host's function as a task of an actor, so that the actor answers while the function runs.
 pub(crate) struct HostTask {
-    run: Arc<RunFn>,
+    /// Given away at the start: a child that is started once need not keep what its start holds.
+    begin: Option<Arc<BeginFn>>,
     /// The supervisor waits for these, so that two runs of the function never overlap.
     tasks: TaskTracker,
     stop: CancellationToken,
     task: Option<AbortHandle>,
+    /// How the function ended, where its message came too late to be read.
+    ended: Arc<OnceLock<ExitReason>>,
 }
 
 /// The function has ended.
-pub(crate) struct Finished(Result<(), ExitError>);
+pub(crate) struct Finished;
 
 impl HostTask {
-    pub(crate) fn new(run: Arc<RunFn>, tasks: TaskTracker) -> HostTask {
-        HostTask { run, tasks, stop: CancellationToken::new(), task: None }
+    pub(crate) fn new(begin: Arc<BeginFn>, tasks: TaskTracker) -> HostTask {
+        HostTask {
+            begin: Some(begin),
+            tasks,
+            stop: CancellationToken::new(),
+            task: None,
+            ended: Arc::new(OnceLock::new()),
+        }
+    }
+
+    /// How it ended, where that was abnormal.
+    fn crash(&self) -> Option<ExitError> {
+        self.ended.get().filter(|reason| reason.is_abnormal()).cloned().map(ExitError::As)
     }
 }
 
@@ -82,38 +141,44 @@ impl Behaviour for HostTask {
 
     async fn init(&mut self, cx: &mut Context<Finished>) -> Result<Init, ExitError> {
         let child = ChildContext { stop: self.stop.clone(), card: cx.card().clone(), incarnation: cx.incarnation() };
-        let mailbox = cx.mailbox();
-        let run = self.run.clone();
+        let Some(begin) = self.begin.take() else { return Ok(Init::Ignore) };
+        let started = begin(child).await.map_err(|error| ExitError::Failed(chain(error.as_ref())))?;
+        drop(begin);
+        let Some(life) = started.life else { return Ok(Init::Ignore) };
+        let (mailbox, ended) = (cx.mailbox(), self.ended.clone());
         let task = self.tasks.spawn(async move {
-            // The call itself may panic as well as the future that it gives.
-            let ended = AssertUnwindSafe(async move { run(child).await }).catch_unwind().await;
-            let result = match ended {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(ExitError::Failed(crate::supervisor::exit::chain(error.as_ref()))),
-                Err(payload) => {
-                    let text = panic_text(payload.as_ref());
-                    Err(ExitError::Panicked(PanicReport { text, ..PanicReport::default() }))
-                }
+            let reason = match AssertUnwindSafe(life).catch_unwind().await {
+                Ok(Ok(())) => ExitReason::Normal,
+                Ok(Err(error)) => ExitReason::Error(chain(error.as_ref())),
+                Err(payload) => ExitReason::Panic(PanicReport::caught(payload.as_ref())),
             };
+            // It ends once.
+            let _ = ended.set(reason);
             // Nobody listens any more when the actor was killed.
-            let _ = mailbox.send(Finished(result));
+            let _ = mailbox.send(Finished);
         });
         self.task = Some(task.abort_handle());
-        Ok(Init::Run)
+        Ok(started.info.map_or(Init::Run, Init::RunWith))
     }
 
-    async fn handle(&mut self, Finished(result): Finished, cx: &mut Context<Finished>) -> Result<(), ExitError> {
-        result?;
+    async fn handle(&mut self, Finished: Finished, cx: &mut Context<Finished>) -> Result<(), ExitError> {
+        if let Some(crash) = self.crash() {
+            return Err(crash);
+        }
         cx.exit();
         Ok(())
     }
 
-    async fn terminate(&mut self, _: &ExitReason, _: &mut Context<Finished>) {
+    async fn terminate(&mut self, _: &ExitReason, cx: &mut Context<Finished>) {
         self.stop.cancel();
         // Only this task is in the tracker: no other incarnation is alive.
         self.tasks.close();
         self.tasks.wait().await;
         self.tasks.reopen();
+        // It was asked to stop; that it crashed over it is not lost.
+        if let Some(crash) = self.crash() {
+            cx.ends_as(crash);
+        }
     }
 
     fn describe(_: &Finished) -> &'static str {

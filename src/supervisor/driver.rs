@@ -10,33 +10,31 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{oneshot, watch},
-    task::{AbortHandle, JoinHandle},
-    time::Instant,
-};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
+use tokio_util::task::TaskTracker;
 
 use crate::{
-    actors::shell::{
-        self, Behaviour, Birth, Context, Ended, ExitError, Init, Live, Mailbox, NotStarted, Note, Pid, StartFn,
-    },
+    actors::shell::{self, Behaviour, Birth, Context, Ended, ExitError, Init, Live, NotStarted, Pid},
     supervisor::{
         admin::Answer,
-        card::{ActorCard, Shown, Status},
+        card::ActorCard,
+        driver::place::Place,
         event::{Down, SupervisorEvent},
         exit::ExitReason,
         handle::{ChildInfo, Counts, Shared, SupervisorHandle},
-        minder::{self, Charge, News, Stage, Workers},
-        planner::{Action, Call, ChildView, Event, Generation, Planner, State},
+        minder::{self, News},
+        planner::{Call, Event, Generation, Planner},
         registry::Registry,
-        report::{CrashReport, Decision},
-        spec::{ChildId, ChildKind, ChildSpec, Restart, Shutdown, SupervisorSpec},
+        shown::Shown,
+        spec::{ChildId, ChildSpec, Shutdown, SupervisorSpec},
+        status::Status,
     },
 };
+
+mod actions;
+mod answers;
+mod news;
+mod place;
 
 /// How long the tasks of a supervisor that has ended get to end.
 const TASKS_WAIT: Duration = Duration::from_secs(5);
@@ -51,6 +49,9 @@ pub(crate) enum Msg {
     WhichOne(ChildId, oneshot::Sender<Option<ChildInfo>>),
     Count(oneshot::Sender<Counts>),
     Shutdown(String),
+    /// How many entries all its tables hold together.
+    #[cfg(test)]
+    Kept(oneshot::Sender<usize>),
 }
 
 /// What a driver may be asked to do.
@@ -64,41 +65,6 @@ pub(crate) enum Admin {
     Unpark(ChildId),
 }
 
-/// A child's place.
-struct Entry {
-    kind: ChildKind,
-    restart: Restart,
-    /// Not kept for temporary children once they have started.
-    start: Option<StartFn>,
-    start_timeout: Option<Duration>,
-    workers: Option<Workers>,
-    shown: Shown,
-    life: Option<Life>,
-    timer: Option<Timer>,
-}
-
-/// One incarnation of a child.
-struct Life {
-    generation: Generation,
-    stage: watch::Receiver<Stage>,
-    cancel: CancellationToken,
-    /// A start that is still on its way ends with the driver, whom it would otherwise outlive.
-    _cancel_with_driver: DropGuard,
-    pid: Option<Pid>,
-    note: Note,
-    ended: Option<Ended>,
-    joined: bool,
-}
-
-/// A task that only waits, and ends when this is dropped.
-struct Timer(AbortHandle);
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// One incarnation of a supervisor.
 struct Driver {
     spec: Arc<SupervisorSpec>,
@@ -107,10 +73,12 @@ struct Driver {
     card: Arc<ActorCard>,
     planner: Planner,
     born: Instant,
-    entries: HashMap<ChildId, Entry>,
+    places: HashMap<ChildId, Place>,
     pids: HashMap<Pid, (ChildId, Generation)>,
     /// Ends of actors whose birth has not been told yet.
     early: HashMap<Pid, Ended>,
+    /// How many starts have not told of an actor yet; only theirs can be early ends.
+    unborn: usize,
     calls: HashMap<Call, oneshot::Sender<Answer>>,
     last_call: Call,
     tasks: TaskTracker,
@@ -128,6 +96,7 @@ pub(crate) async fn launch(
     keep: Option<Shown>,
 ) -> Result<Live, NotStarted> {
     let (ready, is_ready) = oneshot::channel();
+    let (hold, is_held) = oneshot::channel();
     let tasks = TaskTracker::new();
     let card = birth.card.clone();
     card.set_admin(SupervisorHandle::new(shared.clone()));
@@ -140,9 +109,10 @@ pub(crate) async fn launch(
         registry: registry.clone(),
         card: card.clone(),
         born: Instant::now(),
-        entries: HashMap::new(),
+        places: HashMap::new(),
         pids: HashMap::new(),
         early: HashMap::new(),
+        unborn: 0,
         calls: HashMap::new(),
         last_call: 0,
         tasks: tasks.clone(),
@@ -152,18 +122,10 @@ pub(crate) async fn launch(
     };
     let live = shell::start(driver, birth).await?;
     let note = live.note.clone();
-    // The supervisor counts as ended when its tasks have, too: they are what is left of its children.
     let join: JoinHandle<()> = tokio::spawn(async move {
         let _ = live.join.await;
         tasks.close();
         let left = tokio::time::timeout(TASKS_WAIT, tasks.wait()).await.is_err();
-        if left {
-            tracing::warn!(
-                supervisor = card.path(),
-                tasks = tasks.len(),
-                "children of an ended supervisor are still there"
-            );
-        }
         shared.set_mailbox(None);
         card.set_status(Status::Stopped);
         let killed = || Down { reason: ExitReason::Killed, leftover: Vec::new() };
@@ -171,11 +133,23 @@ pub(crate) async fn launch(
         let ended = SupervisorEvent::Down(down.clone());
         registry.tell_event(&card, &ended, None);
         drop(keep);
-        shared.down.send_replace(Some(down));
+        shared.down.send_replace(Some(down.clone()));
         // Nobody has to watch.
         let _ = shared.events.send(ended);
+        if left {
+            tracing::warn!(
+                supervisor = card.path(),
+                tasks = tasks.len(),
+                "children of an ended supervisor are still there"
+            );
+            // A root has no parent that would have to know.
+            let _ = hold.send(down.leftover);
+            // For its parent it has ended when its tasks have: they are what is left of its children, and a next incarnation
+            // would start second copies of those.
+            tasks.wait().await;
+        }
     });
-    Ok(Live { running: live.running, join, note, ready: Some(is_ready) })
+    Ok(Live { running: live.running, info: live.info, join, note, ready: Some(is_ready), held: Some(is_held) })
 }
 
 impl Behaviour for Driver {
@@ -196,17 +170,12 @@ impl Behaviour for Driver {
             Msg::Due(id, generation) => self.on(Event::Due { id, generation }, cx),
             Msg::Admin(admin, reply) => self.admin(admin, reply, cx),
             // Nobody has to wait for an answer until it comes.
-            Msg::Which(reply) => {
-                let children = self.planner.views().filter_map(|(id, view)| self.info(id, view)).collect();
-                let _ = reply.send(children);
-            }
-            Msg::WhichOne(id, reply) => {
-                let _ = reply.send(self.planner.view(&id).and_then(|view| self.info(&id, view)));
-            }
-            Msg::Count(reply) => {
-                let _ = reply.send(self.count());
-            }
+            Msg::Which(reply) => drop(reply.send(self.which())),
+            Msg::WhichOne(id, reply) => drop(reply.send(self.which_one(&id))),
+            Msg::Count(reply) => drop(reply.send(self.count())),
             Msg::Shutdown(reason) => self.on(Event::Shutdown { reason }, cx),
+            #[cfg(test)]
+            Msg::Kept(reply) => drop(reply.send(self.kept())),
         }
         fault!(self.registry.faults, "supervisor.handled", cx.card().path());
         self.leave(cx)
@@ -220,7 +189,7 @@ impl Behaviour for Driver {
         // no message is read any more; the order is kept all the same.
         let alive: Vec<ChildId> = self.planner.views().map(|(id, _)| id.clone()).collect();
         for id in alive.iter().rev() {
-            if let Some(life) = self.entries.get(id).and_then(|entry| entry.life.as_ref()) {
+            if let Some(life) = self.places.get(id).and_then(|place| place.life.as_ref()) {
                 minder::stop(life.stage.clone(), life.cancel.clone(), Shutdown::default()).await;
             }
         }
@@ -235,6 +204,8 @@ impl Behaviour for Driver {
             Msg::Which(_) | Msg::WhichOne(..) => "which",
             Msg::Count(_) => "count",
             Msg::Shutdown(_) => "shutdown",
+            #[cfg(test)]
+            Msg::Kept(_) => "kept",
         }
     }
 
@@ -244,14 +215,7 @@ impl Behaviour for Driver {
 
     fn child_ended(&mut self, child: Pid, how: Ended, cx: &mut Context<Msg>) -> Result<(), ExitError> {
         fault!(self.registry.faults, "supervisor.child_ended", cx.card().path());
-        if let Some((id, generation)) = self.pids.get(&child).cloned() {
-            if let Some(life) = self.life(&id, generation) {
-                life.ended = Some(how);
-            }
-            self.bury(&id, generation, cx);
-        } else if self.entries.values().any(|entry| entry.life.as_ref().is_some_and(|life| life.pid.is_none())) {
-            self.early.insert(child, how);
-        }
+        self.ended(child, how, cx);
         self.leave(cx)
     }
 }
@@ -260,310 +224,11 @@ impl Driver {
     fn boot(&mut self, cx: &mut Context<Msg>) {
         let spec = self.spec.clone();
         for child in &spec.children {
-            self.entries.insert(child.id.clone(), self.entry(child.clone(), cx));
+            let place = Place::new(child.clone(), &self.registry, cx.card());
+            self.places.insert(child.id.clone(), place);
         }
         let children = spec.children.iter().map(|child| (child.id.clone(), child.policy)).collect();
         self.on(Event::Boot { children }, cx);
-    }
-
-    fn entry(&self, spec: ChildSpec, cx: &Context<Msg>) -> Entry {
-        Entry {
-            kind: spec.kind,
-            restart: spec.policy.restart,
-            start: Some(spec.start),
-            start_timeout: spec.start_timeout,
-            workers: spec.workers,
-            shown: self.registry.show(Some(cx.card()), spec.id.as_str(), spec.label),
-            life: None,
-            timer: None,
-        }
-    }
-
-    fn admin(&mut self, admin: Admin, reply: oneshot::Sender<Answer>, cx: &mut Context<Msg>) {
-        self.last_call += 1;
-        let call = self.last_call;
-        self.calls.insert(call, reply);
-        let event = match admin {
-            Admin::Terminate(id) => Event::Terminate { call, id },
-            Admin::Restart(id) => Event::Restart { call, id },
-            Admin::Recycle(id) => Event::Recycle { call, id },
-            Admin::Delete(id) => Event::Delete { call, id },
-            Admin::Park(id) => Event::Park { call, id },
-            Admin::Unpark(id) => Event::Unpark { call, id },
-            Admin::Start(spec) => {
-                let id = spec.id.clone();
-                let event = Event::Start { call, id: id.clone(), policy: spec.policy };
-                let actions = self.planner.on(event, self.born.elapsed());
-                if self.planner.view(&id).is_some() && !self.entries.contains_key(&id) {
-                    let entry = self.entry(*spec, cx);
-                    self.entries.insert(id, entry);
-                }
-                return self.carry_out(actions, cx);
-            }
-        };
-        self.on(event, cx);
-    }
-
-    fn news(&mut self, id: &ChildId, generation: Generation, news: News, cx: &mut Context<Msg>) {
-        let owned = id.clone();
-        match news {
-            News::Spawned(pid, note) => {
-                let early = self.early.remove(&pid);
-                self.pids.insert(pid, (owned, generation));
-                if let Some(life) = self.life(id, generation) {
-                    life.pid = Some(pid);
-                    life.note = note;
-                    life.ended = early;
-                }
-            }
-            News::Started => {
-                let incarnation = self.planner.view(id).map_or(0, |view| view.incarnation);
-                self.on(Event::Started { id: owned, generation }, cx);
-                self.tell(SupervisorEvent::Started { id: id.clone(), incarnation });
-            }
-            News::Ignored => {
-                self.end_life(id, generation);
-                self.on(Event::Ignored { id: owned, generation }, cx);
-            }
-            News::StartFailed(reason) => {
-                self.end_life(id, generation);
-                self.on(Event::StartFailed { id: owned, generation, reason }, cx);
-            }
-            News::Joined { workers_left } => {
-                if workers_left > 0 {
-                    let path = self.entries.get(id).map(|entry| entry.shown.0.path().to_owned());
-                    tracing::error!(child = path, workers_left, "workers did not end in their time");
-                    self.tell(SupervisorEvent::WorkersLeft { id: owned, count: workers_left });
-                }
-                if let Some(life) = self.life(id, generation) {
-                    life.joined = true;
-                }
-                self.bury(id, generation, cx);
-            }
-            News::Unkillable => {
-                let path = self.entries.get(id).map(|entry| entry.shown.0.path().to_owned());
-                tracing::error!(child = path, "a child did not end although it was killed");
-                self.on(Event::Unkillable { id: owned.clone(), generation }, cx);
-                self.tell(SupervisorEvent::Unkillable { id: owned });
-            }
-        }
-    }
-
-    /// Acts on an end, when all that proves it is there.
-    fn bury(&mut self, id: &ChildId, generation: Generation, cx: &mut Context<Msg>) {
-        let Some(life) = self.life(id, generation) else { return };
-        if !life.joined {
-            return;
-        }
-        let Some(ended) = life.ended.take() else { return };
-        let note = life.note.take();
-        let reason = match (ended, note) {
-            (Ended::Failed(_), Some(reason)) => reason,
-            (Ended::Failed(text), None) => ExitReason::Error(text),
-            (Ended::Stopped(None), _) => ExitReason::Normal,
-            (Ended::Stopped(Some(word)), _) => ExitReason::Shutdown(word),
-            (Ended::Killed, _) => ExitReason::Killed,
-            (Ended::Cancelled, _) => ExitReason::Cancelled,
-        };
-        self.end_life(id, generation);
-        self.on(Event::Exited { id: id.clone(), generation, reason }, cx);
-    }
-
-    fn life(&mut self, id: &ChildId, generation: Generation) -> Option<&mut Life> {
-        self.entries.get_mut(id)?.life.as_mut().filter(|life| life.generation == generation)
-    }
-
-    fn end_life(&mut self, id: &ChildId, generation: Generation) {
-        if self.life(id, generation).is_some()
-            && let Some(life) = self.entries.get_mut(id).and_then(|entry| entry.life.take())
-            && let Some(pid) = life.pid
-        {
-            self.pids.remove(&pid);
-        }
-    }
-
-    fn on(&mut self, event: Event, cx: &mut Context<Msg>) {
-        let about = event.about().cloned();
-        let actions = self.planner.on(event, self.born.elapsed());
-        self.carry_out(actions, cx);
-        if let Some(id) = about {
-            self.sync(&id);
-        }
-    }
-
-    fn carry_out(&mut self, actions: Vec<Action>, cx: &mut Context<Msg>) {
-        for action in actions {
-            match action {
-                Action::Spawn { id, generation, incarnation } => {
-                    self.spawn(&id, generation, incarnation, cx);
-                    self.sync(&id);
-                }
-                Action::Stop { id, generation, shutdown } => {
-                    self.stop(&id, generation, shutdown, &cx.mailbox());
-                    self.sync(&id);
-                }
-                Action::Arm { id, generation, after } => {
-                    let mailbox = cx.mailbox();
-                    let due = Msg::Due(id.clone(), generation);
-                    let timer = self.tasks.spawn(async move {
-                        tokio::time::sleep(after).await;
-                        // Nobody is there to restart anything for any more.
-                        let _ = mailbox.send(due);
-                    });
-                    if let Some(entry) = self.entries.get_mut(&id) {
-                        entry.timer = Some(Timer(timer.abort_handle()));
-                    }
-                    self.sync(&id);
-                }
-                Action::Cancel { id } => {
-                    if let Some(entry) = self.entries.get_mut(&id) {
-                        entry.timer = None;
-                    }
-                    self.sync(&id);
-                }
-                Action::Forget { id } => {
-                    self.entries.remove(&id);
-                    self.tell(SupervisorEvent::Removed { id });
-                }
-                Action::Reply { call, answer } => {
-                    if let Some(reply) = self.calls.remove(&call) {
-                        // Nobody has to wait for an answer until it comes.
-                        let _ = reply.send(answer);
-                    }
-                }
-                Action::Report { id, reason, expected, decision, in_window } => {
-                    self.report(id, reason, expected, decision, in_window, cx);
-                }
-                Action::Parked { id } => {
-                    self.sync(&id);
-                    self.tell(SupervisorEvent::Parked { id });
-                }
-                Action::Booted => {
-                    cx.card().set_status(Status::Running);
-                    if let Some(ready) = self.ready.take() {
-                        // A root's start may have been given up.
-                        let _ = ready.send(Ok(()));
-                    }
-                }
-                Action::Exit { reason, leftover } => self.exit = Some(Down { reason, leftover }),
-            }
-        }
-    }
-
-    fn spawn(&mut self, id: &ChildId, generation: Generation, incarnation: u64, cx: &Context<Msg>) {
-        fault!(self.registry.faults, "supervisor.spawn", cx.card().path());
-        let mailbox = cx.mailbox();
-        let Some(entry) = self.entries.get_mut(id) else { return };
-        let start = match entry.restart {
-            Restart::Temporary => entry.start.take(),
-            Restart::Permanent | Restart::Transient => entry.start.clone(),
-        };
-        let (name, card) = (id.clone(), entry.shown.0.clone());
-        let tell = move |news| {
-            // Where the driver is gone its children are being killed, and there is nobody left to tell.
-            let _ = mailbox.send(Msg::News(name.clone(), generation, news));
-        };
-        let Some(start) = start else {
-            return tell(News::StartFailed(ExitReason::StartFailed("a temporary child is started once".to_owned())));
-        };
-        card.born(incarnation, generation.0);
-        let (stage, of_stage) = watch::channel(Stage::Starting);
-        let cancel = CancellationToken::new();
-        entry.timer = None;
-        entry.life = Some(Life {
-            generation,
-            stage: of_stage,
-            cancel: cancel.clone(),
-            _cancel_with_driver: cancel.clone().drop_guard(),
-            pid: None,
-            note: Note::default(),
-            ended: None,
-            joined: false,
-        });
-        let birth = Birth { linker: cx.linker(), card, incarnation, registry: self.registry.clone() };
-        let (start_timeout, workers) = (entry.start_timeout, entry.workers.clone());
-        let charge = Charge { birth, start, start_timeout, cancel, stage, workers };
-        self.tasks.spawn(minder::mind(charge, tell));
-    }
-
-    fn stop(&mut self, id: &ChildId, generation: Generation, shutdown: Shutdown, mailbox: &Mailbox<Msg>) {
-        let Some(life) = self.life(id, generation) else { return };
-        let (stage, cancel) = (life.stage.clone(), life.cancel.clone());
-        let (mailbox, id) = (mailbox.clone(), id.clone());
-        self.tasks.spawn(async move {
-            if !minder::stop(stage, cancel, shutdown).await {
-                // Where the driver is gone there is nobody left to tell.
-                let _ = mailbox.send(Msg::News(id, generation, News::Unkillable));
-            }
-        });
-    }
-
-    fn report(
-        &mut self,
-        id: ChildId,
-        reason: ExitReason,
-        expected: bool,
-        decision: Decision,
-        in_window: u32,
-        cx: &Context<Msg>,
-    ) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        let card = &entry.shown.0;
-        let incarnation = card.incarnation();
-        let crash = (!expected).then(|| {
-            let report = CrashReport::of(card, cx.card(), id.clone(), reason.clone(), decision, in_window);
-            self.registry.crash(report)
-        });
-        card.died(&reason);
-        self.tell_of_crash(SupervisorEvent::Exited { id, incarnation, reason, decision }, crash);
-    }
-
-    fn tell(&self, event: SupervisorEvent) {
-        self.tell_of_crash(event, None);
-    }
-
-    /// Tells those who watch this supervisor, and those who watch the tree.
-    fn tell_of_crash(&self, event: SupervisorEvent, crash: Option<u64>) {
-        self.registry.tell_event(&self.card, &event, crash);
-        // Nobody has to watch.
-        let _ = self.shared.events.send(event);
-    }
-
-    /// Writes what the planner thinks of a child onto its card.
-    fn sync(&self, id: &ChildId) {
-        if let (Some(entry), Some(view)) = (self.entries.get(id), self.planner.view(id)) {
-            let card = &entry.shown.0;
-            card.set_status(status(view.state));
-            card.set_restarts(view.restarts, view.in_window);
-        }
-    }
-
-    fn info(&self, id: &ChildId, view: ChildView) -> Option<ChildInfo> {
-        let entry = self.entries.get(id)?;
-        Some(ChildInfo {
-            id: id.clone(),
-            kind: entry.kind,
-            restart: entry.restart,
-            status: status(view.state),
-            restarting: view.restarting,
-            incarnation: view.incarnation,
-            restarts: view.restarts,
-            card: entry.shown.0.clone(),
-        })
-    }
-
-    fn count(&self) -> Counts {
-        let mut counts = Counts::default();
-        for (id, view) in self.planner.views() {
-            counts.specs += 1;
-            let is_up = matches!(view.state, State::Running | State::Stopping | State::Stuck);
-            counts.active += usize::from(is_up);
-            match self.entries.get(id).map(|entry| entry.kind) {
-                Some(ChildKind::Supervisor) => counts.supervisors += 1,
-                _ => counts.workers += 1,
-            }
-        }
-        counts
     }
 
     /// Ends the actor, when the planner has said so.
@@ -581,17 +246,5 @@ impl Driver {
             other => return Err(ExitError::As(other)),
         }
         Ok(())
-    }
-}
-
-fn status(state: State) -> Status {
-    match state {
-        State::Idle => Status::Stopped,
-        State::Starting => Status::Starting,
-        State::Running => Status::Running,
-        State::Stopping => Status::Stopping,
-        State::Stuck => Status::Unkillable,
-        State::Backoff { .. } => Status::Backoff,
-        State::Parked => Status::Parked,
     }
 }

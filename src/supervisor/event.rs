@@ -62,8 +62,8 @@ pub enum SupervisorEvent {
 pub struct Down {
     /// Why.
     pub reason: ExitReason,
-    /// The children that were still there although they were killed.
-    pub leftover: Vec<ChildId>,
+    /// The children that were still there although they were killed, by their ids from here down: `sessions/4711`.
+    pub leftover: Vec<String>,
 }
 
 /// A watcher's end of a supervisor's events.

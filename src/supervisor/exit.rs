@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::supervisor::panics::last_location;
+
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "detail", rename_all = "snake_case")]
@@ -38,6 +40,16 @@ impl ExitReason {
     }
 }
 
+impl ExitReason {
+    /// The words of a chain of causes, without a heading for each failed start in it.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            ExitReason::StartFailed(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for ExitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,12 +70,25 @@ impl fmt::Display for ExitReason {
 pub struct PanicReport {
     /// What the panic said.
     pub text: String,
-    /// File and line. Known only where the host has opted into a panic hook.
+    /// File, line and column. Known only where the host has opted in, see [`PanicReport::place`].
     pub location: Option<String>,
     /// The kind of message that was in hand.
     pub message: Option<String>,
     /// How long that message had been in hand, in milliseconds.
     pub in_hand_ms: u64,
+}
+
+impl PanicReport {
+    /// Where it happened, or `unknown`: where is known only after [`locate_panics`](crate::supervisor::locate_panics).
+    #[must_use]
+    pub fn place(&self) -> &str {
+        self.location.as_deref().unwrap_or("unknown")
+    }
+
+    /// What is known of a panic that this thread has just caught.
+    pub(crate) fn caught(payload: &(dyn std::any::Any + Send)) -> PanicReport {
+        PanicReport { text: panic_text(payload), location: last_location(), ..PanicReport::default() }
+    }
 }
 
 /// The text of a panic's payload.

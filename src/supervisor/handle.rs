@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How many questions may wait for one supervisor; further ones wait outside.
+/// How many calls of one kind may wait for one supervisor; further ones wait outside.
 const CALLS_WAITING: usize = 256;
 
 /// A supervisor, to be asked and told things. Cheap to clone; it stays valid when the supervisor is restarted, and answers
@@ -41,7 +41,11 @@ pub(crate) struct Shared {
     pub(crate) events: broadcast::Sender<SupervisorEvent>,
     /// How the last incarnation ended; `None` while there is one, and before the first.
     pub(crate) down: watch::Sender<Option<Down>>,
-    calls: Semaphore,
+    /// Calls that wait for a child to be up, for one to be down, and for nothing but the answer: each kind has its own
+    /// room, so that children slow to start keep nobody from looking, or from stopping them.
+    ups: Semaphore,
+    downs: Semaphore,
+    questions: Semaphore,
 }
 
 impl Shared {
@@ -51,7 +55,9 @@ impl Shared {
             mailbox: Mutex::new(None),
             events: broadcast::channel(EVENTS_WAITING).0,
             down: watch::Sender::new(None),
-            calls: Semaphore::new(CALLS_WAITING),
+            ups: Semaphore::new(CALLS_WAITING),
+            downs: Semaphore::new(CALLS_WAITING),
+            questions: Semaphore::new(CALLS_WAITING),
         })
     }
 
@@ -83,6 +89,8 @@ pub struct ChildInfo {
     pub incarnation: u64,
     /// Restarts after crashes, in all.
     pub restarts: u64,
+    /// What its last start had to say, see [`Start::with`](crate::supervisor::Start::with).
+    pub info: Option<Arc<str>>,
     /// Its card.
     pub card: Arc<ActorCard>,
 }
@@ -155,6 +163,20 @@ impl SupervisorHandle {
         self.ask(|reply| Msg::WhichOne(id, reply)).await?.ok_or(AdminError::NotFound)
     }
 
+    /// Kills the supervisor, as nobody outside can.
+    #[cfg(test)]
+    pub(crate) fn kill(&self) {
+        if let Some(mailbox) = &*self.shared.mailbox.lock().unwrap_or_else(PoisonError::into_inner) {
+            mailbox.kill();
+        }
+    }
+
+    /// How many entries the supervisor's tables hold together.
+    #[cfg(test)]
+    pub(crate) async fn kept(&self) -> Result<usize, AdminError> {
+        self.ask(Msg::Kept).await
+    }
+
     /// How many children there are.
     pub async fn count_children(&self) -> Result<Counts, AdminError> {
         self.ask(Msg::Count).await
@@ -193,11 +215,19 @@ impl SupervisorHandle {
     }
 
     async fn admin(&self, admin: Admin) -> Answer {
-        self.ask(|reply| Msg::Admin(admin, reply)).await?
+        let room = match admin {
+            Admin::Start(_) | Admin::Restart(_) | Admin::Recycle(_) | Admin::Unpark(_) => &self.shared.ups,
+            Admin::Terminate(_) | Admin::Delete(_) | Admin::Park(_) => &self.shared.downs,
+        };
+        self.call(room, |reply| Msg::Admin(admin, reply)).await?
     }
 
     async fn ask<T>(&self, msg: impl FnOnce(oneshot::Sender<T>) -> Msg) -> Result<T, AdminError> {
-        let _permit = self.shared.calls.acquire().await.map_err(|_| AdminError::Gone)?;
+        self.call(&self.shared.questions, msg).await
+    }
+
+    async fn call<T>(&self, room: &Semaphore, msg: impl FnOnce(oneshot::Sender<T>) -> Msg) -> Result<T, AdminError> {
+        let _permit = room.acquire().await.map_err(|_| AdminError::Gone)?;
         let (reply, answer) = oneshot::channel();
         self.shared.send(msg(reply))?;
         answer.await.map_err(|_| AdminError::Gone)

@@ -1,7 +1,7 @@
 //! The two tasks that wait on behalf of a driver, so that the driver itself never does: one minds a child from its start
 //! to the end of its last worker, the other stops it.
 
-use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::{sync::watch, time::timeout};
@@ -10,7 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     actors::shell::{Birth, Live, NotStarted, Note, Pid, Running, StartFn},
     supervisor::{
-        exit::{ExitReason, panic_text},
+        exit::{ExitReason, PanicReport},
         spec::Shutdown,
     },
 };
@@ -22,14 +22,17 @@ pub(crate) const KILL_WAIT: Duration = Duration::from_secs(1);
 pub(crate) enum News {
     /// It has an actor.
     Spawned(Pid, Note),
-    Started,
+    /// It is up, and this is what its start had to say.
+    Started(Option<Arc<str>>),
     Ignored,
     StartFailed(ExitReason),
     /// The actor, its state and its workers are gone, but for those left over.
     Joined {
         workers_left: usize,
     },
-    /// It did not end although it was killed.
+    /// It has joined, and nothing else was heard of its end.
+    NoObituary,
+    /// It did not end although it was killed, or ended and left something behind that did not.
     Unkillable,
 }
 
@@ -38,6 +41,8 @@ pub(crate) enum News {
 pub(crate) enum Stage {
     Starting,
     Up(Running),
+    /// It has ended, but things of it are still there: these, by name.
+    Held(Vec<String>),
     Gone,
 }
 
@@ -69,12 +74,13 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
         begun = limited(start_timeout, begin) => match begun {
             Some(Ok(begun)) => begun,
             Some(Err(payload)) => {
-                Err(NotStarted::Failed(ExitReason::StartFailed(format!("panic: {}", panic_text(payload.as_ref())))))
+                let panic = PanicReport::caught(payload.as_ref());
+                Err(NotStarted::Failed(ExitReason::StartFailed(ExitReason::Panic(panic).to_string())))
             }
             None => Err(NotStarted::Failed(ExitReason::StartTimeout)),
         },
     };
-    let Live { running, join, note, ready } = match begun {
+    let Live { running, mut join, note, info, ready, held } = match begun {
         Ok(live) => live,
         Err(not_started) => {
             gone(&stage, workers).await;
@@ -87,6 +93,11 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
     stage.send_replace(Stage::Up(running.clone()));
     tell(News::Spawned(running.pid(), note));
     let failed = match ready {
+        // Its stop has come while its start was in code that does not await: it never was to be up.
+        _ if cancel.is_cancelled() => {
+            running.kill();
+            Some(ExitReason::Cancelled)
+        }
         None => None,
         Some(ready) => match limited(start_timeout, ready).await {
             Some(Ok(Ok(()))) => None,
@@ -99,10 +110,27 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
         },
     };
     if failed.is_none() {
-        tell(News::Started);
+        tell(News::Started(info));
     }
-    // Only this proves that the old state is gone. An error here is a state that panicked when it was dropped; gone it is.
-    let _ = join.await;
+    // Only the join proves that the old state is gone. An error there is a state that panicked when it was dropped; gone it
+    // is.
+    let held = async {
+        match held {
+            Some(held) => held.await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = &mut join => {}
+        names = held => {
+            if let Ok(names) = names {
+                stage.send_replace(Stage::Held(names));
+                tell(News::Unkillable);
+            }
+            let _ = join.await;
+        }
+    }
     let workers_left = gone(&stage, workers).await;
     tell(match failed {
         Some(reason) => News::StartFailed(reason),
@@ -128,7 +156,7 @@ async fn gone(stage: &watch::Sender<Stage>, workers: Option<Workers>) -> usize {
     left
 }
 
-/// Stops a child in the way its spec says. False where it is still there although it was killed.
+/// Stops a child in the way its spec says. False where it is still there although it was killed, and nobody has said so.
 pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: CancellationToken, shutdown: Shutdown) -> bool {
     if matches!(*stage.borrow(), Stage::Starting) {
         // A start that is still on its way is dropped; nothing of it is worth waiting for.
@@ -140,11 +168,11 @@ pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: Cancellation
     }
     let running = match &*stage.borrow() {
         Stage::Up(running) => running.clone(),
-        Stage::Starting | Stage::Gone => return true,
+        Stage::Starting | Stage::Held(_) | Stage::Gone => return true,
     };
     // An error means that the minder is gone, and it goes last.
     let mut ended = async || {
-        let _ = stage.wait_for(|stage| matches!(stage, Stage::Gone)).await;
+        let _ = stage.wait_for(|stage| matches!(stage, Stage::Held(_) | Stage::Gone)).await;
     };
     match shutdown {
         Shutdown::Kill => {}

@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!            ┌───────────── Due ─────────────┐
-//!          Idle ──► Starting ──► Running ──► Backoff ──► Parked ─ unpark ─► Idle
+//!          Idle ──► Starting ──► Running ──► Backoff ──► Parked ─ unpark, Due ─► Idle
 //!            ▲          └─────┬──────┘
 //!            └── Exited ── Stopping ──► Stuck (did not end although killed; its slot stays taken)
 //! ```
@@ -28,8 +28,8 @@ use crate::supervisor::{
     backoff::Chance,
     exit::ExitReason,
     intensity::Window,
-    planner::child::{ByHand, Child, Wait},
-    report::Decision,
+    planner::child::{ByHand, Child, Park, Wait},
+    report::{Context, Decision},
     spec::{ChildId, Kind, Policy, Rules, Strategy},
 };
 
@@ -112,25 +112,28 @@ impl Planner {
         }
         match event {
             Event::Boot { children } => self.boot(children),
-            Event::Started { id, generation } => self.started(&id, generation, now, &mut out),
-            Event::Ignored { id, generation } => self.ignored(&id, generation, &mut out),
+            Event::Started { id, generation, info } => self.started(&id, generation, info, now, &mut out),
+            Event::Ignored { id, generation } => self.ignored(&id, generation, now, &mut out),
             Event::StartFailed { id, generation, reason } => self.start_failed(&id, generation, reason, now, &mut out),
             Event::Exited { id, generation, reason } => self.exited(&id, generation, reason, now, &mut out),
             Event::Unkillable { id, generation } => self.unkillable(&id, generation, &mut out),
             Event::Due { id, generation } => self.due(&id, generation),
-            Event::Change { rules, children } => self.change(rules, children),
+            Event::Change { call, rules, children } => {
+                let answer = self.change(rules, children).map(|()| Done::Ok).map_err(AdminError::BadSpec);
+                out.push(Action::Reply { call, answer });
+            }
             Event::Shutdown { reason } => self.go_down(ExitReason::Shutdown(reason), &mut out),
             Event::Start { call, id, policy } => {
                 if let Err(refused) = self.add_by_hand(call, id, policy) {
                     out.push(Action::Reply { call, answer: Err(refused) });
                 }
             }
-            Event::Terminate { call, id } => self.by_hand(call, &id, Self::terminate, &mut out),
-            Event::Restart { call, id } => self.by_hand(call, &id, Self::restart, &mut out),
-            Event::Recycle { call, id } => self.by_hand(call, &id, Self::recycle, &mut out),
-            Event::Delete { call, id } => self.by_hand(call, &id, Self::delete, &mut out),
-            Event::Park { call, id } => self.by_hand(call, &id, Self::park, &mut out),
-            Event::Unpark { call, id } => self.by_hand(call, &id, Self::unpark, &mut out),
+            Event::Terminate { call, id } => self.by_hand(call, &id, Self::terminate, now, &mut out),
+            Event::Restart { call, id } => self.by_hand(call, &id, Self::restart, now, &mut out),
+            Event::Recycle { call, id } => self.by_hand(call, &id, Self::recycle, now, &mut out),
+            Event::Delete { call, id } => self.by_hand(call, &id, Self::delete, now, &mut out),
+            Event::Park { call, id } => self.by_hand(call, &id, Self::park, now, &mut out),
+            Event::Unpark { call, id } => self.by_hand(call, &id, Self::unpark, now, &mut out),
         }
         self.reconcile(&mut out);
         out
@@ -144,6 +147,14 @@ impl Planner {
     /// All children, in the order of their start.
     pub(crate) fn views(&self) -> impl Iterator<Item = (&ChildId, ChildView)> {
         self.children.values().map(|child| (&child.id, child.view()))
+    }
+
+    /// How many entries all its tables hold together.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        let sets = [&self.unbooted, &self.starting, &self.stopping, &self.held_back, &self.to_stop, &self.to_start];
+        let waiting: usize = self.children.values().map(|child| child.waiting.len()).sum();
+        sets.iter().map(|set| set.len()).sum::<usize>() + self.children.len() + self.keys.len() + waiting
     }
 
     /// Whether new children are refused.
@@ -215,24 +226,46 @@ impl Planner {
     }
 
     /// The child does not run any more: it is forgotten, parked, or left idle for `reconcile` to start again.
-    fn rest(&mut self, key: Key, out: &mut Vec<Action>) {
+    fn rest(&mut self, key: Key, now: Duration, out: &mut Vec<Action>) {
         let down = self.is_going_down();
         let forget = self.edit(key, |child| {
             child.recycle = false;
             child.state = State::Idle;
             child.answer(Wait::Down, Ok(Done::Ok), out);
             if child.want && !down {
+                child.park = None;
                 return false;
             }
             child.answer(Wait::Up, Err(AdminError::Stopped), out);
-            if child.park && !down && !child.forget {
-                child.state = State::Parked;
-                out.push(Action::Parked { id: child.id.clone() });
-            }
             child.forget
         });
         if forget {
             self.remove(key, out);
+        } else if let Some(park) = self.children.get(&key).and_then(|child| child.park).filter(|_| !down) {
+            self.keep_parked(key, park, now, out);
+        }
+    }
+
+    /// Parks a child that is idle, and says when it may try again where it may.
+    fn keep_parked(&mut self, key: Key, park: Park, now: Duration, out: &mut Vec<Action>) {
+        let park_for = self.rules.park_for.filter(|_| park == Park::Exhausted);
+        let generation = self.next_generation();
+        let id = self.edit(key, |child| {
+            child.state = State::Parked { until: park_for.map(|park_for| now.saturating_add(park_for)) };
+            child.generation = generation;
+            child.id.clone()
+        });
+        out.push(Action::Parked { id: id.clone() });
+        if let Some(after) = park_for {
+            out.push(Action::Arm { id, generation, after });
+        }
+    }
+
+    /// Takes back the timer of a child that waits for its restart, or to be unparked.
+    fn cancel_timer(&mut self, key: Key, out: &mut Vec<Action>) {
+        let child = &self.children[&key];
+        if matches!(child.state, State::Backoff { .. } | State::Parked { until: Some(_) }) {
+            out.push(Action::Cancel { id: child.id.clone() });
         }
     }
 
@@ -295,8 +328,8 @@ impl Planner {
     }
 }
 
-fn report(child: &Child, reason: ExitReason, expected: bool, decision: Decision, in_window: u32) -> Action {
-    Action::Report { id: child.id.clone(), reason, expected, decision, in_window }
+fn report(child: &Child, reason: ExitReason, crash: Option<Context>, decision: Decision, in_window: u32) -> Action {
+    Action::Report { id: child.id.clone(), reason, crash, decision, in_window }
 }
 
 /// After its exit a planner only says no.
@@ -307,7 +340,8 @@ fn refuse_the_dead(event: &Event, out: &mut Vec<Action>) {
     | Event::Recycle { call, .. }
     | Event::Delete { call, .. }
     | Event::Park { call, .. }
-    | Event::Unpark { call, .. } = event
+    | Event::Unpark { call, .. }
+    | Event::Change { call, .. } = event
     {
         out.push(Action::Reply { call: *call, answer: Err(AdminError::ShuttingDown) });
     }

@@ -121,15 +121,11 @@ impl CrashReport {
         child: &ActorCard,
         supervisor: &ActorCard,
         offender: ChildId,
+        context: Context,
         reason: ExitReason,
         decision: Decision,
         in_window: u32,
     ) -> CrashReport {
-        let context = match (&reason, decision) {
-            (ExitReason::StartFailed(_) | ExitReason::StartTimeout, _) | (_, Decision::Refused) => Context::StartError,
-            (_, Decision::Stopped) => Context::ShutdownError,
-            _ => Context::ChildTerminated,
-        };
         let (message, in_hand_ms) = match &reason {
             ExitReason::Panic(panic) => (panic.message.clone(), panic.message.as_ref().map(|_| panic.in_hand_ms)),
             _ => {

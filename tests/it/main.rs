@@ -12,8 +12,10 @@ mod formats;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
+mod otp;
 #[cfg(feature = "tools")]
 mod outside;
+mod panic_abort;
 #[cfg(feature = "tools")]
 mod race;
 mod runtime;

@@ -1,16 +1,18 @@
 //! What the planner makes of administrative calls.
 
+use std::time::Duration;
+
 use crate::supervisor::{
     admin::{AdminError, Answer, Done},
     planner::{
         Action, Call, Key, Planner,
-        child::{ByHand, State, Wait},
+        child::{ByHand, Park, State, Wait},
     },
     spec::{ChildId, Kind, Policy, Restart},
 };
 
 /// One administrative call: answered at once, or (`None`) when the child is where it was asked to be.
-type ByHandFn = fn(&mut Planner, Call, Key, &mut Vec<Action>) -> Option<Answer>;
+type ByHandFn = fn(&mut Planner, Call, Key, Duration, &mut Vec<Action>) -> Option<Answer>;
 
 impl Planner {
     pub(super) fn add_by_hand(&mut self, call: Call, id: ChildId, policy: Policy) -> Result<(), AdminError> {
@@ -21,7 +23,7 @@ impl Planner {
         if let Some(key) = self.keys.get(&id) {
             return Err(match self.children[key].state {
                 State::Idle if !self.children[key].want => AdminError::AlreadyPresent,
-                State::Parked => AdminError::Parked,
+                State::Parked { .. } => AdminError::Parked,
                 _ => AdminError::AlreadyStarted,
             });
         }
@@ -35,9 +37,9 @@ impl Planner {
         Ok(())
     }
 
-    pub(super) fn by_hand(&mut self, call: Call, id: &ChildId, act: ByHandFn, out: &mut Vec<Action>) {
+    pub(super) fn by_hand(&mut self, call: Call, id: &ChildId, act: ByHandFn, now: Duration, out: &mut Vec<Action>) {
         let answer = match self.keys.get(id).copied() {
-            Some(key) => act(self, call, key, out),
+            Some(key) => act(self, call, key, now, out),
             None => Some(Err(AdminError::NotFound)),
         };
         if let Some(answer) = answer {
@@ -45,26 +47,33 @@ impl Planner {
         }
     }
 
-    pub(super) fn terminate(&mut self, call: Call, key: Key, out: &mut Vec<Action>) -> Option<Answer> {
-        self.stop_by_hand(call, key, false, out)
+    pub(super) fn terminate(&mut self, call: Call, key: Key, now: Duration, out: &mut Vec<Action>) -> Option<Answer> {
+        self.stop_by_hand(call, key, None, now, out)
     }
 
-    pub(super) fn park(&mut self, call: Call, key: Key, out: &mut Vec<Action>) -> Option<Answer> {
+    pub(super) fn park(&mut self, call: Call, key: Key, now: Duration, out: &mut Vec<Action>) -> Option<Answer> {
         if self.is_going_down() {
             return Some(Err(AdminError::ShuttingDown));
         }
         if self.children[&key].policy.restart == Restart::Temporary {
             return Some(Err(AdminError::Temporary));
         }
-        if self.children[&key].state == State::Parked {
+        if matches!(self.children[&key].state, State::Parked { until: None }) {
             return Some(Ok(Done::Ok));
         }
-        self.stop_by_hand(call, key, true, out)
+        self.stop_by_hand(call, key, Some(Park::ByHand), now, out)
     }
 
-    pub(super) fn stop_by_hand(&mut self, call: Call, key: Key, park: bool, out: &mut Vec<Action>) -> Option<Answer> {
+    fn stop_by_hand(
+        &mut self,
+        call: Call,
+        key: Key,
+        park: Option<Park>,
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) -> Option<Answer> {
         self.unbooted.remove(&key);
-        let forget = !park && (self.is_dynamic() || self.children[&key].policy.restart == Restart::Temporary);
+        let forget = park.is_none() && (self.is_dynamic() || self.children[&key].policy.restart == Restart::Temporary);
         let state = self.edit(key, |child| {
             child.want = false;
             child.recycle = false;
@@ -79,17 +88,15 @@ impl Planner {
                 None
             }
             State::Stuck => Some(Err(AdminError::Unkillable)),
-            State::Idle | State::Backoff { .. } | State::Parked => {
-                if matches!(state, State::Backoff { .. }) {
-                    out.push(Action::Cancel { id: self.children[&key].id.clone() });
-                }
-                self.rest(key, out);
+            State::Idle | State::Backoff { .. } | State::Parked { .. } => {
+                self.cancel_timer(key, out);
+                self.rest(key, now, out);
                 Some(Ok(Done::Ok))
             }
         }
     }
 
-    pub(super) fn restart(&mut self, call: Call, key: Key, _: &mut Vec<Action>) -> Option<Answer> {
+    pub(super) fn restart(&mut self, call: Call, key: Key, _: Duration, _: &mut Vec<Action>) -> Option<Answer> {
         let child = &self.children[&key];
         let refused = match child.state {
             _ if self.is_going_down() => AdminError::ShuttingDown,
@@ -97,7 +104,7 @@ impl Planner {
                 self.start_by_hand(call, key, Some(ByHand::Restart));
                 return None;
             }
-            State::Parked => AdminError::Parked,
+            State::Parked { .. } => AdminError::Parked,
             State::Running | State::Stopping => AdminError::Running,
             State::Stuck => AdminError::Unkillable,
             State::Idle | State::Starting | State::Backoff { .. } => child.busy(),
@@ -106,7 +113,7 @@ impl Planner {
     }
 
     /// Stops the child if it runs, and starts it afresh; this is no crash and counts for nothing.
-    pub(super) fn recycle(&mut self, call: Call, key: Key, out: &mut Vec<Action>) -> Option<Answer> {
+    pub(super) fn recycle(&mut self, call: Call, key: Key, _: Duration, out: &mut Vec<Action>) -> Option<Answer> {
         if self.is_going_down() {
             return Some(Err(AdminError::ShuttingDown));
         }
@@ -121,23 +128,23 @@ impl Planner {
             }),
             State::Stopping => self.edit(key, |child| {
                 child.want = true;
-                child.park = false;
+                child.recycle = true;
+                child.park = None;
                 child.forget = false;
                 child.waiting.push((call, Wait::Up));
             }),
-            State::Backoff { .. } => {
-                out.push(Action::Cancel { id: self.children[&key].id.clone() });
+            State::Idle | State::Backoff { .. } | State::Parked { .. } => {
+                self.cancel_timer(key, out);
                 self.start_by_hand(call, key, None);
             }
-            State::Idle | State::Parked => self.start_by_hand(call, key, None),
         }
         None
     }
 
-    pub(super) fn delete(&mut self, _: Call, key: Key, out: &mut Vec<Action>) -> Option<Answer> {
+    pub(super) fn delete(&mut self, _: Call, key: Key, now: Duration, out: &mut Vec<Action>) -> Option<Answer> {
         let child = &self.children[&key];
         let refused = match child.state {
-            State::Parked => None,
+            State::Parked { .. } => None,
             State::Idle if !child.want => None,
             State::Running | State::Stopping => Some(AdminError::Running),
             State::Stuck => Some(AdminError::Unkillable),
@@ -146,31 +153,40 @@ impl Planner {
         if let Some(refused) = refused {
             return Some(Err(refused));
         }
+        self.cancel_timer(key, out);
         self.edit(key, |child| child.forget = true);
-        self.rest(key, out);
+        self.rest(key, now, out);
         Some(Ok(Done::Ok))
     }
 
-    pub(super) fn unpark(&mut self, call: Call, key: Key, _: &mut Vec<Action>) -> Option<Answer> {
+    pub(super) fn unpark(&mut self, call: Call, key: Key, _: Duration, out: &mut Vec<Action>) -> Option<Answer> {
         if self.is_going_down() {
             return Some(Err(AdminError::ShuttingDown));
         }
-        if self.children[&key].state != State::Parked {
+        if !matches!(self.children[&key].state, State::Parked { .. }) {
             return Some(Err(AdminError::NotParked));
         }
+        self.cancel_timer(key, out);
         self.start_by_hand(call, key, None);
         None
     }
 
-    pub(super) fn start_by_hand(&mut self, call: Call, key: Key, by_hand: Option<ByHand>) {
+    fn start_by_hand(&mut self, call: Call, key: Key, by_hand: Option<ByHand>) {
+        self.start_anew(key);
+        self.edit(key, |child| {
+            child.by_hand = by_hand;
+            child.waiting.push((call, Wait::Up));
+        });
+    }
+
+    /// Lets a child that does not run start, with its crashes forgotten.
+    pub(super) fn start_anew(&mut self, key: Key) {
         self.edit(key, |child| {
             child.state = State::Idle;
             child.want = true;
-            child.park = false;
-            child.by_hand = by_hand;
+            child.park = None;
             child.attempt = 0;
             child.window.clear();
-            child.waiting.push((call, Wait::Up));
         });
     }
 }

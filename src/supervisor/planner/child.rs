@@ -17,8 +17,13 @@ pub(crate) enum State {
     Running,
     Stopping,
     Stuck,
-    Backoff { until: Duration },
-    Parked,
+    Backoff {
+        until: Duration,
+    },
+    /// Kept stopped; until then, where it unparks by itself.
+    Parked {
+        until: Option<Duration>,
+    },
 }
 
 /// Who waits for what of a child.
@@ -35,12 +40,19 @@ pub(super) enum ByHand {
     Restart,
 }
 
+/// Who had a child parked: after crashes it may unpark by itself, by hand it may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Park {
+    Exhausted,
+    ByHand,
+}
+
 pub(super) struct Child {
     pub(super) id: ChildId,
     pub(super) policy: Policy,
     pub(super) want: bool,
     pub(super) recycle: bool,
-    pub(super) park: bool,
+    pub(super) park: Option<Park>,
     /// Forget it as soon as it is idle.
     pub(super) forget: bool,
     pub(super) state: State,
@@ -71,7 +83,7 @@ impl Child {
             policy,
             want: true,
             recycle: false,
-            park: false,
+            park: None,
             forget: false,
             state: State::Idle,
             generation: Generation(0),
@@ -87,11 +99,11 @@ impl Child {
 
     /// Its end was asked for, so it is no crash.
     pub(super) fn is_let_go(&self) -> bool {
-        !self.want || self.recycle || matches!(self.state, State::Stopping | State::Stuck)
+        !self.want || self.recycle
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.want || !matches!(self.state, State::Idle | State::Parked)
+        self.want || !matches!(self.state, State::Idle | State::Parked { .. })
     }
 
     pub(super) fn is_restarting(&self) -> bool {

@@ -1,17 +1,17 @@
 //! What the planner makes of starts, ends and timers.
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::supervisor::{
     admin::{AdminError, Done},
     exit::ExitReason,
     planner::{
         Action, Generation, Key, Phase, Planner,
-        child::{ByHand, State, Wait},
+        child::{ByHand, Park, State, Wait},
         report,
     },
-    report::Decision,
-    spec::{AutoShutdown, ChildId, Kind, OnExhausted, Policy, Restart, Rules, Shutdown, Strategy},
+    report::{Context, Decision},
+    spec::{AutoShutdown, BadSpec, ChildId, Kind, OnExhausted, Policy, Restart, Rules, Shutdown, Strategy},
 };
 
 impl Planner {
@@ -28,18 +28,25 @@ impl Planner {
         }
     }
 
-    pub(super) fn started(&mut self, id: &ChildId, generation: Generation, now: Duration, out: &mut Vec<Action>) {
+    pub(super) fn started(
+        &mut self,
+        id: &ChildId,
+        generation: Generation,
+        info: Option<Arc<str>>,
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) {
         let Some(key) = self.current(id, generation, |state| state == State::Starting) else { return };
         self.unbooted.remove(&key);
         self.edit(key, |child| {
             child.state = State::Running;
             child.started_at = now;
             child.by_hand = None;
-            child.answer(Wait::Up, Ok(Done::Started), out);
+            child.answer(Wait::Up, Ok(info.map_or(Done::Started, Done::StartedWith)), out);
         });
     }
 
-    pub(super) fn ignored(&mut self, id: &ChildId, generation: Generation, out: &mut Vec<Action>) {
+    pub(super) fn ignored(&mut self, id: &ChildId, generation: Generation, now: Duration, out: &mut Vec<Action>) {
         let Some(key) = self.current(id, generation, |state| matches!(state, State::Starting | State::Stopping)) else {
             return;
         };
@@ -50,7 +57,7 @@ impl Planner {
             child.forget |= forget || child.policy.restart == Restart::Temporary;
             child.answer(Wait::Up, Ok(Done::Ignored), out);
         });
-        self.rest(key, out);
+        self.rest(key, now, out);
     }
 
     pub(super) fn start_failed(
@@ -67,21 +74,22 @@ impl Planner {
         };
         let child = &self.children[&key];
         if child.is_let_go() {
-            return self.rest(key, out);
+            return self.rest(key, now, out);
         }
         let failed = AdminError::StartFailed { reason: reason.clone() };
         if let Some(by_hand) = child.by_hand {
-            out.push(report(child, reason, false, Decision::Refused, 0));
+            out.push(report(child, reason, Some(Context::StartError), Decision::Refused, 0));
             self.edit(key, |child| {
                 child.want = false;
                 child.forget |= by_hand == ByHand::Add;
                 child.answer(Wait::Up, Err(failed), out);
             });
-            return self.rest(key, out);
+            return self.rest(key, now, out);
         }
-        if self.phase == Phase::Booting {
-            out.push(report(child, reason.clone(), false, Decision::Escalate, 0));
-            let text = format!("failed to start child {id}: {reason}");
+        // A child that was up once is restarted, also while later ones are still on their way.
+        if self.unbooted.contains(&key) {
+            let text = format!("child {id}: {}", reason.cause());
+            out.push(report(child, reason, Some(Context::StartError), Decision::Escalate, 0));
             self.edit(key, |child| {
                 child.state = State::Idle;
                 child.want = false;
@@ -108,11 +116,11 @@ impl Planner {
         let dynamic = self.is_dynamic();
         let child = &self.children[&key];
         if child.is_let_go() {
-            let expected = !matches!((&reason, child.policy.shutdown), (ExitReason::Killed, Shutdown::After(_)))
-                && !matches!(reason, ExitReason::Panic(_) | ExitReason::Error(_));
+            let asked_for = reason == ExitReason::Killed && child.policy.shutdown == Shutdown::Kill;
+            let crash = (reason.is_abnormal() && !asked_for).then_some(Context::ShutdownError);
             let decision = if child.want { Decision::Restart { after_ms: 0 } } else { Decision::Stopped };
-            out.push(report(child, reason, expected, decision, 0));
-            return self.rest(key, out);
+            out.push(report(child, reason, crash, decision, 0));
+            return self.rest(key, now, out);
         }
         let again = match child.policy.restart {
             Restart::Permanent => true,
@@ -124,13 +132,13 @@ impl Planner {
         }
         let significant = child.policy.significant;
         let forget = dynamic || child.policy.restart == Restart::Temporary;
-        let expected = !reason.is_abnormal();
-        out.push(report(child, reason, expected, Decision::Ended, 0));
+        let crash = reason.is_abnormal().then_some(Context::ChildTerminated);
+        out.push(report(child, reason, crash, Decision::Ended, 0));
         self.edit(key, |child| {
             child.want = false;
             child.forget |= forget;
         });
-        self.rest(key, out);
+        self.rest(key, now, out);
         let others = || self.children.values().any(|other| other.policy.significant && other.is_alive());
         let down = significant
             && match self.rules.auto_shutdown {
@@ -147,6 +155,10 @@ impl Planner {
     pub(super) fn fall(&mut self, key: Key, reason: ExitReason, now: Duration, out: &mut Vec<Action>) {
         let own = self.children[&key].policy.intensity.unwrap_or(self.rules.intensity);
         let backoff = self.children[&key].policy.backoff.or(self.rules.backoff);
+        let during = match self.children[&key].state {
+            State::Starting => Some(Context::StartError),
+            _ => Some(Context::ChildTerminated),
+        };
         let (in_window, parked, escalated) = match self.rules.on_exhausted {
             OnExhausted::Escalate => {
                 let count = self.window.add(self.rules.intensity, now);
@@ -163,7 +175,7 @@ impl Planner {
             }
         };
         if escalated {
-            out.push(report(&self.children[&key], reason.clone(), false, Decision::Escalate, in_window));
+            out.push(report(&self.children[&key], reason.clone(), during, Decision::Escalate, in_window));
             self.edit(key, |child| {
                 child.state = State::Idle;
                 child.want = false;
@@ -172,12 +184,12 @@ impl Planner {
             return self.go_down(ExitReason::Shutdown(text), out);
         }
         if parked {
-            out.push(report(&self.children[&key], reason, false, Decision::Park, in_window));
+            out.push(report(&self.children[&key], reason, during, Decision::Park, in_window));
             self.edit(key, |child| {
                 child.want = false;
-                child.park = true;
+                child.park = Some(Park::Exhausted);
             });
-            return self.rest(key, out);
+            return self.rest(key, now, out);
         }
         let attempt = self.edit(key, |child| {
             child.restarts += 1;
@@ -192,7 +204,7 @@ impl Planner {
         });
         let after = backoff.map_or(Duration::ZERO, |backoff| backoff.delay(attempt, self.chance.next()));
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        out.push(report(&self.children[&key], reason, false, Decision::Restart { after_ms }, in_window));
+        out.push(report(&self.children[&key], reason, during, Decision::Restart { after_ms }, in_window));
         if after.is_zero() {
             self.edit(key, |child| child.state = State::Idle);
         } else {
@@ -228,7 +240,7 @@ impl Planner {
                         child.state = State::Idle;
                         return true;
                     }
-                    State::Idle | State::Stopping | State::Stuck | State::Parked => {}
+                    State::Idle | State::Stopping | State::Stuck | State::Parked { .. } => {}
                 }
                 false
             });
@@ -239,22 +251,50 @@ impl Planner {
     }
 
     pub(super) fn unkillable(&mut self, id: &ChildId, generation: Generation, out: &mut Vec<Action>) {
-        let Some(key) = self.current(id, generation, |state| state == State::Stopping) else { return };
+        // A supervisor may also end by itself and leave something behind; then it was not asked to stop.
+        let Some(key) =
+            self.current(id, generation, |state| matches!(state, State::Stopping | State::Running | State::Starting))
+        else {
+            return;
+        };
         self.edit(key, |child| {
             child.state = State::Stuck;
             child.answer(Wait::Up, Err(AdminError::Unkillable), out);
             child.answer(Wait::Down, Err(AdminError::Unkillable), out);
         });
-    }
-
-    pub(super) fn due(&mut self, id: &ChildId, generation: Generation) {
-        let waits = |state| matches!(state, State::Backoff { .. });
-        if let Some(key) = self.current(id, generation, waits) {
-            self.edit(key, |child| child.state = State::Idle);
+        if self.unbooted.contains(&key) {
+            let text = format!("child {id}: {}", AdminError::Unkillable);
+            self.go_down(ExitReason::StartFailed(text), out);
         }
     }
 
-    pub(super) fn change(&mut self, rules: Rules, children: Vec<(ChildId, Policy)>) {
+    pub(super) fn due(&mut self, id: &ChildId, generation: Generation) {
+        let waits = |state| matches!(state, State::Backoff { .. } | State::Parked { until: Some(_) });
+        let Some(key) = self.current(id, generation, waits) else { return };
+        match self.children[&key].state {
+            State::Parked { .. } => self.start_anew(key),
+            _ => self.edit(key, |child| child.state = State::Idle),
+        }
+    }
+
+    /// Takes new rules and policies, or none of them where one cannot be.
+    pub(super) fn change(&mut self, rules: Rules, children: Vec<(ChildId, Policy)>) -> Result<(), BadSpec> {
+        rules.check()?;
+        if matches!(rules.kind, Kind::Dynamic { .. }) != self.is_dynamic() {
+            return Err(BadSpec::KindChanged);
+        }
+        let mut new = HashMap::new();
+        for (id, policy) in &children {
+            if new.insert(id, policy).is_some() {
+                return Err(BadSpec::DuplicateId { id: id.clone() });
+            }
+        }
+        for child in self.children.values() {
+            new.entry(&child.id).or_insert(&child.policy);
+        }
+        for (id, policy) in new {
+            rules.check_child(id, policy)?;
+        }
         self.rules = rules;
         for (id, policy) in children {
             if let Some(key) = self.keys.get(&id).copied() {
@@ -264,6 +304,7 @@ impl Planner {
                 self.edit(key, |child| child.want = false);
             }
         }
+        Ok(())
     }
 
     pub(super) fn go_down(&mut self, reason: ExitReason, out: &mut Vec<Action>) {
@@ -273,21 +314,17 @@ impl Planner {
         self.phase = Phase::Down(reason);
         let keys: Vec<Key> = self.children.keys().copied().collect();
         for key in keys {
-            let cancelled = self.edit(key, |child| {
+            self.cancel_timer(key, out);
+            self.edit(key, |child| {
                 child.want = false;
                 child.recycle = false;
-                let waited = matches!(child.state, State::Backoff { .. });
-                if waited || child.state == State::Parked {
+                if matches!(child.state, State::Backoff { .. } | State::Parked { .. }) {
                     child.state = State::Idle;
                 }
                 if child.state == State::Idle {
                     child.answer(Wait::Up, Err(AdminError::ShuttingDown), out);
                 }
-                waited
             });
-            if cancelled {
-                out.push(Action::Cancel { id: self.children[&key].id.clone() });
-            }
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What a planner is told, and what it wants done.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::supervisor::{
     admin::Answer,
     exit::ExitReason,
     planner::{Call, Generation},
-    report::Decision,
+    report::{Context, Decision},
     spec::{ChildId, Policy, Rules, Shutdown},
 };
 
@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Started {
         id: ChildId,
         generation: Generation,
+        /// What the start had to say.
+        info: Option<Arc<str>>,
     },
     Ignored {
         id: ChildId,
@@ -71,9 +73,10 @@ pub(crate) enum Event {
         call: Call,
         id: ChildId,
     },
-    /// New rules and policies, applied to what happens from now on.
+    /// New rules and policies, applied to what happens from now on, or refused whole.
     #[allow(dead_code, reason = "the planner knows live changes; no host has asked for them yet")]
     Change {
+        call: Call,
         rules: Rules,
         children: Vec<(ChildId, Policy)>,
     },
@@ -137,7 +140,8 @@ pub(crate) enum Action {
     Report {
         id: ChildId,
         reason: ExitReason,
-        expected: bool,
+        /// During what it crashed; `None` where it ended as it may.
+        crash: Option<Context>,
         decision: Decision,
         in_window: u32,
     },

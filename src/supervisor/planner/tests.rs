@@ -7,7 +7,7 @@ use super::*;
 use crate::supervisor::{
     backoff::Backoff,
     intensity::Intensity,
-    spec::{AutoShutdown, OnExhausted, Restart, Shutdown, SupervisorSpec},
+    spec::{AutoShutdown, BadSpec, OnExhausted, Restart, Shutdown, SupervisorSpec},
 };
 
 fn boom() -> ExitReason {
@@ -67,7 +67,7 @@ impl Sim {
                         }
                         None => {
                             self.live.push((id.to_string(), generation));
-                            Event::Started { id, generation }
+                            Event::Started { id, generation, info: None }
                         }
                     }
                 }
@@ -137,7 +137,7 @@ const PERMANENT: Policy = Policy {
 };
 
 #[test]
-fn otp_35_exactly_max_restarts_in_the_period_are_fine_and_one_more_escalates_once() {
+fn exactly_max_restarts_in_the_period_are_fine_and_one_more_escalates_once() {
     let mut sim = Sim::new(ordered(Strategy::OneForOne), &[("a", PERMANENT), ("b", PERMANENT)]);
     sim.dies("a", boom());
     sim.dies("a", boom());
@@ -149,7 +149,7 @@ fn otp_35_exactly_max_restarts_in_the_period_are_fine_and_one_more_escalates_onc
 }
 
 #[test]
-fn otp_34_crashes_that_are_far_apart_never_escalate() {
+fn crashes_that_are_far_apart_never_escalate() {
     let mut sim = Sim::new(ordered(Strategy::OneForOne), &[("a", PERMANENT)]);
     for second in 0..100 {
         sim.now = Duration::from_millis(second * 5_100);
@@ -159,7 +159,7 @@ fn otp_34_crashes_that_are_far_apart_never_escalate() {
 }
 
 #[test]
-fn otp_36_a_restart_that_always_fails_escalates() {
+fn a_restart_that_always_fails_escalates() {
     let mut sim = Sim::new(ordered(Strategy::OneForOne), &[("a", PERMANENT), ("b", PERMANENT)]);
     sim.fails("a", 99);
     sim.dies("a", boom());
@@ -168,7 +168,7 @@ fn otp_36_a_restart_that_always_fails_escalates() {
 }
 
 #[test]
-fn otp_37_one_for_all_stops_the_others_in_reverse_and_starts_all_in_order() {
+fn one_for_all_stops_the_others_in_reverse_and_starts_all_in_order() {
     let mut sim = Sim::new(ordered(Strategy::OneForAll), &[("a", PERMANENT), ("b", PERMANENT), ("c", PERMANENT)]);
     sim.dies("b", boom());
     assert_eq!(sim.log(), "-c -a +a +b +c");
@@ -176,7 +176,7 @@ fn otp_37_one_for_all_stops_the_others_in_reverse_and_starts_all_in_order() {
 }
 
 #[test]
-fn otp_39_one_for_all_starts_over_when_a_later_child_cannot_start() {
+fn one_for_all_starts_over_when_a_later_child_cannot_start() {
     let mut sim = Sim::new(ordered(Strategy::OneForAll), &[("a", PERMANENT), ("b", PERMANENT)]);
     sim.fails("b", 1);
     sim.dies("a", boom());
@@ -185,7 +185,7 @@ fn otp_39_one_for_all_starts_over_when_a_later_child_cannot_start() {
 }
 
 #[test]
-fn otp_38_41_escalation_of_the_group_strategies() {
+fn escalation_of_the_group_strategies() {
     for strategy in [Strategy::OneForAll, Strategy::RestForOne] {
         let mut sim = Sim::new(ordered(strategy), &[("a", PERMANENT), ("b", PERMANENT)]);
         sim.fails("b", 99);
@@ -196,14 +196,14 @@ fn otp_38_41_escalation_of_the_group_strategies() {
 }
 
 #[test]
-fn otp_40_rest_for_one_leaves_the_earlier_children_alone() {
+fn rest_for_one_leaves_the_earlier_children_alone() {
     let mut sim = Sim::new(ordered(Strategy::RestForOne), &[("a", PERMANENT), ("b", PERMANENT), ("c", PERMANENT)]);
     sim.dies("b", boom());
     assert_eq!(sim.log(), "-c +b +c");
 }
 
 #[test]
-fn otp_42_rest_for_one_retries_only_the_later_child_that_cannot_start() {
+fn rest_for_one_retries_only_the_later_child_that_cannot_start() {
     let mut sim = Sim::new(ordered(Strategy::RestForOne), &[("a", PERMANENT), ("b", PERMANENT), ("c", PERMANENT)]);
     sim.fails("c", 1);
     sim.dies("b", boom());
@@ -211,7 +211,7 @@ fn otp_42_rest_for_one_retries_only_the_later_child_that_cannot_start() {
 }
 
 #[test]
-fn otp_33_temporary_bystanders_are_not_started_again_and_not_kept() {
+fn temporary_bystanders_are_not_started_again_and_not_kept() {
     for strategy in [Strategy::OneForAll, Strategy::RestForOne] {
         let mut sim = Sim::new(ordered(strategy), &[("p", PERMANENT), ("t", policy(Restart::Temporary))]);
         sim.dies("p", ExitReason::Normal);
@@ -221,7 +221,7 @@ fn otp_33_temporary_bystanders_are_not_started_again_and_not_kept() {
 }
 
 #[test]
-fn otp_24_to_32_what_each_restart_type_does_after_each_end() {
+fn what_each_restart_type_does_after_each_end() {
     let shutdown = || ExitReason::Shutdown("x".into());
     let table = [
         (Restart::Permanent, ExitReason::Normal, "restarted"),
@@ -250,7 +250,7 @@ fn otp_24_to_32_what_each_restart_type_does_after_each_end() {
 }
 
 #[test]
-fn otp_59_60_a_child_that_waits_for_its_restart_is_shown_refused_and_can_be_stopped() {
+fn a_child_that_waits_for_its_restart_is_shown_refused_and_can_be_stopped() {
     let slow = Policy { backoff: Some(Backoff { jitter: 0.0, ..Backoff::default() }), ..PERMANENT };
     let mut sim = Sim::new(ordered(Strategy::RestForOne), &[("a", PERMANENT), ("b", slow), ("c", PERMANENT)]);
     sim.dies("b", boom());
@@ -288,7 +288,7 @@ fn back_off_grows_and_a_quiet_run_resets_it() {
 }
 
 #[test]
-fn otp_64_to_70_which_ends_of_significant_children_end_the_supervisor() {
+fn which_ends_of_significant_children_end_the_supervisor() {
     use AutoShutdown::{AllSignificant, AnySignificant, Never};
     let table = [
         (AnySignificant, policy(Restart::Temporary), boom(), false),
@@ -318,7 +318,7 @@ fn otp_64_to_70_which_ends_of_significant_children_end_the_supervisor() {
 }
 
 #[test]
-fn otp_66_70_a_significant_child_that_is_stopped_by_hand_or_as_a_bystander_ends_nothing() {
+fn a_significant_child_that_is_stopped_by_hand_or_as_a_bystander_ends_nothing() {
     for strategy in [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne] {
         let spec = ordered(strategy).auto_shutdown(AutoShutdown::AnySignificant);
         let children = [("p", PERMANENT), ("s", significant(Restart::Transient))];
@@ -330,22 +330,89 @@ fn otp_66_70_a_significant_child_that_is_stopped_by_hand_or_as_a_bystander_ends_
 }
 
 #[test]
-fn otp_62_72_changed_rules_apply_from_then_on_and_start_or_delete_nothing() {
+fn otp_62_changed_rules_and_specs_hold_from_then_on_start_or_delete_nothing_and_bad_ones_are_refused() {
     let mut sim = Sim::new(ordered(Strategy::OneForOne), &[("a", PERMANENT), ("b", PERMANENT)]);
-    let changed = ordered(Strategy::OneForAll).auto_shutdown(AutoShutdown::AnySignificant);
-    let children =
-        vec![("a".into(), PERMANENT), ("b".into(), significant(Restart::Transient)), ("c".into(), PERMANENT)];
-    sim.on(Event::Change { rules: changed.rules, children });
-    assert_eq!(sim.log(), "");
-    assert_eq!(sim.state("c"), Some(State::Idle));
+    let new = |rules: SupervisorSpec, children: &[(&str, Policy)]| Event::Change {
+        call: 1,
+        rules: rules.rules,
+        children: children.iter().map(|(id, policy)| (ChildId::from(*id), *policy)).collect(),
+    };
+    // Refused whole: nothing of it holds.
+    let zero = ordered(Strategy::OneForAll).intensity(Intensity::new(1, Duration::ZERO));
+    let twice = [("a", policy(Restart::Temporary)), ("a", PERMANENT)];
+    let refused = [
+        (new(zero, &[]), BadSpec::ZeroPeriod),
+        (new(ordered(Strategy::OneForAll), &twice), BadSpec::DuplicateId { id: "a".into() }),
+        (
+            new(ordered(Strategy::OneForAll), &[("a", significant(Restart::Transient))]),
+            BadSpec::SignificantWithoutAutoShutdown { id: "a".into() },
+        ),
+        (new(SupervisorSpec::dynamic("s"), &[]), BadSpec::KindChanged),
+    ];
+    for (event, bad) in refused {
+        sim.on(event);
+        assert_eq!(sim.replies.pop(), Some(Err(AdminError::BadSpec(bad))));
+    }
     sim.dies("a", boom());
-    assert_eq!(sim.log(), "-b +a +b");
-    sim.dies("b", ExitReason::Normal);
+    assert_eq!(sim.log(), "+a");
+    // A new strategy, a new child, and a child that is left out.
+    sim.on(new(ordered(Strategy::OneForAll), &[("a", policy(Restart::Transient)), ("c", PERMANENT)]));
+    assert_eq!(sim.replies.pop(), Some(Ok(Done::Ok)));
+    assert_eq!((sim.log().as_str(), sim.live().as_str()), ("", "a b"));
+    assert_eq!(sim.state("c"), Some(State::Idle));
+    sim.dies("b", boom());
+    assert_eq!(sim.log(), "-a +a +b");
+    sim.dies("a", ExitReason::Normal);
+    assert_eq!(sim.state("a"), Some(State::Idle), "it is transient now");
+    sim.on(Event::Restart { call: 2, id: "c".into() });
+    assert_eq!(sim.log(), "+c");
+    // A smaller budget holds at the next crash.
+    sim.on(new(ordered(Strategy::OneForOne).intensity(Intensity::new(0, Duration::from_secs(1))), &[]));
+    sim.dies("b", boom());
     assert!(sim.exit.is_some());
 }
 
+/// The six cases of the row: from each mode to each other one.
 #[test]
-fn otp_63_order_is_that_of_the_specs_and_stopping_is_its_reverse() {
+fn otp_72_a_changed_mode_of_automatic_shutdown_holds_from_then_on() {
+    use AutoShutdown::{AllSignificant, AnySignificant, Never};
+    let ends = |mode| match mode {
+        Never => 0,
+        AnySignificant => 1,
+        AllSignificant => 2,
+    };
+    let modes = [Never, AnySignificant, AllSignificant];
+    let changes =
+        modes.iter().flat_map(|from| modes.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to);
+    for (from, to) in changes {
+        let policy_in = |mode| match mode {
+            Never => policy(Restart::Temporary),
+            AnySignificant | AllSignificant => significant(Restart::Temporary),
+        };
+        let children = ["a", "b"].map(|id| (id, policy_in(from)));
+        let mut sim = Sim::new(ordered(Strategy::OneForOne).auto_shutdown(from), &children);
+        let rules = ordered(Strategy::OneForOne).auto_shutdown(to).rules;
+        let children = ["a", "b"].map(|id| (ChildId::from(id), policy_in(to))).into();
+        sim.on(Event::Change { call: 1, rules, children });
+        assert_eq!(sim.replies.pop(), Some(Ok(Done::Ok)));
+        assert_eq!((sim.exit.clone(), sim.live().as_str()), (None, "a b"), "{from:?} to {to:?}");
+        for (died, id) in ["a", "b"].into_iter().enumerate() {
+            if sim.exit.is_none() {
+                sim.dies(id, boom());
+                assert_eq!(sim.exit.is_some(), ends(to) == died + 1, "{from:?} to {to:?}, {id}");
+            }
+        }
+    }
+    // A mode that pays no attention is refused while a child is significant.
+    let mut sim =
+        Sim::new(ordered(Strategy::OneForOne).auto_shutdown(AnySignificant), &[("a", significant(Restart::Temporary))]);
+    sim.on(Event::Change { call: 1, rules: ordered(Strategy::OneForOne).rules, children: Vec::new() });
+    let refused = BadSpec::SignificantWithoutAutoShutdown { id: "a".into() };
+    assert_eq!(sim.replies.pop(), Some(Err(AdminError::BadSpec(refused))));
+}
+
+#[test]
+fn order_is_that_of_the_specs_and_stopping_is_its_reverse() {
     let children = ["c", "a", "e", "b", "d"].map(|id| (id, PERMANENT));
     let mut sim = Sim::new(ordered(Strategy::RestForOne), &children);
     assert_eq!(sim.live.iter().map(|(id, _)| id.as_str()).collect::<String>(), "caebd");
@@ -363,7 +430,7 @@ fn a_start_that_fails_during_boot_unwinds_what_was_started_in_reverse() {
     let children = ["a", "b", "c", "d"].map(|id| (ChildId::from(id), PERMANENT)).into();
     sim.on(Event::Boot { children });
     assert_eq!(sim.log(), "+a +b +c -b -a");
-    let reason = ExitReason::StartFailed("failed to start child c: error: boom".into());
+    let reason = ExitReason::StartFailed("child c: error: boom".into());
     assert_eq!(sim.exit, Some(reason));
 }
 
@@ -381,7 +448,7 @@ fn many_different_children_that_restart_are_a_common_cause_but_one_poison_child_
     for _ in 0..3 {
         sim.dies("a", boom());
     }
-    assert_eq!(sim.state("a"), Some(State::Parked));
+    assert_eq!(sim.state("a"), Some(State::Parked { until: None }));
     assert_eq!(sim.exit, None);
     for id in ["b", "c"] {
         sim.dies(id, boom());
@@ -392,7 +459,7 @@ fn many_different_children_that_restart_are_a_common_cause_but_one_poison_child_
 }
 
 #[test]
-fn otp_56_57_a_thousand_or_ten_thousand_children_cost_the_same_each() {
+fn a_thousand_or_ten_thousand_children_cost_the_same_each() {
     // Counted in actions, not in time: one start and one stop for each.
     for count in [1_000_u32, 10_000] {
         let names: Vec<String> = (0..count).map(|n| n.to_string()).collect();

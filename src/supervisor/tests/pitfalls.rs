@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex, mpsc as blocking};
 use super::*;
 use crate::actors::shell::{Behaviour, Context as Cx, ExitError};
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// P10, P5: the default of ractor ends a parent with any of its children.
 #[tokio::test(start_paused = true)]
 async fn p10_the_normal_end_of_a_child_ends_nobody_else() {
@@ -19,9 +17,9 @@ async fn p10_the_normal_end_of_a_child_ends_nobody_else() {
     lab.end().await;
 }
 
-/// P2, invariant 26: ractor kills the children of a parent that stops.
+/// P2: ractor kills the children of a parent that stops.
 #[tokio::test(start_paused = true)]
-async fn p2_children_get_to_clean_up_when_their_supervisor_stops() {
+async fn invariant_26_children_get_to_clean_up_when_their_supervisor_stops() {
     let cleaned = Arc::new(Mutex::new(0));
     let count = cleaned.clone();
     let child = ChildSpec::new("a", move |cx| {
@@ -39,9 +37,9 @@ async fn p2_children_get_to_clean_up_when_their_supervisor_stops() {
     assert_eq!(*cleaned.lock().unwrap(), 1);
 }
 
-/// P8, invariant 28.
+/// P8.
 #[tokio::test(start_paused = true)]
-async fn p8_shutdown_twice_side_by_side_and_from_a_child_all_return() {
+async fn invariant_28_shutdown_twice_side_by_side_and_from_a_child_all_return() {
     let children = Children::default();
     let slow = children.spec("slow", Restart::Permanent, SECOND);
     let lab = Lab::with(children, SupervisorSpec::new("s", Strategy::OneForOne).child(slow)).await;
@@ -60,9 +58,9 @@ async fn p8_shutdown_twice_side_by_side_and_from_a_child_all_return() {
     assert_eq!(lab.end().await, one);
 }
 
-/// P1, P5, invariants 1 and 27: nothing of the old life is there when the new one begins.
+/// P1, P5, and invariant 1: nothing of the old life is there when the new one begins, and so its name is free.
 #[tokio::test(start_paused = true)]
-async fn p1_p5_a_new_life_begins_when_the_old_one_and_its_state_are_gone() {
+async fn invariant_27_a_new_life_begins_when_the_old_one_and_its_state_are_gone() {
     let lab = Lab::start(SupervisorSpec::dynamic("s").intensity(Intensity::new(1000, SECOND))).await;
     for n in 0..20 {
         lab.add(&n.to_string(), Restart::Permanent).await;
@@ -79,7 +77,7 @@ async fn p1_p5_a_new_life_begins_when_the_old_one_and_its_state_are_gone() {
     lab.end().await;
 }
 
-/// Invariant 34.
+/// Invariant 34, of the tree alone.
 #[tokio::test(start_paused = true)]
 async fn two_trees_with_the_same_ids_do_not_see_each_other() {
     let (one, other) = (Lab::start(park_after(2)).await, Lab::start(park_after(2)).await);
@@ -241,9 +239,9 @@ async fn a_new_life_waits_for_the_workers_of_the_old_one_but_not_for_ever() {
     lab.end().await;
 }
 
-/// Invariants 6, 7 and 38.
+/// Also invariants 6 and 38.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_child_in_code_that_never_awaits_is_reported_and_gets_no_second_copy() {
+async fn invariant_07_a_child_in_code_that_never_awaits_is_reported_and_gets_no_second_copy() {
     let lab = Lab::start(SupervisorSpec::dynamic("s")).await;
     let (release, wait) = blocking::channel::<()>();
     let wait = Mutex::new(wait);

@@ -136,7 +136,7 @@ impl World {
             Life::Starting => match pick(&mut self.dice, 10) {
                 0 => Event::Ignored { id: id.clone(), generation },
                 1 | 2 => Event::StartFailed { id: id.clone(), generation, reason },
-                _ => Event::Started { id: id.clone(), generation },
+                _ => Event::Started { id: id.clone(), generation, info: None },
             },
             Life::Up if !alive => return,
             Life::Stopping if pick(&mut self.dice, 20) == 0 => Event::Unkillable { id: id.clone(), generation },

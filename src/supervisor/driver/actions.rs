@@ -1,0 +1,186 @@
+//! How a driver carries out what its planner decides.
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    actors::shell::{Birth, Context, Mailbox, Note},
+    supervisor::{
+        driver::{
+            Driver, Msg,
+            answers::status,
+            place::{Life, Timer},
+        },
+        event::{Down, SupervisorEvent},
+        exit::ExitReason,
+        minder::{self, Charge, News, Stage},
+        planner::{Action, Event, Generation},
+        report::{Context as During, CrashReport, Decision},
+        spec::{ChildId, Restart, Shutdown},
+        status::Status,
+    },
+};
+
+impl Driver {
+    /// Tells the planner, and does what it says.
+    pub(super) fn on(&mut self, event: Event, cx: &mut Context<Msg>) {
+        let about = event.about().cloned();
+        let actions = self.planner.on(event, self.born.elapsed());
+        self.carry_out(actions, cx);
+        if let Some(id) = about {
+            self.sync(&id);
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, actions: Vec<Action>, cx: &mut Context<Msg>) {
+        for action in actions {
+            match action {
+                Action::Spawn { id, generation, incarnation } => {
+                    self.spawn(&id, generation, incarnation, cx);
+                    self.sync(&id);
+                }
+                Action::Stop { id, generation, shutdown } => {
+                    self.stop(&id, generation, shutdown, &cx.mailbox());
+                    self.sync(&id);
+                }
+                Action::Arm { id, generation, after } => {
+                    let mailbox = cx.mailbox();
+                    let due = Msg::Due(id.clone(), generation);
+                    let timer = self.tasks.spawn(async move {
+                        tokio::time::sleep(after).await;
+                        // Nobody is there to restart anything for any more.
+                        let _ = mailbox.send(due);
+                    });
+                    if let Some(place) = self.places.get_mut(&id) {
+                        place.timer = Some(Timer(timer.abort_handle()));
+                    }
+                    self.sync(&id);
+                }
+                Action::Cancel { id } => {
+                    if let Some(place) = self.places.get_mut(&id) {
+                        place.timer = None;
+                    }
+                    self.sync(&id);
+                }
+                Action::Forget { id } => {
+                    self.places.remove(&id);
+                    self.tell(SupervisorEvent::Removed { id });
+                }
+                Action::Reply { call, answer } => {
+                    if let Some(reply) = self.calls.remove(&call) {
+                        // Nobody has to wait for an answer until it comes.
+                        let _ = reply.send(answer);
+                    }
+                }
+                Action::Report { id, reason, crash, decision, in_window } => {
+                    self.report(id, reason, crash, decision, in_window, cx);
+                }
+                Action::Parked { id } => {
+                    self.sync(&id);
+                    self.tell(SupervisorEvent::Parked { id });
+                }
+                Action::Booted => {
+                    cx.card().set_status(Status::Running);
+                    if let Some(ready) = self.ready.take() {
+                        // A root's start may have been given up.
+                        let _ = ready.send(Ok(()));
+                    }
+                }
+                Action::Exit { reason, leftover } => {
+                    let places = leftover.iter().filter_map(|id| self.places.get(id));
+                    self.exit = Some(Down { reason, leftover: places.flat_map(|place| place.leftover()).collect() });
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, id: &ChildId, generation: Generation, incarnation: u64, cx: &Context<Msg>) {
+        fault!(self.registry.faults, "supervisor.spawn", cx.card().path());
+        let mailbox = cx.mailbox();
+        let Some(place) = self.places.get_mut(id) else { return };
+        let start = match place.restart {
+            Restart::Temporary => place.start.take(),
+            Restart::Permanent | Restart::Transient => place.start.clone(),
+        };
+        let (name, card) = (id.clone(), place.shown.0.clone());
+        let tell = move |news| {
+            // Where the driver is gone its children are being killed, and there is nobody left to tell.
+            let _ = mailbox.send(Msg::News(name.clone(), generation, news));
+        };
+        let Some(start) = start else {
+            return tell(News::StartFailed(ExitReason::StartFailed("a temporary child is started once".to_owned())));
+        };
+        card.born(incarnation, generation.0);
+        let (stage, of_stage) = watch::channel(Stage::Starting);
+        let cancel = CancellationToken::new();
+        place.timer = None;
+        place.info = None;
+        place.life = Some(Life {
+            generation,
+            stage: of_stage,
+            cancel: cancel.clone(),
+            _cancel_with_driver: cancel.clone().drop_guard(),
+            pid: None,
+            note: Note::default(),
+            ended: None,
+            joined: false,
+        });
+        self.unborn += 1;
+        let birth = Birth { linker: cx.linker(), card, incarnation, registry: self.registry.clone() };
+        let (start_timeout, workers) = (place.start_timeout, place.workers.clone());
+        let charge = Charge { birth, start, start_timeout, cancel, stage, workers };
+        self.tasks.spawn(minder::mind(charge, tell));
+    }
+
+    fn stop(&mut self, id: &ChildId, generation: Generation, shutdown: Shutdown, mailbox: &Mailbox<Msg>) {
+        let Some(life) = self.life(id, generation) else { return };
+        let (stage, cancel) = (life.stage.clone(), life.cancel.clone());
+        let (mailbox, id) = (mailbox.clone(), id.clone());
+        self.tasks.spawn(async move {
+            if !minder::stop(stage, cancel, shutdown).await {
+                // Where the driver is gone there is nobody left to tell.
+                let _ = mailbox.send(Msg::News(id, generation, News::Unkillable));
+            }
+        });
+    }
+
+    fn report(
+        &mut self,
+        id: ChildId,
+        reason: ExitReason,
+        crash: Option<During>,
+        decision: Decision,
+        in_window: u32,
+        cx: &Context<Msg>,
+    ) {
+        let Some(place) = self.places.get(&id) else { return };
+        let card = &place.shown.0;
+        let incarnation = card.incarnation();
+        let crash = crash.map(|context| {
+            let report = CrashReport::of(card, cx.card(), id.clone(), context, reason.clone(), decision, in_window);
+            self.registry.crash(report)
+        });
+        card.died(&reason);
+        self.tell_of_crash(SupervisorEvent::Exited { id, incarnation, reason, decision }, crash);
+    }
+
+    pub(super) fn tell(&self, event: SupervisorEvent) {
+        self.tell_of_crash(event, None);
+    }
+
+    /// Tells those who watch this supervisor, and those who watch the tree.
+    fn tell_of_crash(&self, event: SupervisorEvent, crash: Option<u64>) {
+        self.registry.tell_event(&self.card, &event, crash);
+        // Nobody has to watch.
+        let _ = self.shared.events.send(event);
+    }
+
+    /// Writes what the planner thinks of a child onto its card.
+    fn sync(&self, id: &ChildId) {
+        if let (Some(place), Some(view)) = (self.places.get(id), self.planner.view(id)) {
+            let card = &place.shown.0;
+            card.set_status(status(view.state));
+            card.set_restarts(view.restarts, view.in_window);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A child's place under its supervisor, and the life in it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, task::AbortHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    actors::shell::{Ended, Note, Pid, StartFn},
+    supervisor::{
+        card::ActorCard,
+        minder::{Stage, Workers},
+        planner::Generation,
+        registry::Registry,
+        shown::Shown,
+        spec::{ChildKind, ChildSpec, Restart},
+    },
+};
+
+/// A child's place; it outlives the child's crashes.
+pub(super) struct Place {
+    pub(super) kind: ChildKind,
+    pub(super) restart: Restart,
+    /// Not kept for temporary children once they have started.
+    pub(super) start: Option<StartFn>,
+    pub(super) start_timeout: Option<Duration>,
+    pub(super) workers: Option<Workers>,
+    pub(super) shown: Shown,
+    /// What the last start had to say.
+    pub(super) info: Option<Arc<str>>,
+    pub(super) life: Option<Life>,
+    pub(super) timer: Option<Timer>,
+}
+
+impl Place {
+    pub(super) fn new(spec: ChildSpec, registry: &Registry, supervisor: &ActorCard) -> Place {
+        Place {
+            kind: spec.kind,
+            restart: spec.policy.restart,
+            start: Some(spec.start),
+            start_timeout: spec.start_timeout,
+            workers: spec.workers,
+            shown: registry.show(Some(supervisor), spec.id.as_str(), spec.label),
+            info: None,
+            life: None,
+            timer: None,
+        }
+    }
+
+    /// What is left of the child when its supervisor ends, by name.
+    pub(super) fn leftover(&self) -> Vec<String> {
+        let id = self.shown.0.id();
+        match self.life.as_ref().map(|life| life.stage.borrow().clone()) {
+            Some(Stage::Held(names)) if !names.is_empty() => names.iter().map(|name| format!("{id}/{name}")).collect(),
+            _ => vec![id.to_owned()],
+        }
+    }
+}
+
+/// One incarnation of a child.
+pub(super) struct Life {
+    pub(super) generation: Generation,
+    pub(super) stage: watch::Receiver<Stage>,
+    pub(super) cancel: CancellationToken,
+    /// A start that is still on its way ends with the driver, whom it would otherwise outlive.
+    pub(super) _cancel_with_driver: DropGuard,
+    pub(super) pid: Option<Pid>,
+    pub(super) note: Note,
+    pub(super) ended: Option<Ended>,
+    pub(super) joined: bool,
+}
+
+/// A task that only waits, and ends when this is dropped.
+pub(super) struct Timer(pub(super) AbortHandle);
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

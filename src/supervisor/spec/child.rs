@@ -1,0 +1,217 @@
+//! What a supervisor is told about one child.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    actors::shell::{self, Behaviour, StartFn},
+    supervisor::{
+        backoff::Backoff,
+        child::{BeginFn, ChildContext, HostTask, Start},
+        driver,
+        handle::{Shared, SupervisorHandle},
+        intensity::Intensity,
+        minder::Workers,
+        spec::{BadSpec, ChildId, ChildKind, Restart, Shutdown, SupervisorSpec},
+    },
+};
+
+/// The part of a child's spec that decides; the planner's whole knowledge of a child.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Policy {
+    pub(crate) restart: Restart,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) significant: bool,
+    pub(crate) backoff: Option<Backoff>,
+    pub(crate) intensity: Option<Intensity>,
+}
+
+/// One child: its id, how to start it, and what to do when it ends.
+///
+/// ```
+/// use tamtam::supervisor::{ChildSpec, Restart};
+///
+/// let spec = ChildSpec::new("poller", |cx| async move {
+///     cx.stopping().await;
+///     Ok(())
+/// })
+/// .restart(Restart::Transient);
+/// assert_eq!(spec.id().as_str(), "poller");
+/// ```
+#[derive(Clone)]
+pub struct ChildSpec {
+    pub(crate) id: ChildId,
+    pub(crate) kind: ChildKind,
+    pub(crate) label: &'static str,
+    pub(crate) policy: Policy,
+    pub(crate) start_timeout: Option<Duration>,
+    pub(crate) workers: Option<Workers>,
+    pub(crate) start: StartFn,
+}
+
+impl fmt::Debug for ChildSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildSpec")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChildSpec {
+    /// A child that is an async function of the host.
+    ///
+    /// It is called again for each incarnation. Returning `Ok` is a normal end, `Err` and a panic are abnormal ones.
+    /// When [`ChildContext::stopping`] resolves it should return soon; after its shutdown time it is dropped at its next
+    /// await. It counts as started at once; a child that has to get ready first is made by [`ChildSpec::with_start`].
+    /// Defaults: permanent, 5 s to shut down, 30 s to start, no back-off.
+    pub fn new<F, Fut>(id: impl Into<ChildId>, run: F) -> ChildSpec
+    where
+        F: Fn(ChildContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        let run = Arc::new(run);
+        ChildSpec::with_start(id, move |cx| {
+            let run = run.clone();
+            // The call belongs to the child's life: where it panics, the child has crashed and not failed to start.
+            let life = async move {
+                let life = run(cx);
+                // What it holds is needed for further calls only, and there may be none.
+                drop(run);
+                life.await
+            };
+            async move { Ok(Start::run(life)) }
+        })
+    }
+
+    /// A child that is an async function of the host with a start of its own: the next child starts, and whoever started
+    /// this one is answered, when `start` has returned. An `Err` or a panic of it, or one that takes longer than the start
+    /// timeout, is a failed start.
+    ///
+    /// ```
+    /// use tamtam::supervisor::{ChildSpec, Start};
+    ///
+    /// let spec = ChildSpec::with_start("listener", |cx| async move {
+    ///     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    ///     let address = listener.local_addr()?.to_string();
+    ///     let life = async move {
+    ///         cx.stopping().await;
+    ///         drop(listener);
+    ///         Ok(())
+    ///     };
+    ///     Ok(Start::run(life).with(address))
+    /// });
+    /// assert_eq!(spec.id().as_str(), "listener");
+    /// ```
+    pub fn with_start<F, Fut>(id: impl Into<ChildId>, start: F) -> ChildSpec
+    where
+        F: Fn(ChildContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Start, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        let begin: Arc<BeginFn> = Arc::new(move |cx| Box::pin(start(cx)));
+        let tasks = TaskTracker::new();
+        let tasks_of_start = tasks.clone();
+        let mut spec = ChildSpec::behaviour(id, "host", move || HostTask::new(begin.clone(), tasks_of_start.clone()));
+        // The task is the child: there is never a second one beside it, however long the first takes.
+        spec.workers = Some(Workers { tasks, wait: None });
+        spec
+    }
+
+    /// A child that is one of the crate's own actors; `make` is called for each incarnation.
+    pub(crate) fn behaviour<B: Behaviour>(
+        id: impl Into<ChildId>,
+        label: &'static str,
+        make: impl Fn() -> B + Send + Sync + 'static,
+    ) -> ChildSpec {
+        ChildSpec {
+            id: id.into(),
+            kind: ChildKind::Worker,
+            label,
+            policy: Policy::default(),
+            start_timeout: Some(Duration::from_secs(30)),
+            workers: None,
+            start: shell::start_fn(make),
+        }
+    }
+
+    /// The child's id.
+    #[must_use]
+    pub fn id(&self) -> &ChildId {
+        &self.id
+    }
+
+    /// When it is started again; permanent by default.
+    #[must_use]
+    pub fn restart(mut self, restart: Restart) -> ChildSpec {
+        self.policy.restart = restart;
+        self
+    }
+
+    /// How it is stopped; asked, and killed after 5 s by default.
+    #[must_use]
+    pub fn shutdown(mut self, shutdown: Shutdown) -> ChildSpec {
+        self.policy.shutdown = shutdown;
+        self
+    }
+
+    /// Its end by itself may end its supervisor, see [`AutoShutdown`].
+    #[must_use]
+    pub fn significant(mut self) -> ChildSpec {
+        self.policy.significant = true;
+        self
+    }
+
+    /// How long to wait before each restart, instead of the supervisor's own setting.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> ChildSpec {
+        self.policy.backoff = Some(backoff);
+        self
+    }
+
+    /// This child's own budget of restarts, under a supervisor that parks.
+    #[must_use]
+    pub fn intensity(mut self, intensity: Intensity) -> ChildSpec {
+        self.policy.intensity = Some(intensity);
+        self
+    }
+
+    /// How long its start may take before it is given up; `None` waits for ever. 30 s by default.
+    #[must_use]
+    pub fn start_timeout(mut self, limit: Option<Duration>) -> ChildSpec {
+        self.start_timeout = limit;
+        self
+    }
+
+    /// The child's workers: a next incarnation starts only when they have all ended.
+    ///
+    /// They get this long after the child's own end; if some are left then, that is reported and the child goes on.
+    pub(crate) fn workers(mut self, tasks: TaskTracker, wait: Duration) -> ChildSpec {
+        self.workers = Some(Workers { tasks, wait: Some(wait) });
+        self
+    }
+
+    /// A child that is a supervisor with children of its own, and the handle to it.
+    ///
+    /// Defaults: permanent, all the time it needs to start and to shut down.
+    pub fn supervisor(spec: SupervisorSpec) -> Result<(ChildSpec, SupervisorHandle), BadSpec> {
+        spec.check()?;
+        let spec = Arc::new(spec);
+        let shared = Shared::new(spec.id.clone());
+        let handle = SupervisorHandle::new(shared.clone());
+        let child = ChildSpec {
+            id: spec.id.clone(),
+            kind: ChildKind::Supervisor,
+            label: "supervisor",
+            policy: Policy { shutdown: Shutdown::Infinity, ..Policy::default() },
+            start_timeout: None,
+            workers: None,
+            start: Arc::new(move |birth| {
+                let (spec, shared) = (spec.clone(), shared.clone());
+                Box::pin(driver::launch(spec, shared, birth, None))
+            }),
+        };
+        Ok((child, handle))
+    }
+}

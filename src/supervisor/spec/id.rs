@@ -1,0 +1,48 @@
+//! What a child is called.
+
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+use serde::Serialize;
+
+/// Which child, among the children of one supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ChildId(Arc<str>);
+
+impl ChildId {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ChildId {
+    fn from(text: &str) -> ChildId {
+        ChildId(text.into())
+    }
+}
+
+impl From<String> for ChildId {
+    fn from(text: String) -> ChildId {
+        ChildId(text.into())
+    }
+}
+
+impl From<&ChildId> for ChildId {
+    fn from(id: &ChildId) -> ChildId {
+        id.clone()
+    }
+}
+
+impl Borrow<str> for ChildId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ChildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

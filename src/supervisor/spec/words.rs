@@ -1,0 +1,79 @@
+//! The words of a spec: OTP's, with Elixir's defaults.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Which of its children a supervisor restarts when one ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Only the one that ended.
+    #[default]
+    OneForOne,
+    /// All of them: the others are stopped in reverse order, then all are started in order.
+    OneForAll,
+    /// The one that ended, and those that were started after it.
+    RestForOne,
+}
+
+/// When a child that ended is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// Always.
+    #[default]
+    Permanent,
+    /// After an abnormal end; being killed is abnormal.
+    Transient,
+    /// Never; it is forgotten when it ends, also as a bystander of a sibling's restart.
+    Temporary,
+}
+
+/// How a child is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// At once, without a chance to clean up.
+    Kill,
+    /// It is asked to stop, and killed when it has not ended after this long.
+    After(Duration),
+    /// It is asked to stop, and waited for however long it takes.
+    Infinity,
+}
+
+impl Default for Shutdown {
+    /// After 5 s.
+    fn default() -> Shutdown {
+        Shutdown::After(Duration::from_secs(5))
+    }
+}
+
+/// What happens when there were too many restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnExhausted {
+    /// The supervisor stops its children and ends itself; its own parent decides.
+    #[default]
+    Escalate,
+    /// That child is kept stopped until somebody unparks it; its siblings live on. Only for dynamic supervisors.
+    Park,
+}
+
+/// Whether a supervisor ends when its significant children have ended by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AutoShutdown {
+    /// It does not.
+    #[default]
+    Never,
+    /// It ends with the first of them.
+    AnySignificant,
+    /// It ends with the last of them.
+    AllSignificant,
+}
+
+/// What a node of the tree is, for people and for the counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildKind {
+    /// It has children of its own.
+    Supervisor,
+    /// It does work.
+    Worker,
+}
