@@ -65,3 +65,35 @@ impl ToolResult {
         self.error.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// TOOLRES-001, TOOLRES-005, TOOLRES-006: a text alone has no details and is no error.
+    #[test]
+    fn a_text_alone_is_a_good_result_without_details() {
+        let result = ToolResult::ok("hello world");
+        assert_eq!((result.content.as_str(), &result.details, result.is_error()), ("hello world", &Value::Null, false));
+        assert_eq!(serde_json::to_value(&result).ok(), Some(json!({"content": "hello world"})));
+    }
+
+    /// TOOLRES-002, TOOLRES-004: what the model is told and what programs are told are two things.
+    #[test]
+    fn details_stand_beside_the_content() {
+        let result = ToolResult::ok("OK").with_details(json!({"diff_lines": 3, "exit_code": 0}));
+        assert_eq!((result.content.as_str(), &result.details["diff_lines"]), ("OK", &json!(3)));
+        let changed = ToolResult { content: "shorter".into(), ..result.clone() };
+        assert_eq!(changed.details, result.details, "one is changed without the other");
+    }
+
+    /// TOOLRES-003
+    #[test]
+    fn an_error_keeps_its_text() {
+        let result = ToolResult::error("no such file").with_details(json!({"path": "x"}));
+        assert_eq!((result.content.as_str(), result.error), ("no such file", Some(ErrorReason::Failed)));
+        assert_eq!(result.details["path"], "x");
+    }
+}

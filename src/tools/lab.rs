@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+pub(super) mod tree;
+
 use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -98,11 +100,47 @@ pub(super) fn png() -> Vec<u8> {
     [&b"\x89PNG\r\n\x1a\n"[..], &[0; 100]].concat()
 }
 
-/// Whether the file modes of this machine stop the one who runs the tests. They do not stop root.
-pub(super) fn modes_hold() -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("sealed");
-    std::fs::write(&path, "x").unwrap();
-    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
-    std::fs::read(&path).is_err()
+/// The names in a folder, in order.
+pub(super) fn entries(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Runs something as a user whom file modes stop. Root, whom they do not stop, is made nobody in a thread of its own, and the
+/// workspace is given to nobody before.
+#[cfg(target_os = "linux")]
+pub(super) fn as_nobody<T: Send>(lab: &Lab, work: impl FnOnce() -> T + Send) -> T {
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        return work();
+    }
+    give(&lab.path(""), NOBODY);
+    std::fs::set_permissions(lab.outside(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let thread = || {
+        let (user, group) = (rustix::fs::Uid::from_raw(NOBODY), rustix::fs::Gid::from_raw(NOBODY));
+        set_thread_groups(&[]).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn as_nobody<T: Send>(_: &Lab, work: impl FnOnce() -> T + Send) -> T {
+    assert!(!rustix::process::geteuid().is_root(), "run these tests as a user whom file modes stop");
+    work()
+}
+
+#[cfg(target_os = "linux")]
+fn give(path: &Path, to: u32) {
+    std::os::unix::fs::lchown(path, Some(to), Some(to)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            give(&entry.unwrap().path(), to);
+        }
+    }
 }

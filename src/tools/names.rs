@@ -123,7 +123,7 @@ mod tests {
 
     /// Nasty case 11.
     #[test]
-    fn hostile_names_stand_on_one_line_in_quotes() {
+    fn nasty_11_hostile_names_stand_on_one_line_in_quotes() {
         let name = |bytes: &[u8]| shown(Path::new(&OsString::from_vec(bytes.to_vec())));
         assert_eq!(name(b"a\nb"), r#""a\nb""#);
         assert_eq!(name(b"a\x1b[31m"), r#""a\x1b[31m""#);

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod nasty;
 mod outside;
 mod stale;
 mod stop;
@@ -14,7 +15,7 @@ fn names(toolbox: &Toolbox) -> Vec<&str> {
     toolbox.names().collect()
 }
 
-/// TOOLCFG-001, TOOLCFG-002, TOOLCFG-003, FT-17, FT-21
+/// E-01, TOOLCFG-001, TOOLCFG-002, TOOLCFG-003, FT-17, FT-21
 #[test]
 fn the_presets_have_the_tools_that_they_name() {
     assert_eq!(names(&super::full()), ["bash", "edit", "find", "grep", "ls", "read", "write"]);
@@ -55,7 +56,7 @@ fn toolres_every_tool_has_both_channels() {
     assert_eq!(lab.call("ls", json!({"path": "."})).details["entries"][0]["name"], "findme.txt");
 }
 
-/// FT-21 and TOOL-EDGE-002: other names and another case are understood.
+/// E-14, FT-21 and TOOL-EDGE-002: other names and another case are understood.
 #[test]
 fn tools_are_found_by_their_other_names() {
     let tools = super::full();
@@ -109,6 +110,32 @@ fn wrong_arguments_are_an_error_and_never_a_crash() {
     }
     assert!(lab.error("write", json!({"path": "a", "content": null})).contains("`content`"));
     assert!(!lab.path("a").exists());
+}
+
+/// E-04: each tool's arguments become a schema that says what is required and of which type.
+#[test]
+fn every_schema_names_its_fields_their_types_and_what_is_required() {
+    let tools = super::full();
+    for (name, required, typed) in [
+        ("read", json!(["path"]), [("path", "string"), ("offset", "integer"), ("limit", "integer")].as_slice()),
+        ("write", json!(["path", "content"]), &[("path", "string"), ("content", "string")]),
+        ("edit", json!(["path"]), &[("old_string", "string"), ("new_string", "string"), ("replace_all", "boolean")]),
+        ("bash", json!(["command"]), &[("command", "string"), ("timeout", "integer"), ("cwd", "string")]),
+        ("grep", json!(["pattern"]), &[("pattern", "string"), ("ignore_case", "boolean"), ("limit", "integer")]),
+        ("find", json!(["pattern"]), &[("pattern", "string"), ("exclude", "string"), ("limit", "integer")]),
+        ("ls", serde_json::Value::Null, &[("path", "string")]),
+    ] {
+        let schema = tools.find(name).unwrap().schema();
+        assert_eq!(schema["type"], "object", "{name}");
+        assert_eq!(schema["required"], required, "{name}");
+        for (field, kind) in typed {
+            assert_eq!(schema["properties"][field]["type"], *kind, "{name}.{field}");
+            assert!(schema["properties"][field]["description"].is_string(), "{name}.{field}");
+        }
+        if schema["properties"].get("offset").is_some() {
+            assert_eq!(schema["properties"]["offset"]["minimum"], 0);
+        }
+    }
 }
 
 /// TOOL-EDGE-001
@@ -176,7 +203,7 @@ fn nothing_outside_the_workspace_is_reached() {
 
 /// Nasty case 11: one entry stays one line, and what is printed can be given back.
 #[test]
-fn hostile_names_are_printed_so_that_they_can_be_given_back() {
+fn nasty_11_hostile_names_are_printed_so_that_they_can_be_given_back() {
     use std::os::unix::ffi::OsStringExt as _;
     let lab = Lab::new();
     let names: [&[u8]; 8] = [
@@ -212,7 +239,7 @@ fn hostile_names_are_printed_so_that_they_can_be_given_back() {
 
 /// Nasty case 4: what is no regular file is refused at once, and a walk passes it by.
 #[test]
-fn a_named_pipe_stops_nobody() {
+fn nasty_04_a_named_pipe_stops_nobody() {
     let lab = Lab::new();
     lab.put("a.txt", "needle\n");
     let pipe = lab.path("pipe");
@@ -233,7 +260,7 @@ fn a_named_pipe_stops_nobody() {
 
 /// F04, nasty case 1: a folder that turns into a link and back lets nothing out.
 #[test]
-fn a_folder_that_turns_into_a_link_lets_nothing_out() {
+fn nasty_01_a_folder_that_turns_into_a_link_lets_nothing_out() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let lab = Lab::new();
     let outside = lab.outside().join("outside");

@@ -6,3 +6,4 @@ mod errors;
 mod lab;
 mod sessions;
 mod steering;
+mod tools;

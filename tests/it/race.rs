@@ -43,9 +43,9 @@ async fn call(tools: &Toolbox, name: &str, arguments: Value, context: &ToolConte
     tools.find(name).unwrap().run(arguments, context).await
 }
 
-/// Reliability F04, must show 6 of the heart: a symbolic link that is flipped between check and use lets nothing out.
+/// Reliability F04, nasty case 1, 1,200 writes and edits: a symbolic link that is flipped between check and use lets nothing out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_link_lets_no_file_tool_out_of_the_workspace() {
+async fn nasty_01_a_flipped_link_lets_no_file_tool_out_of_the_workspace() {
     let (workspace, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::create_dir(workspace.path().join("folder")).unwrap();
     fs::write(workspace.path().join("folder/file"), "inside\n").unwrap();

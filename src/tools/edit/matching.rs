@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(count("‘one’s\n", "'one'  "), 0, "blanks at the end of the old text say that the line ends there");
     }
 
-    /// J.1 2.2 to 2.5 and pi #2044: each class of characters that models write differently.
+    /// F-21, F-20 (J.1 2.2 to 2.5 and pi #2044): each class of characters that models write differently.
     #[test]
     fn quotes_dashes_spaces_and_forms_are_folded() {
         for (file, old) in [

@@ -2,11 +2,12 @@
 
 use std::sync::Barrier;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     tool::ToolResult,
-    tools::lab::{Lab, lines, modes_hold, png},
+    tools::lab::{Lab, as_nobody, lines, png},
 };
 
 fn lab(content: impl AsRef<[u8]>) -> Lab {
@@ -41,6 +42,7 @@ fn all(lab: &Lab, old: &str, new: &str) -> Value {
     result.details
 }
 
+/// F-15, BDD-EDIT-001
 #[test]
 fn bdd_edit_001_one_text_for_another() {
     assert_eq!(edited("Hello, world!", "world", "testing"), "Hello, testing!");
@@ -60,6 +62,7 @@ fn no_match_names_similar_lines() {
     assert!(error.ends_with("Similar lines in the file:\n  line 2: let value = compute(1, 2);"), "{error}");
 }
 
+/// F-15, F-16, BDD-EDIT-003
 #[test]
 fn bdd_edit_003_several_matches() {
     assert!(
@@ -95,6 +98,7 @@ fn bdd_edit_008_an_empty_old_text() {
     assert!(refused("", "x", "y").contains("Could not find"));
 }
 
+/// F-18, BDD-EDIT-009
 #[test]
 fn bdd_edit_009_nothing_to_change() {
     let error = refused("same", "same", "same");
@@ -117,14 +121,14 @@ fn bdd_edit_011_a_missing_file() {
     assert_eq!(error, "File not found: x: No such file or directory (ENOENT)");
 }
 
-/// Root writes where it likes, so there is nothing to see for root.
+/// BDD-EDIT-012: as a user whom modes stop.
 #[test]
 fn bdd_edit_012_a_read_only_file() {
     let lab = lab("x");
     std::fs::set_permissions(lab.path("f.txt"), std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
-    if modes_hold() {
-        assert!(replace(&lab, "x", "y").content.contains("Read-only"));
-    }
+    let error = as_nobody(&lab, || replace(&lab, "x", "y").content);
+    assert!(error.contains("Read-only"), "{error}");
+    assert_eq!(lab.content("f.txt"), "x");
 }
 
 #[test]
@@ -144,6 +148,7 @@ fn bdd_edit_016_cjk() {
     assert_eq!(edited("你好世界", "世界", "Elixir"), "你好Elixir");
 }
 
+/// F-17, F-19, F-26, BDD-EDIT-017, BDD-EDIT-018, FILE-ERR-002
 #[test]
 fn bdd_edit_017_018_file_err_002_crlf_is_kept() {
     assert_eq!(edited("line1\r\nline2\r\nline3\r\n", "line2", "replaced"), "line1\r\nreplaced\r\nline3\r\n");
@@ -161,17 +166,20 @@ fn bdd_edit_020_lf_text_in_a_crlf_file() {
     assert_eq!(edited("hello\r\nworld\r\n", "hello\nworld", "goodbye\nplanet"), "goodbye\r\nplanet\r\n");
 }
 
+/// F-26, BDD-EDIT-020
 #[test]
 fn bdd_edit_020_seed_copies_in_both_endings_are_two() {
     assert!(refused("hello\r\nworld\r\nhello\nworld\n", "hello\nworld", "x").contains("Found 2 occurrences"));
 }
 
+/// F-18, F-19, F-26, BDD-EDIT-021, FILE-ERR-003
 #[test]
 fn bdd_edit_021_file_err_003_bom_and_crlf() {
     assert_eq!(edited("\u{feff}line1\r\nline2\r\n", "line1", "first"), "\u{feff}first\r\nline2\r\n");
     assert_eq!(edited("\u{feff}hello", "hello", "hi"), "\u{feff}hi");
 }
 
+/// F-19, F-20, F-26, BDD-EDIT-022
 #[test]
 fn bdd_edit_022_the_first_changed_line_is_the_real_one() {
     for (count, line) in [(100, 50), (500, 338)] {
@@ -199,7 +207,7 @@ fn lab_of(bytes: usize) -> Lab {
     lab(content)
 }
 
-/// Nasty case 2: through every spelling of one file, none of fifty edits is lost.
+/// F09, nasty case 2, BDD-EDIT-024: through every spelling of one file, none of fifty edits is lost.
 #[test]
 fn bdd_edit_024_concurrent_edits_all_survive() {
     const EDITS: usize = 50;
@@ -241,6 +249,7 @@ fn bdd_edit_025_a_binary_file() {
     assert!(refused(b"\xff\xfea\0", "a", "x").contains("UTF-16LE"));
 }
 
+/// F-18, BDD-EDIT-026
 #[test]
 fn bdd_edit_026_traversal() {
     let error = Lab::new().error("edit", json!({"path": "../../etc/passwd", "old_string": "a", "new_string": "b"}));
@@ -274,6 +283,7 @@ fn editdiff_001_002_003_a_diff_is_applied() {
     assert!(lab.error("edit", json!({"path": "f.txt", "old_string": "a"})).contains("`new_string`"));
 }
 
+/// F-20, TOOLRES-101
 #[test]
 fn bdd_toolres_101_both_channels() {
     let lab = lab("a\nb\n");
@@ -292,7 +302,7 @@ fn replace_all_ends_when_the_new_text_matches_too() {
     assert_eq!(lab.content("f.txt"), "“'a'” “'a'”\n");
 }
 
-/// Section 5.1 and 5.2, F07: what is not in the region stays as it is, byte by byte.
+/// F07, F-26, section 5.1 and 5.2: what is not in the region stays as it is, byte by byte.
 #[test]
 fn a_fuzzy_edit_leaves_other_lines_alone() {
     let before = b"\xe2\x80\x98q\xe2\x80\x99  \r\n\xff\xfe\n\xef\xbc\xa1 tail\t\nsay \xe2\x80\x9chi\xe2\x80\x9d";
@@ -301,4 +311,44 @@ fn a_fuzzy_edit_leaves_other_lines_alone() {
     assert!(result.content.contains("folding"), "{}", result.content);
     let after = [&before[..before.len() - 12], b"bye"].concat();
     assert_eq!(lab.bytes("f.txt"), after);
+}
+
+/// Pieces of which any file can be made: every line end, marks, several scripts, and bytes that are no text.
+fn pieces() -> impl Strategy<Value = Vec<&'static [u8]>> {
+    let text = "a|b|ab| |\t|\n|\n|\r\n|\r\n|\r|é|e\u{301}|你好|‘|\u{2028}|\u{feff}|😀";
+    let pieces = text.split('|').map(str::as_bytes).chain([&b"\xff"[..], b"\xe2\x80", b"\xc0\xaf"]);
+    proptest::collection::vec(proptest::sample::select(pieces.collect::<Vec<_>>()), 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// F-15, F-16, F07: any file, any region that stands there once: its bytes are exchanged, and no other byte is.
+    #[test]
+    fn an_edit_exchanges_its_region_and_nothing_else(
+        pieces in pieces(),
+        bom: bool,
+        from in 0usize..40,
+        length in 1usize..12,
+        new in "[xyz é]{0,5}",
+    ) {
+        let from = from % pieces.len();
+        let to = (from + length).min(pieces.len());
+        let mark: &[u8] = if bom { b"\xef\xbb\xbf" } else { b"" };
+        let before = [mark, &pieces[..from].concat()].concat();
+        let (region, after) = (pieces[from..to].concat(), pieces[to..].concat());
+        let file = [before.clone(), region.clone(), after.clone()].concat();
+        // A text is what a model can write; half of a CRLF is not, nor is a mark at its beginning.
+        let Ok(old) = String::from_utf8(region.clone()) else { return Ok(()) };
+        let splits = |left: &[u8], right: &[u8]| left.ends_with(b"\r") && right.starts_with(b"\n");
+        prop_assume!(!splits(&before, &region) && !splits(&region, &after) && !old.starts_with('\u{feff}'));
+        let folded = String::from_utf8_lossy(&file).replace("\r\n", "\n");
+        let old = old.replace("\r\n", "\n");
+        prop_assume!(folded.matches(&old).count() == 1 && old != new);
+        let lab = lab(&file);
+        let result = replace(&lab, &old, &new);
+        prop_assert!(!result.is_error(), "{}", result.content);
+        let expected = [before, new.into_bytes(), after].concat();
+        prop_assert_eq!(lab.bytes("f.txt"), expected);
+    }
 }

@@ -1,11 +1,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::{collections::BTreeSet, process::Command};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::tools::lab::Lab;
+use crate::tools::lab::{
+    Lab,
+    tree::{self, Tree},
+};
 
 fn lab(files: &[&str]) -> Lab {
     let lab = Lab::new();
@@ -41,6 +44,7 @@ fn bdd_find_002_009_at_every_depth() {
     assert_eq!(find(&lab, "a/*"), set(["a/b/"]));
 }
 
+/// F-08, BDD-FIND-003
 #[test]
 fn bdd_find_003_nothing() {
     assert_eq!(lab(&["a.txt"]).ok("find", json!({"pattern": "*.xyz"})), "No files found matching pattern");
@@ -55,6 +59,7 @@ fn bdd_find_004_exclude() {
     assert_eq!(found, "keep.txt", "what is excluded is not searched");
 }
 
+/// F-08, BDD-FIND-005
 #[test]
 fn bdd_find_005_the_newest_come_first_and_the_rest_is_counted() {
     let lab = lab(&["old.txt", "new.txt", "mid.txt"]);
@@ -70,7 +75,7 @@ fn bdd_find_005_the_newest_come_first_and_the_rest_is_counted() {
     assert_eq!(lab.ok("find", json!({"pattern": "*.txt"})), "new.txt\nmid.txt\nold.txt");
 }
 
-/// C-07, FT-9
+/// F-08, C-07, FT-9
 #[test]
 fn the_limit_is_200_and_at_most_1000() {
     let lab = Lab::new();
@@ -82,6 +87,7 @@ fn the_limit_is_200_and_at_most_1000() {
     assert!(found.ends_with("[Showing 1000 of 1001 files. Refine the pattern or search a folder further down.]"));
 }
 
+/// F-08, BDD-FIND-006
 #[test]
 fn bdd_find_006_links_are_listed_and_not_followed() {
     let lab = lab(&["real.txt", "d/inner.txt"]);
@@ -99,6 +105,7 @@ fn bdd_find_007_a_missing_folder() {
     assert!(lab.error("find", json!({"pattern": "*", "path": "f"})).contains("Not a directory"));
 }
 
+/// F-09, BDD-FIND-008
 #[test]
 fn bdd_find_008_gitignore() {
     let lab = lab(&["keep.txt", "debug.log", "build/output.js"]);
@@ -159,95 +166,16 @@ fn a_tree_too_deep_is_reported() {
     assert!(found.starts_with("y.txt\n[1 folders more than 128 deep were left out]"), "{found}");
 }
 
-/// A tree of files with ignore files in it, and what git lists of it.
-fn listed_by_git(lab: &Lab) -> BTreeSet<String> {
-    let git = |arguments: &[&str]| {
-        let mut command = Command::new("git");
-        // The one who runs the tests may have settings of their own.
-        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", lab.outside());
-        let output =
-            command.env("XDG_CONFIG_HOME", lab.outside()).current_dir(lab.path("")).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    git(&["init", "-q"]);
-    git(&["ls-files", "-z", "--others", "--exclude-standard"]).split_terminator('\0').map(str::to_owned).collect()
-}
-
-/// Few names, so that many rules of several ignore files meet the same file.
-fn path() -> impl Strategy<Value = String> {
-    let names = prop::sample::select(vec!["a", "b", "c.tmp", "d.log", "x y", ".h"]);
-    let folders = prop::sample::select(vec!["", "a/", "b/", "a/b/", "a/a/", "b/a/b/"]);
-    (folders, names).prop_map(|(folder, name)| format!("{folder}{name}"))
-}
-
-fn ignore_file() -> impl Strategy<Value = (String, Vec<String>)> {
-    let patterns = vec![
-        "a",
-        "b/",
-        "*.tmp",
-        "!*.tmp",
-        "!c.tmp",
-        "c.tmp",
-        "/a",
-        "/b",
-        "a/b",
-        "**/d.log",
-        "!d.log",
-        "a/**",
-        "!a",
-        "*",
-        "!*",
-        "!*/",
-        "!.gitignore",
-        "# a",
-        "",
-        "\\#a",
-        "x y",
-        "x\\ y",
-        "[ab]",
-        "?",
-        ".*",
-        "!.h",
-        "b/*",
-        "!b/c.tmp",
-        "**",
-        "**/a/**",
-        "/*",
-        "!/a",
-        "*.log ",
-        "d.log\r",
-        "a/*/",
-        "!a/b/",
-    ];
-    let line = prop::sample::select(patterns).prop_map(str::to_owned);
-    let folders = prop::sample::select(vec!["", "a", "b", "a/b", "b/a"]).prop_map(str::to_owned);
-    (folders, proptest::collection::vec(line, 1..4))
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// F-09, FT-9: nested ignore files are obeyed as git obeys them.
     #[test]
-    fn find_lists_what_git_lists(
-        files in proptest::collection::vec(path(), 1..20),
-        ignores in proptest::collection::vec(ignore_file(), 1..5),
-    ) {
+    fn find_lists_what_git_lists(tree in tree::any()) {
         let lab = Lab::new();
-        for file in &files {
-            let path = lab.path(file);
-            if std::fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
-                std::fs::write(&path, "").unwrap();
-            }
-        }
-        for (folder, lines) in &ignores {
-            let folder = lab.path(folder);
-            if folder.is_dir() {
-                std::fs::write(folder.join(".gitignore"), lines.join("\n")).unwrap();
-            }
-        }
-        let expected = listed_by_git(&lab);
+        tree.plant(&lab);
+        let listed = Tree::git(&lab, &["ls-files", "-z", "--others", "--exclude-standard"]);
+        let expected: BTreeSet<String> = listed.split_terminator('\0').map(str::to_owned).collect();
         let found: BTreeSet<String> = find(&lab, "**").into_iter().filter(|path| !path.ends_with('/')).collect();
         prop_assert_eq!(found, expected);
     }

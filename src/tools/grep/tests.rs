@@ -1,8 +1,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
 use serde_json::json;
 
-use crate::tools::lab::{Lab, lines, png};
+use crate::tools::lab::{
+    Lab, lines, png,
+    tree::{self, Tree},
+};
 
 fn lab(files: &[(&str, &str)]) -> Lab {
     let lab = Lab::new();
@@ -16,12 +22,14 @@ fn grep(lab: &Lab, pattern: &str) -> String {
     lab.ok("grep", json!({ "pattern": pattern }))
 }
 
+/// F-10, BDD-GREP-001
 #[test]
 fn bdd_grep_001_one_file() {
     let lab = lab(&[("file.txt", "a\nb\nhello world\n")]);
     assert_eq!(lab.ok("grep", json!({"pattern": "hello", "path": "file.txt"})), "file.txt:3: hello world");
 }
 
+/// F-11, BDD-GREP-002
 #[test]
 fn bdd_grep_002_hits_of_one_file_stand_together() {
     let lab = lab(&[("a.txt", "test 1\nx\ntest 2\n"), ("b.txt", "x\n"), ("d/c.txt", "test 3\n")]);
@@ -39,6 +47,7 @@ fn bdd_grep_004_a_regular_expression() {
     assert_eq!(grep(&lab, "hello[0-9]+$"), "a:1: hello123\na:2: hello456");
 }
 
+/// F-11, BDD-GREP-005
 #[test]
 fn bdd_grep_005_plain_text() {
     let lab = lab(&[("a", "fooXbar(\nfoo.bar(baz)\n")]);
@@ -54,6 +63,7 @@ fn bdd_grep_006_without_regard_to_case() {
     assert_eq!(grep(&lab, "HELLO"), "No matches found");
 }
 
+/// F-10, BDD-GREP-007
 #[test]
 fn bdd_grep_007_lines_around_a_match() {
     let lab = lab(&[("a", "line1\nline2\ntarget\nline4\nline5\n")]);
@@ -75,18 +85,21 @@ fn groups_of_lines_are_told_apart_and_not_repeated() {
     assert_eq!(found, "a-1- x\na:2: hit\na-3- y\na:4: hit\na-5- z\n--\na-7- 2\na:8: hit\n--\nb:1: hit");
 }
 
+/// F-10, BDD-GREP-008
 #[test]
 fn bdd_grep_008_only_the_files() {
     let lab = lab(&[("match.txt", "hit\nhit\n"), ("other.txt", "x")]);
     assert_eq!(lab.ok("grep", json!({"pattern": "hit", "output_mode": "files_with_matches"})), "match.txt");
 }
 
+/// F-10, BDD-GREP-009
 #[test]
 fn bdd_grep_009_a_glob() {
     let lab = lab(&[("code.ex", "hit"), ("code.js", "hit"), ("lib/more.ex", "hit")]);
     assert_eq!(lab.ok("grep", json!({"pattern": "hit", "glob": "*.ex"})), "code.ex:1: hit\nlib/more.ex:1: hit");
 }
 
+/// F-11, BDD-GREP-010
 #[test]
 fn bdd_grep_010_binary_files_are_skipped() {
     let lab = lab(&[("a.txt", "PNG\n")]);
@@ -103,6 +116,7 @@ fn bdd_grep_011_a_missing_path() {
     assert!(Lab::new().error("grep", json!({"pattern": "x", "path": "nope"})).contains("ENOENT"));
 }
 
+/// F-10, BDD-GREP-012
 #[test]
 fn bdd_grep_012_counts() {
     let lab = lab(&[("a.txt", "hit hit\nhit\n"), ("b.txt", "hit\n"), ("c.txt", "x")]);
@@ -128,7 +142,7 @@ fn the_limit_of_matches_is_said_only_where_there_is_more() {
     assert!(files.starts_with("a\n[1 matches limit reached"), "{files}");
 }
 
-/// J.5 3.1
+/// F-11 (J.5 3.1)
 #[test]
 fn the_output_is_at_most_50_kb() {
     let lab = Lab::new();
@@ -150,7 +164,7 @@ fn long_lines_are_cut_at_500_characters() {
 
 /// Nasty case 5: a line of many MiB is searched in bounded memory, and the lines after it keep their numbers.
 #[test]
-fn a_huge_line_does_not_stop_the_search() {
+fn nasty_05_a_huge_line_does_not_stop_the_search() {
     let lab = Lab::new();
     lab.put("a", format!("first{}\nneedle\n", "x".repeat(5 * 1024 * 1024)));
     assert!(grep(&lab, "first").starts_with("a:1: firstxxx"));
@@ -159,7 +173,7 @@ fn a_huge_line_does_not_stop_the_search() {
 
 /// Nasty case 6
 #[test]
-fn other_encodings_are_searched_too() {
+fn nasty_06_other_encodings_are_searched_too() {
     let lab = Lab::new();
     lab.put(
         "a",
@@ -173,7 +187,7 @@ fn other_encodings_are_searched_too() {
 
 /// Section 5.3 and nasty case 12: a pattern that looks like an option is a pattern.
 #[test]
-fn a_leading_dash_is_part_of_the_pattern() {
+fn nasty_12_a_leading_dash_is_part_of_the_pattern() {
     let lab = lab(&[("a", "run --pre=prog -e x\n")]);
     for pattern in ["--pre=prog", "-e", "-"] {
         assert_eq!(grep(&lab, pattern), "a:1: run --pre=prog -e x");
@@ -182,7 +196,7 @@ fn a_leading_dash_is_part_of_the_pattern() {
 
 /// F10, nasty case 12: neither a pattern that backtracks elsewhere nor one that grows without end takes long.
 #[test]
-fn hostile_patterns_are_quick_or_refused() {
+fn nasty_12_hostile_patterns_are_quick_or_refused() {
     let lab = lab(&[("a", &"a".repeat(50_000))]);
     assert_eq!(grep(&lab, "(a+)+$").lines().count(), 2);
     assert!(lab.error("grep", json!({"pattern": "((a{1000}){1000}){1000}"})).contains("Invalid regular expression"));
@@ -202,6 +216,7 @@ fn ignored_files_are_searched_only_when_asked_for() {
     assert_eq!(lab.ok("grep", json!({"pattern": "hit", "include_ignored": true})).lines().count(), 4);
 }
 
+/// TOOLRES-105
 #[test]
 fn bdd_toolres_105_both_channels() {
     let lab = lab(&[("a.txt", "alpha\nbeta\n")]);
@@ -216,4 +231,26 @@ fn bdd_toolres_105_both_channels() {
             "lines_truncated": false,
         })
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// F-10, F-09: the lines that git finds in what it does not ignore, no more and no fewer.
+    #[test]
+    fn grep_finds_what_git_grep_finds(
+        tree in tree::any(),
+        pattern in proptest::sample::select(vec!["a", "^b", "ab|ba", "a{2}", "b$", "^$", "[^a]"]),
+    ) {
+        let lab = Lab::new();
+        tree.plant(&lab);
+        let said = Tree::git(&lab, &["grep", "--untracked", "-n", "-I", "-E", "--no-color", "-e", pattern, "--", "."]);
+        let expected: BTreeSet<String> = said.lines().map(str::to_owned).collect();
+        let found = lab.call("grep", json!({"pattern": pattern, "limit": 1000}));
+        let matches = found.details["matches"].as_array().unwrap().iter();
+        let found: BTreeSet<String> = matches
+            .map(|one| format!("{}:{}:{}", one["file"].as_str().unwrap(), one["line_number"], one["line"].as_str().unwrap()))
+            .collect();
+        prop_assert_eq!(found, expected);
+    }
 }

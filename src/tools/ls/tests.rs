@@ -16,12 +16,14 @@ fn bdd_ls_001_files_and_folders() {
     assert_eq!(lab.ok("ls", json!({"path": "."})), "         - subdir/\n        1B file.txt");
 }
 
+/// F-07, BDD-LS-002
 #[test]
 fn bdd_ls_002_an_empty_folder() {
     let lab = Lab::new();
     assert_eq!(lab.ok("ls", json!({})), "(empty directory)");
 }
 
+/// F-06, BDD-LS-003
 #[test]
 fn bdd_ls_003_directories_first_then_by_name() {
     let lab = Lab::new();
@@ -31,6 +33,7 @@ fn bdd_ls_003_directories_first_then_by_name() {
     assert_eq!(names(&lab.ok("ls", json!({}))), ["Doc/", "src/", ".hid", "apple", "Banana", "Zebra"]);
 }
 
+/// F-07, BDD-LS-004
 #[test]
 fn bdd_ls_004_a_file() {
     let lab = Lab::new();
@@ -38,6 +41,7 @@ fn bdd_ls_004_a_file() {
     assert!(lab.error("ls", json!({"path": "f"})).contains("Not a directory"));
 }
 
+/// F-07, BDD-LS-005
 #[test]
 fn bdd_ls_005_a_missing_folder() {
     assert!(Lab::new().error("ls", json!({"path": "x"})).contains("ENOENT"));
@@ -67,6 +71,7 @@ fn bdd_ls_008_another_folder() {
     assert_eq!(names(&lab.ok("list_directory", json!({"path": "sub"}))), ["nested.txt"]);
 }
 
+/// F-06, BDD-LS-009
 #[test]
 fn bdd_ls_009_symlinks() {
     let lab = Lab::new();
@@ -79,7 +84,7 @@ fn bdd_ls_009_symlinks() {
     assert_eq!(types, ["directory", "symbolic link", "symbolic link"]);
 }
 
-/// FT-8, J.7 2.3
+/// F-07, FT-8, J.7 2.3
 #[test]
 fn more_than_1000_entries_are_cut_with_a_notice() {
     let lab = Lab::new();

@@ -4,7 +4,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::tools::lab::{Lab, lines, modes_hold, png};
+use crate::tools::lab::{Lab, as_nobody, lines, png};
 
 fn lab(content: impl AsRef<[u8]>) -> Lab {
     let lab = Lab::new();
@@ -16,6 +16,7 @@ fn page(lab: &Lab, offset: usize, limit: usize) -> String {
     lab.ok("read", json!({"path": "f.txt", "offset": offset, "limit": limit}))
 }
 
+/// F-01, BDD-READ-001
 #[test]
 fn bdd_read_001_a_text_file() {
     let lab = lab("line1\nline2\nline3\n");
@@ -24,11 +25,13 @@ fn bdd_read_001_a_text_file() {
     assert_eq!(result.details, json!({"path": "f.txt", "truncated": false, "truncated_details": null}));
 }
 
+/// F-03, F-05, BDD-READ-002
 #[test]
 fn bdd_read_002_a_missing_file() {
     assert_eq!(Lab::new().error("read", json!({"path": "x.txt"})), "x.txt: No such file or directory (ENOENT)");
 }
 
+/// F-04, BDD-READ-003
 #[test]
 fn bdd_read_003_an_empty_file() {
     let result = lab("").call("read", json!({"path": "f.txt"}));
@@ -50,6 +53,7 @@ fn bdd_read_005_a_limit() {
     assert_eq!(page(&lab, 1, 0), "[Showing no lines of 100; 100 more lines. Use offset=1 to continue.]");
 }
 
+/// F-01, F-03, BDD-READ-006
 #[test]
 fn bdd_read_006_offset_and_limit() {
     let text = page(&lab(lines(100, 20)), 41, 20);
@@ -63,6 +67,7 @@ fn bdd_read_007_offset_0_and_1_are_the_first_line() {
     assert_eq!(page(&lab, 0, 9), page(&lab, 1, 9));
 }
 
+/// F-04, F-05, BDD-READ-008
 #[test]
 fn bdd_read_008_an_offset_past_the_end() {
     let lab = lab("a\nb\nc\n");
@@ -86,6 +91,7 @@ fn bdd_read_009_014_more_than_2000_lines() {
     assert_eq!(exact.details["truncated"], false, "2000 lines and a final line feed are 2000 lines");
 }
 
+/// F-02, F-05, BDD-READ-010, BDD-TRC-013
 #[test]
 fn bdd_read_010_bdd_trc_013_more_than_50_kb() {
     let result = lab(lines(500, 200)).call("read", json!({"path": "f.txt"}));
@@ -96,6 +102,7 @@ fn bdd_read_010_bdd_trc_013_more_than_50_kb() {
     );
 }
 
+/// F-02, BDD-READ-011
 #[test]
 fn bdd_read_011_a_long_line() {
     let result = lab("x".repeat(60_000)).call("read", json!({"path": "f.txt"}));
@@ -105,6 +112,7 @@ fn bdd_read_011_a_long_line() {
     assert!(!wide.contains("truncated"), "1,500 characters are within the limit, whatever their bytes");
 }
 
+/// F-04, BDD-READ-012, BDD-READ-023
 #[test]
 fn bdd_read_012_023_an_image_by_its_bytes() {
     for name in ["image.txt", "photo.jpg"] {
@@ -144,14 +152,13 @@ fn bdd_read_016_through_a_symlink() {
     assert_eq!(lab.ok("read", json!({"path": "link.txt"})), "     1\ttarget");
 }
 
-/// Root reads what it likes, so there is nothing to see for root.
+/// F-05, BDD-READ-017: as a user whom modes stop.
 #[test]
 fn bdd_read_017_no_permission() {
     let lab = lab("x");
     std::fs::set_permissions(lab.path("f.txt"), std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
-    if modes_hold() {
-        assert!(lab.error("read", json!({"path": "f.txt"})).contains("EACCES"));
-    }
+    let error = as_nobody(&lab, || lab.error("read", json!({"path": "f.txt"})));
+    assert!(error.contains("EACCES"), "{error}");
 }
 
 #[test]
@@ -176,12 +183,14 @@ fn bdd_read_021_a_bom_is_not_shown() {
     assert_eq!(lab("\u{feff}BOM content").ok("read", json!({"path": "f.txt"})), "     1\tBOM content");
 }
 
+/// F-04, BDD-READ-022
 #[test]
 fn bdd_read_022_a_binary_file() {
     let error = lab([&[0][..], &[b'x'; 99]].concat()).error("read", json!({"path": "f.txt"}));
     assert_eq!(error, "f.txt: Binary file detected, cannot display as text (100 bytes)");
 }
 
+/// FILE-ERR-001: the name in both Unicode forms
 #[test]
 fn bdd_file_err_001_a_name_with_an_accent() {
     let lab = Lab::new();
@@ -194,7 +203,7 @@ fn bdd_file_err_001_a_name_with_an_accent() {
 
 /// Nasty case 6: what comes out is valid text and says what was wrong.
 #[test]
-fn other_encodings_are_named() {
+fn nasty_06_other_encodings_are_named() {
     let utf16: Vec<u8> = "\u{feff}größe\nzwei\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let text = lab(utf16).ok("read", json!({"path": "f.txt"}));
     assert_eq!(text, "     1\tgröße\n     2\tzwei\n[The file is encoded in UTF-16LE.]");
@@ -211,7 +220,7 @@ fn a_carriage_return_alone_ends_no_line() {
 
 /// F06 and nasty case 5: a file of 10 GB is read as far as it must be, and not kept.
 #[test]
-fn a_huge_sparse_file_is_read_in_part() {
+fn nasty_05_a_huge_sparse_file_is_read_in_part() {
     let lab = lab(lines(2_000, 10));
     let mut file = std::fs::OpenOptions::new().append(true).open(lab.path("f.txt")).unwrap();
     file.set_len(10_000_000_000).unwrap();
@@ -224,7 +233,7 @@ fn a_huge_sparse_file_is_read_in_part() {
 
 /// Nasty case 15: what an earlier call kept in the spill folder can be read, and not written.
 #[test]
-fn a_spilled_output_can_be_read() {
+fn nasty_15_a_spilled_output_can_be_read() {
     let lab = lab("");
     let spill = lab.outside().join("spill");
     std::fs::create_dir(&spill).unwrap();
@@ -258,5 +267,12 @@ fn a_read_stops_when_the_call_must() {
 fn aliases_and_numbers_as_strings_are_taken() {
     let lab = lab(lines(10, 10));
     let arguments: Value = json!({"file_path": "f.txt", "offset": "3", "limit": "1"});
-    assert!(lab.ok("read", arguments).starts_with("     3\tline 3"));
+    let result = lab.call("read", arguments);
+    assert!(result.content.starts_with("     3\tline 3"));
+    // What was repaired is told to people, not to the model, which got what it meant.
+    let repaired = json!([
+        {"field": "limit", "given": "1", "taken_as": "number"},
+        {"field": "offset", "given": "3", "taken_as": "number"},
+    ]);
+    assert_eq!(result.details["repaired"], repaired);
 }

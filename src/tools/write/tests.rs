@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
 use serde_json::json;
 
-use crate::tools::lab::{Lab, modes_hold};
+use crate::tools::lab::{Lab, as_nobody};
 
 fn write(lab: &Lab, path: &str, content: &str) -> String {
     lab.ok("write", json!({"path": path, "content": content}))
@@ -25,6 +25,7 @@ fn bdd_write_002_what_was_there_is_replaced() {
     assert_eq!(lab.content("old.txt"), "new");
 }
 
+/// F-13, BDD-WRITE-003
 #[test]
 fn bdd_write_003_parents_are_made() {
     let lab = Lab::new();
@@ -32,6 +33,7 @@ fn bdd_write_003_parents_are_made() {
     assert_eq!(lab.content("nested/deep/dir/test.txt"), "deep write");
 }
 
+/// F-14, BDD-WRITE-004
 #[test]
 fn bdd_write_004_nothing_is_an_empty_file() {
     let lab = Lab::new();
@@ -55,17 +57,18 @@ fn bdd_write_006_a_directory() {
     assert!(error.contains("Not a directory"), "{error}");
 }
 
-/// Root writes where it likes, so there is nothing to see for root.
+/// F-14, BDD-WRITE-007: as a user whom modes stop.
 #[test]
 fn bdd_write_007_no_permission() {
     let lab = Lab::new();
     lab.put("d/x", "");
     std::fs::set_permissions(lab.path("d"), PermissionsExt::from_mode(0o555)).unwrap();
-    if modes_hold() {
-        assert!(lab.error("write", json!({"path": "d/y", "content": "x"})).contains("denied"));
-    }
+    let error = as_nobody(&lab, || lab.error("write", json!({"path": "d/y", "content": "x"})));
+    assert!(error.contains("denied"), "{error}");
+    assert!(!lab.path("d/y").exists());
 }
 
+/// F-13, BDD-WRITE-009, 011
 #[test]
 fn bdd_write_009_011_the_count_is_of_bytes() {
     let lab = Lab::new();
@@ -85,6 +88,7 @@ fn bdd_write_010_through_a_symlink() {
     assert!(std::fs::symlink_metadata(lab.path("link.txt")).unwrap().is_symlink());
 }
 
+/// TOOLRES-104
 #[test]
 fn bdd_toolres_104_both_channels() {
     let result = Lab::new().call("write", json!({"file_path": "f", "content": "written"}));
@@ -92,7 +96,7 @@ fn bdd_toolres_104_both_channels() {
     assert_eq!(result.details, json!({"path": "f", "bytes_written": 7, "created": true, "atomic": true}));
 }
 
-/// J.4 3.2
+/// F-14 (J.4 3.2)
 #[test]
 fn traversal_is_refused() {
     let lab = Lab::new();
@@ -102,9 +106,9 @@ fn traversal_is_refused() {
     assert!(!lab.outside().join("beside").exists());
 }
 
-/// Nasty case 3: the mode stays, the inode is new (so a reader saw the old or the new content), and nothing is left over.
+/// F08, nasty case 3: the mode stays, the inode is new (so a reader saw the old or the new content), and nothing is left over.
 #[test]
-fn a_write_replaces_the_file_in_one_step() {
+fn nasty_03_a_write_replaces_the_file_in_one_step() {
     let lab = Lab::new();
     lab.put("run.sh", "old");
     std::fs::set_permissions(lab.path("run.sh"), PermissionsExt::from_mode(0o751)).unwrap();

@@ -1,0 +1,91 @@
+//! `tamtam tool`: one call, as the model would see it, of a process that can be killed or starved in the middle of it.
+
+#[cfg(target_os = "linux")]
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::lab::Lab;
+
+fn names(lab: &Lab) -> Vec<String> {
+    let entries = std::fs::read_dir(lab.work("")).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Issue 4, must show 7: a pattern that another grep would take for an option that runs a program is only a pattern.
+#[test]
+fn nasty_12_a_pattern_that_looks_like_an_option_finds_text_and_runs_nothing() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("notes"), "use --pre=touch x to run it\n").unwrap();
+    let ended = lab.run(&["tool", "grep", r#"{"pattern":"--pre=touch x"}"#]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let result: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(result["content"], "notes:1: use --pre=touch x to run it");
+    assert_eq!(names(&lab), ["notes"], "nothing was run");
+}
+
+/// Runs `tamtam tool write` behind a line of shell, on a file that has an old content.
+#[cfg(target_os = "linux")]
+fn write_behind(lab: &Lab, shell: &str, content: &str) -> std::process::Output {
+    let arguments = json!({"path": "f", "content": content}).to_string();
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{shell}; exec \"$0\" tool write \"$1\"")]);
+    command.args([env!("CARGO_BIN_EXE_tamtam"), &arguments]).current_dir(lab.work(""));
+    command.env("HOME", lab.path("home")).output().unwrap()
+}
+
+/// F08: a disk quota that is reached in the middle of a write leaves the old content, an error and nothing else.
+#[cfg(target_os = "linux")]
+#[test]
+fn nasty_03_a_write_over_the_size_limit_leaves_the_old_content() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("f"), "old content\n").unwrap();
+    let output = write_behind(&lab, "trap '' XFSZ; ulimit -f 8", &"new ".repeat(10_000));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["is_error"], true);
+    assert!(result["content"].as_str().unwrap().contains("File too large"), "{result}");
+    assert_eq!(std::fs::read_to_string(lab.work("f")).unwrap(), "old content\n");
+    assert_eq!(names(&lab), ["f"]);
+}
+
+/// F08: killed by the signal of that limit in the middle of a write. What was begun may lie there, under a name that find and
+/// grep pass over; the file itself is whole.
+#[cfg(target_os = "linux")]
+#[test]
+fn nasty_03_a_write_that_is_killed_leaves_the_old_content() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let lab = Lab::new();
+    std::fs::write(lab.work("f"), "old content\n").unwrap();
+    let output = write_behind(&lab, "ulimit -c 0; ulimit -f 8", &"new ".repeat(10_000));
+    assert_eq!(output.status.signal(), Some(25), "killed by SIGXFSZ: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(lab.work("f")).unwrap(), "old content\n");
+    assert!(names(&lab).iter().all(|name| name == "f" || (name.starts_with(".tamtam-") && name.ends_with(".tmp"))));
+    let found = lab.run(&["tool", "find", r#"{"pattern":"**"}"#]);
+    assert_eq!(serde_json::from_str::<Value>(&found.stdout).unwrap()["content"], "f");
+}
+
+/// F08, R8: a full disk. Needs a file system of its own, so a namespace; where there is none it shows nothing and says so.
+#[cfg(target_os = "linux")]
+#[test]
+fn nasty_03_a_full_disk_leaves_the_old_content() {
+    let lab = Lab::new();
+    let mount = "mount -t tmpfs -o size=64k none .; cd .";
+    let script = format!("{mount} && printf 'old content\\n' > f && \"$0\" tool write \"$1\"; cat f; ls -A");
+    let arguments = json!({"path": "f", "content": "new ".repeat(25_000)}).to_string();
+    let output = Command::new("unshare")
+        .args(["-Urm", "bash", "-c", &format!("cd \"$PWD\"; {script}")])
+        .args([env!("CARGO_BIN_EXE_tamtam"), &arguments])
+        .current_dir(lab.work(""))
+        .env("HOME", lab.path("home"))
+        .output();
+    let said =
+        output.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if !said.contains("old content") {
+        eprintln!("no file system of its own can be had here, so nothing is shown: {said}");
+        return;
+    }
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(said.ends_with("old content\nf\n"), "{said}");
+}
