@@ -7,6 +7,7 @@ pub mod bash;
 
 mod arguments;
 mod call;
+mod charset;
 mod edit;
 mod file_tool;
 mod find;

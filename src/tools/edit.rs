@@ -10,6 +10,8 @@ mod nearest;
 mod patch;
 mod view;
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -22,6 +24,7 @@ use crate::{
     tools::{
         arguments::flag,
         call::{Call, failure},
+        charset::Charset,
         file_tool::{FileWork, Touch},
         held::Held,
         text::{self, Kind},
@@ -109,12 +112,12 @@ fn edit(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     for _ in 0..TRIES_MAX {
         let held = Held::take(call, &place)?;
         let (before, info) = call.workspace.read(&place, FILE_BYTES_MAX).map_err(read_failure)?;
-        refuse_binary(&before, call, &place)?;
+        let charset = encoding(&before, call, &place)?;
         held.refuse_stale(&before, &info)?;
-        let changed = apply(&before, &change)?;
+        let edited = apply_in(charset, &before, &change)?;
         let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
-        match held.write(&changed.content, &options)? {
-            Ok(_) => return Ok(answer(&before, &changed, &change, &call.shown(&place))),
+        match held.write(edited.content.as_ref().unwrap_or(&edited.changed.content), &options)? {
+            Ok(_) => return Ok(answer(&edited, charset, &change, &call.shown(&place))),
             Err(WorkspaceError::Changed { .. }) => {}
             Err(error) => return Err(failure(error)),
         }
@@ -157,14 +160,44 @@ fn read_failure(error: WorkspaceError) -> ToolResult {
     }
 }
 
-fn refuse_binary(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<(), ToolResult> {
+/// The encoding of a content that can be edited; `None` for UTF-8, or what is edited as if it were.
+fn encoding(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<Option<Charset>, ToolResult> {
     let what = match text::kind(content) {
-        Kind::Utf16(encoding) => format!("its text is encoded in {}; convert it to UTF-8 first", encoding.name()),
+        Kind::Utf8 { .. } => return Ok(None),
+        Kind::Encoded(guess) => return Ok(Some(guess.charset)),
         Kind::Binary => "it is no text".to_owned(),
         Kind::Image(mime) => format!("it is {mime}"),
-        Kind::Utf8 { .. } => return Ok(()),
     };
     Err(ToolResult::error(format!("{}: Binary file, cannot be edited: {what}", call.shown(place))))
+}
+
+/// A content of the file with its change, both as UTF-8; and the new content as it is written.
+struct Edited<'b> {
+    before: Cow<'b, [u8]>,
+    changed: Changed,
+    content: Option<Vec<u8>>,
+}
+
+/// Applies a change to what a file holds, in its own encoding.
+fn apply_in<'b>(charset: Option<Charset>, before: &'b [u8], change: &Change) -> Result<Edited<'b>, ToolResult> {
+    let Some(charset) = charset else {
+        let changed = apply(before, change)?;
+        return Ok(Edited { before: Cow::Borrowed(before), changed, content: None });
+    };
+    let name = charset.name();
+    let Some(text) = charset.decode(before) else {
+        return Err(ToolResult::error(format!(
+            "Binary file, cannot be edited: it is encoded in {name} and damaged, so other bytes might change. Convert it first."
+        )));
+    };
+    let changed = apply(text.as_bytes(), change)?;
+    let content = charset.encode(&String::from_utf8_lossy(&changed.content)).map_err(|stranger| {
+        ToolResult::error(format!(
+            "The file is encoded in {name}, which has no {stranger:?}; nothing was changed. Use other characters, or convert \
+             the file first."
+        ))
+    })?;
+    Ok(Edited { before: Cow::Owned(text.into_bytes()), changed, content: Some(content) })
 }
 
 fn apply(before: &[u8], change: &Change) -> Result<Changed, ToolResult> {
@@ -236,7 +269,8 @@ fn several_matches(before: &[u8], found: &matching::Matches, count: usize) -> To
     ))
 }
 
-fn answer(before: &[u8], changed: &Changed, change: &Change, shown: &str) -> ToolResult {
+fn answer(edited: &Edited, charset: Option<Charset>, change: &Change, shown: &str) -> ToolResult {
+    let changed = &edited.changed;
     let count = changed.replacements;
     let plural = if count == 1 { "replacement" } else { "replacements" };
     let (mode, how) = match change {
@@ -246,13 +280,16 @@ fn answer(before: &[u8], changed: &Changed, change: &Change, shown: &str) -> Too
         }
         Change::Replace { .. } => ("replace", ""),
     };
-    let details = json!({
+    let mut details = json!({
         "path": shown,
         "replacements": count,
         "mode": mode,
         "fuzzy": changed.fuzzy,
-        "diff": diff::unified(before, &changed.content),
+        "diff": diff::unified(&edited.before, &changed.content),
     });
+    if let Some(charset) = charset {
+        details["encoding"] = json!(charset.name());
+    }
     ToolResult::ok(format!("Edited: {shown} ({count} {plural}{how})"))
         .with_details(details)
         .with_title(format!("Edited {shown}"))

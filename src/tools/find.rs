@@ -18,7 +18,7 @@ use crate::{
         file_tool::{FileWork, Touch},
         names,
         pattern::Pattern,
-        walk::{Missed, Rules, Step, walk},
+        walk::{Missed, PROGRESS_EVERY, Rules, Step, walk},
     },
 };
 
@@ -86,13 +86,18 @@ fn find(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let base = call.path_of(&start);
     // Only the newest are kept, so memory is bounded by the limit and not by the tree.
     let mut newest: BinaryHeap<Reverse<Hit>> = BinaryHeap::with_capacity(limit + 1);
-    let mut total = 0;
+    let mut total = 0_usize;
     let rules = Rules {
         obey_ignore: !arguments.include_ignored,
         asked_for: &|folder: &OsStr| pattern.names(folder),
         left_out: &|path, is_directory| exclude.as_ref().is_some_and(|exclude| exclude.matches(path, is_directory)),
     };
+    let mut looked_at = 0_usize;
     let missed = walk(&call.workspace, &start, &rules, call.context, |entry| {
+        looked_at += 1;
+        if looked_at.is_multiple_of(PROGRESS_EVERY) {
+            call.context.progress.metadata(json!({ "entries": looked_at, "found": total }));
+        }
         let is_directory = entry.kind == FileKind::Directory;
         if !pattern.matches(entry.path, is_directory) {
             return Step::On;

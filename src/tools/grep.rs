@@ -32,7 +32,7 @@ use crate::{
         names,
         pattern::Pattern,
         text::{self, Kind, Stoppable},
-        walk::{Missed, Rules, Step, walk},
+        walk::{Missed, PROGRESS_EVERY, Rules, Step, walk},
     },
 };
 
@@ -131,7 +131,8 @@ fn grep(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
         .binary_detection(BinaryDetection::none())
         .bom_sniffing(false);
     let output = Output::new(arguments.output_mode, limit, before + after > 0);
-    let mut search = Search { call, matcher, searcher: searcher.build(), output, unreadable: 0, binary: 0 };
+    let mut search =
+        Search { call, matcher, searcher: searcher.build(), output, looked_at: 0, unreadable: 0, binary: 0 };
     let start = call.resolve_existing(arguments.path.as_deref().unwrap_or("."))?;
     let missed = match call.workspace.info(&start).map_err(failure)?.kind {
         FileKind::Directory => search.tree(&start, glob.as_ref(), arguments.include_ignored)?,
@@ -169,6 +170,8 @@ struct Search<'a> {
     matcher: RegexMatcher,
     searcher: Searcher,
     output: Output,
+    /// Files that were looked at.
+    looked_at: usize,
     /// Files that could not be read.
     unreadable: usize,
     /// Files that were skipped because they hold no text.
@@ -199,6 +202,11 @@ impl Search<'_> {
     }
 
     fn file(&mut self, file: File, path: &Path) {
+        self.looked_at += 1;
+        if self.looked_at.is_multiple_of(PROGRESS_EVERY) {
+            let so_far = json!({ "files": self.looked_at, "matches": self.output.total });
+            self.call.context.progress.metadata(so_far);
+        }
         let Ok(opened) = text::look(file) else {
             self.unreadable += 1;
             return;

@@ -20,6 +20,7 @@ use crate::{
     tools::{
         arguments::number,
         call::{Call, aborted, failure},
+        charset::Guess,
         file_tool::{FileWork, Touch},
         seen::Watched,
         text::{self, Kind, Opened, Stoppable},
@@ -79,7 +80,7 @@ fn read(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     };
     let mut file = Watched::new(file);
     let opened = text::look(&mut file).map_err(failed)?;
-    let note = match opened.kind {
+    let encoded = match opened.kind {
         Kind::Image(mime) => {
             let result = image(opened, mime, info, &shown).map_err(failed)?;
             call.remember(&place, file.glimpse(&info));
@@ -91,7 +92,7 @@ fn read(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
                 "{shown}: Binary file detected, cannot display as text ({bytes} bytes)"
             )));
         }
-        Kind::Utf16(encoding) => Some(format!("[The file is encoded in {}.]", encoding.name())),
+        Kind::Encoded(guess) => Some(guess),
         Kind::Utf8 { .. } => None,
     };
     let first = arguments.offset.unwrap_or(1).max(1);
@@ -100,10 +101,10 @@ fn read(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
     call.go_on()?;
     call.remember(&place, file.glimpse(&info));
-    answer(page, note, limit, &shown)
+    answer(page, encoded, limit, &shown)
 }
 
-fn answer(page: Page, note: Option<String>, limit: usize, shown: &str) -> Result<ToolResult, ToolResult> {
+fn answer(page: Page, encoded: Option<Guess>, limit: usize, shown: &str) -> Result<ToolResult, ToolResult> {
     let (lines, total) = match page.total {
         Total::Exactly(lines) => (lines, lines.to_string()),
         Total::AtLeast(lines) => (lines, format!("more than {lines}")),
@@ -135,12 +136,18 @@ fn answer(page: Page, note: Option<String>, limit: usize, shown: &str) -> Result
             format_bytes(SCAN_AHEAD_BYTES)
         )),
     };
+    let note = encoded.map(|guess| match (guess.certain, guess.charset.name()) {
+        (true, name) => format!("[The file is encoded in {name}.]"),
+        (false, name) => {
+            format!("[The file is not UTF-8; it is shown as {name}, which is a guess. An edit keeps its encoding.]")
+        }
+    });
     let invalid = (page.invalid > 0).then(|| {
         format!("[Not valid UTF-8 in {} places, shown as \u{fffd}; an edit leaves them as they are.]", page.invalid)
     });
     let nuls = (page.nuls > 0).then(|| format!("[{} NUL bytes, shown as \u{2400}.]", page.nuls));
     let truncated_by = page.cut_by.map(|by| if by == CutBy::Lines { "lines" } else { "bytes" });
-    let details = json!({
+    let mut details = json!({
         "path": shown,
         "truncated": page.cut_by.is_some(),
         "truncated_details": truncated_by.map(|by| json!({
@@ -154,6 +161,9 @@ fn answer(page: Page, note: Option<String>, limit: usize, shown: &str) -> Result
         })),
     });
     let text = (!page.text.is_empty()).then_some(page.text);
+    if let Some(guess) = encoded {
+        details["encoding"] = json!(guess.charset.name());
+    }
     let parts: Vec<String> = [text, invalid, nuls, note, hint].into_iter().flatten().collect();
     Ok(ToolResult::ok(parts.join("\n")).with_details(details).with_title(format!("Read {shown}")))
 }

@@ -7,9 +7,12 @@ use std::{
     ops::Range,
 };
 
-use encoding_rs::{CoderResult, Decoder, Encoding, UTF_16BE, UTF_16LE};
+use encoding_rs::{CoderResult, Decoder, Encoding};
 
-use crate::tool::ToolContext;
+use crate::{
+    tool::ToolContext,
+    tools::charset::{self, Guess},
+};
 
 /// How many bytes are looked at to tell what a file holds.
 pub(super) const SNIFF_BYTES: usize = 8_192;
@@ -24,8 +27,8 @@ pub(super) enum Kind {
     Image(&'static str),
     /// Text in UTF-8, or in something that is shown as if it were.
     Utf8 { bom: bool },
-    /// Text in UTF-16 with a BOM.
-    Utf16(&'static Encoding),
+    /// Text in another encoding.
+    Encoded(Guess),
     /// Neither: there is a NUL in the first 8 KiB.
     Binary,
 }
@@ -36,13 +39,10 @@ pub(super) fn kind(head: &[u8]) -> Kind {
         return Kind::Image(mime);
     }
     let head = &head[..head.len().min(SNIFF_BYTES)];
-    match head {
-        // UTF-32, which begins like UTF-16.
-        [0xff, 0xfe, 0, 0, ..] => Kind::Binary,
-        [0xff, 0xfe, ..] => Kind::Utf16(UTF_16LE),
-        [0xfe, 0xff, ..] => Kind::Utf16(UTF_16BE),
-        _ if memchr::memchr(0, head).is_some() => Kind::Binary,
-        _ => Kind::Utf8 { bom: head.starts_with(b"\xef\xbb\xbf") },
+    match charset::guess(head) {
+        Some(guess) => Kind::Encoded(guess),
+        None if memchr::memchr(0, head).is_some() => Kind::Binary,
+        None => Kind::Utf8 { bom: head.starts_with(b"\xef\xbb\xbf") },
     }
 }
 
@@ -76,19 +76,19 @@ impl<R: Read> Opened<R> {
         Cursor::new(self.head).chain(self.rest)
     }
 
-    /// The text without its BOM. UTF-16 is decoded; everything else comes as it is.
+    /// The text without its BOM. Another encoding is decoded; everything else comes as it is.
     pub(super) fn text<'a>(self) -> Box<dyn Read + 'a>
     where
         R: 'a,
     {
         let skip = match self.kind {
             Kind::Utf8 { bom: true } => 3,
-            Kind::Utf16(_) => 2,
+            Kind::Encoded(guess) if guess.certain => 2,
             _ => 0,
         };
         let head = Cursor::new(self.head[skip..].to_vec());
         match self.kind {
-            Kind::Utf16(encoding) => Box::new(Decoded::new(head.chain(self.rest), encoding)),
+            Kind::Encoded(guess) => Box::new(Decoded::new(head.chain(self.rest), guess.charset.encoding())),
             _ => Box::new(head.chain(self.rest)),
         }
     }

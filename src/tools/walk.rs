@@ -20,6 +20,9 @@ use crate::tool::{
 /// Folders that are left out unless they are asked for (FT-9).
 const LEFT_OUT: [&str; 5] = [".git", "node_modules", "_build", "deps", "target"];
 
+/// After how many entries a search says how far it is.
+pub(super) const PROGRESS_EVERY: usize = 1_000;
+
 /// How deep the walk goes below where it began. Each level holds an open handle.
 const DEPTH_MAX: usize = 128;
 

@@ -207,8 +207,13 @@ fn nasty_06_other_encodings_are_named() {
     let utf16: Vec<u8> = "\u{feff}größe\nzwei\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let text = lab(utf16).ok("read", json!({"path": "f.txt"}));
     assert_eq!(text, "     1\tgröße\n     2\tzwei\n[The file is encoded in UTF-16LE.]");
-    let text = lab(b"caf\xe9\n").ok("read", json!({"path": "f.txt"}));
-    assert!(text.starts_with("     1\tcaf\u{fffd}\n[Not valid UTF-8 in 1 places"), "{text}");
+    let latin = lab(b"caf\xe9\n").call("read", json!({"path": "f.txt"}));
+    let guess = "[The file is not UTF-8; it is shown as windows-1252, which is a guess. An edit keeps its encoding.]";
+    assert_eq!(latin.content, format!("     1\tcafé\n{guess}"));
+    assert_eq!(latin.details["encoding"], "windows-1252");
+    // Damage in what is UTF-8 otherwise is shown as damage.
+    let text = lab(b"caf\xc3\xa9 \xe9\n").ok("read", json!({"path": "f.txt"}));
+    assert!(text.starts_with("     1\tcafé \u{fffd}\n[Not valid UTF-8 in 1 places"), "{text}");
     let late = [vec![b'\n'; 8_192], vec![0, b'b']].concat();
     assert!(page(&lab(late), 8_193, 9).contains("1 NUL bytes"));
 }

@@ -91,6 +91,30 @@ async fn a_change_that_has_begun_is_told_of() {
     assert_eq!(running.await.content, "done");
 }
 
+/// pi #44: a long search says how far it is.
+#[tokio::test]
+async fn a_long_search_says_how_far_it_is() {
+    use std::sync::{Arc, Mutex};
+    let lab = Lab::new();
+    for n in 0..2_500 {
+        lab.put(&format!("f{n}"), "needle\n");
+    }
+    for (tool, arguments, last) in [
+        ("grep", json!({"pattern": "needle|x", "output_mode": "count", "limit": 1000}), None),
+        ("grep", json!({"pattern": "absent"}), Some(json!({"files": 2_000, "matches": 0}))),
+        ("find", json!({"pattern": "f*"}), Some(json!({"entries": 2_000, "found": 1_999}))),
+    ] {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let mut context = lab.context();
+        let told = said.clone();
+        context.progress = crate::tool::Progress::new(move |_, metadata| told.lock().unwrap().push(metadata));
+        lab.tools.find(tool).unwrap().run(arguments, &context).await;
+        let said = said.lock().unwrap();
+        assert!(!said.is_empty());
+        assert!(last.is_none() || said.last() == last.as_ref(), "{said:?}");
+    }
+}
+
 /// What only looks is let go of in the middle of a tree.
 #[tokio::test]
 async fn a_search_is_let_go_of_in_mid_walk() {
