@@ -42,6 +42,9 @@ pub(crate) fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return arguments::refuse(&error),
     };
+    if let Command::Watch { owner } = &arguments.command {
+        return end(place::keep_watch(owner));
+    }
     log_to_stderr();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
@@ -56,6 +59,7 @@ pub(crate) fn main() -> ExitCode {
 
 async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, Failure> {
     match command {
+        Command::Watch { owner } => place::keep_watch(&owner),
         Command::Demo => demo::demo(environment).await,
         Command::Run(arguments) => run::run(arguments, environment).await,
         Command::Resume(arguments) => run::resume(arguments, environment).await,

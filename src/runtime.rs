@@ -226,8 +226,8 @@ impl Runtime {
         self.set_door(Door::Closed);
         let slots: Vec<_> = self.inner.host.slots().values().cloned().collect();
         let down = self.inner.root.shutdown().await;
-        let mut leftover =
-            Leftover { actors: down.leftover.iter().map(ToString::to_string).collect(), tasks: Vec::new() };
+        let mut leftover = Leftover::default();
+        leftover.actors = down.leftover.iter().map(ToString::to_string).collect();
         for slot in slots {
             slot.set_door(Door::Closed);
             slot.tasks.close();
@@ -237,6 +237,8 @@ impl Runtime {
             slot.ring.close();
         }
         self.inner.host.slots().clear();
+        #[cfg(all(unix, feature = "tools"))]
+        leftover.processes.extend(self.inner.host.processes.close().await.left);
         let store = self.inner.host.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close(STORE_CLOSE)).await;
         if let Ok(Err(error)) = closed {

@@ -42,13 +42,13 @@ const MINIMAL: &[&str] = &["read", "write", "edit", "bash"];
 /// The names of the set [`readonly`].
 const READONLY: &[&str] = &["read", "grep", "find", "ls"];
 
-/// Every tool: read, write, edit, bash, grep, find, ls. Its bash has an empty environment: see [`Setup::bash`].
+/// Every tool: read, write, edit, bash, grep, find, ls. Its bash has nothing of the host's environment: see [`Setup::bash`].
 #[must_use]
 pub fn full() -> Toolbox {
     Setup::new().full()
 }
 
-/// What is enough to work with: read, write, edit, bash. Its bash has an empty environment: see [`Setup::bash`].
+/// What is enough to work with: read, write, edit, bash. Its bash has nothing of the host's environment: see [`Setup::bash`].
 #[must_use]
 pub fn minimal() -> Toolbox {
     Setup::new().minimal()

@@ -29,6 +29,9 @@ pub(crate) struct Host {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) globs: Globs,
+    /// The OS processes of all calls.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) processes: crate::process::Processes,
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
@@ -54,10 +57,19 @@ impl Host {
             registry,
             clock: Clock::start(),
             globs: Globs::default(),
+            #[cfg(all(unix, feature = "tools"))]
+            processes: crate::process::Processes::unwatched(),
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
             slots: Mutex::default(),
         }
+    }
+
+    /// The same, with processes that are watched over.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) fn with_processes(mut self, processes: crate::process::Processes) -> Host {
+        self.processes = processes;
+        self
     }
 
     /// The same, with appends held back.

@@ -236,6 +236,8 @@ impl CallContext {
             self.external,
             cancel,
             progress,
+            #[cfg(all(unix, feature = "tools"))]
+            post.host.processes.clone(),
         )
     }
 }

@@ -30,6 +30,12 @@ pub(super) enum Command {
     Permit(PermitArguments),
     /// List the sessions of the store
     Sessions(SessionsArguments),
+    /// Wait until the process that started this one is gone, then end what its calls left running
+    #[command(name = "__watch", hide = true)]
+    Watch {
+        /// Whose processes
+        owner: String,
+    },
     /// Look at tapes
     Tape {
         #[command(subcommand)]

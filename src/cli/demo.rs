@@ -128,6 +128,7 @@ async fn play(stage: &Stage, tools: Toolbox) -> Result<(), Failure> {
         .store(&stage.store)
         .model(Arc::new(script()))
         .tools(tools.with(glitch::Glitch::default()))
+        .watch(Environment::watch())
         .start()
         .await?;
     let options = SessionOptions::new(&stage.project).id("demo".parse().unwrap_or_else(|_| SessionId::new()));

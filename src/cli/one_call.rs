@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tamtam::{
     SessionId,
     permission::{Action, Globs, Judgement, judge},
+    process::Processes,
     tool::{Access, Tool, ToolContext},
 };
 
@@ -22,16 +23,19 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
     let workspace = environment.workspace(given.workspace.as_deref())?;
     // Large outputs stay for whoever reads the result. Under a name that nobody can guess and take before us.
     let spill: PathBuf = std::env::temp_dir().join(format!("tamtam-tool-{}", SessionId::new()));
-    let context = ToolContext::detached(workspace, spill);
+    let mut context = ToolContext::detached(workspace, spill);
+    context.processes = Processes::new(Environment::watch(), None);
     let limit = tool.limit(&arguments);
     let running = tokio::time::timeout(limit, tool.run(arguments, &context));
     let result = tokio::select! {
         result = running => result,
         _ = tokio::signal::ctrl_c() => {
             context.cancel.cancel();
+            drop(context.processes.close().await);
             return Err(Failure::quiet(Exit::Aborted));
         }
     };
+    drop(context.processes.close().await);
     let result = result.map_err(|_| {
         Failure::failed(format!("{} took longer than {} s and was stopped", given.name, limit.as_secs()))
     })?;

@@ -5,9 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tamtam::{tool::Toolbox, tools::Setup};
+use tamtam::{
+    process::{Watch, watch},
+    tool::Toolbox,
+    tools::Setup,
+};
 
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 
 /// The environment, read once.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +63,13 @@ impl Environment {
         }
     }
 
+    /// Who ends the processes of calls when this one is killed: this program again, even where its file was replaced since.
+    pub(super) fn watch() -> Watch {
+        let itself = Path::new("/proc/self/exe");
+        let program = if itself.exists() { itself.to_owned() } else { return Watch::Shell };
+        Watch::Program { program, arguments: vec!["__watch".into()] }
+    }
+
     /// How long appends are held back: for the test that shows what tape-first is for.
     #[cfg(feature = "fault-injection")]
     pub(super) fn held_back(&self) -> Option<std::time::Duration> {
@@ -78,6 +89,15 @@ impl Environment {
         };
         let found = std::fs::canonicalize(path).map_err(|error| refused(error.to_string()))?;
         if found.is_dir() { Ok(found) } else { Err(refused("it is not a folder".to_owned())) }
+    }
+}
+
+/// Is the watcher of another `tamtam`: see [`Environment::watch`].
+pub(super) fn keep_watch(owner: &str) -> Result<Exit, Failure> {
+    match watch(owner) {
+        Some(swept) if swept.left.is_empty() => Ok(Exit::Done),
+        Some(_) => Ok(Exit::Failed),
+        None => Err(Failure::usage("no owner of processes has that id")),
     }
 }
 

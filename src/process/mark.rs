@@ -43,12 +43,12 @@ impl Owner {
     /// Whether a value of [`CALL_VARIABLE`] names a call of this owner.
     pub(super) fn in_variable(&self, value: &str) -> bool {
         let ours = format!("{self}.");
-        value.split(SEPARATOR).any(|mark| mark.starts_with(&ours))
+        Mark::texts(value).any(|mark| mark.starts_with(&ours))
     }
 
     pub(super) fn in_limit(&self, bytes: u64) -> bool {
         let high = |limit: u64| limit >> CALL_BITS;
-        limits(bytes).any(|limit| high(limit) == high(limit_of(self, 0)))
+        Mark::limits(bytes).any(|limit| high(limit) == high(limit_of(self, 0)))
     }
 }
 
@@ -74,17 +74,33 @@ impl Mark {
     #[must_use]
     pub fn file_size_limit(&self) -> Option<u64> {
         let own = rustix::process::getrlimit(rustix::process::Resource::Fsize);
-        own.current.is_none().then(|| limit_of(&self.owner, low_bits(self.call, CALL_BITS)))
+        own.current.is_none().then(|| self.limit())
     }
 
-    pub(super) fn in_variable(&self, value: &str) -> bool {
-        let ours = self.to_string();
-        value.split(SEPARATOR).any(|mark| mark == ours)
+    /// Another mark that makes the same limit.
+    #[cfg(test)]
+    pub(super) fn twin(&self) -> Mark {
+        let (high, low) = self.call.as_u64_pair();
+        Mark { owner: self.owner, call: Uuid::from_u64_pair(!high, low) }
     }
 
-    pub(super) fn in_limit(&self, bytes: u64) -> bool {
-        let ours = limit_of(&self.owner, low_bits(self.call, CALL_BITS));
-        limits(bytes).any(|limit| limit == ours)
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The mark as a limit, in the units that `ulimit -f` takes.
+    pub(super) fn limit(&self) -> u64 {
+        limit_of(&self.owner, low_bits(self.call, CALL_BITS))
+    }
+
+    /// The marks that a value of [`CALL_VARIABLE`] names.
+    pub(super) fn texts(value: &str) -> impl Iterator<Item = &str> {
+        value.split(SEPARATOR)
+    }
+
+    /// What was given to `ulimit -f` for a limit of so many bytes: its unit is 1,024 bytes, and 512 in some shells.
+    pub(super) fn limits(bytes: u64) -> impl Iterator<Item = u64> {
+        [1024, 512].into_iter().filter(move |unit| bytes.is_multiple_of(*unit)).map(move |unit| bytes / unit)
     }
 }
 
@@ -103,11 +119,6 @@ impl fmt::Display for Mark {
 /// One bit that makes it larger than any file, then the owner, then the call.
 fn limit_of(owner: &Owner, call: u64) -> u64 {
     (1 << (OWNER_BITS + CALL_BITS)) | (low_bits(owner.0, OWNER_BITS) << CALL_BITS) | call
-}
-
-/// What was given to `ulimit -f` for a limit of so many bytes: its unit is 1,024 bytes, and 512 in a shell's POSIX mode.
-fn limits(bytes: u64) -> impl Iterator<Item = u64> {
-    [1024, 512].into_iter().filter(move |unit| bytes.is_multiple_of(*unit)).map(move |unit| bytes / unit)
 }
 
 /// The last bits of a UUIDv7 are random.

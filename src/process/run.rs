@@ -15,9 +15,10 @@ use tokio::{
 };
 
 use crate::process::{
-    CALL_VARIABLE, Mark, Stream, Swept, Whose,
-    sweep::{family, sweep_with},
-    table::Entry,
+    CALL_VARIABLE, Mark, Stream, Swept,
+    sweep::{Sweep, Target, Whose},
+    sweeper::Sweeper,
+    table::{self, Entry},
 };
 
 /// How much is read at once.
@@ -73,7 +74,8 @@ pub enum Event {
 
 /// One program of a call.
 ///
-/// Dropped before [`Process::end`], it kills its tree on the spot, which may block for as long as a sweep takes.
+/// Made by [`Processes::start`](super::Processes::start). Dropped before [`Process::end`], it kills its tree on the spot, which
+/// may block for as long as a sweep takes.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -82,8 +84,11 @@ pub struct Process {
     leader: Option<Pid>,
     status: Option<ExitStatus>,
     mark: Mark,
+    /// When it was started, in ticks: nothing that is older can belong to it.
+    since: u64,
     /// The family as it was last seen.
     known: Vec<Entry>,
+    sweeper: Sweeper,
     swept: bool,
 }
 
@@ -101,8 +106,7 @@ impl<R> Source<R> {
 }
 
 impl Process {
-    /// Starts a program, with nothing to read on its standard input. Must be called within a tokio runtime.
-    pub fn start(spec: Spec) -> io::Result<Process> {
+    pub(super) fn start(spec: Spec, sweeper: Sweeper) -> io::Result<Process> {
         let mut command = if cfg!(target_os = "linux") && Path::new(SETSID).exists() {
             let mut command = Command::new(SETSID);
             command.arg(&spec.program);
@@ -125,6 +129,8 @@ impl Process {
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        // It may have ended by now, but nobody has waited for it.
+        let entry = leader.and_then(|leader| table::entry(leader.as_raw_nonzero().get()));
         Ok(Process {
             stdout: child.stdout.take().map(Source::new),
             stderr: child.stderr.take().map(Source::new),
@@ -132,7 +138,9 @@ impl Process {
             leader,
             status: None,
             mark: spec.mark,
+            since: entry.map_or(0, |entry| entry.started),
             known: Vec::new(),
+            sweeper,
             swept: false,
         })
     }
@@ -177,23 +185,23 @@ impl Process {
     /// Kills the whole tree and waits until nothing of it is left, for at most the time of a sweep. What was written until
     /// then can still be read by [`Process::next`].
     pub async fn end(&mut self) -> Swept {
+        // Before the parents are gone that show who belongs to whom.
         self.remember().await;
         self.signal(Signal::KILL);
-        let (whose, known) = (Whose::Call(self.mark), std::mem::take(&mut self.known));
-        let again = known.clone();
-        let swept = tokio::task::spawn_blocking(move || sweep_with(&whose, &known)).await;
-        // The sweep does not panic; the task is lost only when the runtime goes down, and then this is the last chance.
-        let swept = swept.unwrap_or_else(|_| sweep_with(&whose, &again));
+        let swept = self.sweeper.sweep(self.target()).await;
         self.swept = true;
         swept
     }
 
     async fn remember(&mut self) {
-        if let Some(leader) = self.group() {
-            let leader = leader.as_raw_nonzero().get();
-            let seen = tokio::task::spawn_blocking(move || family(leader)).await;
-            self.known.extend(seen.unwrap_or_default());
+        if self.group().is_some() {
+            self.known = self.sweeper.see(self.target()).await;
         }
+    }
+
+    fn target(&self) -> Target {
+        let leader = self.group().map(|leader| leader.as_raw_nonzero().get());
+        Target { whose: Whose::Call(self.mark), leader, known: self.known.clone(), since: self.since }
     }
 
     fn signal(&self, signal: Signal) {
@@ -216,11 +224,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.swept {
-            if let Some(leader) = self.group() {
-                self.known.extend(family(leader.as_raw_nonzero().get()));
-            }
             self.signal(Signal::KILL);
-            let swept = sweep_with(&Whose::Call(self.mark), &self.known);
+            let swept = Sweep::new(self.target()).run();
             if !swept.left.is_empty() {
                 tracing::warn!(left = ?swept.left, "processes of a dropped call could not be killed");
             }

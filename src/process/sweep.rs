@@ -1,6 +1,11 @@
-//! Killing everything that carries a mark, until a look at the process table finds nothing.
+//! Killing everything that carries a mark, until a look at the process table finds none.
+//!
+//! One look serves any number of targets, so that a thousand calls that end at once do not look a thousand times. A process
+//! is only ever killed by a handle of its own, taken before its start time was compared with the look's: never by a number
+//! that may be another's by now.
 
 use std::{
+    collections::{HashMap, HashSet},
     thread,
     time::{Duration, Instant},
 };
@@ -15,6 +20,9 @@ use crate::process::{
 /// How long a sweep may take.
 pub const SWEEP_MAX: Duration = Duration::from_secs(1);
 
+/// How long the killed are given to be gone before the next look.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// Whose processes are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
@@ -22,22 +30,6 @@ pub enum Whose {
     Call(Mark),
     /// Those of all calls of an owner.
     Owner(Owner),
-}
-
-impl Whose {
-    pub(super) fn in_variable(&self, value: &str) -> bool {
-        match self {
-            Whose::Call(mark) => mark.in_variable(value),
-            Whose::Owner(owner) => owner.in_variable(value),
-        }
-    }
-
-    pub(super) fn in_limit(&self, bytes: u64) -> bool {
-        match self {
-            Whose::Call(mark) => mark.in_limit(bytes),
-            Whose::Owner(owner) => owner.in_limit(bytes),
-        }
-    }
 }
 
 /// What a sweep did.
@@ -54,77 +46,168 @@ pub struct Swept {
 /// Does nothing on systems without `/proc`.
 #[must_use]
 pub fn sweep(whose: &Whose) -> Swept {
-    sweep_with(whose, &[])
+    Sweep::new(Target::new(*whose)).run()
 }
 
-/// The same, with processes that are known to belong to it although they may carry no mark any more.
-pub(super) fn sweep_with(whose: &Whose, known: &[Entry]) -> Swept {
-    let until = Instant::now() + SWEEP_MAX;
-    let mut killed: Vec<(i32, u64)> = Vec::new();
-    let mut clean = 0;
-    // Once something was found, one clean look is not proof enough: a child may have been started behind the look's back.
-    while clean < 1 + usize::from(!killed.is_empty()) {
-        let found = look(whose, known);
-        clean = if found.is_empty() { clean + 1 } else { 0 };
-        for entry in &found {
-            if kill(entry, whose, known) && !killed.contains(&(entry.pid, entry.started)) {
-                killed.push((entry.pid, entry.started));
+/// What a look is for.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) whose: Whose,
+    /// The first process of a call, while nobody has waited for it: so long its number is its own.
+    pub(super) leader: Option<i32>,
+    /// Processes that belong to it although they may carry no mark any more.
+    pub(super) known: Vec<Entry>,
+    /// The start of its first process: what is older belongs to somebody else.
+    pub(super) since: u64,
+}
+
+impl Target {
+    pub(super) fn new(whose: Whose) -> Target {
+        Target { whose, leader: None, known: Vec::new(), since: 0 }
+    }
+}
+
+/// One target that is being killed, from look to look.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub(super) target: Target,
+    until: Instant,
+    clean: usize,
+    killed: HashSet<(i32, u64)>,
+}
+
+impl Sweep {
+    pub(super) fn new(target: Target) -> Sweep {
+        Sweep { target, until: Instant::now() + SWEEP_MAX, clean: 0, killed: HashSet::new() }
+    }
+
+    /// Takes what a look found: kills it, and says what was done once there is nothing more to do.
+    pub(super) fn take(&mut self, found: &[Entry]) -> Option<Swept> {
+        if found.is_empty() {
+            self.clean += 1;
+            // Where something was found, one clean look proves little: a child may have been started behind the look's back.
+            let is_done = self.clean > usize::from(!self.killed.is_empty());
+            return is_done.then(|| Swept { killed: self.killed.len(), left: Vec::new() });
+        }
+        self.clean = 0;
+        for entry in found {
+            if kill(entry) {
+                self.killed.insert((entry.pid, entry.started));
             }
         }
-        if !found.is_empty() {
-            if Instant::now() >= until {
-                let left = look(whose, known).iter().map(|entry| entry.pid).collect();
-                return Swept { killed: killed.len(), left };
+        if Instant::now() < self.until {
+            return None;
+        }
+        let left = look(&[&self.target]).concat().iter().map(|entry| entry.pid).collect();
+        Some(Swept { killed: self.killed.len(), left })
+    }
+
+    /// Does all of it on this thread.
+    pub(super) fn run(mut self) -> Swept {
+        loop {
+            let found = look(&[&self.target]).concat();
+            if let Some(swept) = self.take(&found) {
+                return swept;
             }
-            thread::sleep(Duration::from_millis(2));
+            pause(&found);
         }
     }
-    Swept { killed: killed.len(), left: Vec::new() }
 }
 
-/// All live processes that carry the mark, or are known.
-fn look(whose: &Whose, known: &[Entry]) -> Vec<Entry> {
+/// Waits a little where something was found, for it does not vanish at once.
+pub(super) fn pause(found: &[Entry]) {
+    if !found.is_empty() {
+        thread::sleep(PAUSE);
+    }
+}
+
+/// The live processes of each target, by one look at the table. Never this process itself.
+pub(super) fn look(targets: &[&Target]) -> Vec<Vec<Entry>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
+    let marks = Marks::of(targets);
+    let since = targets.iter().map(|target| target.since).min().unwrap_or(0);
+    let mut found = vec![Vec::new(); targets.len()];
     let mut live = table::live();
-    live.retain(|entry| entry.pid != own && belongs(entry, whose, known));
-    live
-}
-
-fn belongs(entry: &Entry, whose: &Whose, known: &[Entry]) -> bool {
-    known.iter().any(|known| (known.pid, known.started) == (entry.pid, entry.started))
-        || table::carries(entry.pid, whose)
-}
-
-/// Kills that very process, and no other that got its number meanwhile.
-#[cfg(target_os = "linux")]
-fn kill(entry: &Entry, whose: &Whose, known: &[Entry]) -> bool {
-    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-    let Some(pid) = Pid::from_raw(entry.pid) else { return false };
-    match pidfd_open(pid, PidfdFlags::empty()) {
-        // The handle was taken before this look, so it is of the process that the look saw, or of none.
-        Ok(handle) => {
-            let same = table::entry(entry.pid).is_some_and(|now| now.started == entry.started);
-            same && belongs(entry, whose, known) && pidfd_send_signal(handle, Signal::KILL).is_ok()
+    live.retain(|entry| entry.pid != own);
+    for entry in live.iter().filter(|entry| entry.started >= since) {
+        for target in marks.carried_by(entry.pid) {
+            found[target].push(*entry);
         }
-        Err(rustix::io::Errno::SRCH) => false,
-        // A kernel or a sandbox without such handles.
-        Err(_) => rustix::process::kill_process(pid, Signal::KILL).is_ok(),
+    }
+    for (target, found) in targets.iter().zip(&mut found) {
+        let known = live.iter().filter(|entry| target.known.contains(entry));
+        let family = target.leader.map(|leader| family(leader, &live)).unwrap_or_default();
+        for entry in known.copied().chain(family) {
+            if !found.contains(&entry) {
+                found.push(entry);
+            }
+        }
+    }
+    found
+}
+
+/// The marks of many targets, to be found by what a process carries.
+struct Marks {
+    by_text: HashMap<String, usize>,
+    /// A limit has room for a part of a mark only, so two calls may share one.
+    by_limit: HashMap<u64, Vec<(usize, Owner)>>,
+    owners: Vec<(Owner, usize)>,
+}
+
+impl Marks {
+    fn of(targets: &[&Target]) -> Marks {
+        let mut marks = Marks { by_text: HashMap::new(), by_limit: HashMap::new(), owners: Vec::new() };
+        for (index, target) in targets.iter().enumerate() {
+            match target.whose {
+                Whose::Call(mark) => {
+                    marks.by_text.insert(mark.to_string(), index);
+                    marks.by_limit.entry(mark.limit()).or_default().push((index, mark.owner()));
+                }
+                Whose::Owner(owner) => marks.owners.push((owner, index)),
+            }
+        }
+        marks
+    }
+
+    /// The targets whose mark a process carries.
+    ///
+    /// Its environment tells exactly. Where that was emptied or made up, its limit tells.
+    fn carried_by(&self, pid: i32) -> Vec<usize> {
+        let variables = table::call_variables(pid);
+        let named: Vec<usize> = variables.iter().flat_map(|value| self.in_variable(value)).collect();
+        let limit = table::file_size_limit(pid);
+        let limited = limit.map(|limit| self.in_limit(limit)).unwrap_or_default();
+        let mut carried = named;
+        for (index, owner) in limited {
+            // Of the same owner, but of another call that happens to have the same limit.
+            let is_other_call = owner.is_some_and(|owner| variables.iter().any(|value| owner.in_variable(value)));
+            if !carried.contains(&index) && !is_other_call {
+                carried.push(index);
+            }
+        }
+        carried
+    }
+
+    fn in_variable(&self, value: &str) -> Vec<usize> {
+        let calls = Mark::texts(value).filter_map(|text| self.by_text.get(text).copied());
+        let owners = self.owners.iter().filter(|(owner, _)| owner.in_variable(value)).map(|(_, index)| *index);
+        calls.chain(owners).collect()
+    }
+
+    /// The targets that a limit may mean; where that is one call of several, with its owner.
+    fn in_limit(&self, bytes: u64) -> Vec<(usize, Option<Owner>)> {
+        let calls = Mark::limits(bytes).filter_map(|limit| self.by_limit.get(&limit)).flatten();
+        let owners = self.owners.iter().filter(|(owner, _)| owner.in_limit(bytes));
+        calls.map(|(index, owner)| (*index, Some(*owner))).chain(owners.map(|(_, index)| (*index, None))).collect()
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn kill(entry: &Entry, _: &Whose, _: &[Entry]) -> bool {
-    Pid::from_raw(entry.pid).is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
-}
-
-/// The process with this id, its group, its session, and all that descend from it, as they are now.
+/// The process with this id, its group, its session, and all that descend from it.
 ///
 /// Only meaningful while somebody holds the id, which is until it was waited for.
-pub(super) fn family(leader: i32) -> Vec<Entry> {
-    let live = table::live();
-    let mut family: Vec<Entry> = Vec::new();
-    let is_in = |entry: &Entry| entry.pid == leader || entry.group == leader || entry.session == leader;
-    family.extend(live.iter().filter(|entry| is_in(entry)));
+fn family(leader: i32, live: &[Entry]) -> Vec<Entry> {
+    let is_in = |entry: &&Entry| entry.pid == leader || entry.group == leader || entry.session == leader;
+    let mut family: Vec<Entry> = live.iter().filter(is_in).copied().collect();
     let mut next = 0;
     while let Some(parent) = family.get(next).map(|entry| entry.pid) {
         let children = live.iter().filter(|entry| entry.parent == parent);
@@ -133,4 +216,24 @@ pub(super) fn family(leader: i32) -> Vec<Entry> {
         next += 1;
     }
     family
+}
+
+/// Kills that very process, and no other that got its number meanwhile.
+#[cfg(target_os = "linux")]
+fn kill(entry: &Entry) -> bool {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    let Some(pid) = Pid::from_raw(entry.pid) else { return false };
+    let is_same = || table::entry(entry.pid).is_some_and(|now| now.started == entry.started);
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        // The handle was taken before this look, so it is of the process that the look saw, or of none.
+        Ok(handle) => is_same() && pidfd_send_signal(handle, Signal::KILL).is_ok(),
+        Err(rustix::io::Errno::SRCH) => false,
+        // A kernel or a sandbox without such handles.
+        Err(_) => is_same() && rustix::process::kill_process(pid, Signal::KILL).is_ok(),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kill(entry: &Entry) -> bool {
+    Pid::from_raw(entry.pid).is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
 }

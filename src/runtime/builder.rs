@@ -33,6 +33,8 @@ pub struct Builder {
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
+    #[cfg(all(unix, feature = "tools"))]
+    watch: crate::process::Watch,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
 }
@@ -114,6 +116,15 @@ impl Builder {
         self
     }
 
+    /// Who ends the processes of calls when this process is killed; a script of `/bin/sh` by default. A host that can start its
+    /// own program as a watcher names that: it finds more.
+    #[cfg(all(unix, feature = "tools"))]
+    #[must_use]
+    pub fn watch(mut self, watch: crate::process::Watch) -> Builder {
+        self.watch = watch;
+        self
+    }
+
     /// Breaks promise 1 on purpose: acknowledges and starts what was decided at once, and writes it that much later.
     ///
     /// For the test that shows that a process killed without tape-first loses messages and runs commands twice, and that
@@ -150,7 +161,11 @@ impl Builder {
         #[cfg(feature = "fault-injection")]
         let registry = registry.with_faults(faults.clone());
         let hooks = Hooks(self.hooks.into());
+        #[cfg(all(unix, feature = "tools"))]
+        let processes = processes(&store, self.watch).await;
         let host = Host::new(store, self.tools, models, hooks, registry.clone());
+        #[cfg(all(unix, feature = "tools"))]
+        let host = host.with_processes(processes);
         #[cfg(feature = "fault-injection")]
         let host = host.holding_back_appends(self.hold_back_appends);
         let host = Arc::new(host);
@@ -183,6 +198,23 @@ impl Builder {
         }
         Ok(runtime)
     }
+}
+
+/// The processes of a runtime, after those that dead runtimes left running on this store are gone: so nothing works on the
+/// files of a session that goes on.
+#[cfg(all(unix, feature = "tools"))]
+async fn processes(store: &Store, watch: crate::process::Watch) -> crate::process::Processes {
+    let ledger = store.processes_path();
+    let folder = ledger.clone();
+    let swept = tokio::task::spawn_blocking(move || crate::process::sweep_dead(&folder)).await;
+    match swept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
+        Ok(swept) if swept == crate::process::Swept::default() => {}
+        Ok(swept) => {
+            tracing::warn!(killed = swept.killed, left = ?swept.left, "a killed runtime had left processes running");
+        }
+        Err(error) => tracing::warn!(%error, "the processes of dead runtimes could not be looked for"),
+    }
+    crate::process::Processes::new(watch, Some(ledger))
 }
 
 /// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the

@@ -49,13 +49,15 @@ pub struct Leftover {
     pub actors: Vec<String>,
     /// Tasks that did not end: of which session, and how many.
     pub tasks: Vec<(SessionId, usize)>,
+    /// OS processes of calls that could not be killed: another user's, or stuck in the kernel.
+    pub processes: Vec<i32>,
 }
 
 impl Leftover {
     /// Whether nothing is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.actors.is_empty() && self.tasks.is_empty()
+        self.actors.is_empty() && self.tasks.is_empty() && self.processes.is_empty()
     }
 }
 

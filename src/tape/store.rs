@@ -314,6 +314,12 @@ impl Store {
         self.layout().session(session).join("spill")
     }
 
+    /// The folder that tells whose OS processes may have been left running. The tape does nothing with it.
+    #[must_use]
+    pub fn processes_path(&self) -> PathBuf {
+        self.layout().root.join("processes")
+    }
+
     /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
     #[must_use]
     pub fn release_reserve(&self) -> bool {

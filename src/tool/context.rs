@@ -5,6 +5,8 @@ use std::{future::Future, path::PathBuf, sync::Arc};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(all(unix, feature = "tools"))]
+use crate::process::Processes;
 use crate::{
     ids::{CallId, Seq, SessionId},
     tool::ToolResult,
@@ -33,6 +35,9 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Where to say how far it is.
     pub progress: Progress,
+    /// Who starts OS processes for the call, so that none of them outlives the call or the host.
+    #[cfg(all(unix, feature = "tools"))]
+    pub processes: Processes,
 }
 
 impl ToolContext {
@@ -48,11 +53,24 @@ impl ToolContext {
         external: Arc<[PathBuf]>,
         cancel: CancellationToken,
         progress: Progress,
+        #[cfg(all(unix, feature = "tools"))] processes: Processes,
     ) -> ToolContext {
-        ToolContext { session, call, ticket, key, workspace, spill, external, cancel, progress }
+        ToolContext {
+            session,
+            call,
+            ticket,
+            key,
+            workspace,
+            spill,
+            external,
+            cancel,
+            progress,
+            #[cfg(all(unix, feature = "tools"))]
+            processes,
+        }
     }
 
-    /// A context for a call outside of any session, such as `tamtam tool` or a test.
+    /// A context for a call outside of any session, such as `tamtam tool` or a test. Nobody watches over its processes.
     #[must_use]
     pub fn detached(workspace: PathBuf, spill: PathBuf) -> ToolContext {
         ToolContext {
@@ -65,6 +83,8 @@ impl ToolContext {
             external: Arc::default(),
             cancel: CancellationToken::new(),
             progress: Progress::ignore(),
+            #[cfg(all(unix, feature = "tools"))]
+            processes: Processes::unwatched(),
         }
     }
 

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use crate::{
     message::ErrorReason,
-    process::{Event, Folder, Mark, Owner, Process, Spec, scrub},
+    process::{Event, Folder, Mark, Process, Spec, scrub},
     tool::{
         Access, BoxFuture, Tool, ToolContext, ToolResult,
         truncate::{Limits, SPILL_BYTES_MAX},
@@ -57,6 +57,11 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 const QUIET: &[(&str, &str)] =
     &[("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("GIT_PAGER", "cat"), ("PAGER", "cat")];
 
+/// What a command finds where the host handed in nothing else: enough to run programs, and text that is UTF-8. A home is not
+/// made up.
+const USUAL: &[(&str, &str)] =
+    &[("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8")];
+
 /// What the shell does before the command: it takes on the mark and the limits that were asked for, then becomes the shell
 /// of the command, so that nothing of this is seen in there.
 const PRELUDE: &str = r#"
@@ -69,7 +74,8 @@ exec "$0" -c "$4" bash
 /// How the tool runs commands.
 #[derive(Clone, Debug)]
 pub struct BashOptions {
-    /// The environment of the host; what is [private](crate::process::is_private) is left out. The library reads none by itself.
+    /// The environment of the host; what is [private](crate::process::is_private) is left out. The library reads none by itself:
+    /// without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
     pub environment: Vec<(OsString, OsString)>,
     /// If set, only these names of it are handed on, private or not.
     pub allow: Option<Vec<String>>,
@@ -81,8 +87,6 @@ pub struct BashOptions {
     pub limits: Limits,
     /// How much of the output is kept in a file.
     pub spill_bytes_max: u64,
-    /// Whose processes the commands are.
-    pub owner: Owner,
     /// How long a group that is asked to end has time to do so.
     pub grace: Duration,
     /// How many processes the user may have while a command runs; not enforced for root. `None`: no limit.
@@ -102,7 +106,6 @@ impl BashOptions {
             prefix: None,
             limits: Limits::default(),
             spill_bytes_max: SPILL_BYTES_MAX,
-            owner: Owner::new(),
             grace: Duration::from_millis(300),
             processes_max: None,
             memory_bytes_max: None,
@@ -132,6 +135,11 @@ impl Bash {
         // A call inside a call keeps the outer mark, so that the outer one finds it too.
         let outer = value(crate::process::CALL_VARIABLE).map(|mark| (crate::process::CALL_VARIABLE.into(), mark));
         environment.extend(outer);
+        for (name, usual) in USUAL {
+            if !environment.iter().any(|(is, _)| is == name) {
+                environment.push((name.into(), usual.into()));
+            }
+        }
         environment.extend(QUIET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
         let home = value("HOME").map(PathBuf::from);
         let shell = options.shell.clone().unwrap_or_else(|| find_shell(value("PATH").as_deref()));
@@ -150,7 +158,7 @@ impl Bash {
             Ok(folder) => folder,
             Err(error) => return ToolResult::error(format!("cannot run in that folder: {error}")),
         };
-        let mark = Mark::new(self.options.owner);
+        let mark = context.processes.mark();
         let spec = Spec {
             program: self.shell.clone(),
             arguments: self.shell_arguments(&arguments.command, &mark),
@@ -166,7 +174,7 @@ impl Bash {
             ));
         }
         let started = Instant::now();
-        match Process::start(spec) {
+        match context.processes.start(spec).await {
             Ok(process) => self.watch(process, arguments, started, context).await,
             Err(error) => ToolResult::error(format!("failed to start {}: {error}", self.shell.display())),
         }

@@ -13,6 +13,8 @@ mod formats;
 mod kill;
 mod layering;
 mod otp;
+#[cfg(feature = "cli")]
+mod processes;
 #[cfg(feature = "tools")]
 mod outside;
 mod panic_abort;

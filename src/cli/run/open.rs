@@ -138,7 +138,8 @@ async fn configure(
 
 async fn start(store: PathBuf, choice: Choice, environment: &Environment) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url } = choice;
-    let builder = Runtime::builder().store(store).models(models, model).tools(environment.tools());
+    let builder =
+        Runtime::builder().store(store).models(models, model).tools(environment.tools()).watch(Environment::watch());
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());
     let runtime = builder.without_auto_resume().start().await?;

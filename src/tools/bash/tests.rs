@@ -10,13 +10,16 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{process::Whose, process::sweep::sweep, tool::Progress};
+use crate::{
+    process::{Processes, Whose, sweep::sweep},
+    tool::Progress,
+};
 
 /// A workspace with a tool in it.
 struct Scene {
     folder: TempDir,
     bash: Bash,
-    owner: Owner,
+    processes: Processes,
     cancel: CancellationToken,
 }
 
@@ -39,14 +42,14 @@ fn scene_with(change: impl FnOnce(&mut BashOptions)) -> Scene {
     fs::create_dir(folder.path().join("ws")).unwrap();
     let mut options = BashOptions::new(environment());
     change(&mut options);
-    let owner = options.owner;
-    Scene { folder, bash: Bash::new(options), owner, cancel: CancellationToken::new() }
+    Scene { folder, bash: Bash::new(options), processes: Processes::unwatched(), cancel: CancellationToken::new() }
 }
 
 impl Scene {
     fn context(&self) -> ToolContext {
         let mut context = ToolContext::detached(self.folder.path().join("ws"), self.folder.path().join("spill"));
         context.cancel = self.cancel.clone();
+        context.processes = self.processes.clone();
         context
     }
 
@@ -72,13 +75,13 @@ impl Scene {
 
     /// Nothing of any call is left.
     fn is_clean(&self) {
-        assert_eq!(sweep(&Whose::Owner(self.owner)), crate::process::Swept::default());
+        assert_eq!(sweep(&Whose::Owner(self.processes.owner())), crate::process::Swept::default());
     }
 }
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        drop(sweep(&Whose::Owner(self.owner)));
+        drop(sweep(&Whose::Owner(self.processes.owner())));
     }
 }
 
@@ -231,6 +234,16 @@ async fn bdd_bash_008_both_streams_come_in_order_and_are_kept_apart() {
 #[tokio::test]
 async fn bdd_bash_012_the_environment_is_the_one_that_was_handed_in() {
     scene().says("echo $HOME", "/home/somebody").await;
+}
+
+/// A library host that hands in no environment has a shell that works: programs are found, text is UTF-8, no home is made up.
+#[tokio::test]
+async fn without_an_environment_commands_find_programs_and_no_home() {
+    let scene = scene();
+    let bash = Bash::new(BashOptions::new([]));
+    let command = json!({ "command": "env | grep -c ^PATH=; python3 -c 'print(\"é\")'; echo \"[$HOME]\"" });
+    let result = bash.run(command, &scene.context()).await;
+    assert_eq!(result.content, "1\né\n[]");
 }
 
 /// BDD-BASH-013, F-23

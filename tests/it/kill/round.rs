@@ -284,7 +284,7 @@ impl Round<'_> {
 
     fn killed(&mut self, process: Tamtam, first: usize) {
         let lines = process.kill();
-        // What the calls had started outlives this kill: the watcher that ends it comes later. The test ends it, by its mark.
+        // The watcher ends what the calls had started; the test does not wait for it, but ends it by its mark.
         self.mark.end_all();
         self.story.settle();
         self.take_receipts(&lines, first);

@@ -1,0 +1,153 @@
+//! The processes of one runtime: who starts them, and who answers for it that none is left.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::OnceCell;
+
+use crate::process::{
+    Mark, Owner, Process, Spec, Swept, Watch,
+    ledger::Ledger,
+    sweep::{Target, Whose},
+    sweeper::Sweeper,
+    watcher::Watcher,
+};
+
+/// How long the watcher may take to end when it is told to.
+const WATCHER_STOP: Duration = Duration::from_secs(2);
+
+/// The processes of one runtime's calls. Cheap to clone: all clones are one.
+///
+/// The first one that is started brings the watcher with it, so a runtime whose tools start none has no other process; and
+/// enters the owner in the ledger, for the next start. What keeps either from being done is logged and holds up no call.
+///
+/// Dropped without [`Processes::close`], the watcher does what is left to do.
+#[derive(Clone, Debug)]
+pub struct Processes {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    owner: Owner,
+    watch: Watch,
+    ledger: Option<PathBuf>,
+    sweeper: Sweeper,
+    guard: Mutex<Guard>,
+    /// So that of several first calls one enters the owner, and the others wait for it.
+    entered: OnceCell<()>,
+}
+
+/// What stands ready for the case that this process is killed.
+#[derive(Debug, Default)]
+struct Guard {
+    watcher: Option<Watcher>,
+    ledger: Option<Ledger>,
+    is_used: bool,
+    is_closed: bool,
+}
+
+impl Processes {
+    /// The processes of a new owner, watched over in that way. `ledger` is a folder that [`sweep_dead`](super::sweep_dead) is
+    /// shown at the next start.
+    #[must_use]
+    pub fn new(watch: Watch, ledger: Option<PathBuf>) -> Processes {
+        let owner = Owner::new();
+        let (sweeper, guard, entered) = (Sweeper::default(), Mutex::default(), OnceCell::new());
+        Processes { inner: Arc::new(Inner { owner, watch, ledger, sweeper, guard, entered }) }
+    }
+
+    /// The processes of a new owner that nobody watches over: for tests, and for calls whose host cannot be killed alone.
+    #[must_use]
+    pub fn unwatched() -> Processes {
+        Processes::new(Watch::Nobody, None)
+    }
+
+    /// Whose they are.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.inner.owner
+    }
+
+    /// A mark for one more call.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark::new(self.inner.owner)
+    }
+
+    /// Starts a program, with nothing to read on its standard input. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::NotConnected`] after [`Processes::close`].
+    pub async fn start(&self, spec: Spec) -> io::Result<Process> {
+        self.stand_guard().await?;
+        Process::start(spec, self.inner.sweeper.clone())
+    }
+
+    /// Kills all that is left of all calls, ends the watcher, and strikes the owner out of the ledger. No more is started
+    /// from then on. Says what would not go. Doing it twice is fine.
+    pub async fn close(&self) -> Swept {
+        let guard = std::mem::replace(&mut *self.guard(), Guard { is_closed: true, ..Guard::default() });
+        if !guard.is_used {
+            return Swept::default();
+        }
+        let swept = self.inner.sweeper.sweep(Target::new(Whose::Owner(self.inner.owner))).await;
+        if let Some(watcher) = guard.watcher {
+            watcher.stop(WATCHER_STOP).await;
+        }
+        if let (Some(ledger), true) = (guard.ledger, swept.left.is_empty()) {
+            ledger.strike();
+        }
+        swept
+    }
+
+    /// The process id of the watcher, while there is one.
+    #[must_use]
+    pub fn watcher(&self) -> Option<u32> {
+        self.guard().watcher.as_ref().and_then(Watcher::pid)
+    }
+
+    /// Sees to it that a watcher runs and the owner is entered. A watcher that was killed is replaced here.
+    async fn stand_guard(&self) -> io::Result<()> {
+        {
+            let mut guard = self.guard();
+            if guard.is_closed {
+                return Err(io::Error::new(io::ErrorKind::NotConnected, "the runtime was shut down"));
+            }
+            guard.is_used = true;
+            if !guard.watcher.as_mut().is_some_and(Watcher::runs) {
+                match Watcher::start(&self.inner.watch, self.inner.owner) {
+                    Ok(watcher) => guard.watcher = watcher,
+                    Err(error) => tracing::warn!(%error, "the watcher of processes could not be started"),
+                }
+            }
+        }
+        self.inner.entered.get_or_init(|| self.enter()).await;
+        Ok(())
+    }
+
+    async fn enter(&self) {
+        let Some(folder) = self.inner.ledger.clone() else { return };
+        let owner = self.inner.owner;
+        let entered = tokio::task::spawn_blocking(move || Ledger::enter(&folder, owner)).await;
+        match entered.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
+            Ok(ledger) => {
+                let mut guard = self.guard();
+                if guard.is_closed {
+                    ledger.strike();
+                } else {
+                    guard.ledger = Some(ledger);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the owner of processes could not be entered for the next start"),
+        }
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Guard> {
+        self.inner.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,135 @@
+//! The watcher: a small process beside the host that ends what the host's calls left running when the host is killed.
+//!
+//! It holds the reading end of a pipe whose other end only the host has. However the host ends, `kill -9` included, the pipe
+//! closes; the watcher then kills everything that carries the owner's mark, and ends. It is executed, not forked from the
+//! host's memory, stands in a process group of its own so that a Ctrl-C or a kill of the host's group leaves it to its work,
+//! and takes part in nothing: no output, no file, no environment.
+//!
+//! Rejected: a parent-death signal (it fires when the thread that started the child ends, and reaches no grandchild), and
+//! making the host a sub-reaper (it would have to wait for orphans that are none of its business).
+
+use std::{ffi::OsString, io::Read as _, path::PathBuf, process::Stdio};
+
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::process::{
+    Owner, Swept,
+    sweep::{Whose, sweep},
+};
+
+/// How often the watcher sweeps where something would not go, before it gives up.
+const SWEEPS_MAX: usize = 10;
+
+/// What `/bin/sh` does as a watcher: `$1` is the owner. It waits for the end of its input with nothing but what the shell is
+/// made of, and only then runs other programs. What it cannot see is a process whose environment was emptied.
+const SCRIPT: &str = r#"
+while read -r _; do :; done
+round=0 clean=0
+while [ "$round" -lt 200 ] && [ "$clean" -lt 2 ]; do
+  round=$((round + 1)) clean=$((clean + 1))
+  for file in $(grep -lszE "^TAMTAM_CALL=(.*:)?$1\." /proc/[0-9]*/environ 2>/dev/null); do
+    pid=${file#/proc/} pid=${pid%/environ}
+    kill -9 "$pid" 2>/dev/null && clean=0
+  done
+done
+"#;
+
+/// Who ends the processes of calls when the host is killed and cannot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Watch {
+    /// A program of the host's: started with these arguments and the owner's id behind them, it must do nothing but hand
+    /// that id to [`watch`]. It finds whatever carries a mark.
+    Program {
+        /// The program, by an absolute path.
+        program: PathBuf,
+        /// What makes it a watcher, such as a hidden command.
+        arguments: Vec<OsString>,
+    },
+    /// A script that `/bin/sh` runs with `grep`. It finds what has its mark in the environment, which is everything but what
+    /// emptied it; the next start finds the rest.
+    #[default]
+    Shell,
+    /// Nobody: what a killed host leaves runs until the next start on the same store, or for ever.
+    Nobody,
+}
+
+/// Does the work of a watcher in this process: waits until its standard input ends, then kills everything of that owner.
+///
+/// Blocks for as long as the host lives. To be called from the first lines of a program that was started as
+/// [`Watch::Program`], before it makes threads or opens anything. `None` where the text is no owner's id.
+pub fn watch(owner: &str) -> Option<Swept> {
+    let owner = Owner::parse(owner)?;
+    // What cannot be read any more has ended too.
+    let mut buffer = [0; 64];
+    while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
+    let mut all = Swept::default();
+    for _ in 0..SWEEPS_MAX {
+        let swept = sweep(&Whose::Owner(owner));
+        all.killed += swept.killed;
+        all.left = swept.left;
+        if all.left.is_empty() {
+            break;
+        }
+    }
+    Some(all)
+}
+
+/// A watcher that runs.
+///
+/// Dropped, it sees the pipe close, does its work and ends.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    child: Child,
+    /// Held open, and never written to.
+    pipe: Option<ChildStdin>,
+}
+
+impl Watcher {
+    /// Starts it; `None` where nobody is to watch, or the system has no process table to look through.
+    pub(super) fn start(watch: &Watch, owner: Owner) -> std::io::Result<Option<Watcher>> {
+        let mut command = match watch {
+            Watch::Nobody => return Ok(None),
+            _ if !cfg!(target_os = "linux") => return Ok(None),
+            Watch::Program { program, arguments } => {
+                let mut command = Command::new(program);
+                command.args(arguments);
+                command
+            }
+            Watch::Shell => {
+                let mut command = Command::new("/bin/sh");
+                command.args(["-c", SCRIPT, "tamtam-watcher"]).env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
+                command
+            }
+        };
+        // `env_clear` would also take away what was set above.
+        let own: Vec<_> = command
+            .as_std()
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command.env_clear().envs(own).arg(owner.to_string()).current_dir("/").process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        let pipe = child.stdin.take();
+        Ok(Some(Watcher { child, pipe }))
+    }
+
+    /// Whether it still runs. One that has ended is waited for by this.
+    pub(super) fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Its process id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Lets it do its work and end, and waits for that; kills it where it takes longer.
+    pub(super) async fn stop(mut self, at_most: std::time::Duration) {
+        drop(self.pipe.take());
+        if tokio::time::timeout(at_most, self.child.wait()).await.is_err() {
+            // Nothing more can be done about one that cannot even be killed.
+            drop(self.child.kill().await);
+        }
+    }
+}
