@@ -13,11 +13,11 @@ mod formats;
 mod kill;
 mod layering;
 mod otp;
-#[cfg(feature = "cli")]
-mod processes;
 #[cfg(feature = "tools")]
 mod outside;
 mod panic_abort;
+#[cfg(feature = "cli")]
+mod processes;
 #[cfg(feature = "tools")]
 mod race;
 mod runtime;
