@@ -11,6 +11,8 @@ use std::{
 use tamtam::{
     Delivery, Millis, Seq, SessionId, Steering,
     tape::{Appended, Durability, Entry, Store, StoreOptions},
+    tool::{Tool, ToolContext},
+    tools::bash::{Bash, BashOptions},
 };
 
 #[path = "support/parts.rs"]
@@ -22,18 +24,44 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 6] = [
+    let figures: [(&str, Figure); 7] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
         ("memory", |tokio| tokio.block_on(memory())),
         ("recover", |tokio| tokio.block_on(recovery())),
         ("append", |_| appends()),
+        ("bash", |tokio| tokio.block_on(bash())),
     ];
     for (name, figure) in figures {
         if name.contains(&wanted) {
             figure(&tokio);
         }
+    }
+}
+
+/// (g) What a call of bash costs over the bare command.
+async fn bash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let tool = Bash::new(BashOptions::new([("PATH".into(), path)]));
+    let context = ToolContext::detached(folder.path().to_path_buf(), folder.path().join("spill"));
+    for _ in 0..3 {
+        let (mut bare, mut called) = (Vec::new(), Vec::new());
+        // In turns, so that both meet the same machine.
+        for _ in 0..200 {
+            let started = Instant::now();
+            let output =
+                tokio::process::Command::new("sh").args(["-c", "true"]).stdin(std::process::Stdio::null()).output();
+            assert!(output.await.unwrap().status.success());
+            bare.push(started.elapsed());
+            let started = Instant::now();
+            let result = tool.run(serde_json::json!({"command": "true"}), &context).await;
+            assert_eq!(result.details["exit_code"], 0);
+            called.push(started.elapsed());
+        }
+        distribution("g: `sh -c true` alone", bare);
+        distribution("g: bash tool, `true`", called);
     }
 }
 

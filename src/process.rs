@@ -41,6 +41,6 @@ pub use ledger::sweep_dead;
 pub use mark::{CALL_VARIABLE, Mark, Owner};
 pub use output::{Output, Rolling, Stream};
 pub use processes::Processes;
-pub use run::{Event, Folder, Process, Spec};
+pub use run::{Event, Folder, Process, Spec, Streams};
 pub use sweep::{Swept, Whose};
 pub use watcher::{Watch, watch};

@@ -68,6 +68,7 @@ pub(crate) struct Inner {
     settings: builder::Defaults,
     door: std::sync::Mutex<Door>,
     recovered: Vec<Recovered>,
+    tidying: builder::Tidying,
 }
 
 impl std::fmt::Debug for Runtime {
@@ -239,6 +240,7 @@ impl Runtime {
         self.inner.host.slots().clear();
         #[cfg(all(unix, feature = "tools"))]
         leftover.processes.extend(self.inner.host.processes.close().await.left);
+        self.inner.tidying.stop().await;
         let store = self.inner.host.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close(STORE_CLOSE)).await;
         if let Ok(Err(error)) = closed {

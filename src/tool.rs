@@ -91,6 +91,12 @@ pub trait Tool: Send + Sync + 'static {
         CALL_LIMIT
     }
 
+    /// How much of a result a model is given. The tool keeps within it in its own way; what is more all the same is cut by the
+    /// runtime, which keeps the whole in a file beside the tape and says where.
+    fn output(&self) -> truncate::Limits {
+        truncate::Limits::default()
+    }
+
     /// What this call wants to do. A pure function of its arguments: it looks at no disk.
     ///
     /// Every access must be allowed before the call runs. Without an override: the tool's name and `*`.

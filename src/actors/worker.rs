@@ -22,7 +22,7 @@ use crate::{
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     session::Signal,
     supervisor::WorkerCard,
-    tool::{Progress, Tool, ToolContext, ToolResult},
+    tool::{Progress, Tool, ToolContext, ToolResult, truncate::bounded},
 };
 
 /// How long a call that was told to stop may tidy up (design §5).
@@ -260,8 +260,12 @@ async fn run(
     if let Some(text) = blocked {
         return Some(ToolResult::failed(ErrorReason::Blocked, text));
     }
+    let (limits, spill) = (tool.output(), context.spill.clone());
     let result = carry_out(post, &call, tool, context, kill).await?;
-    let piped = post.host.hooks.on_result(&call, result, &failed);
+    let piped = async {
+        let result = post.host.hooks.on_result(&call, result, &failed).await;
+        bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
+    };
     tokio::select! {
         result = piped => Some(result),
         () = kill.cancelled() => None,

@@ -1,11 +1,12 @@
 //! Which owners have had processes: one file each in a folder that they share, locked for as long as the owner lives.
 //!
+//! A file is empty, so that it takes no room where a full disk has none.
 //! A file whose lock is free is of an owner that is dead, however it died. Whoever starts next kills what still carries that
 //! owner's mark, and removes the file.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, Write as _},
+    io,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -30,9 +31,8 @@ impl Ledger {
         let draft = folder.join(format!(".new-{owner}"));
         let path = folder.join(owner.to_string());
         let enter = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
             file.try_lock()?;
-            writeln!(file, "process {}", std::process::id())?;
             std::fs::rename(&draft, &path).map(|()| file)
         };
         match enter() {

@@ -1,12 +1,14 @@
-//! What a process wrote: both streams in the order of their arrival, in bounded memory.
+//! What a process wrote: both streams together, and apart where they came apart, in bounded memory.
 
-/// One of the two streams that a process writes to.
+/// What a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
+    /// Either of them: they share one pipe.
+    Both,
 }
 
 /// The last bytes of something that may be endless, and how much there was.
@@ -77,6 +79,7 @@ pub struct Output {
     merged: Rolling,
     stdout: Half,
     stderr: Half,
+    both: Half,
 }
 
 #[derive(Clone, Debug)]
@@ -91,7 +94,8 @@ impl Output {
     #[must_use]
     pub fn new(keep: usize, keep_apart: usize) -> Output {
         let half = Half { rolling: Rolling::new(keep_apart), held: Vec::new() };
-        Output { merged: Rolling::new(keep), stdout: half.clone(), stderr: half }
+        let both = Half { rolling: Rolling::new(0), held: Vec::new() };
+        Output { merged: Rolling::new(keep), stdout: half.clone(), stderr: half, both }
     }
 
     /// Takes what a stream gave; returns what came to the merged output by it.
@@ -109,6 +113,7 @@ impl Output {
     pub fn finish(&mut self) -> Vec<u8> {
         let mut rest = std::mem::take(&mut self.stdout.held);
         rest.append(&mut self.stderr.held);
+        rest.append(&mut self.both.held);
         self.merged.push(&rest);
         rest
     }
@@ -119,12 +124,13 @@ impl Output {
         &self.merged
     }
 
-    /// One stream alone.
+    /// One stream alone: nothing, where both share a pipe.
     #[must_use]
     pub fn stream(&self, stream: Stream) -> &Rolling {
         match stream {
             Stream::Stdout => &self.stdout.rolling,
             Stream::Stderr => &self.stderr.rolling,
+            Stream::Both => &self.merged,
         }
     }
 
@@ -132,6 +138,7 @@ impl Output {
         match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
+            Stream::Both => &mut self.both,
         }
     }
 }

@@ -42,6 +42,22 @@ pub struct Spec {
     pub folder: Folder,
     /// The mark of its call.
     pub mark: Mark,
+    /// How what it writes is taken in.
+    pub streams: Streams,
+}
+
+/// How the two streams of a program are taken in.
+///
+/// The system tells the order of what is written to one pipe, and of nothing else: of two pipes nobody knows which was written
+/// to first. So it is one or the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streams {
+    /// Through one pipe: in exactly the order in which they were written, as a terminal shows them. Nobody can tell afterwards
+    /// which was which.
+    #[default]
+    Together,
+    /// Through a pipe each: apart, and in about the order in which they were written.
+    Apart,
 }
 
 /// The folder that a program starts in.
@@ -79,6 +95,8 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    /// What is read from the first pipe.
+    first: Stream,
     stdout: Option<Source<ChildStdout>>,
     stderr: Option<Source<ChildStderr>>,
     leader: Option<Pid>,
@@ -124,15 +142,27 @@ impl Process {
             .envs(spec.environment.iter().map(|(name, value)| (name, value)))
             .env(CALL_VARIABLE, spec.mark.variable(outer))
             .current_dir(spec.folder.to_start_in())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stdin(Stdio::null());
+        let both = match spec.streams {
+            Streams::Apart => {
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                None
+            }
+            Streams::Together => {
+                let (read, write) = io::pipe()?;
+                command.stdout(write.try_clone()?).stderr(write);
+                Some(ChildStdout::from_std(OwnedFd::from(read).into())?)
+            }
+        };
         let mut child = command.spawn()?;
+        // It holds the writing end; while it does, the pipe never ends.
+        drop(command);
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         // It may have ended by now, but nobody has waited for it.
         let entry = leader.and_then(|leader| table::entry(leader.as_raw_nonzero().get()));
         Ok(Process {
-            stdout: child.stdout.take().map(Source::new),
+            first: if both.is_some() { Stream::Both } else { Stream::Stdout },
+            stdout: child.stdout.take().or(both).map(Source::new),
             stderr: child.stderr.take().map(Source::new),
             child,
             leader,
@@ -147,11 +177,11 @@ impl Process {
 
     /// Waits for what happens next. Dropping the future loses nothing.
     ///
-    /// What is written by both streams at about the same time comes in either order: the system does not tell.
+    /// Where the streams are apart, what both write at about the same time comes in either order.
     pub async fn next(&mut self) -> Event {
         loop {
             let (stream, read) = tokio::select! {
-                read = read_some(&mut self.stdout), if self.stdout.is_some() => (Stream::Stdout, read),
+                read = read_some(&mut self.stdout), if self.stdout.is_some() => (self.first, read),
                 read = read_some(&mut self.stderr), if self.stderr.is_some() => (Stream::Stderr, read),
                 status = self.child.wait(), if self.status.is_none() => {
                     // Waiting can fail only if somebody else took the status; then nobody knows it.
@@ -163,7 +193,7 @@ impl Process {
             };
             match (read, stream) {
                 (Some(bytes), stream) => return Event::Output(stream, bytes),
-                (None, Stream::Stdout) => self.stdout = None,
+                (None, Stream::Stdout | Stream::Both) => self.stdout = None,
                 (None, Stream::Stderr) => self.stderr = None,
             }
         }

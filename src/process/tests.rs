@@ -33,6 +33,7 @@ fn spec(processes: &Processes, command: &str) -> Spec {
         environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
         folder: Folder { handle: OwnedFd::from(fs::File::open("/").unwrap()), path: "/".into() },
         mark,
+        streams: Streams::Together,
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,7 +21,7 @@ use crate::{
     session::{Mode, Settings},
     supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorEvent, SupervisorSpec},
     tape::{Durability, Store, StoreOptions, TapeError},
-    tool::{Tool, Toolbox},
+    tool::{Tool, Toolbox, truncate::RETENTION},
 };
 
 /// Collects what a runtime is started with. Only a store and a model are needed.
@@ -187,7 +190,9 @@ impl Builder {
         fault!(faults, "start.tree_up", "runtime");
 
         let settings = Defaults { model, host_rules: self.host_rules };
-        let inner = Inner { host, root, sessions, settings, door: Mutex::new(Door::Open), recovered: Vec::new() };
+        let tidying = Tidying::start(host.store.clone());
+        let door = Mutex::new(Door::Open);
+        let inner = Inner { host, root, sessions, settings, door, recovered: Vec::new(), tidying };
         let mut runtime = Runtime { inner: Arc::new(inner) };
         if !self.no_auto_resume {
             let recovered = resume_interrupted(&runtime).await;
@@ -215,6 +220,42 @@ async fn processes(store: &Store, watch: crate::process::Watch) -> crate::proces
         Err(error) => tracing::warn!(%error, "the processes of dead runtimes could not be looked for"),
     }
     crate::process::Processes::new(watch, Some(ledger))
+}
+
+/// Removes the outputs that sessions kept too long, once, beside everything else. It ends when it is done, or at the shutdown.
+pub(super) struct Tidying {
+    stop: Arc<AtomicBool>,
+    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+}
+
+impl Tidying {
+    fn start(store: Store) -> Tidying {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = stop.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let removed = store.tidy_spills(RETENTION, || seen.load(Ordering::Relaxed));
+            if removed > 0 {
+                tracing::info!(removed, "old outputs were removed");
+            }
+        });
+        Tidying { stop, task: Mutex::new(Some(task)) }
+    }
+
+    /// Ends it, and waits until it has ended.
+    pub(super) async fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let task = self.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // It does not panic; where the tokio runtime is going down it is gone as well.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Tidying {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the

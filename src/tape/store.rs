@@ -320,6 +320,15 @@ impl Store {
         self.layout().root.join("processes")
     }
 
+    /// Removes the outputs of all sessions that were kept too long or are too many, until `stop` says so. Blocks on the disk.
+    /// Gives back how many; what cannot be looked at is passed over.
+    pub fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {
+        let sessions = self.layout().session_ids().unwrap_or_default();
+        let now = std::time::SystemTime::now();
+        let folders = sessions.iter().take_while(|_| !stop()).map(|session| self.spill_path(session));
+        folders.filter_map(|folder| crate::tool::truncate::tidy_spills(&folder, now, retention).ok()).sum()
+    }
+
     /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
     #[must_use]
     pub fn release_reserve(&self) -> bool {

@@ -7,8 +7,9 @@
 //! totals are those of the whole text, and nothing is ever made up inside it (head is a prefix, tail a suffix). A line ends at
 //! LF and nowhere else; a final LF does not start a line (FT-20). Limits are inclusive.
 //!
-//! What was cut goes to a private file: see [`Spill`].
+//! What was cut goes to a private file: see [`Spill`]. A tool that keeps within no limits is kept within them by the runtime.
 
+mod bound;
 mod spill;
 
 #[cfg(test)]
@@ -16,8 +17,10 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use bound::bounded;
 pub use spill::{
-    SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills, remove_spills, spill_text,
+    RETENTION, Retention, SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills,
+    remove_spills, spill_text, tidy_spills,
 };
 
 /// How many lines a model is given of one output where nothing else is said (FT-1).

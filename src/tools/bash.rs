@@ -1,8 +1,8 @@
 //! `bash`: runs one command in a shell of its own.
 //!
 //! The command runs in the workspace with nothing on its standard input, in a session of its own. The model gets the end of
-//! what it wrote, both streams in the order of their arrival, and a line on how it ended; people and programs get the same as
-//! fields in the details, with the streams apart. More than [`Limits`] of it goes to a spill file, whose path is in the text.
+//! what it wrote, both streams in the order in which they were written, and a line on how it ended; people and programs get the
+//! same as fields in the details. More than [`Limits`] of it goes to a spill file, whose path is in the text.
 //!
 //! A non-zero exit, a signal and a timeout are results, not errors (FT-11): the model can act on them. An error is what kept
 //! the command from being run at all, and an abort.
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use crate::{
     message::ErrorReason,
-    process::{Event, Folder, Mark, Process, Spec, scrub},
+    process::{Event, Folder, Mark, Process, Spec, Streams, scrub},
     tool::{
         Access, BoxFuture, Tool, ToolContext, ToolResult,
         truncate::{Limits, SPILL_BYTES_MAX},
@@ -81,6 +81,8 @@ pub struct BashOptions {
     pub allow: Option<Vec<String>>,
     /// The shell. `None`: `bash` on the `PATH` of the environment, else `/bin/bash`.
     pub shell: Option<PathBuf>,
+    /// How the two streams are taken in; together by default, so that the model reads them in their order (FT-10).
+    pub streams: Streams,
     /// Lines that are put before every command.
     pub prefix: Option<String>,
     /// How much of the output the model is given.
@@ -103,6 +105,7 @@ impl BashOptions {
             environment: environment.into_iter().collect(),
             allow: None,
             shell: None,
+            streams: Streams::Together,
             prefix: None,
             limits: Limits::default(),
             spill_bytes_max: SPILL_BYTES_MAX,
@@ -160,11 +163,12 @@ impl Bash {
         };
         let mark = context.processes.mark();
         let spec = Spec {
-            program: self.shell.clone(),
+            program: self.prelude_shell().to_owned(),
             arguments: self.shell_arguments(&arguments.command, &mark),
             environment: self.environment.clone(),
             folder,
             mark,
+            streams: self.options.streams,
         };
         // A session is made by another program, which would report this in its own words.
         if !self.shell.is_file() {
@@ -199,6 +203,14 @@ impl Bash {
             Ok(opened) => opened,
             Err(lost) => Err(WorkspaceError::Io { path: ".".to_owned(), source: std::io::Error::other(lost) }),
         }
+    }
+
+    /// The shell of the prelude: the system's small one, which starts in half the time of a bash, unless it is to set limits
+    /// that only a bash knows by these letters.
+    fn prelude_shell(&self) -> &Path {
+        let small = Path::new("/bin/sh");
+        let has_limits = self.options.processes_max.is_some() || self.options.memory_bytes_max.is_some();
+        if has_limits || !small.is_file() { &self.shell } else { small }
     }
 
     fn shell_arguments(&self, command: &str, mark: &Mark) -> Vec<OsString> {
@@ -255,7 +267,8 @@ impl Bash {
         // Everybody who could write is dead, so this ends at once; and it takes the status of the shell.
         capture.drain(&mut process, DRAIN).await;
         let captured = capture.finish().await;
-        let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed() };
+        let streams = self.options.streams;
+        let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed(), streams };
         report::result(&run, &captured)
     }
 }
@@ -294,6 +307,10 @@ impl Tool for Bash {
         // The command's own time, then what ending its tree may take.
         let seconds = Arguments::parse(arguments.clone()).map_or(TIMEOUT_SECONDS, |arguments| arguments.timeout);
         Duration::from_secs(seconds + 10)
+    }
+
+    fn output(&self) -> Limits {
+        self.options.limits
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {

@@ -8,6 +8,8 @@ mod call_input;
 mod cli;
 mod core;
 mod crash_points;
+#[cfg(feature = "cli")]
+mod flood;
 mod formats;
 #[cfg(feature = "cli")]
 mod kill;

@@ -2,7 +2,9 @@
 //!
 //! A spill file is private (0600, in a folder of 0700), created exclusively under a name nobody can guess, so that no planted
 //! file or link is ever written to, and capped: what comes after the cap is counted and dropped. It holds raw bytes.
-//! Nobody deletes one while its call runs; the host calls [`list_spills`], [`expired`] and [`remove_spills`] when it tidies up.
+//!
+//! Who makes one tidies the folder up first ([`tidy_spills`]): files that are too old go, and the oldest while there are too many.
+//! So does a runtime when it starts, for all sessions. One that was dropped before anybody was told of it goes at once.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,18 +15,35 @@ use std::{
 
 use crate::tool::truncate::format_bytes;
 
+#[cfg(test)]
+mod tests;
+
 /// How many bytes a spill file takes where nothing else is said: 64 MiB.
 pub const SPILL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How long a spill file is kept where nothing else is said: 7 days.
 pub const SPILL_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// What one folder keeps where nothing else is said.
+pub const RETENTION: Retention = Retention { keep: SPILL_KEEP, bytes_max: 512 * 1024 * 1024, files_max: 500 };
+
+/// How long, and how much, a folder of spill files keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// What was last written longer ago than this goes.
+    pub keep: Duration,
+    /// While all of them take more than this, the oldest goes.
+    pub bytes_max: u64,
+    /// While there are more than this, the oldest goes.
+    pub files_max: usize,
+}
+
 /// How many characters of a call's id a file name keeps.
 const ID_CHARS_MAX: usize = 64;
 
 /// A spill file that is being written.
 ///
-/// Dropped without [`Spill::finish`], the file stays: it is as good as what was written so far.
+/// Dropped without [`Spill::finish`], the file is removed: its call was cut off, and nobody was told where it is.
 #[derive(Debug)]
 pub struct Spill {
     file: File,
@@ -32,6 +51,7 @@ pub struct Spill {
     written: u64,
     dropped: u64,
     max_bytes: u64,
+    is_finished: bool,
 }
 
 /// A spill file that is complete.
@@ -51,6 +71,10 @@ impl Spill {
     /// `id` names the call for people; what does not belong in a file name is replaced. Blocks on the disk.
     pub fn create(folder: &Path, id: &str, max_bytes: u64) -> io::Result<Spill> {
         create_private_folder(folder)?;
+        // A folder that cannot be tidied up can still take a file.
+        if let Err(error) = tidy_spills(folder, SystemTime::now(), RETENTION) {
+            tracing::warn!(folder = %folder.display(), %error, "old outputs could not be removed");
+        }
         let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
         let id: String = id.chars().take(ID_CHARS_MAX).map(kept).collect();
         let random = uuid::Uuid::now_v7().simple().to_string();
@@ -61,7 +85,7 @@ impl Spill {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
-        Ok(Spill { file, path, written: 0, dropped: 0, max_bytes })
+        Ok(Spill { file, path, written: 0, dropped: 0, max_bytes, is_finished: false })
     }
 
     /// Appends bytes, up to the cap. Blocks on the disk.
@@ -76,16 +100,34 @@ impl Spill {
         Ok(())
     }
 
+    /// Counts bytes that come after the cap, without the disk. Says whether it is full; where it is not, nothing was counted.
+    pub fn pass_over(&mut self, bytes: usize) -> bool {
+        let is_full = self.written >= self.max_bytes;
+        if is_full {
+            self.dropped += bytes as u64;
+        }
+        is_full
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Closes it.
+    /// Closes it. From now on it stays.
     #[must_use]
-    pub fn finish(self) -> SpillFile {
-        SpillFile { path: self.path, bytes: self.written, dropped: self.dropped }
+    pub fn finish(mut self) -> SpillFile {
+        self.is_finished = true;
+        SpillFile { path: std::mem::take(&mut self.path), bytes: self.written, dropped: self.dropped }
+    }
+}
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -144,21 +186,28 @@ pub fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
     Ok(spills)
 }
 
-/// Which of these files (oldest first) are to go: those older than `keep`, and the oldest while the rest takes more than
-/// `max_bytes` altogether. Pure.
+/// Which of these files (oldest first) are to go. Pure.
 #[must_use]
-pub fn expired(spills: &[SpillEntry], now: SystemTime, keep: Duration, max_bytes: u64) -> Vec<PathBuf> {
-    let mut total: u64 = spills.iter().map(|spill| spill.bytes).sum();
+pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> Vec<PathBuf> {
+    let mut bytes: u64 = spills.iter().map(|spill| spill.bytes).sum();
+    let mut files = spills.len();
     let mut gone = Vec::new();
     for spill in spills {
         // A file from the future is new, not old.
-        let old = now.duration_since(spill.modified).is_ok_and(|age| age > keep);
-        if old || total > max_bytes {
-            total -= spill.bytes;
+        let is_old = now.duration_since(spill.modified).is_ok_and(|age| age > retention.keep);
+        if is_old || bytes > retention.bytes_max || files > retention.files_max {
+            bytes -= spill.bytes;
+            files -= 1;
             gone.push(spill.path.clone());
         }
     }
     gone
+}
+
+/// Removes what a folder keeps too long or too much of; gives back how many files. Blocks on the disk.
+pub fn tidy_spills(folder: &Path, now: SystemTime, retention: Retention) -> io::Result<usize> {
+    let (removed, error) = remove_spills(&expired(&list_spills(folder)?, now, retention));
+    error.map_or(Ok(removed), Err)
 }
 
 /// Deletes those files; gives back how many it deleted and the first error. One that is gone already is no error.

@@ -1,7 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -111,6 +109,25 @@ fn bdd_trc_012_a_long_line_is_cut_and_marked() {
     assert_eq!(cut.total_bytes, 1000);
 }
 
+/// TRUNC-001: as `truncate_file` did with ten lines and a limit of five.
+#[test]
+fn trunc_001_exactly_the_first_lines_are_kept() {
+    let cut = head(&lines(10, 6), Limits::new(5, BYTES_MAX));
+    assert_eq!(cut.content, "line 1\nline 2\nline 3\nline 4\nline 5");
+    assert_eq!((cut.output_lines, cut.total_lines, cut.truncated), (5, 10, true));
+}
+
+/// TRUNC-002: what is within the limits is left alone, also when it is cut a second time.
+#[test]
+fn trunc_002_what_fits_is_not_cut_again() {
+    let limits = Limits::new(100, BYTES_MAX);
+    assert_eq!(head("one\ntwo\nthree", limits).content, "one\ntwo\nthree");
+    let once = head(&lines(500, 8), limits);
+    assert_eq!(head(&once.content, limits), Truncation::whole(&once.content, limits));
+    let once = tail(&lines(500, 8), limits);
+    assert_eq!(tail(&once.content, limits), Truncation::whole(&once.content, limits));
+}
+
 /// FT-20: two thousand lines with a final line feed are two thousand lines.
 #[test]
 fn a_final_line_feed_starts_no_line() {
@@ -212,59 +229,39 @@ proptest! {
         prop_assert_eq!(cut.last_line_partial, !cut.content.is_empty() && !starts_line(&text, start));
     }
 
+    /// With the totals that a rolling buffer counted, however little of the text it still has.
+    #[test]
+    fn totals_are_those_of_the_whole(text in texts(), kept in 0usize..80, max_lines in 0usize..12, max_bytes in 0usize..60) {
+        let start = next_char(&text, text.len().saturating_sub(kept));
+        let cut = tail(&text[start..], Limits::new(max_lines, max_bytes)).with_totals(count_lines(&text), text.len());
+        prop_assert!(text.ends_with(&cut.content) && cut.content.len() <= max_bytes);
+        prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));
+        prop_assert_eq!(cut.truncated, cut.content.len() < text.len());
+        prop_assert_eq!(cut.output_bytes, cut.content.len());
+    }
+
+    #[test]
+    fn a_line_keeps_its_beginning(text in "[a-cé你🎉 ]{0,40}", max_chars in 0usize..40) {
+        let cut = line(&text, max_chars);
+        let kept = cut.content.strip_suffix(LINE_MARKER).filter(|_| cut.truncated).unwrap_or(&cut.content);
+        prop_assert!(text.starts_with(kept));
+        prop_assert_eq!(kept.chars().count(), text.chars().count().min(max_chars));
+        prop_assert_eq!(cut.truncated, kept.len() < text.len());
+        prop_assert_eq!(cut.total_bytes, text.len());
+    }
+
     #[test]
     fn both_ends_are_within_their_bytes(text in texts(), head_lines in 0usize..5, tail_lines in 0usize..5, max_bytes in 0usize..80) {
         let cut = head_tail(&text, BothEnds { head_lines, tail_lines, max_bytes });
         prop_assert!(cut.content.len() <= max_bytes);
         prop_assert!(cut.truncated || cut.content == text);
-        prop_assert_eq!(cut.total_bytes, text.len());
+        prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));
+        // Around the marker stand a beginning and an end of the text.
+        // (Where both limits cut, the second may cut the marker of the first.)
+        if let (false, Some(at)) = (cut.truncated_by == Some(TruncatedBy::Both), cut.content.find("[... ")) {
+            let (head, rest) = cut.content.split_at(at);
+            prop_assert!(text.starts_with(head.trim_end_matches('\n')));
+            prop_assert!(rest.split_once("...]\n").is_none_or(|(_, tail)| text.ends_with(tail)));
+        }
     }
-}
-
-/// G-02, nasty case 15: private, exclusive, unguessable, and no planted link is followed.
-#[cfg(unix)]
-#[test]
-fn a_spill_file_is_private_and_never_an_old_one() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let folder = tempfile::tempdir().unwrap();
-    let inside = folder.path().join("spill");
-    let first = spill_text(&inside, "call:id/with-special_chars.123", "one").unwrap();
-    let second = spill_text(&inside, "call:id/with-special_chars.123", "two").unwrap();
-    assert_ne!(first.path, second.path);
-    assert_eq!(std::fs::read(&first.path).unwrap(), b"one");
-    assert_eq!(std::fs::metadata(&first.path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(std::fs::metadata(&inside).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(first.path.parent().unwrap(), inside, "the id cannot leave the folder");
-}
-
-#[test]
-fn a_spill_file_stops_at_its_cap_and_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut spill = Spill::create(folder.path(), "call", 10).unwrap();
-    for _ in 0..3 {
-        spill.write(b"abcdef").unwrap();
-    }
-    let file = spill.finish();
-    assert_eq!((file.bytes, file.dropped), (10, 8));
-    assert_eq!(std::fs::read(&file.path).unwrap(), b"abcdefabcd");
-    assert!(file.notice().contains("8 bytes"), "{}", file.notice());
-}
-
-#[test]
-fn old_spill_files_go_and_new_ones_stay() {
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(list_spills(&folder.path().join("none")).unwrap(), []);
-    spill_text(folder.path(), "a", "12345").unwrap();
-    std::fs::write(folder.path().join("note.txt"), "not ours").unwrap();
-    let spills = list_spills(folder.path()).unwrap();
-    assert_eq!(spills.len(), 1);
-    let written = spills[0].modified;
-    let second = Duration::from_secs(1);
-    assert!(expired(&spills, written + SPILL_KEEP, SPILL_KEEP, u64::MAX).is_empty());
-    assert_eq!(expired(&spills, written + SPILL_KEEP + second, SPILL_KEEP, u64::MAX).len(), 1);
-    assert!(expired(&spills, written - second, SPILL_KEEP, 5).is_empty(), "the future is not old");
-    let gone = expired(&spills, written, SPILL_KEEP, 4);
-    assert_eq!(remove_spills(&gone).0, 1);
-    assert_eq!(remove_spills(&gone).0, 0);
-    assert_eq!(list_spills(folder.path()).unwrap(), []);
 }

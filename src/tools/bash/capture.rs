@@ -138,6 +138,11 @@ impl Capture {
     }
 
     async fn append_to_spill(&mut self, bytes: Vec<u8>) {
+        if let Spilling::To(spill) = &mut self.spill
+            && spill.pass_over(bytes.len())
+        {
+            return;
+        }
         if let Spilling::To(mut spill) = std::mem::replace(&mut self.spill, Spilling::No) {
             self.on_disk(move || spill.write(&bytes).map(|()| spill)).await;
         }

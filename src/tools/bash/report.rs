@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     message::ErrorReason,
-    process::{Stream, Swept},
+    process::{Rolling, Stream, Streams, Swept},
     tool::ToolResult,
     tools::bash::{arguments::Arguments, capture::Captured},
 };
@@ -56,6 +56,7 @@ pub(super) struct Run<'a> {
     pub(super) ending: Ending,
     pub(super) swept: &'a Swept,
     pub(super) took: Duration,
+    pub(super) streams: Streams,
 }
 
 pub(super) fn result(run: &Run<'_>, captured: &Captured) -> ToolResult {
@@ -113,7 +114,10 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
     };
     let spill = captured.spill.as_ref();
     let file = spill.and_then(|spill| spill.as_ref().ok());
-    let stream = |stream| captured.output.stream(stream);
+    // Where they share a pipe nobody can tell them apart.
+    let stream = |stream| (run.streams == Streams::Apart).then(|| captured.output.stream(stream));
+    let text = |of| stream(of).map(Rolling::text);
+    let bytes = |of| stream(of).map(Rolling::total_bytes);
     json!({
         "command": run.arguments.command,
         "exit_code": exit_code,
@@ -135,10 +139,10 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
         "temp_file": file.map(|file| file.path.display().to_string()),
         "temp_file_error": spill.and_then(|spill| spill.as_ref().err()),
         "temp_file_dropped_bytes": file.map(|file| file.dropped),
-        "stdout": stream(Stream::Stdout).text(),
-        "stdout_bytes": stream(Stream::Stdout).total_bytes(),
-        "stderr": stream(Stream::Stderr).text(),
-        "stderr_bytes": stream(Stream::Stderr).total_bytes(),
+        "stdout": text(Stream::Stdout),
+        "stdout_bytes": bytes(Stream::Stdout),
+        "stderr": text(Stream::Stderr),
+        "stderr_bytes": bytes(Stream::Stderr),
         "killed": run.swept.killed,
         "left": run.swept.left,
     })

@@ -1,0 +1,119 @@
+//! Keeping every result within limits, whichever tool or hook made it.
+
+use std::{path::PathBuf, sync::Arc};
+
+use serde_json::{Value, json};
+
+use crate::tool::{
+    ToolResult,
+    truncate::{BothEnds, Limits, count_lines, head_tail, spill_text},
+};
+
+/// What a result may take beyond the limits of an output: room for a tool's own words about it.
+const WORDS_BYTES: usize = 8 * 1024;
+const WORDS_LINES: usize = 100;
+/// How many bytes the details of a result may take as JSON.
+const DETAILS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Cuts a result that is larger than `limits` and room for notices: both ends are kept, and the whole goes to a spill file
+/// in that folder, named after `id`. Details that are too large are left out, and say so. What is within the limits is given
+/// back as it was, without a look at the disk.
+pub(crate) async fn bounded(mut result: ToolResult, limits: Limits, folder: Arc<PathBuf>, id: String) -> ToolResult {
+    let details_bytes = json_bytes(&result.details);
+    if details_bytes > DETAILS_BYTES_MAX {
+        result.details = json!({ "dropped_bytes": details_bytes });
+    }
+    let (bytes, lines) = (result.content.len(), count_lines(&result.content));
+    let is_within = bytes <= limits.max_bytes.saturating_add(WORDS_BYTES)
+        && lines <= limits.max_lines.saturating_add(WORDS_LINES)
+        && (limits.max_chars == usize::MAX
+            || result.content.chars().count() <= limits.max_chars.saturating_add(WORDS_BYTES));
+    if is_within {
+        return result;
+    }
+    let half = limits.max_lines / 2;
+    let max_bytes = limits.max_bytes.min(limits.max_chars);
+    let cut = head_tail(&result.content, BothEnds { head_lines: half, tail_lines: limits.max_lines - half, max_bytes });
+    let whole = std::mem::take(&mut result.content);
+    let kept = tokio::task::spawn_blocking(move || spill_text(&folder, &id, &whole)).await;
+    let where_it_is = match kept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
+        Ok(file) => file.notice(),
+        Err(error) => format!("The full output could not be kept: {error}"),
+    };
+    result.content = format!(
+        "{}\n[{} of {bytes} bytes and {} of {lines} lines are shown. {where_it_is}]",
+        cut.content, cut.output_bytes, cut.output_lines
+    );
+    result
+}
+
+/// How many bytes a value takes as JSON.
+fn json_bytes(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail, and a value that is no JSON cannot be made.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::tool::truncate::BYTES_MAX;
+
+    async fn bound(result: ToolResult, limits: Limits) -> (ToolResult, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        (bounded(result, limits, Arc::new(folder.path().join("spill")), "call".to_owned()).await, folder)
+    }
+
+    #[tokio::test]
+    async fn what_fits_is_left_alone_and_touches_no_disk() {
+        for content in ["".to_owned(), "x".repeat(BYTES_MAX), "x\n".repeat(2_000)] {
+            let result = ToolResult::ok(format!("{content}\n[a notice]")).with_details(json!({"n": 1}));
+            let (bound, folder) = bound(result.clone(), Limits::default()).await;
+            assert_eq!(bound, result);
+            assert!(!folder.path().join("spill").exists());
+        }
+    }
+
+    /// G-01: a tool of the host's own that says too much is cut as well, and nothing of it is lost.
+    #[tokio::test]
+    async fn what_is_too_large_is_cut_and_kept_whole_in_a_file() {
+        let limits = [Limits::default(), Limits::new(10, 1_000), Limits::gmain()];
+        for (limits, content) in
+            limits.into_iter().zip(["line é\n".repeat(50_000), "x\n".repeat(500), "é".repeat(60_000)])
+        {
+            let (bound, _folder) = bound(ToolResult::ok(content.clone()), limits).await;
+            assert!(bound.content.len() < limits.max_bytes.min(limits.max_chars) + WORDS_BYTES);
+            assert!(bound.content.starts_with(content.split('\n').next().unwrap().get(..1).unwrap_or("é")));
+            assert!(bound.content.contains(&format!("of {} bytes", content.len())), "{}", bound.content);
+            let path = bound.content.rsplit_once("Full output: ").unwrap().1.trim_end_matches(']');
+            assert_eq!(std::fs::read_to_string(path).unwrap(), content);
+        }
+    }
+
+    #[tokio::test]
+    async fn details_that_are_too_large_are_left_out() {
+        let (bound, _folder) =
+            bound(ToolResult::ok("fine").with_details(json!({"all": "x".repeat(2_000_000)})), Limits::default()).await;
+        assert_eq!((bound.content.as_str(), bound.details["dropped_bytes"].as_u64()), ("fine", Some(2_000_010)));
+    }
+
+    /// Where the file cannot be made, what is shown is still shown.
+    #[tokio::test]
+    async fn a_result_whose_whole_cannot_be_kept_says_so() {
+        let folder = Arc::new(PathBuf::from("/proc/no/such/folder"));
+        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), folder, "call".to_owned()).await;
+        assert!(bound.content.contains("could not be kept") && bound.content.starts_with("x\nx\n"));
+    }
+}

@@ -1,0 +1,142 @@
+//! What the model is given of a command's output, and where the rest is.
+
+use super::*;
+
+/// BDD-BASH-008, FT-10: the model reads both streams in exactly the order in which they were written.
+#[tokio::test]
+async fn bdd_bash_008_both_streams_come_in_the_order_in_which_they_were_written() {
+    let scene = scene();
+    let expected: Vec<_> = (1..=300).flat_map(|n| [format!("out {n}"), format!("err {n}")]).collect();
+    for _ in 0..5 {
+        let result = scene.bash("for n in {1..300}; do echo out $n; echo err $n >&2; done").await;
+        assert_eq!(result.content, expected.join("\n"));
+        assert_eq!((&result.details["stdout"], &result.details["stderr_bytes"]), (&Value::Null, &Value::Null));
+    }
+    // What opens them by name works as well.
+    scene.says("echo a > /dev/stdout; echo b > /dev/stderr; echo c", "a\nb\nc").await;
+}
+
+/// FT-10: a host that wants to tell the streams apart asks for it, and gets them in about their order.
+#[tokio::test]
+async fn ft_10_streams_are_kept_apart_where_the_host_asks_for_it() {
+    let scene = scene_with(|options| options.streams = Streams::Apart);
+    let result = scene.bash("echo out; sleep 0.1; echo err >&2; sleep 0.1; echo more").await;
+    assert_eq!(result.content, "out\nerr\nmore");
+    assert_eq!((&result.details["stdout"], &result.details["stderr"]), (&json!("out\nmore\n"), &json!("err\n")));
+    assert_eq!((number(&result.details["stdout_bytes"]), number(&result.details["stderr_bytes"])), (9, 4));
+    let torn = scene.bash(r"printf '\xe4\xbd'; sleep 0.1; echo x >&2; sleep 0.1; printf '\xa0\n'").await;
+    assert!(torn.content.contains('你') && !torn.content.contains('\u{fffd}'), "{}", torn.content);
+}
+
+/// BDD-BASH-015 (both meanings), BDD-BASH-021, BASH-ERR-002, F-25, FT-4: too many lines.
+#[tokio::test]
+async fn bdd_bash_015_too_many_lines_keep_the_last_ones_and_a_file() {
+    let scene = scene();
+    for (lines, omitted) in [(3000, 1000), (2500, 500), (5000, 3000)] {
+        let result = scene.bash(&format!("seq 1 {lines}")).await;
+        let (notice, shown) = result.content.split_once('\n').unwrap();
+        assert!(notice.contains(&format!("{omitted} lines omitted")), "{notice}");
+        let expected: Vec<_> = (omitted + 1..=lines).map(|n| n.to_string()).collect();
+        assert_eq!(shown, expected.join("\n"), "the last lines, in order");
+        assert_eq!(result.details["truncated"], true);
+        let file = result.details["temp_file"].as_str().unwrap();
+        assert!(notice.contains(file));
+        assert_eq!(fs::read_to_string(file).unwrap().lines().count(), lines);
+    }
+    let result = scene.bash("seq 1 2000").await;
+    assert!(result.content.starts_with("1\n2\n") && result.content.ends_with("\n2000"));
+    assert_eq!((&result.details["truncated"], &result.details["temp_file"]), (&json!(false), &Value::Null));
+}
+
+/// BDD-BASH-016 (both meanings), BDD-TRC-014, F-24, F-25, H04: too many bytes.
+#[tokio::test]
+async fn bdd_bash_016_too_many_bytes_keep_the_end_and_a_file_with_everything() {
+    let scene = scene();
+    for (last, bytes) in [(50_000_usize, 288_894_u64), (20_000, 108_894)] {
+        let result = scene.bash(&format!("seq 1 {last}")).await;
+        let notice = result.content.lines().next().unwrap();
+        assert!(
+            notice.contains(&format!("original {bytes} bytes")) && notice.contains(&format!("of {last} lines")),
+            "{notice}"
+        );
+        assert!(result.content.ends_with(&format!("\n{}\n{last}", last - 1)));
+        assert!(result.content.len() < 52_000);
+        let file = result.details["temp_file"].as_str().unwrap();
+        assert!(notice.contains(file));
+        let whole: String = (1..=last).map(|n| format!("{n}\n")).collect();
+        assert_eq!(fs::read_to_string(file).unwrap(), whole);
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(number(&result.details["truncation"]["total_bytes"]), bytes);
+    }
+}
+
+/// BDD-BASH-017, BASH-ERR-005: characters that are split between reads, and at the cut.
+#[tokio::test]
+async fn bdd_bash_017_characters_are_never_torn() {
+    let scene = scene();
+    scene.says("echo 中文测试输出", "中文测试输出").await;
+    scene.says(r"printf '\xe4\xbd'; sleep 0.1; printf '\xa0\n'", "你").await;
+    for command in
+        ["yes 你好世界 | head -c 30000", "yes 你好世界 | head -n 20000", "yes 你 | head -c 299999 | tr -d '\\n'"]
+    {
+        let result = scene.bash(command).await;
+        let shown = result.content.trim_end_matches('\u{fffd}');
+        assert!(shown.contains('你') && !shown.contains('\u{fffd}'), "{command}");
+    }
+}
+
+/// BASH-ERR-001, BASH-ERR-003, H04: bytes that are no text.
+#[tokio::test]
+async fn bash_err_001_binary_output_does_no_harm() {
+    let scene = scene();
+    let result = scene.bash("head -c 100 /bin/ls").await;
+    assert!(!result.is_error() && result.content.contains("ELF"));
+    let result = scene.bash("head -c 300000 /dev/urandom; echo; echo end").await;
+    assert!(result.content.ends_with("\nend") && result.content.len() < 52_000);
+    assert_eq!(number(&result.details["truncation"]["total_bytes"]), 300_005);
+    let result = scene.bash(r"printf '\033[31mred\033[0m normal\n'").await;
+    assert!(result.content.contains("red") && result.content.contains("normal"));
+}
+
+/// H04, nasty case 8: a flood costs no memory and no time beyond the limit; the file stops at its cap; the end is kept.
+#[tokio::test]
+async fn h04_a_flood_is_bounded() {
+    let scene = scene_with(|options| options.spill_bytes_max = 1024 * 1024);
+    let result = scene.bash("yes | head -c 50000000; echo end").await;
+    assert!(result.content.ends_with("y\nend"));
+    assert_eq!(number(&result.details["truncation"]["total_bytes"]), 50_000_004);
+    assert_eq!(fs::metadata(result.details["temp_file"].as_str().unwrap()).unwrap().len(), 1024 * 1024);
+    assert!(result.content.contains("the file is full"));
+    let result = scene.call(json!({ "command": "cat /dev/zero", "timeout": 1 })).await;
+    assert_eq!(result.details["timed_out"], true);
+    assert!(number(&result.details["duration_ms"]) < 6_000);
+    // A flood from a child that outlives the command.
+    let result = scene.bash("yes & echo done").await;
+    assert_eq!(result.details["exit_code"], 0);
+    scene.is_clean();
+}
+
+/// Nasty case 8: where the file cannot be written, the end is still there.
+#[tokio::test]
+async fn an_output_that_cannot_be_kept_is_still_shown() {
+    let scene = scene();
+    fs::write(scene.folder.path().join("spill"), "in the way").unwrap();
+    let result = scene.bash("seq 1 50000").await;
+    assert!(result.content.ends_with("\n50000") && result.content.contains("could not be kept"));
+    assert!(result.details["temp_file_error"].is_string());
+}
+
+/// pi #44: what runs long shows how far it is.
+#[tokio::test]
+async fn a_running_command_shows_the_end_of_its_output() {
+    let scene = scene();
+    let mut context = scene.context();
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let sink = reports.clone();
+    context.progress = Progress::new(move |_, metadata| sink.lock().unwrap().push(metadata));
+    scene.bash.run(json!({ "command": "for i in 1 2 3 4; do echo line $i; sleep 0.12; done" }), &context).await;
+    let reports = reports.lock().unwrap();
+    assert!(reports.len() >= 2, "{reports:?}");
+    let last = reports.last().unwrap()["tail"].as_str().unwrap();
+    assert!(last.contains("line 1\nline 2"), "{last}");
+}
