@@ -12,4 +12,5 @@ pub(crate) mod host;
 pub(crate) mod session;
 pub(crate) mod shell;
 pub(crate) mod slot;
+pub(crate) mod summary;
 pub(crate) mod worker;

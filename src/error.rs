@@ -75,6 +75,7 @@ impl From<Refusal> for SendError {
             Refusal::Empty => SendError::Empty,
             Refusal::NotWaiting { id } => SendError::NotWaiting { id },
             Refusal::AskClosed { ask } => SendError::AskClosed { ask },
+            other @ (Refusal::Compacting { .. } | Refusal::NothingToCompact) => SendError::Refused(other),
         }
     }
 }

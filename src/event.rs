@@ -22,7 +22,7 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{ErrorReason, FilePart, Finish, Message, Part},
     model::{ErrorKind, RetryClass},
-    session::{AskClosedWhy, Delivery, Grant, Outcome},
+    session::{AskClosedWhy, CompactionReason, Delivery, Grant, Outcome},
     tape::Cause,
     tool::Access,
     usage::{MicroUsd, Usage},
@@ -133,6 +133,10 @@ pub enum EventKind {
         model: String,
         /// 1 for the first try.
         attempt: u32,
+        /// Tokens that the request takes: the provider's last figure and an estimate of what came since.
+        used: u64,
+        /// Tokens that a request to this model may take; from 80 % on it is time to think of a summary.
+        usable: u64,
         /// Hash of all that determines the request.
         hash: String,
     },
@@ -296,6 +300,28 @@ pub enum EventKind {
         messages: Vec<MessageId>,
         /// Tokens of the turn.
         usage: Usage,
+    },
+    /// A summary of the older part of the conversation is being written; the session goes on where it can.
+    CompactionStarted {
+        /// Why.
+        reason: CompactionReason,
+        /// The model that writes it, as `provider/model`.
+        model: String,
+        /// Tokens that the next request would take.
+        used: u64,
+        /// Tokens that it may take.
+        usable: u64,
+    },
+    /// A summary takes the place of what it sums up, or could not be written.
+    CompactionFinished {
+        /// Items of the history that it replaced.
+        items: usize,
+        /// The summary; left out where there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        summary: Option<Arc<str>>,
+        /// Why there is none: the history stays as it was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     },
     /// The session was rebuilt from its tape while a turn was running.
     SessionRecovered {

@@ -158,6 +158,15 @@ impl Session {
         self.ask(|reply| Signal::Resume { reply }).await.map(drop)
     }
 
+    /// Has the older part of the conversation summed up now, in the background. Returns when the wish is on the tape; events
+    /// tell how it ends.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] where a summary is being written already, or there is nothing that one could replace.
+    pub async fn compact(&self) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Compact { reply }).await.map(drop)
+    }
+
     /// Changes the settings; they hold from the next step on.
     ///
     /// # Errors

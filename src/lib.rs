@@ -45,6 +45,7 @@
 #[macro_use]
 mod fault;
 
+pub mod context;
 pub mod error;
 pub mod event;
 pub mod handle;

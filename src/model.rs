@@ -128,6 +128,14 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 pub trait Models: Send + Sync + 'static {
     /// The model of that name, or why it cannot be had (unknown provider, missing key).
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError>;
+
+    /// What the model of that name can take. Answers at once, from what is known; the default where nothing is.
+    ///
+    /// Called from the session's handler before each step, so that a context is made smaller before it is refused.
+    fn limits_of(&self, name: &ModelRef) -> ModelLimits {
+        let _ = name;
+        ModelLimits::default()
+    }
 }
 
 /// A piece of an answer, as it arrives. Provisional: what counts is the [`Answer`].

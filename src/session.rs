@@ -20,12 +20,14 @@
 //! | `advance.rs` | what happens next: the double loop |
 //! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
 //! | `retry.rs` | whether and when a failed request is made again |
+//! | `compact.rs` | when the conversation is made smaller, and what takes its place |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
 mod advance;
 mod apply;
 mod batch;
+mod compact;
 mod decide;
 mod inbox;
 mod record;
@@ -41,11 +43,13 @@ mod transcript;
 
 pub(crate) use advance::LAST_STEP_REMINDER;
 pub(crate) use batch::arguments;
-pub use decide::{Decision, Env, decide};
+pub(crate) use compact::prompt as compaction_prompt;
+pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
+pub use decide::{Decision, Env, Windows, decide};
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
 pub use seen::{Seen, SeenMessages};
-pub use settings::{Mode, Settings};
+pub use settings::{CompactionSettings, Mode, Settings};
 pub use signal::{
     AskClosedWhy, Delivery, Directive, Disposition, Grant, Held, Outcome, Receipt, Refusal, Reply, ReplyTo, Scope,
     Signal, Steering,

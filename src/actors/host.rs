@@ -10,10 +10,13 @@ use tokio::time::Instant;
 
 use crate::{
     actors::slot::Slot,
+    context::{Window, of_text},
     hook::Hooks,
     ids::{Millis, SessionId},
+    message::ModelRef,
     model::Models,
     permission::Globs,
+    session::Windows,
     supervisor::Registry,
     tape::Store,
     tool::Toolbox,
@@ -24,6 +27,8 @@ pub(crate) struct Host {
     pub(crate) store: Store,
     pub(crate) toolbox: Toolbox,
     pub(crate) toolbox_hash: String,
+    /// What the tools take in a request, estimated.
+    pub(crate) tools_tokens: u64,
     pub(crate) models: Arc<dyn Models>,
     pub(crate) hooks: Hooks,
     pub(crate) registry: Registry,
@@ -38,6 +43,19 @@ pub(crate) struct Host {
     slots: Mutex<BTreeMap<SessionId, Arc<Slot>>>,
 }
 
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").finish_non_exhaustive()
+    }
+}
+
+impl Windows for Host {
+    fn window(&self, model: &ModelRef) -> Window {
+        let limits = self.models.limits_of(model);
+        Window::new(limits.context, limits.output)
+    }
+}
+
 impl Host {
     pub(crate) fn new(
         store: Store,
@@ -47,11 +65,13 @@ impl Host {
         registry: Registry,
     ) -> Host {
         let specs = serde_json::to_vec(&*toolbox.specs()).unwrap_or_default();
+        let tools_tokens = of_text(&String::from_utf8_lossy(&specs));
         let toolbox_hash = blake3::hash(&specs).to_hex()[..32].to_owned();
         Host {
             store,
             toolbox,
             toolbox_hash,
+            tools_tokens,
             models,
             hooks,
             registry,

@@ -27,12 +27,15 @@ use crate::{
         host::Host,
         shell::{Behaviour, Context, ExitError, Init},
         slot::{Question, Slot, Wake, Work},
+        summary::SummaryWorker,
         worker::{CallWorker, Post, RequestWorker},
     },
     error::SendError,
     event::events_of,
     ids::{Millis, Seq},
-    session::{CallState, Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, decide},
+    session::{
+        CallState, Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, compaction_prompt, decide,
+    },
     supervisor::{ActorCard, ExitReason},
     tape::Appended,
 };
@@ -121,6 +124,7 @@ struct Live {
     storage_retry: Option<Millis>,
     requests: BTreeMap<Seq, RequestWorker>,
     calls: BTreeMap<Seq, CallWorker>,
+    compactions: BTreeMap<Seq, SummaryWorker>,
     /// The moment it is set for; dropping the guard ends its task.
     timer: Option<(Millis, DropGuard)>,
     idle_waiters: Vec<tokio::sync::oneshot::Sender<()>>,
@@ -142,6 +146,7 @@ impl Live {
             storage_retry: None,
             requests: BTreeMap::new(),
             calls: BTreeMap::new(),
+            compactions: BTreeMap::new(),
             timer: None,
             idle_waiters: Vec::new(),
             draws: 0,
@@ -240,6 +245,8 @@ impl Live {
         let env = Env {
             toolbox: &self.host.toolbox,
             globs: &self.host.globs,
+            tools_tokens: self.host.tools_tokens,
+            windows: &*self.host,
             toolbox_hash: &self.host.toolbox_hash,
             asks_are_heard: self.slot.ring.is_heard(),
             jitter: build::draw(&self.slot.id, self.life, self.draws),
@@ -284,6 +291,14 @@ impl Live {
     }
 
     fn append(&mut self, entries: &[Entry]) -> Appended {
+        if let [entry @ Entry { record: Record::State(state), .. }] = entries {
+            // J-20: an anchor by the name of what it follows; with a number of its own, because a name is there once.
+            let name = format!("compaction-{}-{}", state.context.compactions, entry.seq);
+            return match entry.to_tape() {
+                Ok(line) => self.tape.begin_anchor(&name, &line),
+                Err(error) => Appended::Now(Err(build::unwritable(&self.slot.id, &error))),
+            };
+        }
         let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
         match lines {
             Ok(lines) => self.tape.append(&lines),
@@ -316,7 +331,12 @@ impl Live {
                     self.slot.ring.push(event);
                 }
             }
+            let compactions = state.context.compactions;
             state.apply(entry);
+            if state.context.compactions > compactions {
+                // From here on the session opens without what was summed up.
+                self.report(Signal::Anchor);
+            }
             match &entry.record {
                 Record::TurnFinished { .. } => {
                     if let Some(end) = state.ended.back() {
@@ -337,6 +357,8 @@ impl Live {
         match directive {
             Directive::StartRequest(ticket) => self.start_request(ticket),
             Directive::StartCall(ticket) => self.start_call(ticket),
+            Directive::StartCompaction(ticket) => self.start_compaction(ticket),
+            Directive::StopCompaction(ticket) => drop(self.compactions.remove(&ticket)),
             Directive::CutRequest(ticket) => {
                 match self.requests.remove(&ticket) {
                     Some(worker) => worker.cut(),
@@ -386,6 +408,13 @@ impl Live {
         fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
     }
 
+    fn start_compaction(&mut self, ticket: Seq) {
+        let Some((model, prompt)) = compaction_prompt(&self.state, ticket) else { return };
+        let card =
+            self.host.registry.worker(&self.card, &format!("compaction {ticket}"), "compaction", model.to_string());
+        self.compactions.insert(ticket, SummaryWorker::start(self.post(ticket), model, prompt, card));
+    }
+
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
         if open.state != CallState::Running {
@@ -410,6 +439,9 @@ impl Live {
             }
             Signal::Returned { ticket, .. } => {
                 self.calls.remove(ticket);
+            }
+            Signal::Summarised { ticket, .. } => {
+                self.compactions.remove(ticket);
             }
             _ => {}
         }
@@ -445,5 +477,6 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Withdraw { .. }
             | Signal::Answer { .. }
             | Signal::Configure { .. }
+            | Signal::Compact { .. }
     )
 }

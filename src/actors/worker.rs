@@ -43,7 +43,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    fn report(&self, signal: Signal) {
+    pub(crate) fn report(&self, signal: Signal) {
         self.slot.report(self.life, signal);
     }
 

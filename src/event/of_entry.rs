@@ -37,7 +37,21 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     };
     match &entry.record {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
-        Record::Released {} => vec![],
+        Record::Released {} | Record::Pruned { .. } => vec![],
+        Record::Compaction(open) => vec![EventKind::CompactionStarted {
+            reason: open.reason,
+            model: open.model.to_string(),
+            used: open.used,
+            usable: open.usable,
+        }],
+        Record::Compacted(compacted) => vec![EventKind::CompactionFinished {
+            items: compacted.first_kept,
+            summary: compacted.summary.clone(),
+            error: None,
+        }],
+        Record::CompactionFailed { error } => {
+            vec![EventKind::CompactionFinished { items: 0, summary: None, error: Some(error.clone()) }]
+        }
         Record::Accepted { message, delivery } => {
             let (message, delivery) = (message.clone(), *delivery);
             match (delivery, &before.turn) {
@@ -54,6 +68,8 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         Record::Request(request) => vec![EventKind::StepStarted {
             model: request.model.to_string(),
             attempt: request.attempt,
+            used: request.used,
+            usable: request.usable,
             hash: request.hash.clone(),
         }],
         Record::Answer { answer, interrupted } => answer_events(answer, *interrupted),

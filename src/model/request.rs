@@ -93,7 +93,12 @@ const CHUNK: usize = 32;
 impl History {
     /// Adds an item at the end.
     pub fn push(&mut self, item: Item) {
-        self.tail.push(Arc::new(item));
+        self.push_shared(Arc::new(item));
+    }
+
+    /// Adds an item of another history at the end, with the fragment that was made of it.
+    pub fn push_shared(&mut self, item: Arc<Item>) {
+        self.tail.push(item);
         if self.tail.len() == CHUNK {
             Arc::make_mut(&mut self.full).push(std::mem::take(&mut self.tail).into());
         }

@@ -168,6 +168,11 @@ impl Models for Router {
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
         Ok(Arc::new(HttpModel::with_client(self.endpoint(name)?, self.client.clone())?))
     }
+
+    fn limits_of(&self, name: &ModelRef) -> ModelLimits {
+        let own = || self.providers.get(&name.provider).and_then(|provider| provider.limits);
+        self.limits.get(name).copied().or_else(own).unwrap_or_else(|| known_limits(&name.model))
+    }
 }
 
 #[cfg(test)]

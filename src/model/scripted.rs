@@ -308,6 +308,10 @@ impl Models for Scripted {
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
         Ok(Arc::new(self.clone().named(name.clone())))
     }
+
+    fn limits_of(&self, _: &ModelRef) -> ModelLimits {
+        Model::limits(self)
+    }
 }
 
 /// A request as one text, in which the conditions of replies are looked for: a line for the system prompt, then one for

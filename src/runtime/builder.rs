@@ -15,7 +15,7 @@ use crate::{
     hook::{Hook, Hooks},
     ids::SessionId,
     message::ModelRef,
-    model::{Model, ModelError, Models, Params},
+    model::{Model, ModelError, ModelLimits, Models, Params},
     permission::{Profile, Ruleset},
     runtime::{Inner, Recovered, Runtime},
     session::{Mode, Settings},
@@ -410,5 +410,9 @@ struct OneModel(Arc<dyn Model>);
 impl Models for OneModel {
     fn find(&self, _: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
         Ok(self.0.clone())
+    }
+
+    fn limits_of(&self, _: &ModelRef) -> ModelLimits {
+        self.0.limits()
     }
 }

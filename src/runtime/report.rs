@@ -70,7 +70,8 @@ pub(super) async fn is_drained(session: &Session, until: Instant) -> bool {
         let Ok(state) = session.state().await else { return true };
         let only_asks = !state.open.is_empty()
             && state.open.values().all(|open| match open {
-                Open::Ask(_) => true,
+                // A summary that is being written is asked for again at the next start.
+                Open::Ask(_) | Open::Compaction(_) => true,
                 Open::Call(call) => {
                     !matches!(call.state, crate::session::CallState::Running | crate::session::CallState::Closing)
                 }

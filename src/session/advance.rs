@@ -11,8 +11,8 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, decide::Draft, inbox, recover,
-        state::Next,
+        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, compact, decide::Draft, inbox,
+        recover, state::Next,
     },
 };
 
@@ -73,11 +73,17 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         Some(Next::End(outcome)) if no_steps_left(draft) => finish(draft, outcome),
         // A message that steers is read before the turn may end.
         Some(Next::End(_)) if !draft.state.steering.is_empty() => {
+            if compact::holds_up(draft) {
+                return false;
+            }
             inbox::deliver_steering(draft);
             request(draft);
         }
         Some(Next::End(outcome)) => finish(draft, outcome),
         Some(Next::Step) => {
+            if compact::holds_up(draft) {
+                return false;
+            }
             inbox::deliver_steering(draft);
             request(draft);
         }
@@ -101,9 +107,10 @@ fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
     draft.write(None, Record::TurnFinished { outcome });
 }
 
-/// Makes the first try of the next request.
+/// Makes the first try of the next request; the second where the first was too large, and eats no step.
 fn request(draft: &mut Draft<'_>) {
-    open_request(draft, 1);
+    let again = draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed_before);
+    open_request(draft, if again { 2 } else { 1 });
 }
 
 /// Ends a wait: the request is made again, with whatever messages came meanwhile.
@@ -129,7 +136,9 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
     let hash = short_hash(hash.map(String::as_str).join("\n").as_bytes());
     let items = draft.state.history.len();
-    let opened = RequestOpened { model, attempt, last, items, system, tools, hash };
+    let (window, used) = compact::fullness(draft);
+    let (usable, estimated) = (window.usable(), compact::estimated(draft));
+    let opened = RequestOpened { model, attempt, last, items, system, tools, used, usable, estimated, hash };
     let ticket = draft.write(None, Record::Request(opened));
     draft.direct(Directive::StartRequest(ticket));
 }

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use crate::{
+    context::of_item,
     ids::{MessageId, Seq},
     message::ErrorReason,
-    model::{Answer, AnswerPart, Item, ToolResultItem, UserItem},
+    model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem, UserItem},
     session::{
         AskClosedWhy, CallOpened, CallState, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
         OpenCall, OpenRequest, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, State, Turn, TurnEnd, Waiting,
@@ -45,8 +46,27 @@ impl State {
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
             Record::Answer { answer, interrupted } => self.take_answer(entry.seq, ticket, answer, *interrupted),
-            Record::RequestFailed { .. } => {
+            Record::RequestFailed { error } => {
                 self.open.remove(&ticket);
+                if error.kind == ErrorKind::ContextOverflow {
+                    self.in_turn(|turn| {
+                        turn.overflowed = true;
+                        turn.overflowed_before = true;
+                    });
+                }
+                self.put_compacted_in_place();
+            }
+            Record::Pruned { results } => self.prune_results(results),
+            Record::Compaction(compaction) => {
+                self.open.insert(entry.seq, Open::Compaction(compaction.clone()));
+            }
+            Record::Compacted(compacted) => {
+                self.open.remove(&ticket);
+                self.take_compacted(compacted);
+            }
+            Record::CompactionFailed { .. } => {
+                self.open.remove(&ticket);
+                Arc::make_mut(&mut self.context).failures += 1;
             }
             Record::RetryWait { attempt, until, server } => {
                 let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
@@ -95,13 +115,18 @@ impl State {
     }
 
     fn push(&mut self, item: Item) {
+        self.push_shared(Arc::new(item));
+    }
+
+    pub(super) fn push_shared(&mut self, item: Arc<Item>) {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.history_hash.as_bytes());
         // Writing into a hasher cannot fail, and every item can be written.
-        if serde_json::to_writer(&mut hasher, &item).is_ok() {
+        if serde_json::to_writer(&mut hasher, &*item).is_ok() {
             self.history_hash = hasher.finalize().to_hex()[..32].to_owned();
         }
-        self.history.push(item);
+        Arc::make_mut(&mut self.context).estimated += of_item(&item);
+        self.history.push_shared(item);
     }
 
     fn release(&mut self) {
@@ -146,6 +171,8 @@ impl State {
                 messages: Vec::new(),
                 step: 0,
                 retries: 0,
+                overflowed: false,
+                overflowed_before: false,
                 model: None,
                 tools: Default::default(),
                 answer: None,
@@ -194,6 +221,7 @@ impl State {
             attempt: request.attempt,
             last: request.last,
             closing: false,
+            estimated: request.estimated,
             hash: request.hash.clone(),
             system: self.settings.system.clone(),
             params: self.settings.params.clone(),
@@ -207,7 +235,7 @@ impl State {
     }
 
     fn take_answer(&mut self, seq: Seq, ticket: Seq, answer: &Arc<Answer>, interrupted: bool) {
-        let Some(Open::Request(OpenRequest { last, .. })) = self.open.remove(&ticket) else { return };
+        let Some(Open::Request(OpenRequest { last, estimated, .. })) = self.open.remove(&ticket) else { return };
         if !interrupted {
             self.recoveries = 0;
         }
@@ -223,6 +251,8 @@ impl State {
         };
         self.in_turn(|turn| {
             turn.retries = 0;
+            turn.overflowed = false;
+            turn.overflowed_before = false;
             turn.answer = Some(seq);
             turn.usage += answer.usage;
             turn.answered = Some((answer.finish, answer.usage));
@@ -235,6 +265,11 @@ impl State {
         if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
             self.push(Item::Assistant((**answer).clone()));
         }
+        if !interrupted {
+            let said = self.history.last().map_or(0, |item| of_item(item));
+            Arc::make_mut(&mut self.context).meter.learn(estimated + said, &answer.usage);
+        }
+        self.put_compacted_in_place();
     }
 
     fn open_call(&mut self, ticket: Seq, call: &CallOpened) {
@@ -318,8 +353,8 @@ impl State {
 
     fn finish_turn(&mut self, outcome: &Outcome) {
         let Some(turn) = self.turn.take() else { return };
-        // Only waits can still be open, and a wait without a turn is nothing.
-        self.open.clear();
+        // Of what belongs to the turn only waits can still be open, and a wait without a turn is nothing.
+        self.open.retain(|_, open| matches!(open, Open::Compaction(_)));
         // Steering that came too late for this turn goes first into the next.
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);

@@ -1,10 +1,15 @@
 //! What a signal means. The door of the core.
 
+use std::sync::Arc;
+
 use crate::{
+    context::Window,
     ids::{Millis, Seq},
+    message::ModelRef,
     permission::Globs,
     session::{
-        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, inbox, recover, retry,
+        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, compact, inbox,
+        recover, retry,
     },
     tape::Cause,
     tool::Toolbox,
@@ -19,10 +24,27 @@ pub struct Env<'a> {
     pub globs: &'a Globs,
     /// Hash of the tools as models are told of them.
     pub toolbox_hash: &'a str,
+    /// What the tools take in a request, in estimated tokens.
+    pub tools_tokens: u64,
+    /// The windows of models.
+    pub windows: &'a dyn Windows,
     /// Whether anybody listens who could answer an ask.
     pub asks_are_heard: bool,
     /// A number from 0 up to 1, anew for each decision, for jitter.
     pub jitter: f64,
+}
+
+/// Knows how much models take. Pure: the same name always gives the same window, for one runtime.
+pub trait Windows: std::fmt::Debug {
+    /// The window of a model.
+    fn window(&self, model: &ModelRef) -> Window;
+}
+
+/// Every model takes the same.
+impl Windows for Window {
+    fn window(&self, _: &ModelRef) -> Window {
+        *self
+    }
 }
 
 /// What follows from a signal.
@@ -45,6 +67,10 @@ pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Dec
         return draft.finish();
     }
     take(&mut draft, signal);
+    if *signal == Signal::Anchor {
+        // A state that begins an anchor stands alone in its append.
+        return draft.finish();
+    }
     advance::advance(&mut draft);
     draft.finish()
 }
@@ -105,6 +131,15 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             }
             draft.done(*reply);
         }
+        Signal::Compact { reply } => {
+            let answer = compact::asked(draft);
+            draft.reply(*reply, answer);
+        }
+        Signal::Anchor => {
+            let whole = Arc::new(draft.state.clone());
+            draft.write(None, Record::State(whole));
+        }
+        Signal::Summarised { ticket, result } => compact::summarised(draft, *ticket, result),
         Signal::Recover => recover::recover(draft),
         Signal::Answered { ticket, answer } => retry::answered(draft, *ticket, answer),
         Signal::Failed { ticket, error } => retry::failed(draft, *ticket, error),

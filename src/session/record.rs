@@ -9,7 +9,7 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq},
     message::{Message, ModelRef},
     model::{Answer, ModelError},
-    session::{AskClosedWhy, Delivery, Grant, Outcome, Settings, State},
+    session::{AskClosedWhy, Compacted, Delivery, Grant, OpenCompaction, Outcome, Settings, State},
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
 };
@@ -141,6 +141,20 @@ pub enum Record {
         #[serde(flatten)]
         outcome: Outcome,
     },
+    /// Old outputs of tools were left out of the context, to make room.
+    Pruned {
+        /// Positions in the history.
+        results: Vec<usize>,
+    },
+    /// A compaction was opened: the summary of the older part of the conversation is being written. Opens a ticket.
+    Compaction(OpenCompaction),
+    /// A summary takes the place of what it sums up. Closes the compaction's ticket, where there is one.
+    Compacted(Arc<Compacted>),
+    /// A compaction failed; the history stays as it is. Closes its ticket.
+    CompactionFailed {
+        /// Why.
+        error: String,
+    },
     /// Held messages, or an interrupted turn, may go on.
     Released {},
     /// Nothing new starts from here on.
@@ -165,6 +179,15 @@ pub struct RequestOpened {
     pub system: String,
     /// Hash of the tools that are offered.
     pub tools: String,
+    /// How full the context is: the provider's last figure and an estimate of what came since.
+    #[serde(default)]
+    pub used: u64,
+    /// What a request to this model may take.
+    #[serde(default)]
+    pub usable: u64,
+    /// Our own estimate of the request, whole.
+    #[serde(default)]
+    pub estimated: u64,
     /// Hash of all that determines the request: the same after a crash.
     pub hash: String,
 }

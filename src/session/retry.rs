@@ -57,7 +57,15 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
         return cut_off(draft, ticket, &[]);
     }
     let tries_before = request.attempt - 1;
+    let turn = draft.state.turn.as_ref();
+    let smaller_helps = error.kind == ErrorKind::ContextOverflow
+        && draft.state.settings.compaction.auto
+        && turn.is_some_and(|turn| !turn.overflowed_before);
     draft.write(Some(ticket), Record::RequestFailed { error: error.clone() });
+    if smaller_helps {
+        // The next step is held up until there is room, and is then made again: once (J-01).
+        return;
+    }
     match plan(error, tries_before, draft.state.settings.retries_max, draft.env.jitter) {
         Ok(wait) => {
             let until = draft.now.plus(wait.length);

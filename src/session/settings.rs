@@ -20,6 +20,29 @@ pub enum Mode {
     All,
 }
 
+/// How a session keeps its context within its model's window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompactionSettings {
+    /// Whether it is done when it is needed; on by default.
+    pub auto: bool,
+    /// The model that writes summaries; the session's own by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// Tokens of the window that are kept free; max(16,384, the model's output) by default (C-11).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<u64>,
+    /// Tokens at the end of the conversation that are never summed up; 20,000 by default (C-31).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
+}
+
+impl Default for CompactionSettings {
+    fn default() -> Self {
+        CompactionSettings { auto: true, model: None, reserve: None, keep: None }
+    }
+}
+
 /// What a session is set to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -51,6 +74,9 @@ pub struct Settings {
     pub retries_max: u32,
     /// The rules of permission, from the most to the least powerful layer.
     pub rules: Vec<Ruleset>,
+    /// How its context is kept within the model's window.
+    #[serde(default)]
+    pub compaction: CompactionSettings,
     /// Whether a turn that was cut off by a crash goes on by itself (promise 5).
     pub auto_resume: bool,
 }
@@ -73,6 +99,7 @@ impl Settings {
             ask_limit_ms: 600_000,
             retries_max: 3,
             rules: vec![Profile::default().ruleset()],
+            compaction: CompactionSettings::default(),
             auto_resume: true,
         }
     }

@@ -1,5 +1,7 @@
 //! What goes into the core, and what comes out of it beside entries.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,6 +10,7 @@ use crate::{
     model::{Answer, AnswerPart, ModelError},
     session::Settings,
     tool::ToolResult,
+    usage::Usage,
 };
 
 /// What becomes of a message when the session is busy.
@@ -125,6 +128,20 @@ pub enum Signal {
         /// Whom to answer.
         reply: ReplyTo,
     },
+    /// A host wants the conversation summed up now.
+    Compact {
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A new anchor begins: the whole state goes on the tape.
+    Anchor,
+    /// A summary was written, or could not be.
+    Summarised {
+        /// The compaction.
+        ticket: Seq,
+        /// The summary and what it took, or why there is none.
+        result: Result<(Arc<str>, Usage), String>,
+    },
     /// The session was rebuilt from its tape, with these tickets open and no worker alive.
     Recover,
     /// The model answered.
@@ -177,6 +194,10 @@ pub enum Directive {
     CutRequest(Seq),
     /// Stop this call with all its processes and report when it is down. Never waits for the tape.
     StopCall(Seq),
+    /// Have the summary of this compaction written.
+    StartCompaction(Seq),
+    /// Nobody needs the summary of this compaction any more. Never waits for the tape.
+    StopCompaction(Seq),
     /// Answer a host.
     Reply(ReplyTo, Reply),
 }
@@ -185,7 +206,7 @@ impl Directive {
     /// Whether it stops something: such directives do not wait for the tape.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        matches!(self, Directive::CutRequest(_) | Directive::StopCall(_))
+        matches!(self, Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopCompaction(_))
     }
 }
 
@@ -261,6 +282,15 @@ pub enum Refusal {
         /// Which.
         id: MessageId,
     },
+    /// A compaction is under way already.
+    #[error("compaction {ticket} is in progress")]
+    Compacting {
+        /// Which.
+        ticket: Seq,
+    },
+    /// There is nothing that a summary could replace.
+    #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
+    NothingToCompact,
     /// The ask is closed: answered, expired, withdrawn, or never open.
     #[error("ask {ask} is closed")]
     AskClosed {

@@ -11,7 +11,7 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Finish, Message, ModelRef},
     model::{History, Params, ToolResultItem},
-    session::{Delivery, Outcome, SeenMessages, Settings, Steering},
+    session::{ContextState, Delivery, OpenCompaction, Outcome, SeenMessages, Settings, Steering},
     tool::{Access, Effect},
     usage::Usage,
 };
@@ -36,6 +36,9 @@ pub struct State {
     pub settings: Arc<Settings>,
     /// The conversation as the model sees it.
     pub history: History,
+    /// How full it is, and what was cut off of it.
+    #[serde(default)]
+    pub context: Arc<ContextState>,
     /// Hash over the history, chained item by item.
     pub history_hash: String,
     /// What is open, by ticket.
@@ -76,6 +79,7 @@ impl State {
             time: now,
             settings: Arc::new(settings),
             history: History::default(),
+            context: Arc::default(),
             history_hash: String::new(),
             open: BTreeMap::new(),
             turn: None,
@@ -163,6 +167,12 @@ pub struct Turn {
     pub step: u32,
     /// Retries of the present request.
     pub retries: u32,
+    /// Whether the provider refused the present request as too large: no other is made before there is room.
+    #[serde(default)]
+    pub overflowed: bool,
+    /// Whether that happened in this step: happening again it fails the turn.
+    #[serde(default)]
+    pub overflowed_before: bool,
     /// The model that its messages asked for, where they did.
     pub model: Option<ModelRef>,
     /// Tools that its messages switched on or off.
@@ -217,6 +227,8 @@ pub enum Open {
     Ask(OpenAsk),
     /// A wait before a retry.
     Wait(OpenWait),
+    /// A summary that is being written. Belongs to the session, not to its turn.
+    Compaction(OpenCompaction),
 }
 
 /// An open model request.
@@ -230,6 +242,9 @@ pub struct OpenRequest {
     pub last: bool,
     /// Whether it was told to stop.
     pub closing: bool,
+    /// Our estimate of its tokens.
+    #[serde(default)]
+    pub estimated: u64,
     /// Hash of all that determines it.
     pub hash: String,
     /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.

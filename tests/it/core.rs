@@ -3,6 +3,7 @@
 mod abort;
 mod batch;
 mod bytes;
+mod compact;
 mod delivery;
 mod finish;
 mod inbox;

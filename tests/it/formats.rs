@@ -8,9 +8,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
+    context::Replaced,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, ModelError},
-    session::{AskClosedWhy, CallOpened, Entry, Record, RequestOpened, Scope, Settings, State},
+    session::{
+        AskClosedWhy, CallOpened, Compacted, CompactionReason, Entry, OpenCompaction, Record, RequestOpened, Scope,
+        Settings, State,
+    },
     tape::Cause,
     tool::{Access, Effect, ToolResult},
 };
@@ -38,6 +42,9 @@ fn records() -> Vec<Record> {
         items: 1,
         system: "aa".into(),
         tools: "bb".into(),
+        used: 20,
+        usable: 100,
+        estimated: 18,
         hash: "cc".into(),
     };
     let opened = CallOpened {
@@ -71,6 +78,22 @@ fn records() -> Vec<Record> {
         Record::Recovered { n: 1, resumed: true },
         Record::TurnFinished { outcome: Outcome::Done },
         Record::Released {},
+        Record::Pruned { results: vec![2] },
+        Record::Compaction(OpenCompaction {
+            reason: CompactionReason::Threshold,
+            model: model(),
+            first_kept: 4,
+            split_turn: Some(3),
+            used: 90,
+            usable: 80,
+        }),
+        Record::Compacted(Arc::new(Compacted {
+            summary: Some("## Goal".into()),
+            usage: Default::default(),
+            first_kept: 4,
+            replaced: vec![Replaced { call: "c-1".into(), tool: "read".into(), target: Some("a".into()) }],
+        })),
+        Record::CompactionFailed { error: "the summary is empty".into() },
         Record::Paused {},
         Record::Resumed {},
     ]

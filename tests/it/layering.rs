@@ -10,7 +10,7 @@ use std::{
 const LAYERS: [&[&str]; 5] = [
     &["fault", "ids", "message", "usage"],
     // `event` is of the contracts, but it shows what the core decided, so it stands with the core.
-    &["model", "tool", "tools", "permission", "tape", "process"],
+    &["model", "tool", "tools", "permission", "tape", "process", "context"],
     &["session", "prompt", "event", "hook"],
     &["supervisor", "actors", "error"],
     &["runtime", "handle", "cli", "main"],

@@ -6,6 +6,7 @@ mod aimock;
 mod call_input;
 #[cfg(feature = "cli")]
 mod cli;
+mod compaction;
 mod core;
 mod crash_points;
 #[cfg(feature = "cli")]

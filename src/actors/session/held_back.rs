@@ -36,6 +36,14 @@ impl Tape {
         Tape::Behind(send)
     }
 
+    pub(super) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+        match self {
+            Tape::InTime(tape) => tape.begin_anchor(name, first),
+            // What is written behind needs no anchor.
+            Tape::Behind(_) => self.append(std::slice::from_ref(first)),
+        }
+    }
+
     pub(super) fn append(&mut self, entries: &[Entry]) -> Appended {
         match self {
             Tape::InTime(tape) => tape.append(entries),

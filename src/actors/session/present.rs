@@ -27,7 +27,9 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
     }
     let Some(turn) = state.turn.as_ref() else {
         let waiting = !state.queue.is_empty() || !state.steering.is_empty();
+        let compacts = state.compaction().is_some();
         return match (state.paused, state.held && waiting) {
+            (false, false) if compacts => ("compaction", Some("sums up what was said before".to_owned())),
             (true, _) => ("paused", Some("paused".to_owned())),
             (false, true) => ("held", Some("holds its queue until the next send or go-on".to_owned())),
             (false, false) => ("idle", None),
@@ -37,7 +39,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
     if state.waits {
         return ("interrupted", Some(format!("{at}: interrupted, waits to be told to go on")));
     }
-    let (mut model, mut retry, mut asking, mut tools) = (false, false, false, false);
+    let (mut model, mut retry, mut asking, mut tools, mut compacts) = (false, false, false, false, false);
     let mut what = Vec::new();
     for open in state.open.values() {
         match open {
@@ -48,6 +50,10 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             Open::Wait(wait) => {
                 retry = true;
                 what.push(format!("waits before retry {}", wait.attempt));
+            }
+            Open::Compaction(_) => {
+                compacts = true;
+                what.push("sums up what was said before".to_owned());
             }
             Open::Ask(_) => {
                 asking = true;
@@ -66,6 +72,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         () if tools => "tools",
         () if asking => "asking",
         () if retry => "retry",
+        () if compacts => "compaction",
         () => "turn",
     };
     if state.paused {
@@ -97,6 +104,9 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Pause { .. } => ("pause", None),
         Signal::Resume { .. } => ("resume", None),
         Signal::Configure { .. } => ("configure", None),
+        Signal::Compact { .. } => ("compact", None),
+        Signal::Anchor => ("anchor", None),
+        Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
         Signal::Answer { ask, .. } => ("answer", Some(*ask)),
         Signal::Answered { ticket, .. } => ("answered", Some(*ticket)),
         Signal::Failed { ticket, .. } => ("failed", Some(*ticket)),

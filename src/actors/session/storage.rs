@@ -64,6 +64,10 @@ impl Live {
             }
             return;
         }
+        if signal == Signal::Anchor {
+            // Nothing is lost without it: the session opens from the anchor before.
+            return;
+        }
         if error.is_full() {
             // What is open can still be closed: for that the room was kept.
             let released = self.host.store.release_reserve();
@@ -123,6 +127,7 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::GoOn { reply }
         | Signal::Pause { reply }
         | Signal::Resume { reply }
+        | Signal::Compact { reply }
         | Signal::Configure { reply, .. } => Some(*reply),
         Signal::Recover
         | Signal::Left(_)
@@ -130,6 +135,8 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Failed { .. }
         | Signal::CutOff { .. }
         | Signal::Returned { .. }
+        | Signal::Summarised { .. }
+        | Signal::Anchor
         | Signal::Tick => None,
     }
 }

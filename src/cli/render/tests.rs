@@ -112,7 +112,7 @@ fn a_result_is_told_in_a_line_of_at_most_250_characters() {
 fn the_beginnings_of_turns_and_steps_are_not_shown() {
     let quiet = [
         EventKind::TurnStarted { messages: vec![] },
-        EventKind::StepStarted { model: "a/b".into(), attempt: 1, hash: String::new() },
+        EventKind::StepStarted { model: "a/b".into(), attempt: 1, used: 0, usable: 0, hash: String::new() },
         EventKind::Delivered { messages: vec![] },
         turn_finished(),
     ];

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tamtam::{
     Message, Millis, Seq,
+    context::Window,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError},
     permission::{Action, Globs, Rule, Ruleset},
@@ -55,6 +56,7 @@ pub(crate) struct Play {
     pub(crate) heard: bool,
     pub(crate) toolbox: Toolbox,
     globs: Globs,
+    pub(crate) window: Window,
     now: Millis,
     tape: Vec<Vec<u8>>,
     replies: u64,
@@ -92,6 +94,7 @@ impl Play {
             heard: true,
             toolbox: tools::toolbox(),
             globs: Globs::default(),
+            window: Window::new(200_000, 8_192),
             now,
             tape,
             replies: 0,
@@ -114,6 +117,8 @@ impl Play {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
+            tools_tokens: 0,
+            windows: &self.window,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.5,

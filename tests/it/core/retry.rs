@@ -82,7 +82,7 @@ fn a_retry_that_succeeds_goes_on_as_if_nothing_had_happened() {
 /// K-07: what another try cannot help ends the turn at once.
 #[test]
 fn a_permanent_failure_ends_the_turn_at_once() {
-    for kind in [ErrorKind::Auth, ErrorKind::NotFound, ErrorKind::InvalidRequest, ErrorKind::ContextOverflow] {
+    for kind in [ErrorKind::Auth, ErrorKind::NotFound, ErrorKind::InvalidRequest] {
         let mut play = Play::new();
         play.send("go");
         play.failed(kind);

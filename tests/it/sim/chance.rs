@@ -15,7 +15,7 @@ use super::{
     Broken,
     host::Wish,
     rng::Rng,
-    world::{Worker, World},
+    world::{Job, Worker, World},
 };
 use crate::core::play::{call, rules, text};
 
@@ -29,6 +29,9 @@ pub(super) fn settings(rng: &mut Rng) -> Settings {
     settings.parallel_max = rng.pick(&[1, 2, 8]);
     settings.retries_max = rng.pick(&[0, 1, 3]);
     settings.auto_resume = rng.percent(80);
+    settings.compaction.auto = rng.percent(90);
+    settings.compaction.reserve = rng.pick(&[None, Some(40)]);
+    settings.compaction.keep = rng.pick(&[None, Some(0), Some(25)]);
     let action = |rng: &mut Rng| rng.weighted(&[(7, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
     let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));
     settings.rules = vec![rules("host", &lines)];
@@ -53,10 +56,12 @@ enum Happening {
     Write,
     CarryOut,
     CatchUp,
+    Compact,
+    Anchor,
     Crash,
 }
 
-const HAPPENINGS: [(usize, Happening); 17] = [
+const HAPPENINGS: [(usize, Happening); 19] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -73,6 +78,8 @@ const HAPPENINGS: [(usize, Happening); 17] = [
     (4, Happening::Write),
     (4, Happening::CarryOut),
     (6, Happening::CatchUp),
+    (1, Happening::Compact),
+    (1, Happening::Anchor),
     (3, Happening::Crash),
 ];
 
@@ -126,6 +133,11 @@ impl World {
             }
             Happening::CarryOut => self.carry_out(),
             Happening::CatchUp => self.catch_up(),
+            Happening::Compact => {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::Compact { reply })
+            }
+            Happening::Anchor => self.signal(&Signal::Anchor),
             Happening::Crash => self.crash(),
         }
     }
@@ -223,16 +235,28 @@ impl World {
     fn report_of(&mut self, ticket: Seq, worker: Worker) -> Signal {
         // A worker that was told to stop may have been done before it heard so.
         let stopped = worker.stopped && self.rng.percent(70);
-        match (worker.is_request, stopped) {
-            (true, true) => Signal::CutOff { ticket, partial: self.partial() },
-            (true, false) if self.rng.percent(12) => Signal::Failed { ticket, error: self.error() },
-            (true, false) => Signal::Answered { ticket, answer: self.answer() },
-            (false, true) => Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") },
-            (false, false) if self.rng.percent(20) => {
+        match (worker.work, stopped) {
+            (Job::Summary, _) => Signal::Summarised { ticket, result: self.summary() },
+            (Job::Request, true) => Signal::CutOff { ticket, partial: self.partial() },
+            (Job::Request, false) if self.rng.percent(12) => Signal::Failed { ticket, error: self.error() },
+            (Job::Request, false) => Signal::Answered { ticket, answer: self.answer() },
+            (Job::Call, true) => {
+                Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") }
+            }
+            (Job::Call, false) if self.rng.percent(20) => {
                 let reason = self.rng.pick(&[ErrorReason::Failed, ErrorReason::Timeout, ErrorReason::Blocked]);
                 Signal::Returned { ticket, result: ToolResult::failed(reason, "it went wrong") }
             }
-            (false, false) => Signal::Returned { ticket, result: ToolResult::ok(format!("result of {ticket}")) },
+            (Job::Call, false) => Signal::Returned { ticket, result: ToolResult::ok(format!("result of {ticket}")) },
+        }
+    }
+
+    fn summary(&mut self) -> Result<(std::sync::Arc<str>, tamtam::usage::Usage), String> {
+        match self.rng.below(5) {
+            0 => Err("the summariser is down".to_owned()),
+            1 => Ok(("".into(), Default::default())),
+            2 => Ok(("far too long ".repeat(1_000).into(), Default::default())),
+            _ => Ok(("sum".into(), Default::default())),
         }
     }
 
@@ -277,7 +301,7 @@ impl World {
             (1, Finish::Unknown),
         ]);
         let mut answer = Answer::new(parts, finish);
-        answer.usage.input = 7;
+        answer.usage.input = self.rng.pick(&[0, 7, 90, 300]);
         answer
     }
 
@@ -287,9 +311,9 @@ impl World {
         if self.state.open.contains_key(&ticket) {
             return Ok(());
         }
-        let is_request = self.rng.percent(50);
+        let work = self.rng.pick(&[Job::Request, Job::Call, Job::Summary]);
         let stopped = self.rng.percent(50);
-        let signal = self.report_of(ticket, Worker { is_request, stopped });
+        let signal = self.report_of(ticket, Worker { work, stopped });
         let before = self.state.clone();
         self.signal(&signal)?;
         super::hold!(self.state == before, "a report of the closed ticket {ticket} changed something");

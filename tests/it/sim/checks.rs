@@ -16,7 +16,7 @@ use super::{Broken, hold};
 /// The tickets that a worker works on.
 pub(super) fn worked_on(state: &State) -> BTreeSet<Seq> {
     let worked = state.open.iter().filter(|(_, open)| match open {
-        Open::Request(_) => true,
+        Open::Request(_) | Open::Compaction(_) => true,
         Open::Call(call) => matches!(call.state, CallState::Running | CallState::Closing),
         _ => false,
     });
@@ -26,7 +26,8 @@ pub(super) fn worked_on(state: &State) -> BTreeSet<Seq> {
 /// What holds in every state that a decision leaves behind.
 pub(super) fn state(state: &State) -> Result<(), Broken> {
     if state.turn.is_none() {
-        hold!(state.open.is_empty(), "open without a turn: {:?}", state.open);
+        let only_summaries = state.open.values().all(|open| matches!(open, Open::Compaction(_)));
+        hold!(only_summaries, "open without a turn: {:?}", state.open);
         hold!(state.steering.is_empty(), "steering waits without a turn");
         return Ok(());
     }
@@ -37,7 +38,9 @@ pub(super) fn state(state: &State) -> Result<(), Broken> {
     hold!(kinds.iter().sum::<usize>() <= 1, "requests, waits, calls are open together: {kinds:?}");
     calls_and_asks(state)?;
     obeyed(state)?;
-    let works = requests + waits + calls > 0;
+    let summaries = state.open.values().filter(|open| matches!(open, Open::Compaction(_))).count();
+    hold!(summaries <= 1, "{summaries} summaries are written side by side");
+    let works = requests + waits + calls + summaries > 0;
     hold!(works || state.paused || state.waits, "a turn runs and nothing of it is open");
     Ok(())
 }

@@ -11,6 +11,7 @@ use std::{
 
 use tamtam::{
     Millis, Seq,
+    context::Window,
     message::ErrorReason,
     model::{Answer, AnswerPart},
     permission::Globs,
@@ -36,12 +37,13 @@ pub(super) struct Counts {
     turns: u64,
     calls: u64,
     stops: u64,
+    compactions: u64,
 }
 
 impl Counts {
     /// Whether everything happened that a schedule is made for.
     pub(super) fn is_varied(&self) -> bool {
-        let all = [self.crashes, self.torn, self.recoveries, self.turns, self.calls, self.stops];
+        let all = [self.crashes, self.torn, self.recoveries, self.turns, self.calls, self.stops, self.compactions];
         all.iter().all(|count| *count > 0)
     }
 }
@@ -56,13 +58,22 @@ impl AddAssign for Counts {
         self.turns += other.turns;
         self.calls += other.calls;
         self.stops += other.stops;
+        self.compactions += other.compactions;
     }
+}
+
+/// What a worker works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    Request,
+    Call,
+    Summary,
 }
 
 /// A worker that is alive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worker {
-    pub(super) is_request: bool,
+    pub(super) work: Job,
     pub(super) stopped: bool,
 }
 
@@ -95,6 +106,7 @@ pub(super) struct World {
     tells: bool,
     toolbox: Toolbox,
     globs: Globs,
+    window: Window,
     initial: Settings,
     /// The fold of all lines, from bytes, kept up with the live state.
     folded: State,
@@ -123,6 +135,8 @@ impl World {
             record: Record::State(state.clone().into()),
         };
         state.apply(&first);
+        // In small windows there is hardly a step without a compaction.
+        let window = rng.pick(&[Window::new(200_000, 8_192), Window::new(300, 60), Window::new(120, 60)]);
         let (quiet, keeps_up) = (rng.percent(50), rng.pick(&[40, 80, 100]));
         let mut world = World {
             quiet,
@@ -139,6 +153,7 @@ impl World {
             tells,
             toolbox: tools::toolbox(),
             globs: Globs::default(),
+            window,
             initial: settings,
             written: vec![through_bytes(&first)],
             late: VecDeque::new(),
@@ -171,6 +186,8 @@ impl World {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
+            tools_tokens: 0,
+            windows: &self.window,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter,
@@ -191,12 +208,23 @@ impl World {
         checks::permitted(&self.state, &decision.entries, &decision.after, &self.toolbox)?;
         let replies = decision.directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
         hold!(replies == usize::from(has_reply(signal)), "{signal:?} was answered {replies} times");
-        self.state = decision.after;
+        let before = std::mem::replace(&mut self.state, decision.after);
+        if let (Some((was, _)), Some((is, _))) = (before.request(), self.state.request())
+            && was == is
+        {
+            hold!(before.history_hash == self.state.history_hash, "the history changed under the open request {is}");
+        }
         checks::state(&self.state)?;
 
         let (stops, waits): (Vec<_>, Vec<_>) = decision.directives.into_iter().partition(Directive::is_stop);
         let started: BTreeSet<_> = waits.iter().filter_map(ticket_of).collect();
-        for stop in stops.iter().filter_map(ticket_of) {
+        self.counts.compactions +=
+            lines.iter().filter(|line| matches!(line.record, Record::Compacted(_))).count() as u64;
+        for ticket in stops.iter().filter_map(summary_of) {
+            // Nobody reports the end of a summary that is not wanted any more.
+            self.workers.remove(&ticket);
+        }
+        for stop in stops.iter().filter(|stop| summary_of(stop).is_none()).filter_map(ticket_of) {
             hold!(!started.contains(&stop), "one decision starts and stops {stop}");
             self.stop(stop)?;
         }
@@ -208,9 +236,16 @@ impl World {
 
     /// Each open request and running call has its worker, or will have; nobody works on anything else.
     fn everybody_works(&self) -> Result<(), Broken> {
-        let coming = self.late.iter().flat_map(|late| &late.directives).chain(&self.ready).filter_map(ticket_of);
+        let coming = self.late.iter().flat_map(|late| &late.directives).chain(&self.ready);
+        // A summary that is not wanted any more is not begun.
+        let wanted =
+            |directive: &&Directive| summary_of(directive).is_none_or(|ticket| self.state.open.contains_key(&ticket));
+        let coming = coming.filter(wanted).filter_map(ticket_of);
         let works: BTreeSet<_> = self.workers.keys().copied().chain(coming).collect();
-        let due = if self.state.waits { BTreeSet::new() } else { checks::worked_on(&self.state) };
+        let mut due = checks::worked_on(&self.state);
+        if self.state.waits {
+            due.retain(|ticket| matches!(self.state.open.get(ticket), Some(Open::Compaction(_))));
+        }
         hold!(works == due, "workers work on {works:?}, and should on {due:?}");
         Ok(())
     }
@@ -223,6 +258,8 @@ impl World {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
+            tools_tokens: 0,
+            windows: &self.window,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.0,
@@ -267,7 +304,14 @@ impl World {
             Directive::Reply(to, reply) => self.host.hear(to, &reply),
             Directive::StartRequest(ticket) => self.start_request(ticket),
             Directive::StartCall(ticket) => self.start_call(ticket),
-            Directive::CutRequest(_) | Directive::StopCall(_) => Ok(()),
+            Directive::StartCompaction(ticket) => {
+                if matches!(self.state.open.get(&ticket), Some(Open::Compaction(_))) {
+                    let doubled = self.workers.insert(ticket, Worker { work: Job::Summary, stopped: false });
+                    hold!(doubled.is_none(), "summary {ticket} is written twice");
+                }
+                Ok(())
+            }
+            Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopCompaction(_) => Ok(()),
         }
     }
 
@@ -284,13 +328,18 @@ impl World {
     }
 
     fn start_request(&mut self, ticket: Seq) -> Result<(), Broken> {
-        hold!(self.workers.is_empty(), "request {ticket} starts while {:?} work", self.workers.keys());
+        hold!(!self.others_work(), "request {ticket} starts while {:?} work", self.workers.keys());
         let opened = self.state.request().map(|(open, _)| open);
         hold!(opened == Some(ticket), "request {ticket} starts while {opened:?} is open");
         checks::paired(&self.state.history)?;
         let stopped = self.stopped_early.remove(&ticket);
-        self.workers.insert(ticket, Worker { is_request: true, stopped });
+        self.workers.insert(ticket, Worker { work: Job::Request, stopped });
         Ok(())
+    }
+
+    /// Whether a worker of the turn is alive; summaries are written beside it.
+    fn others_work(&self) -> bool {
+        self.workers.values().any(|worker| worker.work != Job::Summary)
     }
 
     fn start_call(&mut self, ticket: Seq) -> Result<(), Broken> {
@@ -298,7 +347,7 @@ impl World {
             return Err(format!("call {ticket} starts and is not open"));
         };
         hold!(!self.workers.contains_key(&ticket), "call {ticket} starts and runs");
-        let alone = self.workers.is_empty();
+        let alone = !self.others_work();
         hold!(alone || call.parallel, "call {ticket} is no parallel call and starts while others run");
         let stopped = self.stopped_early.remove(&ticket);
         if !stopped {
@@ -307,7 +356,7 @@ impl World {
             hold!(*times == 1 || call.effect != Effect::Once, "call {ticket} of effect once really ran twice");
         }
         self.counts.calls += 1;
-        self.workers.insert(ticket, Worker { is_request: false, stopped });
+        self.workers.insert(ticket, Worker { work: Job::Call, stopped });
         Ok(())
     }
 
@@ -324,6 +373,11 @@ impl World {
         self.workers.clear();
         self.host.hang_up();
         self.state = self.fold(self.written.iter());
+        let anchor = self.written.iter().rposition(|line| matches!(line.record, Record::State(_))).unwrap_or(0);
+        hold!(
+            self.fold(self.written[anchor..].iter()) == self.state,
+            "from its newest anchor the tape folds to another state"
+        );
         self.folded = self.state.clone();
         self.heard = self.rng.percent(80);
         self.now = self.now.plus(Duration::from_millis(self.rng.below(5_000) as u64));
@@ -401,8 +455,17 @@ fn ticket_of(directive: &Directive) -> Option<Seq> {
         Directive::StartRequest(ticket)
         | Directive::StartCall(ticket)
         | Directive::CutRequest(ticket)
-        | Directive::StopCall(ticket) => Some(*ticket),
+        | Directive::StopCall(ticket)
+        | Directive::StartCompaction(ticket)
+        | Directive::StopCompaction(ticket) => Some(*ticket),
         Directive::Reply(..) => None,
+    }
+}
+
+fn summary_of(directive: &Directive) -> Option<Seq> {
+    match directive {
+        Directive::StartCompaction(ticket) | Directive::StopCompaction(ticket) => Some(*ticket),
+        _ => None,
     }
 }
 
@@ -418,17 +481,19 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Pause { .. }
             | Signal::Resume { .. }
             | Signal::Configure { .. }
+            | Signal::Compact { .. }
     )
 }
 
 fn calm_report(ticket: Seq, worker: Worker) -> Signal {
-    match (worker.is_request, worker.stopped) {
-        (true, false) => {
+    match (worker.work, worker.stopped) {
+        (Job::Summary, _) => Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())) },
+        (Job::Request, false) => {
             let text = AnswerPart::Text { text: "done".to_owned(), extra: None };
             Signal::Answered { ticket, answer: Answer::new(vec![text], tamtam::message::Finish::Stop) }
         }
-        (true, true) => Signal::CutOff { ticket, partial: Vec::new() },
-        (false, false) => Signal::Returned { ticket, result: ToolResult::ok("ok") },
-        (false, true) => Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") },
+        (Job::Request, true) => Signal::CutOff { ticket, partial: Vec::new() },
+        (Job::Call, false) => Signal::Returned { ticket, result: ToolResult::ok("ok") },
+        (Job::Call, true) => Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") },
     }
 }

@@ -1,0 +1,77 @@
+//! The worker that has a summary written: one model request of its own, beside the session's.
+//!
+//! It shows no text to anyone and calls no tool. What a short wait can mend it tries again itself; everything else it reports
+//! as a failure, and the core decides what becomes of it. Dropping it ends the request.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+
+use crate::{
+    actors::worker::Post,
+    context::SUMMARY_SYSTEM,
+    hook::panic_text,
+    message::{ModelRef, Part},
+    model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
+    session::Signal,
+    supervisor::WorkerCard,
+    usage::Usage,
+};
+
+/// Tokens of a summary, at most (J-12).
+const SUMMARY_TOKENS_MAX: u64 = 4_000;
+
+/// The waits before further tries; no wait that a server asks for is longer than the last of them.
+const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(30)];
+
+/// A summary that is being written.
+pub(crate) struct SummaryWorker {
+    task: tokio::task::AbortHandle,
+}
+
+impl SummaryWorker {
+    /// Asks for it in a task of its own.
+    pub(crate) fn start(post: Post, model: ModelRef, prompt: String, card: WorkerCard) -> SummaryWorker {
+        let tasks = post.slot.tasks.clone();
+        let task = tasks.spawn(async move {
+            let written = AssertUnwindSafe(write(&post, &model, prompt)).catch_unwind().await;
+            drop(card);
+            let result = match written {
+                Ok(Ok((text, usage))) => Ok((Arc::from(text), usage)),
+                Ok(Err(error)) => Err(error.message),
+                Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic))),
+            };
+            post.report(Signal::Summarised { ticket: post.ticket, result });
+        });
+        SummaryWorker { task: task.abort_handle() }
+    }
+}
+
+impl Drop for SummaryWorker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn write(post: &Post, model: &ModelRef, prompt: String) -> Result<(String, Usage), ModelError> {
+    let model = post.host.models.find(model)?;
+    let asked = UserItem { id: "compaction".into(), parts: vec![Part::text(prompt)], fragment: Default::default() };
+    let mut request = Request::new(History::from_iter([Item::User(asked)]));
+    request.system = SUMMARY_SYSTEM.into();
+    request.params.max_output = Some(SUMMARY_TOKENS_MAX);
+    request.key = format!("{}/{}", post.slot.id, post.ticket);
+    let mut waits = WAITS.into_iter();
+    loop {
+        let error = match model.stream(&request, &mut |_: Delta| {}).await {
+            Ok(answer) => return Ok((answer.text(), answer.usage)),
+            Err(error) => error,
+        };
+        let asked = error.retry_after_ms.map(Duration::from_millis);
+        match waits.next() {
+            Some(wait) if error.class() == RetryClass::Transient && asked.unwrap_or_default() <= WAITS[2] => {
+                tokio::time::sleep(asked.unwrap_or(wait)).await;
+            }
+            _ => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! When a conversation is made smaller, and what takes its place: checklist J, C-11, C-18; the rows COMPACT and AUTOCOMPACT.
+
+use std::sync::Arc;
+
+use tamtam::{
+    Seq,
+    context::{PRUNED_TEXT, Window},
+    message::Finish,
+    model::{ErrorKind, Item},
+    session::{Directive, Held, Outcome, Record, Refusal, Reply, Signal, Steering},
+};
+
+use super::play::{Play, call, text};
+
+/// What one message of 500 characters takes by our estimate.
+const MESSAGE: u64 = 129;
+
+/// A conversation of so many turns, a message of `size` characters and an answer of as many in each, in a window of 2,000
+/// tokens of which 500 are kept free; three messages stay.
+fn talked(turns: usize, size: usize) -> Play {
+    let mut play = Play::with(|settings| {
+        settings.compaction.reserve = Some(500);
+        settings.compaction.keep = Some(3 * MESSAGE);
+        settings.compaction.auto = false;
+    });
+    play.window = Window::new(2_000, 0).with_reserve(500);
+    for turn in 0..turns {
+        play.send(&format!("{turn:0size$}"));
+        play.answer_text(&"y".repeat(size));
+    }
+    play
+}
+
+fn compact(play: &mut Play) -> Reply {
+    let reply = play.reply_to();
+    play.signal(Signal::Compact { reply });
+    play.reply.clone().unwrap()
+}
+
+/// The ticket that was opened.
+fn ticket(play: &Play) -> Seq {
+    play.state.compaction().expect("a compaction is open").0
+}
+
+fn summarised(play: &mut Play, summary: Result<&str, &str>) {
+    let result = summary.map(|text| (Arc::from(text), Default::default())).map_err(str::to_owned);
+    let ticket = ticket(play);
+    play.signal(Signal::Summarised { ticket, result });
+}
+
+fn first_text(play: &Play) -> String {
+    let first = play.state.history.iter().next().unwrap().clone();
+    let Item::User(user) = &*first else { panic!("the history begins with {first:?}") };
+    tamtam::Message { parts: user.parts.clone(), ..tamtam::Message::user("") }.text()
+}
+
+/// BDD-COMPACT-003, BDD-COMPACT-009, BDD-COMPACT-016: where all of it is to stay, nothing is summed up.
+#[test]
+fn a_short_conversation_is_left_alone() {
+    let mut play = talked(1, 10);
+    let before = play.state.history.clone();
+    assert_eq!(compact(&mut play), Err(Refusal::NothingToCompact));
+    assert_eq!((play.entries.len(), &play.state.history), (0, &before));
+}
+
+/// BDD-AUTOCOMPACT-002: three small messages in a large window start no compaction by themselves.
+#[test]
+fn a_window_with_room_starts_no_compaction() {
+    let mut play = Play::new();
+    for said in ["a", "b", "c"] {
+        play.send(said);
+        play.answer_text("fine");
+    }
+    assert!(play.state.compaction().is_none() && play.state.context.compactions == 0);
+}
+
+/// BDD-COMPACT-004, BDD-COMPACT-015, J-29: a summary takes the place of all but the newest.
+#[test]
+fn a_summary_replaces_all_but_the_newest_messages() {
+    let mut play = talked(5, 500);
+    compact(&mut play).unwrap();
+    assert_eq!(play.directives, [Directive::StartCompaction(ticket(&play))]);
+    assert_eq!(play.state.history.len(), 10, "nothing changes before the summary is there");
+    summarised(&mut play, Ok("## Goal\nTalk."));
+    assert_eq!(play.state.history.len(), 4);
+    assert!(first_text(&play).contains("## Goal\nTalk."));
+    assert_eq!(play.state.context.compactions, 1);
+}
+
+/// BDD-COMPACT-005, BDD-COMPACT-013, J-17: the system prompt is no part of what is summed up; with nothing to keep, all but
+/// the newest item goes.
+#[test]
+fn the_system_prompt_is_never_summed_up() {
+    let mut play = talked(5, 500);
+    play.configure(|settings| {
+        settings.system = "You are strict.".into();
+        settings.compaction.keep = Some(0);
+    });
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("sum"));
+    assert_eq!(play.state.history.len(), 2);
+    assert_eq!(&*play.state.settings.system, "You are strict.");
+}
+
+/// BDD-COMPACT-006, BDD-COMPACT-010, BDD-COMPACT-018, J-18: a summariser that fails changes nothing; an empty summary, and
+/// one that is larger than what it replaces, are failures too.
+#[test]
+fn a_failed_compaction_leaves_the_history_as_it_is() {
+    for summary in [Err("the model is down"), Ok(" \n"), Ok(&*"too long ".repeat(1_000))] {
+        let mut play = talked(5, 500);
+        let before = play.state.history.clone();
+        compact(&mut play).unwrap();
+        summarised(&mut play, summary);
+        assert!(play.entries.iter().any(|entry| matches!(entry.record, Record::CompactionFailed { .. })));
+        assert_eq!(play.state.history, before);
+        assert_eq!((play.state.context.failures, play.state.compaction()), (1, None));
+    }
+}
+
+/// BDD-COMPACT-006, 014: after three failures in a row, and only without room, the oldest part is cut off without a
+/// summary; three messages stay, and the host's own words are carried on.
+#[test]
+fn after_three_failures_a_full_context_is_cut_without_a_summary() {
+    let mut play = talked(7, 500);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    for _ in 0..3 {
+        assert!(play.state.request().is_none(), "no request is made while there is no room");
+        summarised(&mut play, Err("the model is down"));
+    }
+    assert_eq!(play.state.compaction(), None);
+    assert!(play.state.request().is_some());
+    let first = first_text(&play);
+    assert!(first.contains("No summary could be written") && first.contains("- 0000"), "{first}");
+    assert_eq!(play.state.history.len(), 1 + 3, "the newest stay: the message of this turn among them");
+}
+
+/// BDD-COMPACT-007, BDD-COMPACT-011, BDD-COMPACT-012, BDD-COMPACT-023, BDD-COMPACT-024, J-19: one compaction at a time, by
+/// session; afterwards there may be another.
+#[test]
+fn a_session_is_compacted_once_at_a_time() {
+    let (mut one, mut other) = (talked(5, 500), talked(5, 500));
+    compact(&mut one).unwrap();
+    let open = ticket(&one);
+    let refused = compact(&mut one);
+    assert_eq!(refused, Err(Refusal::Compacting { ticket: open }));
+    assert!(refused.unwrap_err().to_string().contains("in progress"));
+    assert!(matches!(compact(&mut other), Ok(Held::Done(_))));
+    summarised(&mut one, Err("no"));
+    assert!(compact(&mut one).is_ok());
+}
+
+/// BDD-COMPACT-015 (seed: the cut moves off results), BDD-COMPACT-016 (seed: no orphan results), BDD-COMPACT-017: every
+/// call that stays is followed by its result, and none is without its call.
+#[test]
+fn pairs_are_never_parted() {
+    let mut play = talked(3, 500);
+    play.send(&"x".repeat(500));
+    play.answer(vec![call("c0", "read", "{}"), call("c1", "read", "{}")], Finish::ToolCalls);
+    let calls: Vec<_> = play.state.calls().map(|(ticket, _)| ticket).collect();
+    for call in calls {
+        play.returned(call, &"z".repeat(500));
+    }
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("sum"));
+    // The request that was open then is answered; now the summary takes its place.
+    play.answer_text("read");
+    let kinds: String = play
+        .state
+        .history
+        .iter()
+        .map(|item| match &**item {
+            Item::User(_) => 'u',
+            Item::Assistant(_) => 'a',
+            Item::Result(_) => 'r',
+            _ => '?',
+        })
+        .collect();
+    assert_eq!(kinds, "uarra");
+}
+
+/// BDD-COMPACT-020 (seed), BDD-COMPACT-022, COST-ERR-004, J-26: a second compaction brings the first summary up to date,
+/// and one summary stands in the context.
+#[test]
+fn a_second_compaction_takes_the_first_summary_with_it() {
+    let mut play = talked(5, 500);
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("the first summary"));
+    for turn in 0..3 {
+        play.send(&format!("{turn}{}", "x".repeat(500)));
+        play.answer_text(&"y".repeat(500));
+    }
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("the second summary"));
+    let first = first_text(&play);
+    assert!(first.contains("the second summary") && !first.contains("the first summary"));
+    assert_eq!(play.state.context.summary.as_deref(), Some("the second summary"));
+    assert_eq!(
+        play.state
+            .history
+            .iter()
+            .filter(|item| matches!(&***item, Item::User(user) if user.id.as_str().starts_with("compaction")))
+            .count(),
+        1
+    );
+    let Record::Compacted(compacted) = &play.entries[0].record else { panic!("{:?}", play.entries) };
+    assert!(compacted.replaced.is_empty());
+}
+
+/// BDD-AUTOCOMPACT-001, J-03: a context that reaches its reserve is compacted by itself, in the background: the step goes on.
+#[test]
+fn a_context_that_reaches_its_reserve_is_compacted_beside_the_turn() {
+    let mut play = talked(6, 484);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    let (summary, request) = (ticket(&play), play.request());
+    assert_eq!(play.directives, [Directive::StartCompaction(summary), Directive::StartRequest(request)]);
+    // The summary is there while the request streams: its bytes stay what they are until it is answered.
+    let during = play.state.history_hash.clone();
+    summarised(&mut play, Ok("sum"));
+    assert_eq!((play.state.history.len(), &play.state.history_hash), (13, &during));
+    play.answer_text("done");
+    assert!(first_text(&play).contains("sum"));
+    assert_eq!(play.state.history.len(), 6, "the summary, the newest four of then, and the answer");
+}
+
+/// BDD-AUTOCOMPACT-003, AGENT-037, J-27: messages sent while a compaction holds the turn up are kept, in order, and read
+/// right after it.
+#[test]
+fn messages_that_come_during_a_compaction_are_delivered_after_it() {
+    let mut play = talked(7, 500);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    assert!(play.state.request().is_none() && play.state.compaction().is_some());
+    play.steer("one", Steering::SkipRemaining);
+    play.steer("two", Steering::FinishBatch);
+    play.send("later");
+    assert!(play.state.request().is_none());
+    summarised(&mut play, Ok("sum"));
+    assert!(play.state.request().is_some());
+    let history = play.history();
+    assert_eq!(history[history.len() - 3..], ["user: next", "user: one", "user: two"]);
+    assert_eq!(play.state.queue.len(), 1);
+}
+
+/// Design §5: whoever aborts what runs is not made to wait for a summary.
+#[test]
+fn a_message_that_aborts_replaces_a_blocking_compaction_by_a_cut() {
+    let mut play = talked(7, 500);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    let summary = ticket(&play);
+    play.steer("now!", Steering::AbortRunning);
+    assert_eq!(play.directives, [Directive::StopCompaction(summary), Directive::StartRequest(play.request())]);
+    assert!(first_text(&play).contains("No summary could be written"));
+    // The summary that was on its way changes nothing any more.
+    let before = play.state.clone();
+    play.signal(Signal::Summarised { ticket: summary, result: Ok(("late".into(), Default::default())) });
+    assert_eq!(play.state, before);
+}
+
+/// AGENT-036, J-01: a request that the provider refuses as too large is made again, once, after a compaction; it eats no step.
+#[test]
+fn an_overflow_compacts_once_and_sends_again() {
+    let mut play = talked(5, 400);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    play.failed(ErrorKind::ContextOverflow);
+    assert!(play.state.request().is_none());
+    summarised(&mut play, Ok("sum"));
+    let Record::Request(again) = &play.entries.last().unwrap().record else { panic!("{:?}", play.entries) };
+    assert_eq!((again.attempt, play.state.turn.as_ref().unwrap().step), (2, 1));
+    play.failed(ErrorKind::ContextOverflow);
+    assert!(matches!(play.state.ended.back().unwrap().outcome, Outcome::Failed { .. }), "a second time is an error");
+}
+
+/// J-28, C-19: a rate limit never compacts, and neither does another error.
+#[test]
+fn a_rate_limit_never_compacts() {
+    for kind in [ErrorKind::RateLimited, ErrorKind::InvalidRequest, ErrorKind::Network] {
+        let mut play = talked(5, 400);
+        play.configure(|settings| settings.compaction.auto = true);
+        play.send("next");
+        play.failed(kind);
+        assert!(play.state.compaction().is_none(), "{kind:?}");
+    }
+}
+
+/// COST-ERR-006: what the old model refused says nothing of the next one.
+#[test]
+fn an_overflow_of_the_old_model_does_not_compact_for_the_new() {
+    let mut play = talked(5, 400);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    play.failed(ErrorKind::ContextOverflow);
+    play.abort("another model");
+    play.configure(|settings| settings.model = "fake/larger".parse().unwrap());
+    play.window = Window::new(200_000, 8_192);
+    summarised(&mut play, Err("not needed"));
+    play.go_on();
+    play.send("with the larger one");
+    assert!(play.state.compaction().is_none() && play.state.request().is_some());
+}
+
+/// C-18, J-10: old outputs of tools are left out first, and nothing is summed up where that is enough.
+#[test]
+fn old_outputs_are_pruned_before_anything_is_summed_up() {
+    let mut play = Play::new();
+    play.window = Window::new(120_000, 0).with_reserve(20_000);
+    for turn in 0..4 {
+        play.send(&format!("turn {turn}"));
+        let calls = play.answer_calls(&["read"]);
+        play.returned(calls[0], &"z".repeat(if turn < 2 { 170_000 } else { 400 }));
+        play.answer_text("ok");
+    }
+    play.send(&"x".repeat(70_000));
+    assert!(play.entries.iter().any(|entry| matches!(&entry.record, Record::Pruned { results } if results.len() == 2)));
+    assert!(play.state.compaction().is_none() && play.state.request().is_some());
+    let contents: Vec<_> = play
+        .state
+        .history
+        .iter()
+        .filter_map(|item| match &**item {
+            Item::Result(result) => Some(result.content.len()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(contents, [PRUNED_TEXT.len(), PRUNED_TEXT.len(), 400, 400]);
+}
+
+/// A request that a crash interrupts while a summary waits to be put in place is made again with the same hash.
+#[test]
+fn a_crash_between_a_summary_and_its_place_changes_no_request() {
+    let mut play = talked(6, 484);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    let (request, hash) = (play.request(), play.state.history_hash.clone());
+    summarised(&mut play, Ok("sum"));
+    play.signal(Signal::Recover);
+    assert_eq!(play.directives, [Directive::StartRequest(request)]);
+    assert_eq!(play.state.history_hash, hash);
+    play.answer(vec![text("done")], Finish::Stop);
+    assert!(first_text(&play).contains("sum"));
+}
+
+/// A compaction that a crash interrupts is begun again, also in a session that is idle.
+#[test]
+fn a_crash_begins_the_summary_again() {
+    let mut play = talked(5, 500);
+    compact(&mut play).unwrap();
+    let open = ticket(&play);
+    play.signal(Signal::Recover);
+    assert_eq!(play.directives, [Directive::StartCompaction(open)]);
+    summarised(&mut play, Ok("sum"));
+    assert_eq!(play.state.context.compactions, 1);
+}
