@@ -230,6 +230,12 @@ async fn calls_that_share_a_limit_do_not_end_each_other() {
     assert_eq!(one.mark.limit(), twin.limit());
     let mut running = processes.start(one).await.unwrap();
     while !matches!(running.next().await, Event::Output(..)) {}
+    // Between its `fork` and its `exec` a process has no environment to be told by.
+    let is_sleep = |entry: &table::Entry| {
+        fs::read(format!("/proc/{}/cmdline", entry.pid)).is_ok_and(|line| line.starts_with(b"sleep"))
+    };
+    let all = || look(&[&Target::new(Whose::Owner(processes.owner()))]).concat();
+    assert!(within_a_second(|| all().iter().filter(|entry| is_sleep(entry)).count() == 2));
     assert_eq!(sweep(&Whose::Call(twin)), Swept::default());
     assert!(alive(processes.owner()) >= 3);
     assert!(running.end().await.left.is_empty());
