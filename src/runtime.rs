@@ -1,6 +1,7 @@
 //! A runtime: one supervised tree inside a host. A value, never a global; two of them in one process do not see each other.
 
 mod builder;
+mod host;
 mod inspect;
 mod operate;
 mod report;
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) host: Arc<Host>,
     root: SupervisorHandle,
     sessions: SupervisorHandle,
+    hosts: SupervisorHandle,
     settings: builder::Defaults,
     door: std::sync::Mutex<Door>,
     recovered: Vec<Recovered>,

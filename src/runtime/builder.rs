@@ -104,7 +104,8 @@ impl Builder {
         self
     }
 
-    /// An actor of the host's own, under the same tree.
+    /// A child of the host's own, under the same tree; started with the runtime, see [`Runtime::host`]. Where its start fails
+    /// the runtime does not start.
     #[must_use]
     pub fn child(mut self, child: ChildSpec) -> Builder {
         self.children.push(child);
@@ -179,12 +180,11 @@ impl Builder {
             .on_exhausted(OnExhausted::Park);
         let (sessions_child, sessions) =
             ChildSpec::supervisor(sessions).map_err(crate::supervisor::StartError::from)?;
-        let mut root = SupervisorSpec::new("runtime", Strategy::OneForOne)
+        let (hosts_child, hosts) = super::host::supervisor(self.children)?;
+        let root = SupervisorSpec::new("runtime", Strategy::OneForOne)
             .intensity(Intensity::new(3, Duration::from_secs(30)))
-            .child(sessions_child);
-        for child in self.children {
-            root = root.child(child);
-        }
+            .child(sessions_child)
+            .child(hosts_child);
         let root = Supervisor::start(root, &registry).await?;
         watch_parking(&host, &sessions);
         fault!(faults, "start.tree_up", "runtime");
@@ -192,7 +192,7 @@ impl Builder {
         let settings = Defaults { model, host_rules: self.host_rules };
         let tidying = Tidying::start(host.store.clone());
         let door = Mutex::new(Door::Open);
-        let inner = Inner { host, root, sessions, settings, door, recovered: Vec::new(), tidying };
+        let inner = Inner { host, root, sessions, hosts, settings, door, recovered: Vec::new(), tidying };
         let mut runtime = Runtime { inner: Arc::new(inner) };
         if !self.no_auto_resume {
             let recovered = resume_interrupted(&runtime).await;

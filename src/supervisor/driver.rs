@@ -125,7 +125,10 @@ pub(crate) async fn launch(
     let join: JoinHandle<()> = tokio::spawn(async move {
         let _ = live.join.await;
         tasks.close();
-        let left = tokio::time::timeout(TASKS_WAIT, tasks.wait()).await.is_err();
+        // What the planner left behind has had its time.
+        let known = verdict.get().is_some_and(|down| !down.leftover.is_empty());
+        let wait = if known { Duration::ZERO } else { TASKS_WAIT };
+        let left = tokio::time::timeout(wait, tasks.wait()).await.is_err();
         shared.set_mailbox(None);
         card.set_status(Status::Stopped);
         let killed = || Down { reason: ExitReason::Killed, leftover: Vec::new() };

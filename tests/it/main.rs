@@ -12,6 +12,7 @@ mod crash_points;
 #[cfg(feature = "cli")]
 mod flood;
 mod formats;
+mod host_children;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;

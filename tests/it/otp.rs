@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// The tests of the sources by the number of their row, with the file they stand in.
-fn rows() -> BTreeMap<u32, Vec<(String, String)>> {
+/// The tests of the sources whose names begin like this, by the number that follows, with the file they stand in.
+fn numbered(prefix: &str) -> BTreeMap<u32, Vec<(String, String)>> {
     let mut rows: BTreeMap<u32, Vec<(String, String)>> = BTreeMap::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/supervisor")];
     while let Some(folder) = folders.pop() {
@@ -16,19 +16,30 @@ fn rows() -> BTreeMap<u32, Vec<(String, String)>> {
             let text = fs::read_to_string(&path).unwrap();
             let mut is_test = false;
             for line in text.lines() {
-                let name =
-                    line.trim_start_matches("async ").strip_prefix("fn otp_").and_then(|rest| rest.split_once('_'));
-                if let Some((number, _)) = name {
+                let name = line.trim_start_matches("async ").strip_prefix("fn ").unwrap_or_default();
+                let number = name.strip_prefix(prefix).and_then(|rest| rest.split('_').next());
+                if let Some(number) = number {
                     assert!(is_test, "{line} in {} is no test", path.display());
-                    let name = line.split(['(', ' ']).find(|word| word.starts_with("otp_")).unwrap();
-                    let file = path.display().to_string();
-                    rows.entry(number.parse().unwrap()).or_default().push((name.to_owned(), file));
+                    let test = (name.to_owned(), path.display().to_string());
+                    rows.entry(number.parse().unwrap()).or_default().push(test);
                 }
                 is_test = line.starts_with("#[test]") || line.starts_with("#[tokio::test");
             }
         }
     }
     rows
+}
+
+fn rows() -> BTreeMap<u32, Vec<(String, String)>> {
+    numbered("otp_")
+}
+
+/// Those of supervision's invariants that are the supervisor's own.
+#[test]
+fn each_invariant_of_the_supervisor_has_a_test_of_its_name() {
+    let invariants = numbered("invariant_");
+    let missing: Vec<u32> = (1..=15).chain(26..=28).filter(|number| !invariants.contains_key(number)).collect();
+    assert_eq!(missing, Vec::<u32>::new(), "invariants without a test");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Invariant 35: a program where a panic ends the process is told so, and told what to do.
 //!
 //! The crate's own refusal is built into a small program with each of the two settings, by the real compiler. A build of the
-//! whole crate would show no more and take minutes; `docs/OPERATIONS.md` has the command.
+//! whole crate would show no more and take minutes.
 
 use std::{path::Path, process::Command};
 

@@ -273,6 +273,78 @@ async fn invariant_07_a_child_in_code_that_never_awaits_is_reported_and_gets_no_
     lab.end().await;
 }
 
+/// A child in code that never awaits, and how it is let go: it counts its starts and the copies that are alive.
+struct Stuck {
+    release: blocking::Sender<()>,
+    spec: ChildSpec,
+    starts: Arc<Mutex<u32>>,
+}
+
+fn stuck() -> Stuck {
+    let (release, wait) = blocking::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let starts = Arc::new(Mutex::new(0));
+    let count = starts.clone();
+    let spec = ChildSpec::new("stuck", move |cx| {
+        let (wait, count) = (wait.clone(), count.clone());
+        async move {
+            *count.lock().unwrap() += 1;
+            if cx.incarnation() == 1 && *count.lock().unwrap() == 1 {
+                // It ends when the test lets it, or is over.
+                let _ = wait.lock().unwrap().recv();
+            }
+            cx.stopping().await;
+            Ok(())
+        }
+    });
+    Stuck { release, spec: spec.shutdown(Shutdown::Kill), starts }
+}
+
+impl Stuck {
+    async fn is_stuck(&self) {
+        while *self.starts.lock().unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Promise 10: what could not be stopped deep in the tree is named at its root.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_is_left_deep_in_a_tree_is_named_by_the_root() {
+    let stuck = stuck();
+    let inner = SupervisorSpec::new("inner", Strategy::OneForOne).child(stuck.spec.clone());
+    let (inner, inner_handle) = ChildSpec::supervisor(inner).unwrap();
+    let (middle, _) = ChildSpec::supervisor(SupervisorSpec::new("middle", Strategy::OneForOne).child(inner)).unwrap();
+    let lab = Lab::start(one_for_one().child(middle)).await;
+    stuck.is_stuck().await;
+    let down = lab.sup.shutdown().await;
+    assert_eq!(down.leftover, ["middle/inner/stuck"]);
+    assert_eq!(inner_handle.ended().await.leftover, ["stuck"]);
+    stuck.release.send(()).unwrap();
+}
+
+/// Invariant 1, one level up: a supervisor that gives up beside a child that does not end comes back when that has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn invariant_01_a_supervisor_is_not_started_again_beside_what_it_left_behind() {
+    let stuck = stuck();
+    let children = Children::default();
+    let inner = SupervisorSpec::new("inner", Strategy::OneForOne)
+        .intensity(Intensity::new(0, SECOND))
+        .child(stuck.spec.clone())
+        .child(children.puppet("poison", Restart::Permanent));
+    let (inner, _) = ChildSpec::supervisor(inner).unwrap();
+    let lab = Lab::with(children, one_for_one().child(inner)).await;
+    stuck.is_stuck().await;
+    lab.children.order("poison", Order::Fail);
+    lab.until_status("inner", Status::Unkillable).await;
+    assert_eq!(*stuck.starts.lock().unwrap(), 1, "no second copy");
+    stuck.release.send(()).unwrap();
+    lab.until("inner", 2).await;
+    assert_eq!(*stuck.starts.lock().unwrap(), 2);
+    assert_eq!(lab.info("inner").await.restarts, 1, "its end counts as the crash it was");
+    lab.end().await;
+}
+
 /// The supervisor of a tree is killed: its children go with it, and it comes back with those of its spec.
 #[tokio::test(start_paused = true)]
 async fn children_of_a_killed_supervisor_are_gone_before_its_next_life() {

@@ -1,0 +1,70 @@
+//! The host's own children: connectors, schedulers, pollers, under the same tree as the sessions.
+//!
+//! They stand under a supervisor of their own, so that nothing they do reaches a session: one that crashes again and again is
+//! parked alone, and tries again after a while. At a shutdown they are stopped before the sessions are.
+
+use std::time::Duration;
+
+use crate::{
+    error::StartError,
+    runtime::Runtime,
+    supervisor::{Backoff, ChildSpec, Intensity, OnExhausted, SupervisorHandle, SupervisorSpec},
+};
+
+/// How often a host's child may crash; the next crash parks it.
+const RESTARTS: Intensity = Intensity::new(5, Duration::from_secs(60));
+
+/// When a parked one tries again.
+const PARK_FOR: Duration = Duration::from_secs(300);
+
+/// The supervisor of the host's children, with those that the runtime starts with.
+pub(super) fn supervisor(children: Vec<ChildSpec>) -> Result<(ChildSpec, SupervisorHandle), StartError> {
+    let spec = SupervisorSpec::dynamic("host")
+        .intensity(RESTARTS)
+        .backoff(Backoff::default())
+        .on_exhausted(OnExhausted::Park)
+        .park_for(PARK_FOR);
+    let spec = children.into_iter().fold(spec, SupervisorSpec::child);
+    ChildSpec::supervisor(spec).map_err(|bad| StartError::from(crate::supervisor::StartError::from(bad)))
+}
+
+impl Runtime {
+    /// The supervisor of the host's own children, to start, stop and look at them while the runtime runs.
+    ///
+    /// Each child stands alone: it is restarted after 200 ms to 30 s, parked when it crashed more than five times in a minute
+    /// (its spec may say otherwise), and tries again five minutes later. Children that depend on each other, or have an
+    /// order, go under a supervisor of their own: [`ChildSpec::supervisor`]. What is added here ends with the runtime, and
+    /// before its sessions do.
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, supervisor::ChildSpec};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Scripted::new([Reply::text("Good morning.")]);
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(model)).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// let alarm = ChildSpec::new("alarm", move |cx| {
+    ///     let session = session.clone();
+    ///     async move {
+    ///         tokio::time::sleep(Duration::from_millis(10)).await;
+    ///         let answer = session.prompt("Wake up.").await?.wait().await?;
+    ///         cx.card().doing(answer.text);
+    ///         cx.stopping().await;
+    ///         Ok(())
+    ///     }
+    /// });
+    /// runtime.host().start_child(alarm).await?;
+    /// # let doing = || runtime.tree().find("alarm").and_then(|node| node.doing.clone());
+    /// # while doing().is_none() { tokio::time::sleep(Duration::from_millis(5)).await; }
+    /// assert_eq!(doing().as_deref(), Some("Good morning."));
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn host(&self) -> SupervisorHandle {
+        self.inner.hosts.clone()
+    }
+}
