@@ -164,3 +164,39 @@ pub struct CompactionPart {
     /// Whether it came by itself, and not by request.
     pub auto: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use serde_json::json;
+
+    use super::*;
+
+    /// C-p1, C-p13: the twelve kinds as they are written, each with all its fields, and read back the same.
+    #[test]
+    fn the_twelve_kinds_are_written_as_they_are_read() {
+        let extra = json!({"provider": "p", "api": "openai-chat", "value": {"id": 1}});
+        let tokens = json!({"input": 1, "output": 2, "reasoning": 3, "cache_read": 4, "cache_write": 5});
+        let state = json!({"status": "pending", "input": "{}"});
+        let parts = [
+            json!({"type": "text", "text": "t", "extra": extra}),
+            json!({"type": "reasoning", "text": "r", "time": {"start": 1, "end": 2}, "extra": extra}),
+            json!({"type": "file", "url": "data:text/plain;base64,", "filename": "f", "mime": "text/plain"}),
+            json!({"type": "tool", "callID": "c", "tool": "read", "state": state, "extra": extra}),
+            json!({"type": "snapshot", "snapshot": "hash"}),
+            json!({"type": "patch", "hash": "hash", "files": ["a"], "diff": "-a"}),
+            json!({"type": "step-start", "step": 1}),
+            json!({"type": "step-finish", "step": 1, "finish": "tool-calls", "tokens": tokens, "cost": 7}),
+            json!({"type": "retry", "attempt": 1, "error": "busy", "time": 1}),
+            json!({"type": "agent", "name": "a"}),
+            json!({"type": "subtask", "prompt": "p", "description": "d", "agent": "a"}),
+            json!({"type": "compaction", "auto": true}),
+        ];
+        let kinds: std::collections::BTreeSet<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds.len(), 12);
+        for written in parts {
+            let read: Part = serde_json::from_value(written.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), written);
+        }
+    }
+}

@@ -46,7 +46,7 @@ fn a_typed_line_steers() {
     assert!(!lab.work("two.txt").exists());
 }
 
-/// A question is answered by a key: once, always for this session, no. Another word allows nothing and is no message.
+/// B-22: A question is answered by a key: once, always for this session, no. Another word allows nothing and is no message.
 #[test]
 fn a_question_is_answered_by_a_key() {
     let lab = Lab::new();
