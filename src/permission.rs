@@ -139,7 +139,7 @@ mod tests {
         Ruleset { name: name.to_owned(), rules: rules.collect() }
     }
 
-    /// C-02: the last match wins inside a layer.
+    /// H-01, H-04, C-02: the last match wins inside a layer.
     #[test]
     fn the_last_matching_rule_of_a_layer_stands() {
         let rules = set("session", &[("bash", "*", Action::Allow), ("bash", "git push*", Action::Ask)]);

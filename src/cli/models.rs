@@ -190,6 +190,7 @@ mod tests {
         }
     }
 
+    ///
     #[tokio::test]
     async fn a_named_model_needs_its_key() {
         let missing = chosen(Some("anthropic/claude-sonnet-4"), &[("OPENAI_API_KEY", "k")]).await.unwrap_err();

@@ -75,6 +75,7 @@ mod tests {
 
     use super::*;
 
+    /// C-03, H-05
     #[test]
     fn simple_patterns_let_a_star_match_anything() {
         for (pattern, text, expected) in [
@@ -99,6 +100,7 @@ mod tests {
         }
     }
 
+    /// C-03, H-05
     #[test]
     fn path_patterns_stop_at_a_slash() {
         for (pattern, text, expected) in [

@@ -139,7 +139,7 @@ mod tests {
         tool::Access,
     };
 
-    /// Reads the table in the documentation and judges one call of each kind under each profile.
+    /// H-19: Reads the table in the documentation and judges one call of each kind under each profile.
     #[test]
     fn the_documented_table_is_what_the_profiles_do() {
         let source = include_str!("profile.rs");

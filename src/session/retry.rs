@@ -134,7 +134,7 @@ mod tests {
         ModelError::new(kind, "it failed")
     }
 
-    /// C-19, K-02: 1 s, 2 s, 4 s and then no more.
+    /// K-04, C-19, K-02: 1 s, 2 s, 4 s and then no more.
     #[test]
     fn waits_double_and_end_after_three_retries() {
         let waits: Vec<_> = (0..4)

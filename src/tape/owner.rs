@@ -94,13 +94,20 @@ impl Owner {
     pub(super) fn new(layout: &Layout, durability: Durability) -> Result<Owner, TapeError> {
         let identity = Identity::of_this_process(durability);
         let path = layout.lock(&identity.owner);
+        // Locked before it has its name: another store that opens now would find it free, take its owner for dead, and delete
+        // it. Without an ending it is the name of no owner.
+        let draft = layout.owners().join(&identity.owner);
         let made = || {
-            let mut lock = new_file(&path)?;
+            let mut lock = new_file(&draft)?;
             lock.try_lock()?;
-            lock.write_all(identity.line().as_bytes()).map(|()| lock)
+            lock.write_all(identity.line().as_bytes())?;
+            std::fs::rename(&draft, &path).map(|()| lock)
         };
-        let lock = made().map_err(TapeError::io("make", &path))?;
-        Ok(Owner { identity, _lock: lock, path })
+        let made = made().map_err(TapeError::io("make", &path));
+        if made.is_err() {
+            let _ = remove_file(&draft);
+        }
+        made.map(|lock| Owner { identity, _lock: lock, path })
     }
 }
 

@@ -6,4 +6,5 @@ mod errors;
 mod lab;
 mod sessions;
 mod steering;
+mod terminal;
 mod tools;

@@ -79,7 +79,7 @@ fn named(code: &str) -> Vec<String> {
     names
 }
 
-/// Design §7: imports point down only.
+/// S-15: Design §7: imports point down only.
 #[test]
 fn imports_point_down() {
     let level: BTreeMap<&str, usize> =

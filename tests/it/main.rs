@@ -27,5 +27,7 @@ mod race;
 mod runtime;
 mod sim;
 mod support;
+#[cfg(feature = "tools")]
+mod transcript;
 #[cfg(feature = "http")]
 mod wire;

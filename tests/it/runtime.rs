@@ -142,8 +142,8 @@ async fn states(session: &Session) -> Vec<ToolState> {
         .collect()
 }
 
-/// Promise 3, A01: a panic, a hang, a blocked thread and a flood each cost one error result at most; the session goes on, and
-/// another session does not notice.
+/// C-16, promise 3, A01: a panic, a hang, a blocked thread and a flood each cost one error result at most; the session goes
+/// on, and another session does not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_misbehaves_costs_its_own_call_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -403,7 +403,8 @@ impl Hook for Guard {
     }
 }
 
-/// C-27: gates refuse and fail closed, pipes rewrite and fail open, and a hook that hangs is cut off.
+/// E-05, C-27, BDD-HOOK-017: gates refuse and fail closed, pipes rewrite and fail open, and a
+/// hook that hangs is cut off.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn hooks_guard_calls_and_rewrite_what_passes() {
     let folder = tempfile::tempdir().unwrap();
@@ -547,8 +548,8 @@ async fn those_who_wait_outlive_the_actor_and_an_open_ask_leaves_nothing_behind(
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Design §4: a session that crashes again and again is parked, says so to whoever sends, and an operator unparks it; another
-/// session lives on.
+/// A-01, design §4: a session that crashes again and again is parked, says so to whoever sends, and an operator unparks it;
+/// another session lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
     let folder = tempfile::tempdir().unwrap();

@@ -109,6 +109,7 @@ fn assert_good(answer: &Answer) {
     assert_eq!((id.as_str(), name.as_str(), input.as_str()), ("c1", "read", "{\"path\":\"ä\"}"));
 }
 
+/// W-02, W-03
 #[tokio::test]
 async fn a_good_stream_is_an_answer_and_the_request_is_what_the_api_wants() {
     for api in APIS {
@@ -127,6 +128,77 @@ async fn a_good_stream_is_an_answer_and_the_request_is_what_the_api_wants() {
         let body: Value = serde_json::from_str(&seen.body).unwrap();
         assert_eq!((&body["model"], &body["stream"]), (&json!("m"), &json!(true)));
     }
+}
+
+/// What one request looks like to the server.
+async fn sent(api: Api, request: &Request) -> Value {
+    let server = FaultServer::start([vec![events_head(), send(&good(api))]]).await;
+    model(&server, api, options()).stream(request, &mut |_| {}).await.unwrap();
+    serde_json::from_str(&server.seen()[0].body).unwrap()
+}
+
+/// E-02, E-04: all seven tools, each with the schema of its arguments in the words of the API.
+#[cfg(feature = "tools")]
+#[tokio::test]
+async fn the_schemas_of_all_tools_are_translated() {
+    let toolbox = tamtam::tools::full();
+    let mut request = request();
+    let spec = |name| {
+        let tool: &std::sync::Arc<dyn tamtam::tool::Tool> = toolbox.find(name).unwrap();
+        tamtam::model::ToolSpec {
+            name: tool.name().into(),
+            description: tool.description().into(),
+            schema: tool.schema(),
+        }
+    };
+    request.tools = toolbox.names().map(spec).collect();
+    let required = [
+        ("bash", &["command"][..]),
+        ("edit", &["path"]),
+        ("find", &["pattern"]),
+        ("grep", &["pattern"]),
+        ("ls", &[]),
+        ("read", &["path"]),
+        ("write", &["content", "path"]),
+    ];
+    for api in APIS {
+        let body = sent(api, &request).await;
+        let tools = body["tools"].as_array().unwrap();
+        assert_eq!(tools.len(), 7);
+        for (tool, (name, required)) in tools.iter().zip(required) {
+            let (tool, schema) = match api {
+                Api::OpenAiChat => (&tool["function"], &tool["function"]["parameters"]),
+                _ => (tool, &tool["input_schema"]),
+            };
+            assert_eq!((&tool["name"], &schema["type"]), (&json!(name), &json!("object")));
+            assert!(tool["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}");
+            let mut named: Vec<&str> =
+                schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            named.sort_unstable();
+            assert_eq!(named, required, "{name}");
+            assert!(required.iter().all(|field| schema["properties"][field]["type"] == "string"), "{schema}");
+            assert!(schema.get("$schema").is_none(), "{schema}");
+        }
+        let read = serde_json::to_string(&tools[5]).unwrap();
+        assert!(read.contains("\"offset\"") && read.contains("\"integer\""), "{read}");
+    }
+}
+
+/// P-06, P-07: the system prompt, then the history, then the reminder of the last step.
+#[tokio::test]
+async fn the_reminder_stands_behind_the_history() {
+    let mut request = request();
+    request.system = "be brief".into();
+    request.reminder = Some("no tools now".into());
+    let openai = sent(Api::OpenAiChat, &request).await;
+    let expected = json!([{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}, {"role": "user", "content": "no tools now"}]);
+    assert_eq!(openai["messages"], expected);
+    let anthropic = sent(Api::AnthropicMessages, &request).await;
+    let blocks = json!([{"type": "text", "text": "hello"}, {"type": "text", "text": "no tools now"}]);
+    assert_eq!(
+        (&anthropic["system"], &anthropic["messages"]),
+        (&json!("be brief"), &json!([{"role": "user", "content": blocks}]))
+    );
 }
 
 /// V01: each form of Retry-After is reported as it is, also a huge one; what is too long is the session's business.

@@ -104,6 +104,39 @@ fn a_known_type_is_believed_before_the_status() {
     assert_eq!(refused(None, "HTTP 429 Too Many Requests").kind, ErrorKind::RateLimited);
 }
 
+/// K-05: the last resort, where there is neither a name nor a status. And the side that must not happen.
+#[test]
+fn an_error_that_is_only_a_text_is_known_by_its_words() {
+    let passing = [
+        ("read tcp: connection reset by peer", ErrorKind::Network),
+        ("dial tcp: connection refused", ErrorKind::Network),
+        ("write ECONNRESET", ErrorKind::Network),
+        ("unexpected EOF", ErrorKind::Network),
+        ("i/o timeout", ErrorKind::Timeout),
+        ("connect ETIMEDOUT", ErrorKind::Timeout),
+        ("temporary failure in name resolution", ErrorKind::Overloaded),
+        ("The engine is currently overloaded", ErrorKind::Overloaded),
+        ("upstream said 503", ErrorKind::Overloaded),
+        ("Resource has been exhausted", ErrorKind::RateLimited),
+        ("too many requests", ErrorKind::RateLimited),
+        ("Rate limit reached", ErrorKind::RateLimited),
+        ("upstream said 429", ErrorKind::RateLimited),
+        ("upstream said 502", ErrorKind::Server),
+        ("upstream said 504", ErrorKind::Server),
+    ];
+    for (text, expected) in passing {
+        let error = refused(None, text);
+        assert_eq!((error.kind, error.class()), (expected, RetryClass::Transient), "{text}");
+    }
+    for text in [
+        "Invalid API key provided",
+        "stop_reason: content_policy violation",
+        "prompt is too long for the context window",
+    ] {
+        assert_ne!(refused(None, text).class(), RetryClass::Transient, "{text}");
+    }
+}
+
 /// K02
 #[test]
 fn a_body_that_repeats_the_key_is_redacted_and_put_on_one_short_line() {

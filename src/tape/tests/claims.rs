@@ -59,6 +59,32 @@ fn of_many_that_load_at_once_one_gets_it() {
     }
 }
 
+/// Promise 7: stores that open at the same moment do not take each other for dead.
+#[test]
+fn many_stores_open_at_once_and_each_keeps_its_lock() {
+    let folder = own_folder();
+    drop(Store::open(folder.path(), small()).unwrap());
+    let locks = || {
+        let owners = fs::read_dir(folder.path().join("owners")).unwrap().flatten();
+        owners.filter(|file| file.path().extension().is_some_and(|ending| ending == "lock")).count()
+    };
+    for round in 0..40 {
+        let all = std::sync::Barrier::new(6);
+        let stores: Vec<Store> = std::thread::scope(|scope| {
+            let open = || {
+                all.wait();
+                Store::open(folder.path(), small())
+            };
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(open)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap().unwrap_or_else(|e| panic!("round {round}: {e}")))
+                .collect()
+        });
+        assert_eq!(locks(), stores.len(), "round {round}");
+    }
+}
+
 #[test]
 fn a_claim_of_a_dead_owner_or_of_nobody_is_taken_over() {
     let folder = own_folder();

@@ -84,6 +84,18 @@ impl Lab {
         Live::start(command)
     }
 
+    /// Starts it on a terminal of its own: what is shown, on stdout and on stderr, is read from there, and keys are typed.
+    pub(super) fn on_terminal(&self, arguments: &[&str]) -> Live {
+        const PTY: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+        let tamtam = self.command(arguments);
+        let mut command = Command::new("python3");
+        command.args(["-c", PTY]).arg(tamtam.get_program()).args(tamtam.get_args());
+        command.current_dir(self.path("work")).env_clear();
+        command.envs(tamtam.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Live::start(command)
+    }
+
     /// The entries of a session's tape, by kind.
     pub(super) fn tape(&self, session: &str) -> Vec<Value> {
         let shown = self.run(&["tape", "show", session, "--json"]);
@@ -98,6 +110,8 @@ pub(super) struct Live {
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
     seen: String,
+    /// Up to here a test has looked for texts.
+    looked_at: usize,
     alive: Option<mpsc::Sender<()>>,
 }
 
@@ -112,7 +126,7 @@ impl Live {
                 let _ = Command::new("kill").args(["-9", &pid]).status();
             }
         });
-        Live { child, stdin, stdout, seen: String::new(), alive: Some(alive) }
+        Live { child, stdin, stdout, seen: String::new(), looked_at: 0, alive: Some(alive) }
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -147,6 +161,28 @@ impl Live {
         }
     }
 
+    /// Reads on until a text is shown behind the one that was waited for before. Of ASCII, for characters may come in halves.
+    pub(super) fn until_text(&mut self, text: &str) {
+        loop {
+            if let Some(at) = self.seen[self.looked_at..].find(text) {
+                self.looked_at += at + text.len();
+                return;
+            }
+            let stdout = self.stdout.as_mut().unwrap();
+            let bytes = stdout.fill_buf().unwrap();
+            assert!(!bytes.is_empty(), "{text:?} never came: {}", self.seen);
+            let read = bytes.len();
+            self.seen.push_str(&String::from_utf8_lossy(bytes));
+            stdout.consume(read);
+        }
+    }
+
+    /// Types, as on a terminal.
+    pub(super) fn type_keys(&mut self, keys: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(keys.as_bytes()).and_then(|()| stdin.flush()).unwrap();
+    }
+
     pub(super) fn until_event(&mut self, name: &str) -> Value {
         self.until(|line| line["event"] == name)
     }
@@ -166,7 +202,9 @@ impl Live {
             text
         });
         if let Some(pipe) = &mut self.stdout {
-            pipe.read_to_string(&mut stdout).unwrap();
+            let mut rest = Vec::new();
+            pipe.read_to_end(&mut rest).unwrap();
+            stdout.push_str(&String::from_utf8_lossy(&rest));
         }
         let status = self.child.wait().unwrap();
         self.alive = None;

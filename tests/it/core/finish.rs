@@ -110,7 +110,7 @@ fn a_tool_that_is_switched_off_does_not_run() {
 
 // ── the step limit ──
 
-/// C-12, B-06, B-07: the last step offers no tools and carries the reminder's flag; then the turn ends.
+/// B-16, C-12, B-06, B-07: the last step offers no tools and carries the reminder's flag; then the turn ends.
 #[test]
 fn the_last_step_offers_no_tools_and_ends_the_turn() {
     let mut play = Play::with(|settings| settings.steps_max = Some(2));
@@ -183,7 +183,7 @@ fn steering_during_the_last_step_goes_first_into_the_next_turn() {
     assert_eq!(play.newest(2, 99), ["model: b", "user: queued"]);
 }
 
-/// C-12: 50 by default; `None` sets no limit.
+/// B-10, C-12: 50 by default; `None` sets no limit.
 #[test]
 fn a_turn_without_a_limit_goes_on() {
     let mut play = Play::with(|settings| settings.steps_max = None);

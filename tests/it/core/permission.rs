@@ -221,7 +221,7 @@ fn a_tool_that_names_no_access_is_no_way_round_the_rules() {
     assert_eq!((play.started(), play.asks().len()), (vec![], 1));
 }
 
-/// A barrier that is asked about holds up what is after it; a parallel call that is asked about does not.
+/// A barrier that is asked about holds up what is after it; a parallel call that is asked about does not.
 #[test]
 fn an_open_ask_holds_up_what_must_come_after_it_and_nothing_else() {
     let mut play = Play::with(ask_all);

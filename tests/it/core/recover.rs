@@ -114,7 +114,7 @@ fn a_running_call_of_read_or_idempotent_runs_again_with_the_same_key() {
     }
 }
 
-/// Promise 4: Once never runs again; the model is told that nobody knows, and to check.
+/// C-16: Promise 4: Once never runs again; the model is told that nobody knows, and to check.
 #[test]
 fn a_running_call_of_once_never_runs_again() {
     let (mut play, calls) = Play::with_calls(&["bash"]);

@@ -17,7 +17,7 @@ fn wait_ms(play: &Play) -> Option<u64> {
     waits.next()
 }
 
-/// C-19, K-03, K-09, BDD-AGENT-035: 1 s, 2 s, 4 s, then no wait but the error, which says how often it was tried.
+/// D-05, C-19, K-03, K-09, BDD-AGENT-035: 1 s, 2 s, 4 s, then no wait but the error, which says how often it was tried.
 #[test]
 fn a_request_is_made_four_times_in_all() {
     let mut play = Play::new();

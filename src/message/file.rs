@@ -1,0 +1,34 @@
+//! The file part: a file or an image that goes with a message or a result.
+
+use serde::{Deserialize, Serialize};
+
+/// A file or an image.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilePart {
+    /// `data:MIME;base64,…` for bytes in the message, else where the file is.
+    pub url: String,
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filename: Option<String>,
+    /// What it is, such as `image/png`.
+    pub mime: String,
+}
+
+impl FilePart {
+    /// A part that carries its bytes.
+    #[must_use]
+    pub fn inline(mime: impl Into<String>, filename: Option<String>, bytes: &[u8]) -> FilePart {
+        use base64::Engine as _;
+        let mime = mime.into();
+        let data = base64::engine::general_purpose::STANDARD.encode(bytes);
+        FilePart { url: format!("data:{mime};base64,{data}"), filename, mime }
+    }
+
+    /// The base64 text of the bytes, where they are in the message.
+    #[must_use]
+    pub fn base64(&self) -> Option<&str> {
+        let rest = self.url.strip_prefix("data:")?;
+        let (_, data) = rest.split_once(";base64,")?;
+        Some(data)
+    }
+}

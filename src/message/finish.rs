@@ -1,0 +1,30 @@
+//! How an answer ended.
+
+use serde::{Deserialize, Serialize};
+
+/// How an answer of the model ended (C-p6), and what that does to its turn.
+///
+/// | finish | calls in the answer | the turn |
+/// |---|---|---|
+/// | stop | none | ends: done |
+/// | stop, tool-calls | some | they run, then the next step |
+/// | tool-calls | none | ends as an error: the model announced calls and sent none |
+/// | length | any | calls are answered as failed and never run; without calls the turn ends: cut short |
+/// | content-filter | any | no call runs; the turn ends: refused |
+/// | unknown | some | they run, then the next step |
+/// | unknown | none | ends as an error, never silently |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Finish {
+    /// The model had said all it wanted to.
+    Stop,
+    /// The model wants tools to run.
+    ToolCalls,
+    /// The limit of output tokens was reached; the last call may be incomplete.
+    Length,
+    /// The provider withheld the answer.
+    ContentFilter,
+    /// The provider said something that we do not know, or nothing.
+    Unknown,
+}

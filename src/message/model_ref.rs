@@ -1,0 +1,45 @@
+//! The name of a model.
+
+use serde::{Deserialize, Serialize};
+
+/// A model by its provider and its name there, written `provider/model`.
+///
+/// ```
+/// use tamtam::ModelRef;
+/// let model: ModelRef = "openai/gpt-4o".parse().unwrap();
+/// assert_eq!((model.provider.as_str(), model.model.as_str()), ("openai", "gpt-4o"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// Whose API it is reached through.
+    pub provider: String,
+    /// Its name there; may itself contain slashes.
+    pub model: String,
+}
+
+impl std::fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+/// A text that names no model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad model {given:?}: write PROVIDER/MODEL, such as openai/gpt-4o or anthropic/claude-sonnet-4")]
+pub struct BadModelRef {
+    /// What was given.
+    pub given: String,
+}
+
+impl std::str::FromStr for ModelRef {
+    type Err = BadModelRef;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        match given.split_once('/').or_else(|| given.split_once(':')) {
+            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+                Ok(ModelRef { provider: provider.to_owned(), model: model.to_owned() })
+            }
+            _ => Err(BadModelRef { given: given.to_owned() }),
+        }
+    }
+}

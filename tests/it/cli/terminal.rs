@@ -1,0 +1,101 @@
+//! `tamtam run` on a terminal, as a person sees it and types: the process has a real one, made by Python's `pty`.
+
+use serde_json::{Value, json};
+
+use super::lab::{Lab, has, processes};
+
+const CTRL_C: &str = "\u{3}";
+
+/// CLI-RUN-001, CLI-RENDER-001: the first words are there while the rest is a minute away. Ctrl-C ends the turn: 130.
+#[test]
+fn text_is_shown_as_it_streams_and_ctrl_c_ends_it() {
+    let lab = Lab::new();
+    let model = lab.script(json!([{"text": ["The first words ", "and the last."], "chunk_delay_ms": 60_000}]));
+    let mut run = lab.on_terminal(&["run", "--session", "s", "--model", &model, "go"]);
+    run.until_text("The first words");
+    run.type_keys(CTRL_C);
+    run.until_text("aborting; Ctrl-C again leaves");
+    let ended = run.end();
+    assert_eq!(ended.code, 130, "{}", ended.stdout);
+    assert!(ended.stdout.contains("error: aborted: interrupted by the user"), "{}", ended.stdout);
+    // What was shown is kept.
+    let answers: Vec<Value> = lab.tape("s").into_iter().filter(|entry| entry["kind"] == "answer").collect();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0]["data"]["answer"]["parts"][0]["text"], "The first words ");
+}
+
+/// A line that is typed while a call runs steers: the call finishes, the next one is skipped, and the model is told.
+#[test]
+fn a_typed_line_steers() {
+    let lab = Lab::new();
+    let model = lab.script(json!([
+        {"calls": [
+            {"name": "bash", "input": {"command": "until [ -e go ]; do sleep 0.05; done; echo went"}},
+            {"name": "write", "input": {"path": "two.txt", "content": "2"}},
+        ]},
+        {"expect": ["result bash: went", "user: use tabs"], "text": "With tabs."},
+    ]));
+    let mut run = lab.on_terminal(&["run", "--permission", "auto", "--model", &model, "go"]);
+    run.until_text("until [ -e go ]");
+    run.type_keys("use tabs\n");
+    run.until_text("steering: use tabs");
+    std::fs::write(lab.work("go"), "").unwrap();
+    run.until_text("write skipped");
+    run.until_text("With tabs.");
+    assert_eq!(run.end().code, 0);
+    assert!(!lab.work("two.txt").exists());
+}
+
+/// B-22: A question is answered by a key: once, always for this session, no. Another word allows nothing and is no message.
+#[test]
+fn a_question_is_answered_by_a_key() {
+    let lab = Lab::new();
+    let append = json!({"name": "bash", "input": {"command": "echo again >> again.txt"}});
+    let model = lab.script(json!([
+        {"calls": [{"name": "write", "input": {"path": "a.txt", "content": "a"}}]},
+        {"calls": [append]},
+        {"calls": [append, {"name": "bash", "input": {"command": "touch never.txt"}}]},
+        "never said",
+    ]));
+    let mut run = lab.on_terminal(&["run", "--session", "s", "--model", &model, "go"]);
+    run.until_text("may write run?");
+    run.until_text("tell the model why");
+    run.type_keys("of course\n");
+    run.until_text("? y: once");
+    assert!(!lab.work("a.txt").exists());
+    run.type_keys("y\n");
+    run.until_text("? allowed once");
+    run.until_text("may bash run?");
+    run.type_keys("a\n");
+    run.until_text("? always allowed");
+    // The same command is not asked about again; another one is.
+    run.until_text("command: touch never.txt");
+    run.type_keys("n\n");
+    run.until_text("? rejected");
+    let ended = run.end();
+    assert_eq!(ended.code, 3, "{}", ended.stdout);
+    assert!(has(&lab.work("a.txt"), "a") && !lab.work("never.txt").exists());
+    assert_eq!(std::fs::read_to_string(lab.work("again.txt")).unwrap(), "again\nagain\n");
+    let asks = lab.tape("s").iter().filter(|entry| entry["kind"] == "ask").count();
+    assert_eq!(asks, 3);
+}
+
+/// The second Ctrl-C leaves at once, though a command that does not want to end holds up the abort. Nothing is left of it.
+#[test]
+fn a_second_ctrl_c_leaves_what_resume_goes_on_with() {
+    let command = "trap '' TERM; echo up; sleep 44.5 & wait; wait";
+    let lab = Lab::new();
+    let model = lab.script(json!([{"calls": [{"name": "bash", "input": {"command": command}}]}, "After."]));
+    // The abort waits two seconds for the command. On a machine that is as slow as that, the second key comes too late.
+    let left = (0..3).any(|_| {
+        let mut run = lab.on_terminal(&["run", "--permission", "auto", "--model", &model, "go"]);
+        run.until_text("sleep 44.5");
+        run.type_keys(CTRL_C);
+        run.until_text("aborting; Ctrl-C again leaves");
+        run.type_keys(CTRL_C);
+        let ended = run.end();
+        assert_eq!((ended.code, processes("sleep 44.5")), (130, 0), "{}", ended.stdout);
+        ended.stdout.contains("error: left; `tamtam resume ")
+    });
+    assert!(left, "the second Ctrl-C came to nothing three times");
+}
