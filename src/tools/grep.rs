@@ -131,8 +131,16 @@ fn grep(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
         .binary_detection(BinaryDetection::none())
         .bom_sniffing(false);
     let output = Output::new(arguments.output_mode, limit, before + after > 0);
-    let mut search =
-        Search { call, matcher, searcher: searcher.build(), output, looked_at: 0, unreadable: 0, binary: 0 };
+    let mut search = Search {
+        call,
+        matcher,
+        searcher: searcher.build(),
+        output,
+        looked_at: 0,
+        withheld: 0,
+        unreadable: 0,
+        binary: 0,
+    };
     let start = call.resolve_existing(arguments.path.as_deref().unwrap_or("."))?;
     let missed = match call.workspace.info(&start).map_err(failure)?.kind {
         FileKind::Directory => search.tree(&start, glob.as_ref(), arguments.include_ignored)?,
@@ -172,6 +180,8 @@ struct Search<'a> {
     output: Output,
     /// Files that were looked at.
     looked_at: usize,
+    /// Files about which the rules are stricter than about the call.
+    withheld: usize,
     /// Files that could not be read.
     unreadable: usize,
     /// Files that were skipped because they hold no text.
@@ -192,6 +202,10 @@ impl Search<'_> {
                 return Step::On;
             }
             let path = if base.as_os_str() == "." { PathBuf::from(entry.path) } else { base.join(entry.path) };
+            if !call.may_touch(&path) {
+                self.withheld += 1;
+                return Step::On;
+            }
             match entry.dir.open_read(entry.name) {
                 Ok((file, _)) => self.file(file, &path),
                 Err(_) => self.unreadable += 1,
@@ -239,6 +253,9 @@ fn answer(search: Search, missed: Missed, limit: usize, pattern: &str) -> ToolRe
     }
     if output.lines_cut {
         notices.push("Some lines truncated to 500 chars. Use read tool to see full lines".to_owned());
+    }
+    if search.withheld > 0 {
+        notices.push(format!("{} files left out by the permission rules", search.withheld));
     }
     if search.unreadable > 0 {
         notices.push(format!("Unable to read {} files", search.unreadable));
