@@ -110,7 +110,9 @@ impl ToolContext {
 /// A call is judged by what it names, before it runs and without a look at the disk. What it comes by then must not be
 /// something about which the rules are stricter.
 #[derive(Clone, Default)]
-pub struct May(Option<Arc<dyn Fn(&Access) -> bool + Send + Sync>>);
+pub struct May(Option<Arc<Judge>>);
+
+type Judge = dyn Fn(&Access) -> bool + Send + Sync;
 
 impl May {
     /// Everything: nobody has rules.
