@@ -29,7 +29,6 @@ use crate::{
         arguments::{flag, number},
         call::{Call, failure},
         file_tool::{FileWork, Touch},
-        names,
         pattern::Pattern,
         text::{self, Kind, Stoppable},
         walk::{Missed, PROGRESS_EVERY, Rules, Step, walk},
@@ -229,10 +228,16 @@ impl Search<'_> {
             self.binary += 1;
             return;
         }
-        let reader = LongLines::new(Stoppable::new(opened.text(), self.call.context));
-        let (shown, numbered) = (names::shown(path), names::shown_before_number(path));
-        let mut sink = self.output.file(&shown, &numbered);
-        if self.searcher.search_reader(&self.matcher, reader, &mut sink).is_err() {
+        let mut sink = self.output.file(path);
+        let searched = match opened.whole() {
+            // Most files are small, and need no second buffer.
+            Some(text) => self.searcher.search_slice(&self.matcher, text, &mut sink),
+            None => {
+                let reader = LongLines::new(Stoppable::new(opened.text(), self.call.context));
+                self.searcher.search_reader(&self.matcher, reader, &mut sink)
+            }
+        };
+        if searched.is_err() {
             self.unreadable += 1;
         }
         sink.close();
