@@ -170,7 +170,7 @@ fn one_line() {
 /// One line of a file of 10 MiB.
 fn edit() {
     let bench = Bench::new();
-    let text: String = (0..).map(|n| format!("line {n:08} of a large file\n")).take(10 * 1024 * 1024 / 29).collect();
+    let text: String = (0..).map(|n| format!("line {n:08} of a large file\n")).take(10 * 1024 * 1024 / 30).collect();
     let path = bench.path().join("f.txt");
     let change = |old: &str| json!({"path": "f.txt", "old_string": old, "new_string": "changed"});
     for (name, old) in [

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
-pub use context::{Progress, ToolContext, blocking};
+pub use context::{May, Progress, ToolContext, blocking};
 pub use result::ToolResult;
 pub use toolbox::Toolbox;
 

@@ -9,6 +9,7 @@ mod arguments;
 mod call;
 mod charset;
 mod edit;
+mod elsewhere;
 mod file_tool;
 mod find;
 mod grep;
@@ -30,6 +31,8 @@ mod lab;
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use crate::tool::{Tool, Toolbox};
+
+pub use elsewhere::{Elsewhere, elsewhere};
 
 use bash::{Bash, BashOptions};
 use call::Shared;

@@ -213,6 +213,7 @@ pub(crate) struct CallContext {
     pub(crate) workspace: Arc<std::path::PathBuf>,
     pub(crate) spill: Arc<std::path::PathBuf>,
     pub(crate) external: Arc<[std::path::PathBuf]>,
+    pub(crate) may: crate::tool::May,
 }
 
 impl CallContext {
@@ -234,6 +235,7 @@ impl CallContext {
             self.workspace,
             self.spill,
             self.external,
+            self.may,
             cancel,
             progress,
             #[cfg(all(unix, feature = "tools"))]

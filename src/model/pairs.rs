@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(shown(items), "user 1, answer ab, result a, result b, user 1, answer ");
     }
 
-    /// V11
+    /// V11, TOOL-EDGE-004: an orphan result is told as what it is, and a call without a result gets one.
     #[test]
     fn every_call_gets_one_result_and_every_result_has_a_call() {
         assert_eq!(shown(vec![answer(&["a", "b"]), result("b"), user("u")]), "answer ab, none a, result b, user 1");

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::process::Processes;
 use crate::{
     ids::{CallId, Seq, SessionId},
-    tool::ToolResult,
+    tool::{Access, ToolResult},
 };
 
 /// What a running call may know and use.
@@ -31,6 +31,8 @@ pub struct ToolContext {
     pub spill: Arc<PathBuf>,
     /// Paths outside of the workspace that this call was allowed to reach, absolute: folders with all beneath them, or files.
     pub external: Arc<[PathBuf]>,
+    /// Whether the call may also touch what it comes by on its way.
+    pub may: May,
     /// Resolves when the call must stop.
     pub cancel: CancellationToken,
     /// Where to say how far it is.
@@ -51,6 +53,7 @@ impl ToolContext {
         workspace: Arc<PathBuf>,
         spill: Arc<PathBuf>,
         external: Arc<[PathBuf]>,
+        may: May,
         cancel: CancellationToken,
         progress: Progress,
         #[cfg(all(unix, feature = "tools"))] processes: Processes,
@@ -63,6 +66,7 @@ impl ToolContext {
             workspace,
             spill,
             external,
+            may,
             cancel,
             progress,
             #[cfg(all(unix, feature = "tools"))]
@@ -81,6 +85,7 @@ impl ToolContext {
             workspace: Arc::new(workspace),
             spill: Arc::new(spill),
             external: Arc::default(),
+            may: May::anything(),
             cancel: CancellationToken::new(),
             progress: Progress::ignore(),
             #[cfg(all(unix, feature = "tools"))]
@@ -97,6 +102,41 @@ impl ToolContext {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
+    }
+}
+
+/// Whether a call may touch what it did not name: the end of a link, a file in a folder that it searches.
+///
+/// A call is judged by what it names, before it runs and without a look at the disk. What it comes by then must not be
+/// something about which the rules are stricter.
+#[derive(Clone, Default)]
+pub struct May(Option<Arc<Judge>>);
+
+type Judge = dyn Fn(&Access) -> bool + Send + Sync;
+
+impl May {
+    /// Everything: nobody has rules.
+    #[must_use]
+    pub fn anything() -> May {
+        May(None)
+    }
+
+    /// What that function says. It is asked often and must not wait.
+    #[must_use]
+    pub fn new(judge: impl Fn(&Access) -> bool + Send + Sync + 'static) -> May {
+        May(Some(Arc::new(judge)))
+    }
+
+    /// Whether this may be touched.
+    #[must_use]
+    pub fn touch(&self, access: &Access) -> bool {
+        self.0.as_ref().is_none_or(|judge| judge(access))
+    }
+
+    /// Whether nobody needs to be asked.
+    #[must_use]
+    pub fn is_anything(&self) -> bool {
+        self.0.is_none()
     }
 }
 

@@ -271,6 +271,11 @@ impl Workspace {
         Ok(FileSpot { dir, name })
     }
 
+    /// The path without links that a path means, relative to its folder. It may name what is not there yet.
+    pub(crate) fn real(&self, path: &WorkspacePath) -> Result<PathBuf, WorkspaceError> {
+        walk::real(self.root_of(path), path.relative()).map_err(|fault| self.fault(path, fault))
+    }
+
     /// What is there, after following links.
     pub fn info(&self, path: &WorkspacePath) -> Result<FileInfo, WorkspaceError> {
         self.look(path, LastLink::Follow)

@@ -34,19 +34,26 @@ pub(super) struct Call<'a> {
     pub(super) workspace: Workspace,
     pub(super) locks: Locks,
     pub(super) seen: Seen,
+    /// The permission that the call was judged for: `read` or `edit`.
+    pub(super) permission: &'static str,
     gate: Gate,
 }
 
 /// Runs the body of a tool on a thread of its own. Both sides of its `Result` are results for the model; the error side is
 /// only there so that a body can end early.
-pub(super) fn run<'a, F>(shared: &Shared, context: &'a ToolContext, body: F) -> BoxFuture<'a, ToolResult>
+pub(super) fn run<'a, F>(
+    shared: &Shared,
+    permission: &'static str,
+    context: &'a ToolContext,
+    body: F,
+) -> BoxFuture<'a, ToolResult>
 where
     F: FnOnce(&Call) -> Result<ToolResult, ToolResult> + Send + 'static,
 {
     let (shared, gate) = (shared.clone(), Gate::default());
     let inner = gate.clone();
     let work = blocking(context, move |context| {
-        let call = Call::new(shared, inner, context);
+        let call = Call::new(shared, permission, inner, context);
         call.and_then(|call| body(&call)).unwrap_or_else(|error| error)
     });
     Box::pin(async move {
@@ -60,12 +67,17 @@ where
 }
 
 impl<'a> Call<'a> {
-    fn new(shared: Shared, gate: Gate, context: &'a ToolContext) -> Result<Call<'a>, ToolResult> {
+    fn new(
+        shared: Shared,
+        permission: &'static str,
+        gate: Gate,
+        context: &'a ToolContext,
+    ) -> Result<Call<'a>, ToolResult> {
         let mut workspace = Workspace::for_call(context).map_err(failure)?;
         if let Some(home) = shared.home {
             workspace = workspace.with_home(home);
         }
-        let call = Call { context, workspace, locks: shared.locks, seen: shared.seen, gate };
+        let call = Call { context, workspace, locks: shared.locks, seen: shared.seen, permission, gate };
         call.go_on()?;
         Ok(call)
     }

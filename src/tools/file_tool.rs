@@ -25,6 +25,16 @@ pub(super) enum Touch {
     Writes,
 }
 
+impl Touch {
+    /// What a call needs for the path that it names.
+    fn permission(self) -> &'static str {
+        match self {
+            Touch::Looks => "read",
+            Touch::Writes => "edit",
+        }
+    }
+}
+
 /// A tool that works on the files of the workspace.
 pub(super) trait FileWork: 'static {
     const NAME: &'static str;
@@ -81,15 +91,11 @@ impl<W: FileWork> Tool for FileTool<W> {
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
-        let permission = match W::TOUCH {
-            Touch::Looks => "read",
-            Touch::Writes => "edit",
-        };
-        place::access(permission, arguments, W::PATH_NAMES, self.shared.home.as_deref())
+        place::access(W::TOUCH.permission(), arguments, W::PATH_NAMES, self.shared.home.as_deref())
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        call::run(&self.shared, context, move |call| {
+        call::run(&self.shared, W::TOUCH.permission(), context, move |call| {
             let (arguments, repairs) = parse(&arguments)?;
             W::work(&arguments, call).map(|result| reported(result, &repairs))
         })

@@ -29,7 +29,6 @@ use crate::{
         arguments::{flag, number},
         call::{Call, failure},
         file_tool::{FileWork, Touch},
-        names,
         pattern::Pattern,
         text::{self, Kind, Stoppable},
         walk::{Missed, PROGRESS_EVERY, Rules, Step, walk},
@@ -131,8 +130,16 @@ fn grep(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
         .binary_detection(BinaryDetection::none())
         .bom_sniffing(false);
     let output = Output::new(arguments.output_mode, limit, before + after > 0);
-    let mut search =
-        Search { call, matcher, searcher: searcher.build(), output, looked_at: 0, unreadable: 0, binary: 0 };
+    let mut search = Search {
+        call,
+        matcher,
+        searcher: searcher.build(),
+        output,
+        looked_at: 0,
+        withheld: 0,
+        unreadable: 0,
+        binary: 0,
+    };
     let start = call.resolve_existing(arguments.path.as_deref().unwrap_or("."))?;
     let missed = match call.workspace.info(&start).map_err(failure)?.kind {
         FileKind::Directory => search.tree(&start, glob.as_ref(), arguments.include_ignored)?,
@@ -172,6 +179,8 @@ struct Search<'a> {
     output: Output,
     /// Files that were looked at.
     looked_at: usize,
+    /// Files about which the rules are stricter than about the call.
+    withheld: usize,
     /// Files that could not be read.
     unreadable: usize,
     /// Files that were skipped because they hold no text.
@@ -192,6 +201,10 @@ impl Search<'_> {
                 return Step::On;
             }
             let path = if base.as_os_str() == "." { PathBuf::from(entry.path) } else { base.join(entry.path) };
+            if !call.may_touch(&path) {
+                self.withheld += 1;
+                return Step::On;
+            }
             match entry.dir.open_read(entry.name) {
                 Ok((file, _)) => self.file(file, &path),
                 Err(_) => self.unreadable += 1,
@@ -215,10 +228,16 @@ impl Search<'_> {
             self.binary += 1;
             return;
         }
-        let reader = LongLines::new(Stoppable::new(opened.text(), self.call.context));
-        let (shown, numbered) = (names::shown(path), names::shown_before_number(path));
-        let mut sink = self.output.file(&shown, &numbered);
-        if self.searcher.search_reader(&self.matcher, reader, &mut sink).is_err() {
+        let mut sink = self.output.file(path);
+        let searched = match opened.whole() {
+            // Most files are small, and need no second buffer.
+            Some(text) => self.searcher.search_slice(&self.matcher, text, &mut sink),
+            None => {
+                let reader = LongLines::new(Stoppable::new(opened.text(), self.call.context));
+                self.searcher.search_reader(&self.matcher, reader, &mut sink)
+            }
+        };
+        if searched.is_err() {
             self.unreadable += 1;
         }
         sink.close();
@@ -239,6 +258,9 @@ fn answer(search: Search, missed: Missed, limit: usize, pattern: &str) -> ToolRe
     }
     if output.lines_cut {
         notices.push("Some lines truncated to 500 chars. Use read tool to see full lines".to_owned());
+    }
+    if search.withheld > 0 {
+        notices.push(format!("{} files left out by the permission rules", search.withheld));
     }
     if search.unreadable > 0 {
         notices.push(format!("Unable to read {} files", search.unreadable));

@@ -6,12 +6,16 @@ pub(super) mod tree;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use serde_json::Value;
 
-use crate::tool::{ToolContext, ToolResult, Toolbox};
+use crate::{
+    model::BoxFuture,
+    tool::{ToolContext, ToolResult, Toolbox},
+};
 
 /// A workspace with every tool.
 pub(super) struct Lab {
@@ -69,10 +73,14 @@ impl Lab {
         self.call_in(tool, arguments, &self.context())
     }
 
+    /// Each call goes through the seam for tools that work elsewhere: on this side its workspace is not even there.
     pub(super) fn call_in(&self, tool: &str, arguments: Value, context: &ToolContext) -> ToolResult {
-        let tool = self.tools.find(tool).unwrap();
+        let there = Arc::new(There { tools: self.tools.clone(), context: context.clone() });
+        let tools = super::elsewhere(&self.tools, there);
+        let mut here = context.clone();
+        (here.workspace, here.spill) = (Arc::new("/nowhere/ws".into()), Arc::new("/nowhere/spill".into()));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(tool.run(arguments, context))
+        runtime.block_on(tools.find(tool).unwrap().run(arguments, &here))
     }
 
     /// Calls a tool that must succeed, and gives its text.
@@ -87,6 +95,19 @@ impl Lab {
         let result = self.call(tool, arguments);
         assert!(result.is_error(), "{}", result.content);
         result.content
+    }
+}
+
+/// Where the files of a lab really are.
+struct There {
+    tools: Toolbox,
+    context: ToolContext,
+}
+
+impl super::Elsewhere for There {
+    fn carry_out<'a>(&'a self, tool: &'a str, arguments: Value, here: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        assert_eq!(here.workspace.as_path(), Path::new("/nowhere/ws"));
+        self.tools.find(tool).unwrap().run(arguments, &self.context)
     }
 }
 

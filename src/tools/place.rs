@@ -6,6 +6,7 @@ use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed}
 use serde_json::Value;
 
 use crate::{
+    message::ErrorReason,
     tool::{
         Access, ToolResult,
         workspace::{Workspace, WorkspaceError, WorkspacePath},
@@ -21,20 +22,45 @@ use crate::{
 impl Call<'_> {
     /// The place of a file that is to be written.
     pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
-        self.quoted(given).unwrap_or_else(|| self.workspace.resolve(given)).map_err(failure)
+        self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve(given)).map_err(failure)?)
     }
 
     /// The place of something that should be there, also where the model spelled its name a little differently.
     pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         if let Some(place) = self.quoted(given) {
-            return place.map_err(unseen);
+            return self.judged(place.map_err(unseen)?);
         }
         let place = self.workspace.resolve_existing(given).map_err(unseen)?;
         if given.is_ascii() || self.workspace.link_info(&place).is_ok() {
-            return Ok(place);
+            return self.judged(place);
         }
         let mut found = unicode_forms(given).filter_map(|form| self.workspace.resolve_existing(&form).ok());
-        Ok(found.find(|place| self.workspace.link_info(place).is_ok()).unwrap_or(place))
+        self.judged(found.find(|place| self.workspace.link_info(place).is_ok()).unwrap_or(place))
+    }
+
+    /// The same place, unless links lead from it to one about which the rules are stricter (F03).
+    fn judged(&self, place: WorkspacePath) -> Result<WorkspacePath, ToolResult> {
+        if self.context.may.is_anything() {
+            return Ok(place);
+        }
+        // What cannot be walked to is said by the operation that tries.
+        let Ok(real) = self.workspace.real(&place) else { return Ok(place) };
+        if real == place.relative() {
+            return Ok(place);
+        }
+        let real = self.path_from(&self.workspace.absolute(&place.sibling(real)));
+        if self.may_touch(&real) {
+            return Ok(place);
+        }
+        let (shown, real) = (self.shown(&place), names::shown(&real));
+        let text = format!("{shown}: Permission denied: it is a link to {real}, about which the rules are stricter.");
+        Err(ToolResult::failed(ErrorReason::Denied, text))
+    }
+
+    /// Whether the rules let the call touch a path that it came by.
+    pub(super) fn may_touch(&self, path: &Path) -> bool {
+        let may = &self.context.may;
+        may.is_anything() || may.touch(&Access::new(self.permission, path.to_string_lossy()))
     }
 
     /// The place that a quoted form stands for. It is taken to the letter: no `..`, no home.
@@ -68,12 +94,15 @@ impl Call<'_> {
 
     /// The path of a place: relative to the workspace where it is inside, else absolute.
     pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
-        let absolute = self.workspace.absolute(place);
+        self.path_from(&self.workspace.absolute(place))
+    }
+
+    fn path_from(&self, absolute: &Path) -> PathBuf {
         let relative = absolute.strip_prefix(self.workspace.root()).map(Path::to_owned);
         match relative {
             Ok(path) if path.as_os_str().is_empty() => PathBuf::from("."),
             Ok(path) => path,
-            Err(_) => absolute,
+            Err(_) => absolute.to_owned(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod nasty;
 mod outside;
+mod rules;
 mod stale;
 mod stop;
 

@@ -71,6 +71,14 @@ pub(super) fn look<R: Read>(mut file: R) -> io::Result<Opened<R>> {
 }
 
 impl<R: Read> Opened<R> {
+    /// The whole text without its BOM, where it is UTF-8 and no longer than what was looked at.
+    pub(super) fn whole(&self) -> Option<&[u8]> {
+        match self.kind {
+            Kind::Utf8 { bom } if self.head.len() < SNIFF_BYTES => Some(&self.head[if bom { 3 } else { 0 }..]),
+            _ => None,
+        }
+    }
+
     /// The bytes from the beginning, as they are in the file.
     pub(super) fn bytes(self) -> impl Read {
         Cursor::new(self.head).chain(self.rest)

@@ -7,7 +7,7 @@ use tamtam::{
     EventKind, Grant, Runtime, SessionOptions,
     event::Next,
     model::{Item, Reply, Scripted},
-    permission::Profile,
+    permission::{Action, Profile, Rule, Ruleset},
     tools,
 };
 
@@ -76,5 +76,32 @@ async fn a_place_outside_is_reached_in_the_call_that_was_allowed_to() {
     assert!(results[1].contains("not again"), "{}", results[1]);
     assert!(results[2].starts_with("Created: "), "{}", results[2]);
     assert_eq!(std::fs::read_to_string(other.join("b.txt")).unwrap(), "new");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// F03, S10, K04: a rule about a file holds for a link to it and for a search that comes by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denied_file_is_not_read_through_a_link_or_by_a_search() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(work.join(".env"), "KEY=needle\n").unwrap();
+    std::fs::write(work.join("notes"), "needle\n").unwrap();
+    std::os::unix::fs::symlink(".env", work.join("innocent")).unwrap();
+    let model = Arc::new(Scripted::new([
+        Reply::call("read", json!({"path": "innocent"})),
+        Reply::call("grep", json!({"pattern": "needle"})),
+        Reply::call("read", json!({"path": "notes"})),
+        Reply::text("done"),
+    ]));
+    let rules = Ruleset { name: "host".into(), rules: vec![Rule::new("read", "**/.env", Action::Deny)] };
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).rules(rules);
+    let runtime = builder.tools(tools::full()).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(&work).profile(Profile::Auto)).await.unwrap();
+    session.prompt("go").await.unwrap().wait().await.unwrap();
+    let results = results(&model);
+    assert!(results[0].contains("Permission denied: it is a link to .env"), "{}", results[0]);
+    assert_eq!(results[1], "notes:1: needle\n[1 files left out by the permission rules]");
+    assert_eq!(results[2], "     1\tneedle");
     assert!(runtime.shutdown().await.is_empty());
 }

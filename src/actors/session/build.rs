@@ -8,10 +8,10 @@ use crate::{
     ids::{Seq, SessionId},
     message::ErrorReason,
     model::Request,
-    permission::seen_from,
-    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, State, arguments},
+    permission::{Globs, judge_all, seen_from},
+    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments},
     tape::{Tape, TapeError},
-    tool::{Access, Tool, ToolResult},
+    tool::{Access, May, Tool, ToolResult},
 };
 
 /// The tape and the state of a session: those that were prepared, or what the disk has.
@@ -90,24 +90,40 @@ pub(super) fn call(
     let tool = host.toolbox.find(&open.tool).cloned();
     let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(&open.tool)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
-    let external = external(state, tool.access(&arguments));
+    let settings = &state.settings;
+    let accesses = seen_from(&settings.workspace, &settings.read_roots, tool.access(&arguments));
+    let may = may(state, &accesses);
+    let external = external(accesses);
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // Whoever spills first makes it.
         spill: Arc::new(host.store.spill_path(&state.session)),
         external,
+        may,
     };
     let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: open.tool.clone(), arguments };
     Ok((call, tool, context))
 }
 
 /// What a call may reach outside of the workspace. It runs, so all that it wants was allowed.
-fn external(state: &State, accesses: Vec<Access>) -> Arc<[PathBuf]> {
-    let settings = &state.settings;
-    let seen = seen_from(&settings.workspace, &settings.read_roots, accesses).into_iter();
-    let outside = seen.filter(|access| access.permission == "external_directory");
+fn external(accesses: Vec<Access>) -> Arc<[PathBuf]> {
+    let outside = accesses.into_iter().filter(|access| access.permission == "external_directory");
     outside.map(|access| PathBuf::from(access.pattern)).filter(|path| path.is_absolute()).collect()
+}
+
+/// What a call may touch that it did not name: nothing about which the rules are stricter than about what it named.
+fn may(state: &State, accesses: &[Access]) -> May {
+    // Compiled for this call, as it needs them; the table of the host is not the worker's.
+    let (settings, globs) = (state.settings.clone(), Globs::default());
+    let judged = |settings: &Settings, accesses: &[Access], globs: &Globs| {
+        judge_all(&settings.rules.iter().collect::<Vec<_>>(), accesses, globs).action
+    };
+    let named = judged(&settings, accesses, &globs);
+    May::new(move |access| {
+        let seen = seen_from(&settings.workspace, &settings.read_roots, vec![access.clone()]);
+        judged(&settings, &seen, &globs) <= named
+    })
 }
 
 /// What is said of a call that was told to stop and has no worker.

@@ -38,6 +38,12 @@ impl WorkspacePath {
         &self.relative
     }
 
+    /// Another path beneath the same folder. Only what is shown of it is meant to be used.
+    pub(crate) fn sibling(&self, relative: PathBuf) -> WorkspacePath {
+        let shown = shown(&relative);
+        WorkspacePath::new(self.root, relative, shown)
+    }
+
     /// The last component; `None` for the folder itself.
     #[must_use]
     pub fn file_name(&self) -> Option<&OsStr> {

@@ -131,31 +131,45 @@ fn open_by_kernel(_: &OwnedFd, _: &Path, _: OFlags) -> Option<Result<OwnedFd, Fa
     None
 }
 
+/// The path without links that a path means, relative to the root; it may name what is not there yet.
+pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
+    let mut walk = Walk::new(root, relative)?;
+    let mut real = PathBuf::new();
+    match walk.go(LastLink::Follow, Missing::Refuse) {
+        Ok(place) => {
+            real.extend(&walk.names);
+            if let Place::Entry { name, .. } = place {
+                real.push(name);
+            }
+        }
+        // From here on nothing is there, so there are no links either.
+        Err(Fault::Os(Errno::NOENT)) => {
+            real.extend(&walk.names);
+            real.extend(&walk.missing);
+            for step in walk.ahead.iter().rev() {
+                match step {
+                    Step::Up => drop(real.pop()),
+                    Step::Down(name) => real.push(name),
+                }
+            }
+        }
+        Err(fault) => return Err(fault),
+    }
+    Ok(real)
+}
+
 /// Walks to what a path means.
 pub(super) fn locate(root: &Root, relative: &Path, last: LastLink, missing: Missing) -> Result<Place, Fault> {
-    let mut walk = Walk { root, held: Vec::new(), ahead: Vec::new(), links: 0 };
-    walk.push_ahead(relative)?;
-    while let Some(step) = walk.ahead.pop() {
-        match step {
-            Step::Up => drop(walk.held.pop().ok_or(Fault::Escapes)?),
-            Step::Down(name) if walk.ahead.is_empty() => match statat(walk.here(), &name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if last == LastLink::Follow && FileType::from_raw_mode(stat.st_mode).is_symlink() => {
-                    walk.follow(&name)?;
-                }
-                Ok(stat) => return walk.entry(name, Some(stat)),
-                Err(Errno::NOENT) => return walk.entry(name, None),
-                Err(errno) => return Err(errno.into()),
-            },
-            Step::Down(name) => walk.enter(&name, missing)?,
-        }
-    }
-    Ok(Place::Directory(walk.here().try_clone_to_owned().map_err(|error| os(&error))?))
+    Walk::new(root, relative)?.go(last, missing)
 }
 
 struct Walk<'a> {
     root: &'a Root,
-    /// The directories from the root down to here, without the root.
+    /// The directories from the root down to here, without the root, and what each is called in the one above it.
     held: Vec<OwnedFd>,
+    names: Vec<OsString>,
+    /// The directory that is not there, where the walk ended at one.
+    missing: Option<OsString>,
     /// What is left to go, the next step last.
     ahead: Vec<Step>,
     links: usize,
@@ -166,7 +180,40 @@ enum Step {
     Down(OsString),
 }
 
+impl<'a> Walk<'a> {
+    fn new(root: &'a Root, relative: &Path) -> Result<Walk<'a>, Fault> {
+        let (held, names, missing) = (Vec::new(), Vec::new(), None);
+        let mut walk = Walk { root, held, names, missing, ahead: Vec::new(), links: 0 };
+        walk.push_ahead(relative)?;
+        Ok(walk)
+    }
+}
+
 impl Walk<'_> {
+    fn go(&mut self, last: LastLink, missing: Missing) -> Result<Place, Fault> {
+        let walk = self;
+        while let Some(step) = walk.ahead.pop() {
+            match step {
+                Step::Up => {
+                    walk.held.pop().ok_or(Fault::Escapes)?;
+                    walk.names.pop();
+                }
+                Step::Down(name) if walk.ahead.is_empty() => {
+                    match statat(walk.here(), &name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(stat) if last == LastLink::Follow && FileType::from_raw_mode(stat.st_mode).is_symlink() => {
+                            walk.follow(&name)?;
+                        }
+                        Ok(stat) => return walk.entry(name, Some(stat)),
+                        Err(Errno::NOENT) => return walk.entry(name, None),
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                Step::Down(name) => walk.enter(&name, missing)?,
+            }
+        }
+        Ok(Place::Directory(walk.here().try_clone_to_owned().map_err(|error| os(&error))?))
+    }
+
     fn here(&self) -> BorrowedFd<'_> {
         self.held.last().unwrap_or(&self.root.handle).as_fd()
     }
@@ -183,6 +230,7 @@ impl Walk<'_> {
             match openat(self.here(), name, flags, Mode::empty()) {
                 Ok(handle) => {
                     self.held.push(handle);
+                    self.names.push(name.to_owned());
                     return Ok(());
                 }
                 Err(Errno::LOOP | Errno::NOTDIR | Errno::MLINK) => match self.follow(name) {
@@ -202,6 +250,10 @@ impl Walk<'_> {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     }
+                }
+                Err(Errno::NOENT) => {
+                    self.missing = Some(name.to_owned());
+                    return Err(Errno::NOENT.into());
                 }
                 Err(errno) => return Err(errno.into()),
             }
@@ -225,6 +277,7 @@ impl Walk<'_> {
         }
         let inside = [&self.root.real, &self.root.path].into_iter().find_map(|root| target.strip_prefix(root).ok());
         self.held.clear();
+        self.names.clear();
         self.push_ahead(inside.ok_or(Fault::Escapes)?)
     }
 

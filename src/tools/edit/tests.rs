@@ -365,6 +365,8 @@ proptest! {
         prop_assume!(!splits(&before, &region) && !splits(&region, &after) && !old.starts_with('\u{feff}'));
         let folded = String::from_utf8_lossy(&file).replace("\r\n", "\n");
         let old = old.replace("\r\n", "\n");
+        // CR CR LF cannot be told from CR LF by a model that writes either.
+        prop_assume!(!old.contains("\r\n"));
         // Also those that overlap: of two places that could be meant, the model does not say which.
         let places = folded.char_indices().filter(|(at, _)| folded[*at..].starts_with(&old)).count();
         prop_assume!(places == 1 && old != new);

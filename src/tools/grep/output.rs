@@ -1,11 +1,14 @@
 //! What a search has found so far, within the limits of what a model is given.
 
-use std::io;
+use std::{cell::OnceCell, io, path::Path};
 
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 use serde::Serialize;
 
-use crate::tool::truncate::{self, BYTES_MAX, LINE_CHARS_MAX};
+use crate::{
+    tool::truncate::{self, BYTES_MAX, LINE_CHARS_MAX},
+    tools::names,
+};
 
 /// What is shown of each match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
@@ -66,9 +69,9 @@ impl Output {
     }
 
     /// Takes in the matches of one file.
-    pub(super) fn file<'a>(&'a mut self, shown: &'a str, numbered: &'a str) -> FileSink<'a> {
+    pub(super) fn file<'a>(&'a mut self, path: &'a Path) -> FileSink<'a> {
         let begins_group = self.with_context && !self.text.is_empty();
-        FileSink { output: self, shown, numbered, matches: 0, begins_group }
+        FileSink { output: self, path, numbered: OnceCell::new(), matches: 0, begins_group }
     }
 
     /// Adds a line, if there is room for it.
@@ -94,10 +97,9 @@ impl Output {
 /// Takes in the matches of one file.
 pub(super) struct FileSink<'a> {
     output: &'a mut Output,
-    /// The file's name.
-    shown: &'a str,
-    /// The file's name as it stands before a line number.
-    numbered: &'a str,
+    path: &'a Path,
+    /// The file's name as it stands before a line number. Most files have no match, and no need of it.
+    numbered: OnceCell<String>,
     matches: u64,
     /// Whether a separator is due before the next line.
     begins_group: bool,
@@ -109,10 +111,11 @@ impl FileSink<'_> {
         // Matching lines were counted as they came.
         let line = match self.output.mode {
             Mode::Content => return,
-            Mode::FilesWithMatches => self.shown.to_owned(),
-            Mode::Count => format!("{}:{}", self.shown, self.matches),
+            _ if self.matches == 0 => return,
+            Mode::FilesWithMatches => names::shown(self.path),
+            Mode::Count => format!("{}:{}", names::shown(self.path), self.matches),
         };
-        if self.matches > 0 && self.output.has_room() && self.output.push(&line) {
+        if self.output.has_room() && self.output.push(&line) {
             self.output.total += 1;
         }
     }
@@ -124,7 +127,8 @@ impl FileSink<'_> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes));
         let line = truncate::line(&text, LINE_CHARS_MAX);
-        let shown = format!("{}{separator}{number}{separator} {}", self.numbered, line.content);
+        let name = self.numbered.get_or_init(|| names::shown_before_number(self.path));
+        let shown = format!("{name}{separator}{number}{separator} {}", line.content);
         if !self.output.push(&shown) {
             return None;
         }
@@ -149,7 +153,7 @@ impl Sink for &mut FileSink<'_> {
         let number = found.line_number().unwrap_or(0);
         let Some(line) = self.line(':', number, found.bytes()) else { return Ok(false) };
         self.output.total += 1;
-        self.output.found.push(Found { file: self.shown.to_owned(), line_number: number, line });
+        self.output.found.push(Found { file: names::shown(self.path), line_number: number, line });
         Ok(true)
     }
 

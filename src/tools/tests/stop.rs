@@ -54,7 +54,7 @@ async fn a_body_that_is_deaf_is_answered_for_and_finds_the_gate_closed() {
     let (go, gone) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
     let (begin, begun) = tokio::sync::oneshot::channel();
-    let mut running = call::run(&Shared::default(), &context, move |call| {
+    let mut running = call::run(&Shared::default(), "edit", &context, move |call| {
         begin.send(()).unwrap();
         gone.recv_timeout(PATIENCE).unwrap();
         let changed = call.change(|| ()).is_ok();
@@ -76,7 +76,7 @@ async fn a_change_that_has_begun_is_told_of() {
     let context = lab.context();
     let (begin, begun) = tokio::sync::oneshot::channel();
     let (go, gone) = mpsc::channel::<()>();
-    let mut running = call::run(&Shared::default(), &context, move |call| {
+    let mut running = call::run(&Shared::default(), "edit", &context, move |call| {
         call.change(move || {
             begin.send(()).unwrap();
             gone.recv_timeout(PATIENCE).unwrap();

@@ -89,3 +89,42 @@ fn nasty_03_a_full_disk_leaves_the_old_content() {
     assert!(said.contains("No space left on device"), "{said}");
     assert!(said.ends_with("old content\nf\n"), "{said}");
 }
+
+/// Carries out each call with the binary, in a folder that only it knows, as `docker exec` or `ssh` would.
+struct Binary(Lab);
+
+impl tamtam::tools::Elsewhere for Binary {
+    fn carry_out<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: Value,
+        _: &'a tamtam::tool::ToolContext,
+    ) -> tamtam::model::BoxFuture<'a, tamtam::tool::ToolResult> {
+        let ended = self.0.run(&["tool", tool, &arguments.to_string()]);
+        Box::pin(async move {
+            let result: Value = serde_json::from_str(&ended.stdout).unwrap();
+            let text = result["content"].as_str().unwrap().to_owned();
+            match result["is_error"] == true {
+                true => tamtam::tool::ToolResult::error(text),
+                false => tamtam::tool::ToolResult::ok(text).with_details(result["details"].clone()),
+            }
+        })
+    }
+}
+
+/// Replaceable back ends: files and commands of another process, through the names, schemas and rules of this one.
+#[tokio::test]
+async fn the_tools_work_in_another_process() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("there.txt"), "over there\n").unwrap();
+    let folder = lab.work("");
+    let tools = tamtam::tools::elsewhere(&tamtam::tools::full(), std::sync::Arc::new(Binary(lab)));
+    let context = tamtam::tool::ToolContext::detached("/nowhere".into(), "/nowhere".into());
+    let call = async |name: &str, arguments: Value| tools.find(name).unwrap().run(arguments, &context).await;
+    assert_eq!(call("read", json!({"path": "there.txt"})).await.content, "     1\tover there");
+    let edited = call("edit", json!({"path": "there.txt", "old_string": "over", "new_string": "right"})).await;
+    assert_eq!((edited.is_error(), &edited.details["replacements"]), (false, &json!(1)));
+    assert_eq!(call("bash", json!({"command": "cat there.txt"})).await.content, "right there");
+    assert!(call("read", json!({"path": "../x"})).await.is_error());
+    assert_eq!(std::fs::read_to_string(folder.join("there.txt")).unwrap(), "right there\n");
+}

@@ -196,3 +196,18 @@ fn quirks_change_the_fields_they_name() {
         (&json!(5), &Value::Null, &Value::Null)
     );
 }
+
+/// TOOLCFG-007 (pi a613306e): no tool is sent as strict, which would refuse calls that leave optional arguments out.
+#[cfg(feature = "tools")]
+#[test]
+fn no_tool_is_strict_about_optional_arguments() {
+    let mut request = Request::new([user("hi")].into_iter().collect());
+    request.tools = crate::tools::full().specs();
+    let body = render(&endpoint(), &request);
+    let tools = body["tools"].as_array().unwrap();
+    let bash = tools.iter().find(|tool| tool["function"]["name"] == "bash").unwrap();
+    assert_eq!(bash["function"]["parameters"]["required"], json!(["command"]));
+    for tool in tools {
+        assert!(tool.get("strict").or(tool["function"].get("strict")).is_none_or(|strict| strict == false), "{tool}");
+    }
+}

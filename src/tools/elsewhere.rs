@@ -1,0 +1,139 @@
+//! Tools that work somewhere else: in a container, on another machine.
+//!
+//! What is handed over is the whole call, not each file operation: see `docs/decisions/0006-whole-calls-go-elsewhere.md`. The
+//! host says how (`docker exec box tamtam tool NAME JSON`, `ssh`, a server of its own); here stays what a model and the
+//! permission rules see of the tools: names, schemas, accesses, effects, limits.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    model::BoxFuture,
+    tool::{Access, Effect, Tool, ToolContext, ToolResult, Toolbox},
+};
+
+/// Where calls are carried out, other than here.
+///
+/// The paths of the context are this side's: the workspace is the session's name for it, and what folder stands for it over
+/// there is the implementor's to know. What goes wrong on the way is an error result like any other.
+///
+/// **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. Answer "aborted" only of what is known not
+/// to happen any more; the future is dropped two seconds later.
+pub trait Elsewhere: Send + Sync + 'static {
+    /// Carries out one call of the tool of that name.
+    fn carry_out<'a>(&'a self, tool: &'a str, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
+}
+
+/// The same tools, each call of which is carried out elsewhere.
+///
+/// ```
+/// use std::sync::Arc;
+/// use serde_json::Value;
+/// use tamtam::{model::BoxFuture, tool::{ToolContext, ToolResult}, tools::{self, Elsewhere}};
+///
+/// /// Works in another folder, as a container would.
+/// struct Moved(tools::Setup);
+///
+/// impl Elsewhere for Moved {
+///     fn carry_out<'a>(&'a self, tool: &'a str, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+///         Box::pin(async move {
+///             let tools = self.0.full();
+///             let Some(tool) = tools.find(tool) else { return ToolResult::error(tools.unknown_tool(tool)) };
+///             let there = ToolContext::detached("/srv/box".into(), "/srv/spill".into());
+///             tool.run(arguments, &there).await
+///         })
+///     }
+/// }
+///
+/// let tools = tools::elsewhere(&tools::full(), Arc::new(Moved(tools::Setup::new())));
+/// assert!(tools.find("read").is_some());
+/// ```
+#[must_use]
+pub fn elsewhere(tools: &Toolbox, place: Arc<dyn Elsewhere>) -> Toolbox {
+    let names: Vec<String> = tools.names().map(str::to_owned).collect();
+    let moved = names.iter().filter_map(|name| tools.find(name)).map(|tool| {
+        let moved: Arc<dyn Tool> = Arc::new(Moved { tool: tool.clone(), place: place.clone() });
+        moved
+    });
+    Toolbox::new(moved)
+}
+
+/// A tool that is carried out elsewhere.
+struct Moved {
+    tool: Arc<dyn Tool>,
+    place: Arc<dyn Elsewhere>,
+}
+
+impl Tool for Moved {
+    fn name(&self) -> &str {
+        self.tool.name()
+    }
+
+    fn aliases(&self) -> &[&str] {
+        self.tool.aliases()
+    }
+
+    fn description(&self) -> &str {
+        self.tool.description()
+    }
+
+    fn schema(&self) -> Value {
+        self.tool.schema()
+    }
+
+    fn effect(&self) -> Effect {
+        self.tool.effect()
+    }
+
+    fn parallel(&self) -> bool {
+        self.tool.parallel()
+    }
+
+    fn limit(&self, arguments: &Value) -> std::time::Duration {
+        self.tool.limit(arguments)
+    }
+
+    fn access(&self, arguments: &Value) -> Vec<Access> {
+        self.tool.access(arguments)
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        self.place.carry_out(self.tool.name(), arguments, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    struct Nowhere;
+
+    impl Elsewhere for Nowhere {
+        fn carry_out<'a>(&'a self, tool: &'a str, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+            Box::pin(async move { ToolResult::error(format!("{tool} cannot be reached")) })
+        }
+    }
+
+    /// What a model and the rules see of a tool is the same wherever it works.
+    #[tokio::test]
+    async fn a_moved_tool_is_the_same_to_all_but_the_files() {
+        let here = crate::tools::full();
+        let there = elsewhere(&here, Arc::new(Nowhere));
+        assert_eq!(there.specs(), here.specs());
+        let arguments = json!({"path": "/etc/hosts", "pattern": "x", "command": "ls", "timeout": 7});
+        for name in here.names() {
+            let (near, far) = (here.find(name).unwrap(), there.find(name).unwrap());
+            assert_eq!(far.access(&arguments), near.access(&arguments), "{name}");
+            assert_eq!((far.effect(), far.parallel()), (near.effect(), near.parallel()), "{name}");
+            assert_eq!((far.limit(&arguments), far.aliases()), (near.limit(&arguments), near.aliases()), "{name}");
+        }
+        let context = ToolContext::detached("/nowhere".into(), "/nowhere".into());
+        let result = there.find("read_file").unwrap().run(json!({}), &context).await;
+        assert_eq!(result.content, "read cannot be reached");
+    }
+}

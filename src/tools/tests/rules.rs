@@ -1,0 +1,70 @@
+//! What a call comes by is judged too: the end of a link, and the files of a tree.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::{Value, json};
+
+use crate::{
+    message::ErrorReason,
+    tool::{May, ToolResult},
+    tools::lab::{Lab, entries},
+};
+
+/// A call under rules that are strict about everything called "secret".
+fn call(lab: &Lab, tool: &str, arguments: Value) -> ToolResult {
+    let mut context = lab.context();
+    context.may = May::new(|access| !access.pattern.contains("secret"));
+    lab.call_in(tool, arguments, &context)
+}
+
+/// F03, S10: a link to a file that the rules protect is no way round them, also not to one that is not there yet.
+#[test]
+fn f03_a_link_is_judged_by_what_it_leads_to() {
+    let lab = Lab::new();
+    lab.put("secret/key", "needle\n");
+    lab.put("plain", "needle\n");
+    lab.link("secret/key", "innocent");
+    lab.link("secret", "folder");
+    lab.link("innocent", "twice");
+    lab.link("plain", "fine");
+    lab.put("deep/x", "");
+    lab.link(lab.path("secret"), "deep/up");
+    for path in ["innocent", "folder/key", "twice", "deep/up/key", "folder/new", "folder/new/er", "deep/../folder/new"]
+    {
+        for (tool, arguments) in [
+            ("read", json!({ "path": path })),
+            ("write", json!({"path": path, "content": "x"})),
+            ("edit", json!({"path": path, "old_string": "needle", "new_string": "x"})),
+            ("grep", json!({"path": path, "pattern": "needle"})),
+        ] {
+            let result = call(&lab, tool, arguments);
+            assert_eq!(result.error, Some(ErrorReason::Denied), "{tool} {path}: {}", result.content);
+            assert!(result.content.contains("it is a link to secret"), "{tool} {path}: {}", result.content);
+        }
+    }
+    for (tool, path) in [("ls", "folder"), ("find", "folder")] {
+        assert!(call(&lab, tool, json!({"path": path, "pattern": "*"})).is_error());
+    }
+    assert_eq!(
+        (lab.content("secret/key").as_str(), entries(&lab.path("secret"))),
+        ("needle\n", vec!["key".to_owned()])
+    );
+    assert_eq!(
+        call(&lab, "read", json!({"path": "fine"})).content,
+        "     1\tneedle",
+        "a link to what is allowed works"
+    );
+    assert!(!call(&lab, "write", json!({"path": "fine", "content": "x"})).is_error());
+    assert_eq!(lab.content("plain"), "x");
+}
+
+/// K04: a search of a folder does not show what a read of the file would not, and says that it left something out.
+#[test]
+fn k04_a_search_leaves_out_what_may_not_be_read() {
+    let lab = Lab::new();
+    lab.put("secret.env", "KEY=needle\n");
+    lab.put("d/notes", "needle\n");
+    let found = call(&lab, "grep", json!({"pattern": "needle"}));
+    assert_eq!(found.content, "d/notes:1: needle\n[1 files left out by the permission rules]");
+    assert!(!found.details.to_string().contains("KEY"));
+}
