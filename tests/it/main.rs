@@ -20,6 +20,9 @@ mod panic_abort;
 mod race;
 mod runtime;
 mod sim;
+#[cfg(feature = "cli")]
+mod soak;
+mod storm;
 mod support;
 #[cfg(feature = "http")]
 mod wire;
