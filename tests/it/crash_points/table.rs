@@ -243,13 +243,28 @@ async fn a_restart_by_hand_in_the_middle_of_a_start_is_no_crash() {
 async fn a_crash_in_the_life_after_a_crash_is_one_more_crash() {
     let reference = super::named::play_struck(tamtam::tape::Durability::Process, Strike::default()).await.told;
     let mut struck_late_report = 0;
-    for (first, nth, second) in [("session.took", 9, "session.load"), ("session.carry_out", 12, "session.loaded")]
-        .into_iter()
-        .chain((3..14).map(|nth| ("session.took", nth, "session.late_report")))
-    {
+    for (first, nth, second) in [
+        ("session.took", 9, "session.load"),
+        ("session.carry_out", 12, "session.loaded"),
+        ("session.took", 3, "session.late_report"),
+        ("session.took", 3, "session.late_report"),
+        ("session.took", 3, "session.late_report"),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let (world, strike, store) = (World::default(), Strike::default(), folder.path().join("store"));
-        strike.panic_at(first, nth);
+        let calls = strike.clone();
+        strike.at(first, nth, move || {
+            // The third thing that the actor takes is the report of the first read. The others are let into the slot before it
+            // crashes, so that its next life finds them there.
+            for _ in 0..200 {
+                if second != "session.late_report" || calls.passed().get("worker.call_made") == Some(&3) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            std::panic::resume_unwind(Box::new(super::strike::STRUCK));
+        });
         strike.panic_at(second, 1);
         let runtime = super::host::runtime(&world, &store).faults(strike.faults()).start().await.unwrap();
         let state = play(&runtime, &world, folder.path()).await.unwrap();
@@ -262,6 +277,6 @@ async fn a_crash_in_the_life_after_a_crash_is_one_more_crash() {
             _ => assert_eq!(strike.struck(), 2, "{second}"),
         }
     }
-    // Whether a report is in the slot when the actor crashes is chance; among so many it is.
+    // A report may still be on its way when the actor crashes; it is not every time.
     assert!(struck_late_report > 0);
 }
