@@ -194,6 +194,9 @@ fn recovery_of_the_tape_writer_in_mid_batch_with_power() {
     panics(Durability::Power);
 }
 
+/// Where it was taken, the store as it was then, and what was acknowledged.
+type Picture = (String, tempfile::TempDir, BTreeMap<usize, u64>);
+
 /// Must show 5, D01: the same for a process that is killed there: what it had acknowledged is there, once.
 #[test]
 fn recovery_of_the_tape_writer_killed_in_mid_batch() {
@@ -202,7 +205,7 @@ fn recovery_of_the_tape_writer_killed_in_mid_batch() {
         let (folder, strike) = (tempfile::tempdir().unwrap(), Strike::default());
         let path = folder.path().join("store");
         let acknowledged: Arc<[std::sync::atomic::AtomicU64; SESSIONS]> = Arc::default();
-        let pictures: Arc<std::sync::Mutex<Vec<(String, tempfile::TempDir, BTreeMap<usize, u64>)>>> = Arc::default();
+        let pictures: Arc<std::sync::Mutex<Vec<Picture>>> = Arc::default();
         for (point, nth) in passings(&counted) {
             let (pictures, path, acknowledged) = (pictures.clone(), path.clone(), acknowledged.clone());
             strike.at(&point.clone(), nth, move || {
