@@ -69,7 +69,10 @@ impl Behaviour for SessionActor {
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
         let (host, slot) = (self.host.clone(), self.slot.clone());
         // Reading the tape may wait for a disk, so it does so on a thread for that.
-        let (tape, state) = tokio::task::spawn_blocking(move || build::load(&host, &slot)).await??;
+        tokio::task::spawn_blocking(move || build::load(&host, &slot)).await??;
+        let Some((tape, state)) = self.slot.prepared() else {
+            return Err(ExitError::Failed("its tape went to another start".to_owned()));
+        };
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());

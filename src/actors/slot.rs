@@ -64,6 +64,8 @@ pub(crate) struct Slot {
     /// Everything that a life of the actor started.
     pub(crate) tasks: TaskTracker,
     next_reply: AtomicU64,
+    /// Held while the tape is read for a life.
+    pub(crate) loading: Mutex<()>,
     inner: Mutex<Inner>,
 }
 
@@ -109,6 +111,7 @@ impl Slot {
             ring: Arc::default(),
             tasks: TaskTracker::new(),
             next_reply: AtomicU64::new(1),
+            loading: Mutex::default(),
             inner: Mutex::default(),
         }
     }

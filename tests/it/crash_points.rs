@@ -9,6 +9,7 @@
 //! | `boundaries.rs` | cut off after each entry, and inside each line |
 //! | `strike.rs`, `picture.rs`, `named.rs` | a panic, and a `kill -9`, at each crash point by name (with the feature `fault-injection`) |
 //! | `starts.rs` | the start after a crash, cut off itself |
+//! | `table.rs`, `tape.rs` | the table of recovery, row by row; the tape and the index in mid-batch |
 
 mod boundaries;
 mod host;
@@ -21,5 +22,9 @@ mod picture;
 mod starts;
 #[cfg(feature = "fault-injection")]
 mod strike;
+#[cfg(feature = "fault-injection")]
+mod table;
+#[cfg(all(feature = "fault-injection", feature = "sqlite"))]
+mod tape;
 mod tools;
 mod world;

@@ -26,6 +26,9 @@ mod processes;
 mod race;
 mod runtime;
 mod sim;
+#[cfg(feature = "cli")]
+mod soak;
+mod storm;
 mod support;
 #[cfg(feature = "tools")]
 mod transcript;

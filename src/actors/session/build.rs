@@ -10,14 +10,20 @@ use crate::{
     model::Request,
     permission::{Globs, judge_all, seen_from},
     session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments},
-    tape::{Tape, TapeError},
+    tape::TapeError,
     tool::{Access, May, Tool, ToolResult},
 };
 
-/// The tape and the state of a session: those that were prepared, or what the disk has.
-pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(Tape, State), ExitError> {
-    if let Some(prepared) = slot.prepared() {
-        return Ok(prepared);
+/// Puts the tape and the state of a session into its slot: those that were prepared, or what the disk has.
+///
+/// Into the slot and not into the caller's hands, because a start may be given up (a restart by hand, a limit) while this runs
+/// on its thread. The next start waits here until it is done, and finds what it found; else it would be told that the session
+/// is in use, by nobody but its own predecessor.
+pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), ExitError> {
+    let _one_at_a_time = slot.loading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some((tape, state)) = slot.prepared() {
+        slot.prepare(tape, state);
+        return Ok(());
     }
     fault!(host.store.faults(), "session.load", slot.id.as_str());
     let loaded = host.store.load(&slot.id, notify(slot))?;
@@ -26,7 +32,8 @@ pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(Tape, State), ExitE
     }
     fault!(host.store.faults(), "session.loaded", slot.id.as_str());
     let state = fold(&loaded.entries)?;
-    Ok((loaded.tape, state))
+    slot.prepare(loaded.tape, state);
+    Ok(())
 }
 
 /// Who is told when an append that was answered "later" is settled.
