@@ -111,7 +111,7 @@ pub struct CrashReport {
     pub recent: Vec<Happened>,
     /// What the supervisor did about it.
     pub decision: Decision,
-    /// How many restarts count now, this one included.
+    /// How many of its crashes count now, this one included.
     pub in_window: u32,
 }
 
@@ -179,11 +179,11 @@ impl CrashReport {
     pub fn line(&self) -> String {
         let CrashReport { number, offender, kind, incarnation, context, reason, decision, in_window, .. } = self;
         let at = clock(self.at);
-        let restarts = match in_window {
+        let nth = match in_window {
             0 => String::new(),
-            restarts => format!(", {restarts} restarts in the window"),
+            nth => format!(", crash {nth} in the window"),
         };
-        format!("#{number} {at} {kind} {offender} {context} in life {incarnation}: {reason} → {decision}{restarts}")
+        format!("#{number} {at} {kind} {offender} {context} in life {incarnation}: {reason} → {decision}{nth}")
     }
 }
 
@@ -216,7 +216,7 @@ impl fmt::Display for CrashReport {
             let recent: Vec<String> = self.recent.iter().map(ToString::to_string).collect();
             writeln!(f, "  before that {}", recent.join(", "))?;
         }
-        writeln!(f, "  decision    {decision}; restarts in the window: {}", self.in_window)
+        writeln!(f, "  decision    {decision}; crashes in the window: {}", self.in_window)
     }
 }
 

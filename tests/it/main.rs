@@ -12,6 +12,7 @@ mod formats;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
+mod operate;
 mod otp;
 #[cfg(feature = "tools")]
 mod outside;
