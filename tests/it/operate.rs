@@ -139,7 +139,7 @@ async fn next(watch: &mut Watch) -> Happening {
 /// Invariant 13, must show 3: a poison session is parked at its third crash in the window, after two restarts. A thousand others do
 /// all of their work meanwhile, each in its first life. The operator reads the crash report, and unparks it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv_13_a_poison_session_is_parked_at_its_third_crash_and_a_thousand_others_do_not_notice() {
+async fn invariant_13_a_poison_session_is_parked_at_its_third_crash_and_a_thousand_others_do_not_notice() {
     const OTHERS: usize = 1_000;
     let lab = Lab::new().await;
     let mut others = Vec::new();
@@ -201,7 +201,7 @@ async fn inv_13_a_poison_session_is_parked_at_its_third_crash_and_a_thousand_oth
 /// Invariant 38, must show 8: with one session stuck in blocking code everything is still seen at once: what it has in hand, since
 /// when, and what piles up before it. No actor is asked for any of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn inv_38_inspection_answers_while_a_session_is_stuck_in_blocking_code_and_asks_no_actor() {
+async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_code_and_asks_no_actor() {
     let mut lab = Lab::new().await;
     let other = lab.session("other").await;
     let stuck = lab.session("stuck").await;
@@ -248,7 +248,7 @@ async fn inv_38_inspection_answers_while_a_session_is_stuck_in_blocking_code_and
 /// Invariant 24: the handler of a session never waits, whatever its model, its tools, its people or its disk do. In debug builds the
 /// shell makes a wait a crash, so this holds for every test; here is one life with everything in it that could be waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv_24_the_handler_of_a_session_never_waits() {
+async fn invariant_24_the_handler_of_a_session_never_waits() {
     let folder = tempfile::tempdir().unwrap();
     let limited =
         ModelError::new(ErrorKind::RateLimited, "slow down").with_retry_after(Some(Duration::from_millis(20)));

@@ -33,7 +33,7 @@ impl Behaviour for Waits {
 
 /// Invariant 24: a handler that may not wait and does is found out at once.
 #[tokio::test(start_paused = true)]
-async fn inv_24_a_handler_that_waits_and_may_not_is_a_crash_in_debug_builds() {
+async fn invariant_24_a_handler_that_waits_and_may_not_is_a_crash_in_debug_builds() {
     let lab = Lab::start(park_after(0)).await;
     lab.sup.start_child(ChildSpec::behaviour("waits", "odd", || Waits)).await.unwrap();
     lab.until_status("waits", Status::Parked).await;
@@ -44,13 +44,14 @@ async fn inv_24_a_handler_that_waits_and_may_not_is_a_crash_in_debug_builds() {
 /// Invariant 8: a supervisor that starts a child, restarts in a storm or shuts down for 30 s answers at once, and the tree shows
 /// each as it is.
 #[tokio::test(start_paused = true)]
-async fn inv_08_inspection_answers_during_a_start_a_storm_and_a_shutdown() {
+async fn invariant_08_inspection_answers_during_a_start_a_storm_and_a_shutdown() {
     let lab = Lab::start(park_after(1_000_000)).await;
     lab.add("storm", Restart::Transient).await;
     let slow = lab.children.spec("slow", Restart::Transient, 29 * SECOND).shutdown(Shutdown::After(30 * SECOND));
     lab.sup.start_child(slow).await.unwrap();
-    let sup = lab.sup.clone();
-    let starting = tokio::spawn(async move { sup.start_child(hanging("hangs")).await });
+    lab.children.begins("hangs", Beginning::Hangs);
+    let (sup, hangs) = (lab.sup.clone(), lab.children.puppet("hangs", Restart::Transient));
+    let starting = tokio::spawn(async move { sup.start_child(hangs).await });
     settle().await;
     let answers = async || {
         let before = tokio::time::Instant::now();
@@ -90,7 +91,7 @@ enum Hand {
 
 /// Invariant 37: at rest the tree shows what the planner knows; keys are unique; each parent is there; restarts never count down.
 #[test]
-fn inv_37_at_rest_the_tree_shows_what_the_planner_knows() {
+fn invariant_37_at_rest_the_tree_shows_what_the_planner_knows() {
     let hands = [Hand::Start, Hand::Crash, Hand::Stop, Hand::Park, Hand::Unpark, Hand::Recycle, Hand::Delete];
     let deeds = prop::collection::vec((prop::sample::select(hands.to_vec()), 0..4_usize), 1..40);
     let mut runner = proptest::test_runner::TestRunner::new(proptest::test_runner::Config {
@@ -148,7 +149,7 @@ async fn play(deeds: Vec<(Hand, usize)>) {
 
 /// Invariant 33 for the tree: a watch on a node that is down, or that never was, answers at once.
 #[tokio::test(start_paused = true)]
-async fn inv_33_a_watch_on_a_dead_or_unknown_node_answers_at_once() {
+async fn invariant_33_a_watch_on_a_dead_or_unknown_node_answers_at_once() {
     let lab = Lab::start(park_after(0)).await;
     lab.add("a", Restart::Transient).await;
     lab.crash("a").await;
