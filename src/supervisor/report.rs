@@ -9,6 +9,7 @@ use crate::{
     supervisor::{
         card::{ActorCard, At, millis},
         exit::ExitReason,
+        render::one_line,
         spec::ChildId,
         trace::Happened,
     },
@@ -183,6 +184,7 @@ impl CrashReport {
             0 => String::new(),
             nth => format!(", crash {nth} in the window"),
         };
+        let reason = one_line(&reason.to_string());
         format!("#{number} {at} {kind} {offender} {context} in life {incarnation}: {reason} → {decision}{nth}")
     }
 }
@@ -194,7 +196,8 @@ impl fmt::Display for CrashReport {
         writeln!(f, "crash {number} at {}", clock(self.at))?;
         writeln!(f, "  offender    {kind} {offender}, life {incarnation}, under {supervisor}")?;
         writeln!(f, "  context     {context}")?;
-        writeln!(f, "  reason      {reason}")?;
+        // Whoever crashed wrote this; it stays on its line.
+        writeln!(f, "  reason      {}", reason.to_string().replace(char::is_control, " "))?;
         if matches!(reason, ExitReason::Panic(_)) {
             writeln!(f, "  location    {}", self.location().unwrap_or("unknown"))?;
         }
