@@ -32,6 +32,7 @@ fn main() {
         ("recover", |tokio| tokio.block_on(recovery())),
         ("append", |_| appends()),
         ("bash", |tokio| tokio.block_on(bash())),
+        ("tree", |tokio| tokio.block_on(tree())),
     ];
     for (name, figure) in figures {
         if name.contains(&wanted) {
@@ -202,6 +203,33 @@ async fn recovery() {
         took.push(start.elapsed());
     }
     distribution(&format!("e: restart its actor, {entries} entries"), took);
+    drop(rt.shutdown().await);
+}
+
+/// (t) What an operator sees of 10,000 live sessions.
+async fn tree() {
+    const LIVE: usize = 10_000;
+    let folder = tempfile::tempdir().unwrap();
+    let rt = runtime(folder.path(), Arc::new(Calls::new(1)), Nothing).await;
+    for _ in 0..LIVE {
+        rt.create(options(folder.path())).await.unwrap();
+    }
+    let (mut taken, mut written, mut counted) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..30 {
+        let start = Instant::now();
+        let tree = rt.tree();
+        taken.push(start.elapsed());
+        assert_eq!(tree.find("sessions").unwrap().children.len(), LIVE);
+        let start = Instant::now();
+        assert!(tree.to_string().lines().count() > LIVE);
+        written.push(start.elapsed());
+        let start = Instant::now();
+        assert_eq!(rt.count().sessions, LIVE);
+        counted.push(start.elapsed());
+    }
+    distribution("t: tree, 10,000 sessions", taken);
+    distribution("t: the same as text", written);
+    distribution("t: count, 10,000 sessions", counted);
     drop(rt.shutdown().await);
 }
 

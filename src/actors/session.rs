@@ -65,6 +65,7 @@ impl Behaviour for SessionActor {
     type Msg = Wake;
 
     const TELLS_ITS_WORK: bool = true;
+    const MAY_WAIT: bool = false;
 
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
         let (host, slot) = (self.host.clone(), self.slot.clone());

@@ -60,6 +60,9 @@ pub(crate) trait Behaviour: Send + 'static {
     /// Whether it says itself, on its card, what each piece of its work is; a message of its queue is only a wake then.
     const TELLS_ITS_WORK: bool = false;
 
+    /// Whether its handler may wait for anything. Where it may not, a wait is a panic in debug builds.
+    const MAY_WAIT: bool = true;
+
     /// How it wants to hear that it must stop: as a message, or (`None`) not at all, then it is stopped between messages.
     fn stop_message(reason: &str) -> Option<Self::Msg> {
         let _ = reason;
@@ -398,7 +401,8 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
             true => inner.cx.card.begin_untold(what),
             false => inner.cx.card.begin(what),
         }
-        let result = AssertUnwindSafe(inner.behaviour.handle(msg, &mut inner.cx)).catch_unwind().await;
+        let handling = step(B::MAY_WAIT, inner.behaviour.handle(msg, &mut inner.cx));
+        let result = AssertUnwindSafe(handling).catch_unwind().await;
         inner.outcome(result, what, since)?;
         inner.cx.card.finish();
         Ok(())
@@ -442,6 +446,17 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let result = AssertUnwindSafe(inner.behaviour.terminate(&reason, &mut inner.cx)).catch_unwind().await;
         inner.outcome(result.map(Ok), "terminate", since)
     }
+}
+
+/// Runs a handler, and in debug builds holds one to its word that may not wait.
+async fn step<T>(may_wait: bool, handling: impl Future<Output = T>) -> T {
+    let mut handling = std::pin::pin!(handling);
+    std::future::poll_fn(move |cx| {
+        let polled = handling.as_mut().poll(cx);
+        debug_assert!(may_wait || polled.is_ready(), "a handler waited that may not");
+        polled
+    })
+    .await
 }
 
 impl<B: Behaviour> Inner<B> {

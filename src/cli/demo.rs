@@ -139,10 +139,11 @@ async fn play(stage: &Stage, tools: Toolbox) -> Result<(), Failure> {
     let acted = tokio::time::timeout(LIMIT, play.act()).await;
     let acted = acted.unwrap_or_else(|_| Err(Failure::failed(format!("it took longer than {} s", LIMIT.as_secs()))));
     let tree = settled_tree(&runtime, play.session.id()).await;
+    let crashes: String = runtime.crashes().iter().map(|crash| crash.line() + "\n").collect();
     let id = play.session.id().clone();
     let left = runtime.shutdown().await;
     acted?;
-    print(&format!("\nThe supervision tree:\n{tree}"))?;
+    print(&format!("\nThe supervision tree:\n{tree}\nThe crashes:\n{crashes}"))?;
     let facts = check_all(stage, &id, &play.acknowledged)?;
     if !left.is_empty() {
         return Err(Failure::failed(format!("something could not be stopped: {left:?}")));

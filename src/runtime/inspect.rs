@@ -116,8 +116,33 @@ impl fmt::Display for Inspection {
             let trace: Vec<String> = self.trace.iter().map(ToString::to_string).collect();
             writeln!(f, "  trace       {}", trace.join(", "))?;
         }
-        self.crashes.iter().try_for_each(|crash| write!(f, "{crash}"))
+        if let Some(next) = next(node) {
+            writeln!(f, "  next        {next}")?;
+        }
+        let Some((newest, before)) = self.crashes.split_last() else { return Ok(()) };
+        write!(f, "{newest}")?;
+        before.iter().rev().try_for_each(|crash| writeln!(f, "{}", crash.line()))
     }
+}
+
+/// What an operator can do about it.
+fn next(node: &Node) -> Option<&'static str> {
+    Some(match (node.status, node.reading, node.phase) {
+        (Status::Parked, ..) => {
+            "`unpark` starts it again, and its turn goes on or waits; abort its turn then, if that is what crashes"
+        }
+        (Status::Unkillable, ..) => {
+            "it is in code that never awaits: only the end of that code, or of the process, ends it"
+        }
+        (_, Reading::Busy, _) => "wait, or `stop` it: it is killed when it does not end, and what is on its tape stays",
+        (Status::Backoff, ..) => "it is started again by itself; `restart` does so now",
+        (_, _, Some("interrupted")) => "a message or `go_on` lets its turn go on, `abort` gives it up",
+        (_, _, Some("held")) => "a message or `go_on` lets its queue go on",
+        (_, _, Some("storage")) => "make room on the disk: it is tried again every half second, and nothing is lost",
+        (_, _, Some("paused")) => "`resume` lets it go on",
+        (_, _, Some("asking")) => "a person has to answer, or the ask's limit denies it",
+        _ => return None,
+    })
 }
 
 /// How many there are of what, in the whole tree.

@@ -12,7 +12,7 @@ use crate::{
     handle::Session,
     ids::SessionId,
     runtime::Runtime,
-    supervisor::{ActorCard, AdminError, ExitReason, Happening, Status, SupervisorHandle, card::Place},
+    supervisor::{ActorCard, AdminError, Done, ExitReason, Happening, Status, SupervisorHandle, card::Place},
 };
 
 /// How long a session may take to answer a lever before that is called no answer.
@@ -136,7 +136,7 @@ impl Operator {
     async fn do_stop(&self, id: &str) -> Result<(), OperateError> {
         let Target { card, supervisor, session } = self.target(id)?;
         let stopped = supervisor.terminate_child(card.id()).await;
-        stopped.map_err(|error| refused(&card, error))?;
+        carried_out(&card, &supervisor, stopped).await?;
         if let Some(Session { slot, .. }) = session {
             slot.set_door(Door::Closed);
             slot.tasks.close();
@@ -153,12 +153,14 @@ impl Operator {
         if let Some(session) = session.filter(|_| card.status() == Status::Parked) {
             session.slot.set_door(Door::Open);
         }
-        supervisor.recycle_child(card.id()).await.map(drop).map_err(|error| refused(&card, error))
+        let restarted = supervisor.recycle_child(card.id()).await;
+        carried_out(&card, &supervisor, restarted).await
     }
 
     async fn do_park(&self, id: &str) -> Result<(), OperateError> {
         let Target { card, supervisor, session } = self.target(id)?;
-        supervisor.park(card.id()).await.map_err(|error| refused(&card, error))?;
+        let parked = supervisor.park(card.id()).await;
+        carried_out(&card, &supervisor, parked).await?;
         if let Some(session) = session {
             session.slot.set_door(Door::Parked);
         }
@@ -173,7 +175,8 @@ impl Operator {
         if let Some(session) = session {
             session.slot.set_door(Door::Open);
         }
-        supervisor.unpark(card.id()).await.map(drop).map_err(|error| refused(&card, error))
+        let unparked = supervisor.unpark(card.id()).await;
+        carried_out(&card, &supervisor, unparked).await
     }
 
     fn target(&self, id: &str) -> Result<Target, OperateError> {
@@ -227,6 +230,17 @@ impl Operator {
 
 /// The id of the root.
 const ROOT: &str = "runtime";
+
+/// What a supervisor made of a lever.
+async fn carried_out(
+    card: &ActorCard,
+    supervisor: &SupervisorHandle,
+    done: Result<Done, AdminError>,
+) -> Result<(), OperateError> {
+    // Its next answer comes when it has written down on the cards what it did for this one.
+    drop(supervisor.count_children().await);
+    done.map(drop).map_err(|error| refused(card, error))
+}
 
 async fn answered(card: &ActorCard, asked: impl Future<Output = Result<(), SendError>>) -> Result<(), OperateError> {
     let id = || card.id().to_owned();

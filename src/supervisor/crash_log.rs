@@ -28,26 +28,10 @@ struct Kept {
 
 impl CrashLog {
     /// Keeps a report, and logs it if it is this node's first, second, fourth, eighth … Gives its number.
-    pub(crate) fn add(&self, mut report: CrashReport) -> u64 {
-        let (count, report) = {
-            let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.last += 1;
-            report.number = kept.last;
-            let path = report.path();
-            if kept.counts.len() >= THROTTLED_MAX && !kept.counts.contains_key(&path) {
-                kept.counts.clear();
-            }
-            let count = kept.counts.entry(path).or_insert(0);
-            *count += 1;
-            let count = *count;
-            if kept.ring.len() == CRASHES_KEPT {
-                kept.ring.pop_front();
-            }
-            kept.ring.push_back(report.clone());
-            (count, report)
-        };
+    pub(crate) fn add(&self, report: CrashReport) -> u64 {
+        let (report, count) = self.keep(report);
         // Not under the lock: a subscriber of the host may want to read the crashes.
-        if count.is_power_of_two() {
+        if is_loud(count) {
             tracing::error!(
                 supervisor = report.supervisor,
                 context = ?report.context,
@@ -67,7 +51,31 @@ impl CrashLog {
         report.number
     }
 
+    /// Keeps a report. Gives it with its number, and how many there were of its node by now.
+    pub(crate) fn keep(&self, mut report: CrashReport) -> (CrashReport, u64) {
+        let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.last += 1;
+        report.number = kept.last;
+        let path = report.path();
+        if kept.counts.len() >= THROTTLED_MAX && !kept.counts.contains_key(&path) {
+            kept.counts.clear();
+        }
+        let count = kept.counts.entry(path).or_insert(0);
+        *count += 1;
+        let count = *count;
+        if kept.ring.len() == CRASHES_KEPT {
+            kept.ring.pop_front();
+        }
+        kept.ring.push_back(report.clone());
+        (report, count)
+    }
+
     pub(crate) fn all(&self) -> Vec<CrashReport> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).ring.iter().cloned().collect()
     }
+}
+
+/// Whether the log hears of a node's crash of that count.
+pub(crate) fn is_loud(count: u64) -> bool {
+    count.is_power_of_two()
 }

@@ -65,7 +65,8 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
         facts.push(format!("BUSY with {what} for {}", span(busy)));
     }
     match (node.reading, &node.doing, node.doing_ms) {
-        (Reading::PostMortem, Some(doing), _) => facts.push(format!("was at {}", one_line(doing))),
+        // A busy one said this before it took in hand what keeps it busy.
+        (Reading::PostMortem | Reading::Busy, Some(doing), _) => facts.push(format!("was at {}", one_line(doing))),
         (_, Some(doing), Some(since)) => facts.push(format!("{} for {}", one_line(doing), span(since))),
         _ => facts.extend(node.phase.filter(|_| node.reading != Reading::PostMortem).map(str::to_owned)),
     }
@@ -77,7 +78,7 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
         facts.push(format!("last exit {ago} ago: {}", one_line(&exit.to_string())));
     }
     if node.restarts > 0 {
-        facts.push(format!("restarts {} ({} in window)", node.restarts, node.restarts_in_window));
+        facts.push(format!("restarts {} (crashes in window {})", node.restarts, node.restarts_in_window));
     }
     if node.queue > 0 {
         facts.push(format!("queue {} (peak {})", node.queue, node.queue_peak));

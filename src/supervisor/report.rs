@@ -9,6 +9,7 @@ use crate::{
     supervisor::{
         card::{ActorCard, At, millis},
         exit::ExitReason,
+        render::one_line,
         spec::ChildId,
         trace::Happened,
     },
@@ -111,7 +112,7 @@ pub struct CrashReport {
     pub recent: Vec<Happened>,
     /// What the supervisor did about it.
     pub decision: Decision,
-    /// How many restarts count now, this one included.
+    /// How many of its crashes count now, this one included.
     pub in_window: u32,
 }
 
@@ -179,11 +180,12 @@ impl CrashReport {
     pub fn line(&self) -> String {
         let CrashReport { number, offender, kind, incarnation, context, reason, decision, in_window, .. } = self;
         let at = clock(self.at);
-        let restarts = match in_window {
+        let nth = match in_window {
             0 => String::new(),
-            restarts => format!(", {restarts} restarts in the window"),
+            nth => format!(", crash {nth} in the window"),
         };
-        format!("#{number} {at} {kind} {offender} {context} in life {incarnation}: {reason} → {decision}{restarts}")
+        let reason = one_line(&reason.to_string());
+        format!("#{number} {at} {kind} {offender} {context} in life {incarnation}: {reason} → {decision}{nth}")
     }
 }
 
@@ -194,7 +196,8 @@ impl fmt::Display for CrashReport {
         writeln!(f, "crash {number} at {}", clock(self.at))?;
         writeln!(f, "  offender    {kind} {offender}, life {incarnation}, under {supervisor}")?;
         writeln!(f, "  context     {context}")?;
-        writeln!(f, "  reason      {reason}")?;
+        // Whoever crashed wrote this; it stays on its line.
+        writeln!(f, "  reason      {}", reason.to_string().replace(char::is_control, " "))?;
         if matches!(reason, ExitReason::Panic(_)) {
             writeln!(f, "  location    {}", self.location().unwrap_or("unknown"))?;
         }
@@ -216,7 +219,7 @@ impl fmt::Display for CrashReport {
             let recent: Vec<String> = self.recent.iter().map(ToString::to_string).collect();
             writeln!(f, "  before that {}", recent.join(", "))?;
         }
-        writeln!(f, "  decision    {decision}; restarts in the window: {}", self.in_window)
+        writeln!(f, "  decision    {decision}; crashes in the window: {}", self.in_window)
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod administration;
 mod answering;
+mod inspect;
 mod lab;
 mod loops;
 mod parking;

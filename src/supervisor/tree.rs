@@ -68,7 +68,7 @@ pub struct Node {
     pub generation: u64,
     /// Restarts after crashes, in all.
     pub restarts: u64,
-    /// Restarts that still count.
+    /// Crashes that still count against it.
     pub restarts_in_window: u64,
     /// How it ended the last time.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -86,7 +86,10 @@ async fn the_tree_shows_children_and_workers_with_what_they_do() {
     let tree = lab.registry.snapshot();
     let text = render(&tree);
     assert!(text.contains("└─ a"), "{text}");
-    assert!(text.contains("last exit 5 s ago: panic: boom, restarts 1 (1 in window), queue 1 (peak 3)"), "{text}");
+    assert!(
+        text.contains("last exit 5 s ago: panic: boom, restarts 1 (crashes in window 1), queue 1 (peak 3)"),
+        "{text}"
+    );
     assert!(text.contains("└─ call-7"), "{text}");
     assert!(text.contains("bash for 5 s, up 5 s"), "{text}");
     let json = serde_json::to_value(&tree).unwrap();
