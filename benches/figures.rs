@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    process::{Command, Stdio},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -24,7 +27,7 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 7] = [
+    let figures: [(&str, Figure); 8] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
@@ -33,6 +36,7 @@ fn main() {
         ("append", |_| appends()),
         ("bash", |tokio| tokio.block_on(bash())),
         ("tree", |tokio| tokio.block_on(tree())),
+        ("cold", |tokio| cold_start(tokio)),
     ];
     for (name, figure) in figures {
         if name.contains(&wanted) {
@@ -280,4 +284,43 @@ fn entry(seq: u64) -> Entry {
         kind: "note".into(),
         data: serde_json::value::to_raw_value(&data).unwrap(),
     }
+}
+
+/// (g) From nothing to the first request: a runtime on a new store, and the binary as a process.
+fn cold_start(tokio: &tokio::runtime::Runtime) {
+    let library = tokio.block_on(async {
+        let mut starts = Vec::new();
+        for _ in 0..50 {
+            let folder = tempfile::tempdir().unwrap();
+            let model = Calls::new(1);
+            let asked = model.asked.clone();
+            let began = Instant::now();
+            let runtime = runtime(folder.path(), Arc::new(model), Nothing).await;
+            let session = runtime.create(options(folder.path())).await.unwrap();
+            session.prompt("go").await.unwrap().wait().await.unwrap();
+            starts.push(asked.lock().unwrap()[0] - began);
+            drop(runtime.shutdown().await);
+        }
+        starts
+    });
+    distribution("g: from Runtime::builder() on a new store to the first request", library);
+    let Some(binary) = option_env!("CARGO_BIN_EXE_tamtam") else { return };
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", server.local_addr().unwrap());
+    let starts = (0..50).map(|_| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Command::new(binary);
+        run.args(["run", "--model", "local/m", "--store", "store", "--base-url", &url, "go"])
+            .current_dir(folder.path());
+        run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let began = Instant::now();
+        let mut run = run.spawn().unwrap();
+        let (mut asking, _) = server.accept().unwrap();
+        asking.read_exact(&mut [0; 4]).unwrap();
+        let took = began.elapsed();
+        asking.write_all(b"HTTP/1.1 400 no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+        run.wait().unwrap();
+        took
+    });
+    distribution("g: from the start of `tamtam run` to the first bytes of its request", starts.collect());
 }
