@@ -94,6 +94,10 @@ impl Tool for Moved {
         self.tool.limit(arguments)
     }
 
+    fn output(&self) -> crate::tool::truncate::Limits {
+        self.tool.output()
+    }
+
     fn access(&self, arguments: &Value) -> Vec<Access> {
         self.tool.access(arguments)
     }
