@@ -10,6 +10,7 @@
 //! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
 //! | ask | asked again, with the time it had left |
 //! | wait | goes on until the moment it names |
+//! | task | its child is brought up, or made where it was not yet; it is told again what it was told |
 //!
 //! A torn write may have left only the first entries of a decision. What the entries that are missing would have said follows
 //! from the state, so it is decided anew; an answer whose calls have no tickets yet gets them.
@@ -18,7 +19,7 @@
 //! (promise 5), so that a turn that kills its process does not do so for ever.
 
 use crate::{
-    session::{CallState, Open, Record, Steering, advance, batch, decide::Draft, retry},
+    session::{CallState, Open, Record, Steering, advance, batch, decide::Draft, retry, tasks},
     tool::Effect,
 };
 
@@ -27,6 +28,7 @@ const RECOVERIES_MAX: u32 = 1;
 
 /// The session was rebuilt and none of its workers is alive.
 pub(super) fn recover(draft: &mut Draft<'_>) {
+    tasks::recover(draft);
     if draft.state.turn.is_none() {
         return;
     }
@@ -54,7 +56,7 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
                 (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),
                 _ => {}
             },
-            Open::Request(_) | Open::Ask(_) | Open::Wait(_) => {}
+            Open::Request(_) | Open::Ask(_) | Open::Wait(_) | Open::Task(_) => {}
         }
     }
 }
@@ -67,7 +69,7 @@ pub(super) fn start_again(draft: &mut Draft<'_>) {
         match open {
             Open::Request(_) => retry::make_again(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
-            Open::Call(_) | Open::Ask(_) | Open::Wait(_) => {}
+            Open::Call(_) | Open::Ask(_) | Open::Wait(_) | Open::Task(_) => {}
         }
     }
 }

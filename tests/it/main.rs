@@ -14,6 +14,7 @@ mod formats;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
+mod links;
 mod otp;
 #[cfg(feature = "tools")]
 mod outside;

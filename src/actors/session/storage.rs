@@ -123,13 +123,21 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::GoOn { reply }
         | Signal::Pause { reply }
         | Signal::Resume { reply }
-        | Signal::Configure { reply, .. } => Some(*reply),
+        | Signal::Configure { reply, .. }
+        | Signal::Spawn { reply, .. }
+        | Signal::Adopt { reply, .. }
+        | Signal::End { reply, .. }
+        | Signal::StopTask { reply, .. }
+        | Signal::Orphan { reply, .. }
+        | Signal::Adopted { reply, .. } => Some(*reply),
         Signal::Recover
         | Signal::Left(_)
         | Signal::Answered { .. }
         | Signal::Failed { .. }
         | Signal::CutOff { .. }
         | Signal::Returned { .. }
+        | Signal::TaskDown { .. }
+        | Signal::TaskLeft { .. }
         | Signal::Tick => None,
     }
 }
