@@ -58,8 +58,16 @@ pub(crate) trait Nursery: Send + Sync {
     fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, NotUp>>;
 }
 
-/// What a child is told, and why.
-type Word = (Told, Arc<str>);
+/// The rules of a parent and of its ancestors, a chain for each.
+type Rules = Arc<Vec<Vec<Ruleset>>>;
+
+/// What a child is to know of its parent.
+#[derive(Clone)]
+struct Word {
+    told: Told,
+    why: Arc<str>,
+    above: Rules,
+}
 
 /// A running watch. Dropping it ends it, and changes nothing for the child.
 pub(crate) struct Watcher {
@@ -68,10 +76,10 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Watches over the child of a task. `above` are the rules that an adopted child comes under; `why` is why its parent has
+    /// Watches over the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
     /// ended, where it has.
-    pub(crate) fn start(post: Post, task: &OpenTask, told: Told, above: Vec<Vec<Ruleset>>, why: Arc<str>) -> Watcher {
-        let (told, hears) = watch::channel((told, why));
+    pub(crate) fn start(post: Post, task: &OpenTask, told: Told, above: Rules, why: Arc<str>) -> Watcher {
+        let (told, hears) = watch::channel(Word { told, why, above });
         let life = CancellationToken::new();
         let birth = Birth {
             child: task.child.clone(),
@@ -83,7 +91,7 @@ impl Watcher {
         };
         let (tasks, over) = (post.slot.tasks.clone(), life.clone());
         tasks.spawn(async move {
-            let watch = Watch { post, birth, above, told: hears };
+            let watch = Watch { post, birth, told: hears };
             tokio::select! {
                 () = watch.run() => {}
                 () = over.cancelled() => {}
@@ -95,25 +103,29 @@ impl Watcher {
     /// Tells the child. What it was told before, or more, is not told again.
     pub(crate) fn tell(&self, told: Told, why: Arc<str>) {
         self.told.send_if_modified(|before| {
-            let more = before.0 < told;
+            let more = before.told < told;
             if more {
-                *before = (told, why);
+                (before.told, before.why) = (told, why);
             }
             more
         });
+    }
+
+    /// The parent may do less than before: the child is to know.
+    pub(crate) fn narrow(&self, above: &Rules) {
+        self.told.send_modify(|before| before.above = above.clone());
     }
 }
 
 struct Watch {
     post: Post,
     birth: Birth,
-    above: Vec<Vec<Ruleset>>,
     told: watch::Receiver<Word>,
 }
 
 /// What came of a look at a child.
 enum Look {
-    Over(Signal),
+    Over(Box<Signal>),
     /// It is to be looked at again, for it may be had then.
     Again,
     /// The runtime is shutting down: nothing more comes.
@@ -125,7 +137,7 @@ impl Watch {
         let mut wait = AGAIN_MIN;
         loop {
             match self.look().await {
-                Look::Over(signal) => return self.post.slot.report(self.post.life, signal),
+                Look::Over(signal) => return self.post.slot.report(self.post.life, *signal),
                 Look::Closing => return std::future::pending().await,
                 Look::Again => {}
             }
@@ -138,16 +150,16 @@ impl Watch {
 
     fn down(&self, reason: DownReason) -> Look {
         let ticket = self.post.ticket;
-        Look::Over(Signal::TaskDown { ticket, down: Down::without_a_word(reason) })
+        Look::Over(Box::new(Signal::TaskDown { ticket, down: Down::without_a_word(reason) }))
     }
 
     fn left(&self) -> Look {
-        Look::Over(Signal::TaskLeft { ticket: self.post.ticket })
+        Look::Over(Box::new(Signal::TaskLeft { ticket: self.post.ticket }))
     }
 
     /// Brings the child up, and stays with it until it is down.
     async fn look(&mut self) -> Look {
-        let told = self.told.borrow_and_update().0;
+        let told = self.told.borrow_and_update().told;
         let mut birth = self.birth.clone();
         if told != Told::Run {
             birth.order = None;
@@ -165,7 +177,7 @@ impl Watch {
             (Ok(Err(NotUp::Parked)), _) => self.down(DownReason::Parked),
             (Ok(Err(NotUp::Missing)), told) => {
                 let (ticket, down) = (self.post.ticket, never_made(told));
-                Look::Over(Signal::TaskDown { ticket, down })
+                Look::Over(Box::new(Signal::TaskDown { ticket, down }))
             }
             (Ok(Err(NotUp::Lost(error))), _) => self.down(DownReason::Lost { error }),
             (Err(error), _) => self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
@@ -176,14 +188,16 @@ impl Watch {
         if let (Some(child), Some(parent)) = (child.card(), self.post.slot.card()) {
             child.show_under(&parent);
         }
-        if self.birth.order.is_none()
-            && let Err(look) = self.take_over(child).await
-        {
-            return look;
-        }
-        let mut said = Told::Run;
+        let (mut said, mut under) = (Told::Run, None);
         loop {
-            let (told, why) = self.told.borrow_and_update().clone();
+            let Word { told, why, above } = self.told.borrow_and_update().clone();
+            // Said again after each crash: only what is new to the child is written. One that is left is to have no parent.
+            if told != Told::Leave && under.as_ref() != Some(&above) {
+                if let Err(look) = self.take_over(child, &above).await {
+                    return look;
+                }
+                under = Some(above);
+            }
             if told > said {
                 said = told;
                 match (self.say(child, told, &why).await, told) {
@@ -197,7 +211,7 @@ impl Watch {
                 down = ended(child, &self.birth.parent, self.birth.ticket) => return match down {
                     Ok(Some(down)) => {
                         let (ticket, down) = (self.post.ticket, (*down).clone());
-                        Look::Over(Signal::TaskDown { ticket, down })
+                        Look::Over(Box::new(Signal::TaskDown { ticket, down }))
                     }
                     Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
                     Err(error) => self.gone(&error),
@@ -218,10 +232,10 @@ impl Watch {
         }
     }
 
-    /// Tells an orphan who its parent is now.
-    async fn take_over(&self, child: &Slot) -> Result<(), Look> {
+    /// Tells the child who its parent is, and what that one may not do.
+    async fn take_over(&self, child: &Slot, above: &[Vec<Ruleset>]) -> Result<(), Look> {
         let Birth { parent, ticket, link, depth, .. } = self.birth.clone();
-        let (tie, above) = (Tie { parent, ticket, link, depth }, self.above.clone());
+        let (tie, above) = (Tie { parent, ticket, link, depth }, above.to_vec());
         match ask(child, |reply| Signal::Adopted { tie, above, reply }).await {
             Ok(_) => Ok(()),
             Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {

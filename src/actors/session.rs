@@ -330,6 +330,7 @@ impl Live {
                     self.unmark(&state);
                 }
                 Record::TaskFinished { .. } | Record::TaskLeft {} => self.unmark(&state),
+                Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
                 Record::Withdrawn { id } => self.slot.withdrawn(id),
                 _ => {}
             }

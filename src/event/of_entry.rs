@@ -38,7 +38,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     };
     match &entry.record {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
-        Record::Released {} => vec![],
+        Record::Released {} | Record::Narrowed { .. } => vec![],
         Record::Accepted { message, delivery } => {
             let (message, delivery) = (message.clone(), *delivery);
             match (delivery, &before.turn) {

@@ -21,6 +21,7 @@ use crate::{
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
         Delivery, Down, Entry, Held, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State, TaskOrder,
+        Tie,
     },
     tape::{Appended, TapeError},
 };
@@ -91,7 +92,7 @@ impl Session {
         self.child(child, held).await
     }
 
-    /// Takes over an orphan: a child whose parent has ended. Its DOWN comes here, at once where its task is over already. Its
+    /// Takes over an orphan: a child whose parent has ended. Returns when both tapes have it. Its DOWN comes here, at once where its task is over already. Its
     /// rights narrow to those of this session.
     ///
     /// # Errors
@@ -107,7 +108,13 @@ impl Session {
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
         let id = child.clone();
         let held = self.ask(|reply| Signal::Adopt { child: id, link, reply }).await?;
-        self.child(child.clone(), held).await
+        let adopted = self.child(child.clone(), held).await?;
+        // The watch over it says so too, and again after a crash; said here, it is so when this returns.
+        let state = self.state().await?;
+        let (parent, ticket, depth) = (self.id().clone(), adopted.ticket, state.depth() + 1);
+        let (tie, above) = (Tie { parent, ticket, link, depth }, state.settings.above_children());
+        adopted.session.ask(|reply| Signal::Adopted { tie, above, reply }).await?;
+        Ok(adopted)
     }
 
     /// Ends the session for good: its turn is aborted, waiting messages are taken back, children that end with it end, and the
@@ -226,8 +233,11 @@ impl Nursery for Family {
         let (runtime, lanes) = (self.runtime.upgrade(), self.lanes.clone());
         Box::pin(async move {
             let runtime = Runtime { inner: runtime.ok_or(NotUp::Closing)? };
-            let lane =
-                birth.child.as_str().bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31) + usize::from(byte));
+            let lane = birth
+                .child
+                .as_str()
+                .bytes()
+                .fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
             let _one = lanes[lane % LANES].lock().await;
             runtime.bring_up(birth).await
         })

@@ -101,6 +101,7 @@ impl State {
             Record::TaskLeft {} => self.close_task(entry.seq, ticket, None, None),
             Record::Orphaned { why } => self.orphan(why),
             Record::Adopted { tie, above } => self.adopt(tie, above),
+            Record::Narrowed { above } => self.narrow(above),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Paused {} => self.paused = true,
             Record::Resumed {} => self.paused = false,

@@ -30,11 +30,17 @@ pub(super) fn orphan(draft: &mut Draft<'_>, parent: &SessionId, ticket: Seq, why
     }
 }
 
-/// Another session takes this one over. Only an orphan can be adopted; by the same ticket again is nothing new.
+/// Another session takes this one over, and only an orphan can be adopted; or the parent says once more what its own rules are,
+/// and where there are others among them than before, they hold here too.
 pub(super) fn adopted(draft: &mut Draft<'_>, tie: &Tie, above: &[Vec<Ruleset>]) -> Result<Held, Refusal> {
     let already = origin(draft, &tie.parent, tie.ticket).is_some_and(|origin| origin.orphaned.is_none());
     let orphan = draft.state.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
     if already {
+        let known = &draft.state.settings.above;
+        let more: Vec<_> = above.iter().filter(|chain| !known.contains(chain)).cloned().collect();
+        if !more.is_empty() {
+            draft.write(None, Record::Narrowed { above: more });
+        }
         return Ok(Held::Done(draft.state.seq));
     }
     if !orphan {

@@ -180,6 +180,11 @@ pub enum Record {
         /// The rules of its new ancestors, that it may not go beyond either.
         above: Vec<Vec<Ruleset>>,
     },
+    /// The ancestors of this session may do less than before, and so may it.
+    Narrowed {
+        /// The rules that it may not go beyond either, from here on.
+        above: Vec<Vec<Ruleset>>,
+    },
     /// The session has ended for good.
     Ended {
         /// Why.

@@ -108,6 +108,13 @@ impl Settings {
         strictest.unwrap_or_else(|| judge_all(&[], accesses, globs))
     }
 
+    /// The rules that no child may go beyond: those of the ancestors, and the session's own; a chain for each.
+    #[must_use]
+    pub fn above_children(&self) -> Vec<Vec<Ruleset>> {
+        let own = (!self.above.contains(&self.rules)).then_some(&self.rules);
+        self.above.iter().chain(own).cloned().collect()
+    }
+
     /// How long an ask may stay unanswered.
     #[must_use]
     pub fn ask_limit(&self) -> Duration {

@@ -175,7 +175,7 @@ pub enum Signal {
         /// Whom to answer.
         reply: ReplyTo,
     },
-    /// To an orphan: another session has taken it over.
+    /// To a child: who its parent is, and what that one may not do. An orphan is taken over by it.
     Adopted {
         /// How it is tied now.
         tie: Tie,

@@ -63,10 +63,7 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
 
 /// Makes settings those of a child: nothing that the parent may not do.
 pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
-    child.above.clone_from(&parent.above);
-    if !child.above.contains(&parent.rules) {
-        child.above.push(parent.rules.clone());
-    }
+    child.above = parent.above_children();
     child.task_depth_max = child.task_depth_max.min(parent.task_depth_max);
     child.task_width_max = child.task_width_max.min(parent.task_width_max);
 }

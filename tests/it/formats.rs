@@ -90,6 +90,7 @@ fn records() -> Vec<Record> {
         Record::TaskLeft {},
         Record::Orphaned { why: "its parent has ended".into() },
         Record::Adopted { tie, above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
+        Record::Narrowed { above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
         Record::Ended { why: "over".into() },
         Record::Paused {},
         Record::Resumed {},

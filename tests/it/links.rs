@@ -126,7 +126,7 @@ fn is_down(record: &Record) -> bool {
     matches!(record, Record::TaskFinished { .. })
 }
 
-/// The whole way: on the parent's tape first, shown under its parent, one DOWN, the parent woken by it, and all of it seen.
+/// A-02, O-02, O-03, Z-06. The whole way: on the parent's tape first, shown under its parent, one DOWN, the parent woken by it, and all of it seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_works_beside_its_parent_and_wakes_it_when_it_is_down() {
     let found = Reply::text("found it").at_barrier("child").when("user: look it up");
@@ -256,7 +256,7 @@ async fn the_end_of_a_parent_ends_its_linked_child_and_orphans_the_other() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
-/// A child that crashes again and again is parked, and its parent is told so; the parent itself notices nothing else.
+/// O-10. A child that crashes again and again is parked, and its parent is told so; the parent itself notices nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_child_is_down() {
     let lab = lab([Reply::call("bomb", json!({})).when("user: touch it")]).await;
@@ -299,7 +299,7 @@ async fn what_a_parent_may_not_do_is_a_typed_error() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
-/// Promise 8, P13: a child whose own rules allow what its parent's deny or ask for does not get it.
+/// H-20, promise 8, P13: a child whose own rules allow what its parent's deny or ask for does not get it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_may_not_do_what_its_parent_may_not() {
     let two = Reply::call("slow", json!({})).with_call("quick", json!({}));
@@ -316,6 +316,25 @@ async fn a_child_may_not_do_what_its_parent_may_not() {
     assert!(said.contains("Permission denied: slow * by narrow"), "{said}");
     assert!(said.contains("nobody listens who could answer"), "{said}");
     assert_eq!(lab.slow.load(Ordering::SeqCst), 0);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// Promise 8: what a parent may no longer do, a child that works already may not do either; also over a crash of both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_is_narrowed_with_its_parent() {
+    let call = Reply::call("slow", json!({})).at_barrier("child").when("user: work").when_answers(0);
+    let lab = lab([call, Reply::text("refused").when("user: work")]).await;
+    let child = lab.spawn("work", Link::DETACHED).await;
+    lab.model.barrier("child").reached().await;
+    let deny = Ruleset { name: "narrow".into(), rules: vec![Rule::new("slow", "*", Action::Deny)] };
+    lab.parent.configure(|settings| settings.rules.push(deny.clone())).await.unwrap();
+    let is_narrowed = |record: &Record| matches!(record, Record::Narrowed { .. });
+    until(async || count(child.session(), is_narrowed).await == 1).await;
+    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.restart(child.session().id()).await.unwrap();
+    lab.model.barrier("child").release();
+    assert_eq!(down(&child).await, DownReason::Done);
+    assert_eq!((lab.slow.load(Ordering::SeqCst), count(child.session(), is_narrowed).await), (0, 1));
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 

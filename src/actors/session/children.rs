@@ -10,14 +10,17 @@ use crate::{
     session::{Down, Open, Told},
 };
 
+/// Who is told of a DOWN; of nothing, where none comes.
+type DownReply = oneshot::Sender<Option<Arc<Down>>>;
+
 /// Watchers and those who wait. Nothing of it outlives the life of the actor; whoever waits asks the next one.
 #[derive(Default)]
 pub(super) struct Children {
     watchers: BTreeMap<Seq, Watcher>,
     /// Who wants to know how the session's own task ended, for which parent and ticket.
-    own: Vec<(SessionId, Seq, oneshot::Sender<Option<Arc<Down>>>)>,
+    own: Vec<(SessionId, Seq, DownReply)>,
     /// Who wants to know how a task of the session ended.
-    waiting: Vec<(Seq, oneshot::Sender<Option<Arc<Down>>>)>,
+    waiting: Vec<(Seq, DownReply)>,
 }
 
 impl Children {
@@ -26,11 +29,11 @@ impl Children {
         self.watchers.remove(&ticket);
     }
 
-    pub(super) fn wait_for_own(&mut self, parent: SessionId, ticket: Seq, reply: oneshot::Sender<Option<Arc<Down>>>) {
+    pub(super) fn wait_for_own(&mut self, parent: SessionId, ticket: Seq, reply: DownReply) {
         self.own.push((parent, ticket, reply));
     }
 
-    pub(super) fn wait_for(&mut self, ticket: Seq, reply: oneshot::Sender<Option<Arc<Down>>>) {
+    pub(super) fn wait_for(&mut self, ticket: Seq, reply: DownReply) {
         self.waiting.push((ticket, reply));
     }
 }
@@ -49,14 +52,16 @@ impl Live {
 
     fn watch_over(&mut self, ticket: Seq, told: Told) {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
-        let settings = &self.state.settings;
-        let mut above = settings.above.clone();
-        if !above.contains(&settings.rules) {
-            above.push(settings.rules.clone());
-        }
+        let above = Arc::new(self.state.settings.above_children());
         let why = self.state.closed.clone().unwrap_or_default();
         let watcher = Watcher::start(self.post(ticket), task, told, above, why);
         self.children.watchers.insert(ticket, watcher);
+    }
+
+    /// The session was set to something else: where it may do less, its children may too.
+    pub(super) fn narrow_children(&self) {
+        let above = Arc::new(self.state.settings.above_children());
+        self.children.watchers.values().for_each(|watcher| watcher.narrow(&above));
     }
 
     /// Has a child stopped, before the tape has the wish.

@@ -114,6 +114,11 @@ impl State {
         origin.link = tie.link;
         origin.depth = tie.depth;
         origin.orphaned = None;
+        self.narrow(above);
+    }
+
+    /// Rules of ancestors are only ever added: what was denied once stays out of reach.
+    pub(super) fn narrow(&mut self, above: &[Vec<Ruleset>]) {
         let settings = Arc::make_mut(&mut self.settings);
         for chain in above {
             if !settings.above.contains(chain) {

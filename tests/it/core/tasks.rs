@@ -444,7 +444,32 @@ fn a_child_carries_the_rules_of_its_ancestors() {
     assert_eq!(play.state.settings.above, [grandparent]);
 }
 
-/// Promise 8, P13, P4-16: for 100,000 random rule sets at depth 1 to 3 a child may never do what an ancestor may not.
+/// Promise 8: what a parent may no longer do reaches its child, is said again after a crash, and is written once.
+#[test]
+fn a_child_is_narrowed_with_its_parent() {
+    let mut play = child();
+    play.send("p");
+    let tell = |play: &mut Play, above: Vec<Vec<Ruleset>>| {
+        let reply = play.reply_to();
+        let tie = Tie { parent: id("parent"), ticket: Seq(7), link: Link::LINKED, depth: 1 };
+        play.signal(Signal::Adopted { tie, above, reply });
+        assert!(matches!(play.reply, Some(Ok(_))));
+    };
+    tell(&mut play, Vec::new());
+    assert!(play.entries.is_empty());
+    let narrow = vec![rules("narrow", &[("bash", "*", Action::Deny)])];
+    tell(&mut play, vec![narrow.clone()]);
+    assert!(matches!(&play.entries[0].record, Record::Narrowed { above } if *above == [narrow.clone()]));
+    tell(&mut play, vec![narrow.clone()]);
+    assert!(play.entries.is_empty());
+    // Rules that are taken back above were denied once, and stay so.
+    tell(&mut play, Vec::new());
+    play.crash();
+    play.answer_calls(&["bash"]);
+    assert_eq!(play.newest(1, 60), ["c0! Permission denied: bash * by narrow (deny bash *)."]);
+}
+
+/// H-20, P13, P4-16, promise 8: for 100,000 random rule sets at depth 1 to 3 a child may never do what an ancestor may not.
 #[test]
 fn a_childs_rights_are_never_wider_than_its_parents() {
     let mut rng = crate::sim::rng::Rng::new(8);
