@@ -6,9 +6,11 @@
 //! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
 //! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
+//! | `links.rs` | a parent's watch over a child session |
 //! | `host.rs` | what all sessions of a runtime share |
 
 pub(crate) mod host;
+pub(crate) mod links;
 pub(crate) mod session;
 pub(crate) mod shell;
 pub(crate) mod slot;

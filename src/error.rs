@@ -58,6 +58,9 @@ pub enum SendError {
     /// The session, or its runtime, is shut down.
     #[error("the session is closed")]
     Closed,
+    /// The session was ended for good. Its tape can be read.
+    #[error("the session has ended")]
+    Ended,
     /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.
     #[error("failed to write the tape: {0}")]
     Storage(#[source] TapeError),
@@ -75,7 +78,8 @@ impl From<Refusal> for SendError {
             Refusal::Empty => SendError::Empty,
             Refusal::NotWaiting { id } => SendError::NotWaiting { id },
             Refusal::AskClosed { ask } => SendError::AskClosed { ask },
-            other @ (Refusal::Compacting { .. } | Refusal::NothingToCompact) => SendError::Refused(other),
+            Refusal::Ended => SendError::Ended,
+            other => SendError::Refused(other),
         }
     }
 }
@@ -96,6 +100,27 @@ pub enum StartError {
     /// The supervision tree did not come up.
     #[error(transparent)]
     Tree(#[from] TreeError),
+}
+
+/// Why a child was not made, or an orphan not adopted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The parent did not take the task: [`Refusal::TooDeep`], [`Refusal::TooManyTasks`] and others in
+    /// [`SendError::Refused`], or an error of its own.
+    #[error(transparent)]
+    Parent(#[from] SendError),
+    /// The child would work where its parent may not.
+    #[error("the workspace {workspace} is outside of its parent's, {parent}")]
+    OutsideWorkspace {
+        /// The child's.
+        workspace: String,
+        /// The parent's.
+        parent: String,
+    },
+    /// The child did not come up. If its parent has the task, it tries on, and its DOWN comes all the same.
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 /// Why a session could not be opened.

@@ -22,7 +22,7 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{ErrorReason, FilePart, Finish, Message, Part},
     model::{ErrorKind, RetryClass},
-    session::{AskClosedWhy, CompactionReason, Delivery, Grant, Outcome},
+    session::{AskClosedWhy, CompactionReason, Delivery, Down, Grant, Link, Outcome, Tie},
     tape::Cause,
     tool::Access,
     usage::{MicroUsd, Usage},
@@ -329,6 +329,57 @@ pub enum EventKind {
         n: u32,
         /// Whether the turn goes on by itself.
         resumed: bool,
+    },
+    /// A task was given to a child.
+    TaskStarted {
+        /// The task's ticket.
+        ticket: Seq,
+        /// The child.
+        child: SessionId,
+        /// How it is tied.
+        link: Link,
+        /// How deep it is below the session at the top.
+        depth: u32,
+        /// Whether it was there before, and is adopted.
+        adopted: bool,
+    },
+    /// A child is down.
+    TaskFinished {
+        /// The task's ticket.
+        ticket: Seq,
+        /// The child.
+        child: SessionId,
+        /// How.
+        #[serde(flatten)]
+        down: Arc<Down>,
+        /// The message that the model is told of it by, where it is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<MessageId>,
+    },
+    /// The session has ended, and a child of it lives on as an orphan.
+    TaskLeft {
+        /// The task's ticket.
+        ticket: Seq,
+        /// The child.
+        child: SessionId,
+    },
+    /// The parent of this session is gone for good.
+    Orphaned {
+        /// Who it was.
+        parent: SessionId,
+        /// Why.
+        why: String,
+    },
+    /// This orphan has a parent again.
+    Adopted {
+        /// Who it is, and how the session is tied to it.
+        #[serde(flatten)]
+        tie: Tie,
+    },
+    /// The session has ended for good.
+    Ended {
+        /// Why.
+        why: String,
     },
     /// Nothing new starts from here on.
     Paused {},

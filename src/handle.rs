@@ -251,7 +251,7 @@ impl Session {
         entries.map_err(|bad| OpenError::Damaged { session: self.slot.id.clone(), damage: bad.to_string() })
     }
 
-    async fn ask(&self, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
+    pub(crate) async fn ask(&self, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
         self.slot.input(signal)?.await.map_err(|_| SendError::Closed)?
     }
 
@@ -260,7 +260,7 @@ impl Session {
     }
 
     /// Asks the actor something, and asks its next life again where this one ended before it answered.
-    async fn ask_state<T>(&self, question: impl Fn(oneshot::Sender<T>) -> Question) -> Result<T, SendError> {
+    pub(crate) async fn ask_state<T>(&self, question: impl Fn(oneshot::Sender<T>) -> Question) -> Result<T, SendError> {
         loop {
             let (reply, answer) = oneshot::channel();
             // A closed or parked slot refuses here, which ends the loop.

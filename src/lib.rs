@@ -68,12 +68,12 @@ pub mod usage;
 
 mod actors;
 
-pub use error::{OpenError, SendError, StartError};
+pub use error::{OpenError, SendError, SpawnError, StartError};
 pub use event::{Event, EventKind, EventStream};
 #[cfg(feature = "fault-injection")]
 pub use fault::Faults;
 pub use handle::{Answer, Receipt, Session};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
 pub use message::{Message, ModelRef, Part};
-pub use runtime::{Runtime, SessionOptions};
-pub use session::{Delivery, Grant, Outcome, Steering};
+pub use runtime::{Child, Runtime, SessionOptions};
+pub use session::{Delivery, Down, DownReason, Grant, Link, Outcome, Steering};

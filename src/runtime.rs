@@ -1,6 +1,7 @@
 //! A runtime: one supervised tree inside a host. A value, never a global; two of them in one process do not see each other.
 
 mod builder;
+mod children;
 mod host;
 mod inspect;
 mod operate;
@@ -9,6 +10,7 @@ mod report;
 use std::{sync::Arc, time::Duration};
 
 pub use builder::{Builder, SessionOptions};
+pub use children::Child;
 pub use inspect::{By, Count, Inspection, Top};
 pub use operate::{OperateError, Operator};
 pub use report::{Leftover, Recovered, Tree};
@@ -69,7 +71,7 @@ pub(crate) struct Inner {
     hosts: SupervisorHandle,
     settings: builder::Defaults,
     door: std::sync::Mutex<Door>,
-    recovered: Vec<Recovered>,
+    recovered: std::sync::OnceLock<Vec<Recovered>>,
     tidying: builder::Tidying,
 }
 
@@ -137,6 +139,11 @@ impl Runtime {
             return Ok((session, events));
         }
         self.is_open()?;
+        self.open(id).await
+    }
+
+    /// Rebuilds a session from its tape and starts its actor.
+    async fn open(&self, id: &SessionId) -> Result<(Session, EventStream), OpenError> {
         let slot = Arc::new(Slot::new(id.clone()));
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         let made = tokio::task::spawn_blocking(move || {
@@ -181,7 +188,7 @@ impl Runtime {
     /// What was found interrupted when the runtime started, and what became of it.
     #[must_use]
     pub fn recovered(&self) -> &[Recovered] {
-        &self.inner.recovered
+        self.inner.recovered.get().map_or(&[], Vec::as_slice)
     }
 
     /// Stops a session's actor and starts it again from its tape. Running calls are ended and answered as after a crash.
@@ -210,17 +217,24 @@ impl Runtime {
     /// Returns the sessions that did not become idle.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
         self.set_door(Door::Draining);
-        let slots: Vec<_> = self.inner.host.slots().values().cloned().collect();
         let until = tokio::time::Instant::now() + deadline;
-        let mut left = Vec::new();
-        for slot in slots {
-            slot.set_door(Door::Draining);
-            let session = Session { host: self.inner.host.clone(), slot };
-            if !report::is_drained(&session, until).await {
-                left.push(session.id().clone());
+        loop {
+            let slots: Vec<_> = self.inner.host.slots().values().cloned().collect();
+            slots.iter().for_each(|slot| slot.set_door(Door::Draining));
+            let (mut left, mut waited) = (Vec::new(), false);
+            for slot in slots {
+                let session = Session { host: self.inner.host.clone(), slot };
+                match report::drained(&session, until).await {
+                    report::Drained::AtOnce => {}
+                    report::Drained::Later => waited = true,
+                    report::Drained::No => left.push(session.id().clone()),
+                }
+            }
+            // A child that is down may wake its parent, which was looked at before: until all are found at rest.
+            if !waited || tokio::time::Instant::now() >= until {
+                return left;
             }
         }
-        left
     }
 
     /// Ends the tree: actors, workers, processes, locks. Turns that run are cut off where they are, and go on at the next

@@ -9,9 +9,9 @@
 //! worker's report, a limit that ran out. What goes out is entries for the tape, and directives for the shell
 //! (`actors/session.rs`), which waits until the entries are written and then does as it is told.
 //!
-//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait. Each
+//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task. Each
 //! is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
-//! none of its tickets is. Recovery is one rule per kind of ticket (`recover.rs`).
+//! none of its tickets is; a task is the session's, and outlives the turn it was begun in. Recovery is one rule per kind of ticket (`recover.rs`).
 //!
 //! | file | what it decides |
 //! |---|---|
@@ -19,6 +19,8 @@
 //! | `inbox.rs` | which messages are taken, refused, edited, withdrawn, delivered |
 //! | `advance.rs` | what happens next: the double loop |
 //! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
+//! | `tasks.rs`, `child.rs` | what a parent and a child tell each other |
+//! | `end.rs` | what the end of a session takes with it |
 //! | `retry.rs` | whether and when a failed request is made again |
 //! | `compact.rs` | when the conversation is made smaller, and what takes its place |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
@@ -27,9 +29,12 @@
 mod advance;
 mod apply;
 mod batch;
+mod child;
 mod compact;
 mod decide;
+mod end;
 mod inbox;
+mod link;
 mod record;
 mod recover;
 mod retry;
@@ -37,6 +42,7 @@ mod seen;
 mod settings;
 mod signal;
 mod state;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -47,6 +53,7 @@ pub(crate) use compact::prompt as compaction_prompt;
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Windows, decide};
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
+pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
 pub use seen::{Seen, SeenMessages};
 pub use settings::{CompactionSettings, Mode, Settings};
@@ -55,4 +62,5 @@ pub use signal::{
     Signal, Steering,
 };
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
+pub(crate) use tasks::never_made;
 pub use transcript::Transcript;

@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
 use crate::{
-    actors::slot::Slot,
+    actors::{links::Nursery, slot::Slot},
     context::{Window, of_text},
     hook::Hooks,
     ids::{Millis, SessionId},
@@ -40,6 +40,8 @@ pub(crate) struct Host {
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
+    /// Who brings children up; set once the tree stands.
+    pub(crate) nursery: OnceLock<Arc<dyn Nursery>>,
     slots: Mutex<BTreeMap<SessionId, Arc<Slot>>>,
 }
 
@@ -81,6 +83,7 @@ impl Host {
             processes: crate::process::Processes::unwatched(),
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
+            nursery: OnceLock::new(),
             slots: Mutex::default(),
         }
     }

@@ -6,6 +6,7 @@
 //! the state goes back to what the tape has, hosts are told, and what workers reported is held and decided again later.
 
 mod build;
+mod children;
 #[cfg(feature = "fault-injection")]
 mod held_back;
 mod present;
@@ -14,6 +15,7 @@ mod storage;
 mod tests;
 
 pub(crate) use build::{fold, notify};
+use children::Children;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -129,6 +131,7 @@ struct Live {
     requests: BTreeMap<Seq, RequestWorker>,
     calls: BTreeMap<Seq, CallWorker>,
     compactions: BTreeMap<Seq, SummaryWorker>,
+    children: Children,
     /// The moment it is set for; dropping the guard ends its task.
     timer: Option<(Millis, DropGuard)>,
     idle_waiters: Vec<tokio::sync::oneshot::Sender<()>>,
@@ -151,6 +154,7 @@ impl Live {
             requests: BTreeMap::new(),
             calls: BTreeMap::new(),
             compactions: BTreeMap::new(),
+            children: Children::default(),
             timer: None,
             idle_waiters: Vec::new(),
             draws: 0,
@@ -204,6 +208,7 @@ impl Live {
         }
         self.arm_timer();
         self.show_on_card();
+        self.tell_of_downs();
         if self.is_idle() {
             for waiter in self.idle_waiters.drain(..) {
                 // A host that stopped waiting does not want to know.
@@ -312,7 +317,7 @@ impl Live {
 
     /// Where the open turns of a store are listed. A mark too many does no harm; one too few would lose a turn.
     fn mark_turn(&self, after: &State) {
-        if self.state.turn.is_none() && after.turn.is_some() {
+        if !self.state.is_unfinished() && after.is_unfinished() {
             // If the mark cannot be made, neither can the append, most likely; and that one is reported.
             drop(self.host.store.mark_open(&self.slot.id));
         }
@@ -346,13 +351,20 @@ impl Live {
                     if let Some(end) = state.ended.back() {
                         self.slot.turn_ended(end);
                     }
-                    if state.turn.is_none() && self.state.turn.is_none() {
-                        drop(self.host.store.mark_closed(&self.slot.id));
-                    }
+                    self.unmark(&state);
                 }
+                Record::TaskFinished { .. } | Record::TaskLeft {} => self.unmark(&state),
+                Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
                 Record::Withdrawn { id } => self.slot.withdrawn(id),
                 _ => {}
             }
+        }
+    }
+
+    /// Nothing of the session is open any more, neither on the tape nor in what is on its way there.
+    fn unmark(&self, on_tape: &State) {
+        if !on_tape.is_unfinished() && !self.state.is_unfinished() {
+            drop(self.host.store.mark_closed(&self.slot.id));
         }
     }
 
@@ -375,6 +387,8 @@ impl Live {
                 // It was never started, or it has reported already.
                 None => self.report(Signal::Returned { ticket, result: build::never_ran() }),
             },
+            Directive::StartTask(ticket) | Directive::PartTask(ticket) => self.see_to_task(ticket),
+            Directive::StopTask(ticket) => self.stop_task(ticket),
             Directive::Reply(to, reply) => self.slot.answer(to, reply.map_err(SendError::from)),
         }
     }
@@ -447,6 +461,7 @@ impl Live {
             Signal::Summarised { ticket, .. } => {
                 self.compactions.remove(ticket);
             }
+            Signal::TaskDown { ticket, .. } | Signal::TaskLeft { ticket } => self.children.forget(*ticket),
             _ => {}
         }
     }
@@ -458,6 +473,8 @@ impl Live {
             }
             // A host that stopped waiting does not want to know.
             Question::State(reply) => drop(reply.send(self.state.clone())),
+            Question::Down(parent, ticket, reply) => self.children.wait_for_own(parent, ticket, reply),
+            Question::Task(ticket, reply) => self.children.wait_for(ticket, reply),
             Question::Outcome(id, reply) => {
                 let ended = self.state.ended.iter().rev().find(|end| end.messages.contains(&id)).cloned();
                 let waits = self.state.queue.iter().chain(&self.state.steering).any(|waiting| waiting.message.id == id);
@@ -482,5 +499,10 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Answer { .. }
             | Signal::Configure { .. }
             | Signal::Compact { .. }
+            | Signal::Spawn { .. }
+            | Signal::Adopt { .. }
+            | Signal::StopTask { .. }
+            | Signal::Orphan { .. }
+            | Signal::Adopted { .. }
     )
 }

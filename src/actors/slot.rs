@@ -20,7 +20,7 @@ use crate::{
     error::SendError,
     event::Ring,
     ids::{MessageId, Seq, SessionId},
-    session::{Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal, ReplyTo, Signal, State, TurnEnd},
+    session::{Down, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal, ReplyTo, Signal, State, TurnEnd},
     supervisor::ActorCard,
     tape::{Tape, TapeError},
 };
@@ -55,6 +55,10 @@ pub(crate) enum Question {
     Idle(oneshot::Sender<()>),
     /// A picture of the state.
     State(oneshot::Sender<State>),
+    /// How the task of that parent and ticket ended; nothing where it is not this session's.
+    Down(SessionId, Seq, oneshot::Sender<Option<Arc<Down>>>),
+    /// How a task of this session ended; nothing where no DOWN comes for it.
+    Task(Seq, oneshot::Sender<Option<Arc<Down>>>),
 }
 
 /// A session beside its actor.
@@ -144,6 +148,11 @@ impl Slot {
         waiting.into_iter().for_each(|(_, reply)| drop(reply.send(Err(refused.clone()))));
     }
 
+    /// Whether its actor crashed again and again and is kept stopped.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.inner().door == Door::Parked
+    }
+
     /// Hands in what a host wants. Answers when the decision about it is on the tape.
     pub(crate) fn input(
         &self,
@@ -155,14 +164,16 @@ impl Slot {
         match inner.door {
             Door::Open => {}
             // A person's answer, an abort and the like still reach a session that finishes its turn.
-            Door::Draining if !matches!(signal, Signal::Send { .. }) => {}
+            Door::Draining if !matches!(signal, Signal::Send { .. } | Signal::Spawn { .. } | Signal::Adopt { .. }) => {}
             Door::Draining => return Err(SendError::Draining),
             Door::Parked => return Err(SendError::Parked),
             Door::Closed => return Err(SendError::Closed),
         }
         let depth = inner.inputs.len();
         // What stops or answers always gets in; what adds work is bounded.
-        if depth >= INPUTS_MAX && matches!(signal, Signal::Send { .. } | Signal::Edit { .. }) {
+        let adds =
+            matches!(signal, Signal::Send { .. } | Signal::Edit { .. } | Signal::Spawn { .. } | Signal::Adopt { .. });
+        if depth >= INPUTS_MAX && adds {
             if let Some(card) = &inner.card {
                 card.rejected();
             }
@@ -224,10 +235,9 @@ impl Slot {
             return Some(Work::Settled(settled));
         }
         let urgent = inner.unseen.iter().position(|to| {
-            inner
-                .inputs
-                .get(to)
-                .is_some_and(|input| matches!(input.signal, Signal::Abort { .. } | Signal::Pause { .. }))
+            inner.inputs.get(to).is_some_and(|input| {
+                matches!(input.signal, Signal::Abort { .. } | Signal::Pause { .. } | Signal::End { .. })
+            })
         });
         if let Some(to) = urgent.and_then(|at| inner.unseen.remove(at)) {
             return inner.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));
@@ -283,6 +293,11 @@ impl Slot {
         drop(inner);
         let refused = SendError::Refused(Refusal::NotWaiting { id: id.clone() });
         told.into_iter().for_each(|(_, reply): (_, oneshot::Sender<_>)| drop(reply.send(Err(refused.clone()))));
+    }
+
+    /// The card of its actor, once it has had one.
+    pub(crate) fn card(&self) -> Option<Arc<ActorCard>> {
+        self.inner().card.clone()
     }
 
     /// Puts a tape and its state by for the first life.

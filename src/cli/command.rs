@@ -141,6 +141,7 @@ fn kind(error: &SendError) -> &'static str {
         SendError::Parked => "parked",
         SendError::Draining => "draining",
         SendError::Closed => "closed",
+        SendError::Ended => "ended",
         SendError::Storage(_) => "storage",
         _ => "refused",
     }

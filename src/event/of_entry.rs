@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     event::{EVENT_VERSION, Event, EventId, EventKind},
+    ids::{Seq, SessionId},
     message::{Part, ReasoningPart, TextPart, ToolPart, ToolState},
     model::{Answer, AnswerPart},
     session::{Entry, Open, OpenCall, Record, State},
@@ -37,7 +38,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     };
     match &entry.record {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
-        Record::Released {} | Record::Pruned { .. } => vec![],
+        Record::Released {} | Record::Pruned { .. } | Record::Narrowed { .. } => vec![],
         Record::Compaction(open) => vec![EventKind::CompactionStarted {
             reason: open.reason,
             model: open.model.to_string(),
@@ -110,8 +111,35 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
                 usage: turn.usage,
             }]
         }),
+        Record::TaskStarted { child, link, depth, order } => vec![EventKind::TaskStarted {
+            ticket: entry.seq,
+            child: child.clone(),
+            link: *link,
+            depth: *depth,
+            adopted: order.is_none(),
+        }],
+        Record::TaskFinished { down, notice } => child_of(before, ticket).map_or(vec![], |child| {
+            let message = notice.as_ref().map(|notice| notice.id.clone());
+            vec![EventKind::TaskFinished { ticket, child, down: down.clone(), message }]
+        }),
+        Record::TaskLeft {} => {
+            child_of(before, ticket).map_or(vec![], |child| vec![EventKind::TaskLeft { ticket, child }])
+        }
+        Record::Orphaned { why } => before
+            .origin
+            .as_ref()
+            .map_or(vec![], |origin| vec![EventKind::Orphaned { parent: origin.parent.clone(), why: why.clone() }]),
+        Record::Adopted { tie, .. } => vec![EventKind::Adopted { tie: tie.clone() }],
+        Record::Ended { why } => vec![EventKind::Ended { why: why.clone() }],
         Record::Paused {} => vec![EventKind::Paused {}],
         Record::Resumed {} => vec![EventKind::Resumed {}],
+    }
+}
+
+fn child_of(before: &State, task: Seq) -> Option<SessionId> {
+    match before.open.get(&task) {
+        Some(Open::Task(task)) => Some(task.child.clone()),
+        _ => None,
     }
 }
 

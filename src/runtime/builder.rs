@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,7 +17,10 @@ use crate::{
     message::ModelRef,
     model::{Model, ModelError, ModelLimits, Models, Params},
     permission::{Profile, Ruleset},
-    runtime::{Inner, Recovered, Runtime},
+    runtime::{
+        Inner, Recovered, Runtime,
+        children::{self, Family},
+    },
     session::{Mode, Settings},
     supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorEvent, SupervisorSpec},
     tape::{Durability, Store, StoreOptions, TapeError},
@@ -36,6 +39,7 @@ pub struct Builder {
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
+    task_limits: Option<(u32, usize)>,
     #[cfg(all(unix, feature = "tools"))]
     watch: crate::process::Watch,
     #[cfg(feature = "fault-injection")]
@@ -109,6 +113,14 @@ impl Builder {
     #[must_use]
     pub fn child(mut self, child: ChildSpec) -> Builder {
         self.children.push(child);
+        self
+    }
+
+    /// How deep children may stand below the session at the top, and how many each session may have open at the same time,
+    /// where a session's options say nothing: 1 and 8 by default.
+    #[must_use]
+    pub fn task_limits(mut self, depth_max: u32, width_max: usize) -> Builder {
+        self.task_limits = Some((depth_max, width_max));
         self
     }
 
@@ -189,17 +201,17 @@ impl Builder {
         watch_parking(&host, &sessions);
         fault!(faults, "start.tree_up", "runtime");
 
-        let settings = Defaults { model, host_rules: self.host_rules };
+        let settings = Defaults { model, host_rules: self.host_rules, task_limits: self.task_limits };
         let tidying = Tidying::start(host.store.clone());
-        let door = Mutex::new(Door::Open);
-        let inner = Inner { host, root, sessions, hosts, settings, door, recovered: Vec::new(), tidying };
-        let mut runtime = Runtime { inner: Arc::new(inner) };
+        let (door, recovered) = (Mutex::new(Door::Open), OnceLock::new());
+        let inner = Inner { host, root, sessions, hosts, settings, door, recovered, tidying };
+        let runtime = Runtime { inner: Arc::new(inner) };
+        // Set once, here, before there is a session.
+        let _ = runtime.inner.host.nursery.set(Arc::new(Family::of(&runtime)));
         if !self.no_auto_resume {
             let recovered = resume_interrupted(&runtime).await;
             fault!(faults, "start.resumed", "runtime");
-            if let Some(inner) = Arc::get_mut(&mut runtime.inner) {
-                inner.recovered = recovered;
-            }
+            let _ = runtime.inner.recovered.set(recovered);
         }
         Ok(runtime)
     }
@@ -306,6 +318,7 @@ async fn resume_interrupted(runtime: &Runtime) -> Vec<Recovered> {
         }
         recovered.push(Recovered { session: id, error });
     }
+    children::orphan_the_bereaved(runtime, &recovered).await;
     recovered
 }
 
@@ -313,6 +326,7 @@ async fn resume_interrupted(runtime: &Runtime) -> Vec<Recovered> {
 pub(super) struct Defaults {
     model: ModelRef,
     host_rules: Option<Ruleset>,
+    task_limits: Option<(u32, usize)>,
 }
 
 impl Defaults {
@@ -328,6 +342,9 @@ impl Defaults {
         settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
         let session_rules = options.rules.unwrap_or_else(|| Profile::default().ruleset());
         settings.rules = self.host_rules.iter().cloned().chain([session_rules]).collect();
+        let (depth, width) = self.task_limits.unwrap_or((settings.task_depth_max, settings.task_width_max));
+        settings.task_depth_max = options.task_depth_max.unwrap_or(depth);
+        settings.task_width_max = options.task_width_max.unwrap_or(width);
         settings
     }
 }
@@ -360,6 +377,10 @@ pub struct SessionOptions {
     pub ask_limit: Duration,
     /// The rules of permission; those of [`Profile::Strict`] by default.
     pub rules: Option<Ruleset>,
+    /// How deep children may stand below the session at the top; the runtime's, which is 1 by default.
+    pub task_depth_max: Option<u32>,
+    /// How many children it may have open at the same time; the runtime's, which is 8 by default.
+    pub task_width_max: Option<usize>,
 }
 
 impl SessionOptions {
@@ -379,6 +400,8 @@ impl SessionOptions {
             queue_mode: Mode::One,
             ask_limit: Duration::from_secs(600),
             rules: None,
+            task_depth_max: None,
+            task_width_max: None,
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::{
     handle::Session,
     ids::SessionId,
-    session::Open,
+    session::{CallState, Open, State},
     supervisor::{Node, render},
 };
 
@@ -64,27 +64,56 @@ impl Leftover {
 /// How often a draining session is looked at for being held up by nothing but open asks.
 const DRAIN_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Waits until a session is idle or waits for people only.
-pub(super) async fn is_drained(session: &Session, until: Instant) -> bool {
-    loop {
-        let Ok(state) = session.state().await else { return true };
-        let only_asks = !state.open.is_empty()
-            && state.open.values().all(|open| match open {
-                // A summary that is being written is asked for again at the next start.
-                Open::Ask(_) | Open::Compaction(_) => true,
-                Open::Call(call) => {
-                    !matches!(call.state, crate::session::CallState::Running | crate::session::CallState::Closing)
-                }
-                Open::Request(_) | Open::Wait(_) => false,
-            });
-        if state.turn.is_none() || only_asks || state.waits || state.paused {
-            return true;
-        }
-        if Instant::now() >= until {
+/// Whether a session has come to rest in a drain.
+pub(super) enum Drained {
+    /// It was at rest when it was looked at.
+    AtOnce,
+    /// It came to rest meanwhile.
+    Later,
+    /// Not before the deadline.
+    No,
+}
+
+/// Whether nothing of a session moves by itself: it is idle, or waits for people only. Its children are not looked at.
+fn is_at_rest(state: &State) -> bool {
+    let mut own = state.open.values().filter(|open| !matches!(open, Open::Task(_) | Open::Compaction(_))).peekable();
+    let only_asks = own.peek().is_some()
+        && own.all(|open| match open {
+            Open::Ask(_) | Open::Task(_) | Open::Compaction(_) => true,
+            Open::Call(call) => !matches!(call.state, CallState::Running | CallState::Closing),
+            Open::Request(_) | Open::Wait(_) => false,
+        });
+    state.turn.is_none() || only_asks || state.waits || state.paused
+}
+
+/// Whether all children of a session are held up too, so that no DOWN of theirs is on its way.
+async fn children_rest(session: &Session, state: &State) -> bool {
+    for (_, task) in state.tasks() {
+        let Some(slot) = session.host.slots().get(&task.child).cloned() else { return false };
+        let child = Session { host: session.host.clone(), slot };
+        let Ok(child) = child.state().await else { return false };
+        let is_over = child.origin.as_ref().is_some_and(|origin| origin.end.is_some());
+        if is_over || child.turn.is_none() || !is_at_rest(&child) {
             return false;
         }
+    }
+    true
+}
+
+/// Waits until a session is idle or waits for people only, and its children likewise.
+pub(super) async fn drained(session: &Session, until: Instant) -> Drained {
+    let mut drained = Drained::AtOnce;
+    loop {
+        let Ok(state) = session.state().await else { return drained };
+        if is_at_rest(&state) && children_rest(session, &state).await {
+            return drained;
+        }
+        drained = Drained::Later;
+        if Instant::now() >= until {
+            return Drained::No;
+        }
         tokio::select! {
-            _ = session.wait() => {}
+            _ = session.wait(), if state.turn.is_some() => {}
             () = tokio::time::sleep(DRAIN_LOOK) => {}
             () = tokio::time::sleep_until(until) => {}
         }

@@ -11,8 +11,8 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, compact, decide::Draft, inbox,
-        recover, state::Next,
+        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, compact, decide::Draft, end,
+        inbox, recover, state::Next, tasks,
     },
 };
 
@@ -22,6 +22,7 @@ pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn:
 
 /// Goes on until nothing more follows from the state.
 pub(super) fn advance(draft: &mut Draft<'_>) {
+    end::wind_up(draft);
     loop {
         let progressed = match &draft.state.turn {
             None => begin_turn(draft),
@@ -35,7 +36,7 @@ pub(super) fn advance(draft: &mut Draft<'_>) {
 }
 
 fn begin_turn(draft: &mut Draft<'_>) -> bool {
-    if draft.state.held || draft.state.paused {
+    if draft.state.held || draft.state.paused || draft.state.closed.is_some() {
         return false;
     }
     inbox::deliver_queued(draft)
@@ -169,8 +170,15 @@ pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) ->
     }
 }
 
-/// Ends the running turn: every ticket is closed with a result; queued messages stay.
+/// Ends the running turn: every ticket is closed with a result; queued messages stay. Linked children are stopped, also those
+/// that work while no turn runs.
 pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
+    abort_turn(draft, reason);
+    tasks::stop_linked(draft);
+}
+
+/// Ends the running turn, and no more.
+pub(super) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
     if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
         draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });
     }
@@ -178,6 +186,7 @@ pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
 
 /// Closes what is open in a turn that is being ended; the turn is over when nothing is left.
 fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
+    tasks::stop_with_turn(draft);
     if draft.state.waits {
         // No worker is alive that could be told to stop and say that it has.
         recover::take_down(draft);

@@ -12,11 +12,14 @@ use crate::{
     model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem, UserItem},
     session::{
         AskClosedWhy, CallOpened, CallState, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
-        OpenCall, OpenRequest, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, State, Turn, TurnEnd, Waiting,
+        OpenCall, OpenRequest, OpenTask, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, State, Told, Turn,
+        TurnEnd, Waiting,
         state::{BatchItem, Next, SEEN_MAX, TURNS_REMEMBERED},
     },
     tool::ToolResult,
 };
+
+mod tasks;
 
 impl State {
     /// Puts one entry into the state.
@@ -42,6 +45,9 @@ impl State {
             Record::Withdrawn { id } => {
                 self.queue.retain(|waiting| waiting.message.id != *id);
                 self.steering.retain(|waiting| waiting.message.id != *id);
+                if self.is_task(std::slice::from_ref(id)) {
+                    self.task_withdrawn();
+                }
             }
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
@@ -90,7 +96,7 @@ impl State {
             Record::Closing {} => match self.open.get_mut(&ticket) {
                 Some(Open::Request(request)) => request.closing = true,
                 Some(Open::Call(call)) => call.state = CallState::Closing,
-                _ => {}
+                _ => self.tell_task(ticket),
             },
             Record::Result { result } => self.take_result(ticket, result),
             Record::Ending { outcome } => {
@@ -100,9 +106,23 @@ impl State {
             Record::Recovered { n, resumed } => {
                 self.recoveries = *n;
                 self.waits = !resumed;
+                if self.waits {
+                    self.task_turn_waits();
+                }
             }
             Record::TurnFinished { outcome } => self.finish_turn(outcome),
             Record::Released {} => self.release(),
+            Record::TaskStarted { child, link, depth, order } => {
+                let (child, order) = (child.clone(), order.clone());
+                let task = OpenTask { child, link: *link, depth: *depth, order, told: Told::Run };
+                self.open.insert(entry.seq, Open::Task(task));
+            }
+            Record::TaskFinished { down, notice } => self.close_task(entry.seq, ticket, Some(down), notice.as_ref()),
+            Record::TaskLeft {} => self.close_task(entry.seq, ticket, None, None),
+            Record::Orphaned { why } => self.orphan(why),
+            Record::Adopted { tie, above } => self.adopt(tie, above),
+            Record::Narrowed { above } => self.narrow(above),
+            Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Paused {} => self.paused = true,
             Record::Resumed {} => self.paused = false,
         }
@@ -139,16 +159,20 @@ impl State {
         // Whoever sends lets held messages, and an interrupted turn, go on.
         self.release();
         let disposition = self.disposition(waiting.delivery);
-        self.seen.insert(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
-        if self.seen.len() > SEEN_MAX {
-            // A message that still waits is never forgotten: sent again, it would be taken twice.
-            let (queue, steering) = (&self.queue, &self.steering);
-            self.seen.forget_oldest(|id| !queue.iter().chain(steering).any(|waiting| waiting.message.id == *id));
-        }
+        self.remember(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
         match waiting.delivery {
             Delivery::Steer(_) if self.turn.is_some() => self.steering.push_back(waiting),
             // Steering an idle session starts a turn, as any other message does.
             _ => self.queue.push_back(waiting),
+        }
+    }
+
+    fn remember(&mut self, id: MessageId, seen: Seen) {
+        self.seen.insert(id, seen);
+        if self.seen.len() > SEEN_MAX {
+            // A message that still waits is never forgotten: sent again, it would be taken twice.
+            let (queue, steering) = (&self.queue, &self.steering);
+            self.seen.forget_oldest(|id| !queue.iter().chain(steering).any(|waiting| waiting.message.id == *id));
         }
     }
 
@@ -353,8 +377,9 @@ impl State {
 
     fn finish_turn(&mut self, outcome: &Outcome) {
         let Some(turn) = self.turn.take() else { return };
-        // Of what belongs to the turn only waits can still be open, and a wait without a turn is nothing.
-        self.open.retain(|_, open| matches!(open, Open::Compaction(_)));
+        // Of the turn only waits can still be open, and a wait without a turn is nothing. Tasks and summaries are the session's.
+        self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_)));
+        self.task_turn_ended(&turn, outcome);
         // Steering that came too late for this turn goes first into the next.
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);

@@ -11,7 +11,7 @@ use crate::{
     ids::Seq,
     message::{ErrorReason, Finish},
     model::{AnswerPart, Item},
-    permission::{Action, judge_all, seen_from},
+    permission::{Action, seen_from},
     session::{
         AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
         Steering, advance, decide::Draft, state::Next,
@@ -176,8 +176,7 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
     }
     let access = access(draft, &call);
     let settings = draft.state.settings.clone();
-    let layers: Vec<_> = settings.rules.iter().collect();
-    let judgement = judge_all(&layers, &access, draft.env.globs);
+    let judgement = settings.judge(&access, draft.env.globs);
     // A call that names no access has nothing that could have been granted.
     let granted = || !access.is_empty() && access.iter().all(|access| is_granted(draft, access));
     match judgement.action {

@@ -8,8 +8,8 @@ use crate::{
     message::ModelRef,
     permission::Globs,
     session::{
-        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, compact, inbox,
-        recover, retry,
+        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, child, compact, end,
+        inbox, recover, retry, tasks,
     },
     tape::Cause,
     tool::Toolbox,
@@ -126,8 +126,11 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             draft.done(*reply);
         }
         Signal::Configure { settings, reply } => {
-            if *draft.state.settings != **settings {
-                draft.write(None, Record::Settings(settings.clone()));
+            let mut settings = settings.clone();
+            // What its ancestors may not do stays out of a child's reach.
+            settings.above.clone_from(&draft.state.settings.above);
+            if *draft.state.settings != *settings {
+                draft.write(None, Record::Settings(settings));
             }
             draft.done(*reply);
         }
@@ -140,6 +143,32 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             draft.write(None, Record::State(whole));
         }
         Signal::Summarised { ticket, result } => compact::summarised(draft, *ticket, result),
+        Signal::Spawn { child, order, link, reply } => {
+            let answer = tasks::spawn(draft, child, order, *link);
+            draft.reply(*reply, answer);
+        }
+        Signal::Adopt { child, link, reply } => {
+            let answer = tasks::adopt(draft, child, *link);
+            draft.reply(*reply, answer);
+        }
+        Signal::End { reason, reply } => {
+            end::end(draft, reason);
+            draft.done(*reply);
+        }
+        Signal::StopTask { parent, ticket, why, reply } => {
+            child::stop(draft, parent, *ticket, why);
+            draft.done(*reply);
+        }
+        Signal::Orphan { parent, ticket, why, reply } => {
+            child::orphan(draft, parent, *ticket, why);
+            draft.done(*reply);
+        }
+        Signal::Adopted { tie, above, reply } => {
+            let answer = child::adopted(draft, tie, above);
+            draft.reply(*reply, answer);
+        }
+        Signal::TaskDown { ticket, down } => tasks::down(draft, *ticket, down),
+        Signal::TaskLeft { ticket } => tasks::left(draft, *ticket),
         Signal::Recover => recover::recover(draft),
         Signal::Answered { ticket, answer } => retry::answered(draft, *ticket, answer),
         Signal::Failed { ticket, error } => retry::failed(draft, *ticket, error),

@@ -29,6 +29,9 @@ pub(super) fn send(
             disposition: seen.disposition,
         }));
     }
+    if state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
     let running = state.turn.as_ref().map(|turn| turn.id);
     if let Some(expected) = expect_turn
         && running != Some(expected)

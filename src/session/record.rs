@@ -6,10 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    ids::{CallId, MessageId, Millis, Seq},
+    ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Message, ModelRef},
     model::{Answer, ModelError},
-    session::{AskClosedWhy, Compacted, Delivery, Grant, OpenCompaction, Outcome, Settings, State},
+    permission::Ruleset,
+    session::{
+        AskClosedWhy, Compacted, Delivery, Down, Grant, Link, OpenCompaction, Outcome, Settings, State, TaskOrder, Tie,
+    },
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
 };
@@ -157,6 +160,52 @@ pub enum Record {
     },
     /// Held messages, or an interrupted turn, may go on.
     Released {},
+    /// A task is given to a child: written before the child is made. Opens a ticket.
+    TaskStarted {
+        /// The child.
+        child: SessionId,
+        /// How it is tied.
+        link: Link,
+        /// How deep it is below the session at the top.
+        depth: u32,
+        /// What it is made from; left out where it was there before, and is adopted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Arc<TaskOrder>>,
+    },
+    /// A child is down. Closes the task's ticket, once.
+    TaskFinished {
+        /// How.
+        #[serde(flatten)]
+        down: Arc<Down>,
+        /// What the model is told of it, where it is: a message that waits from here on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notice: Option<Arc<Message>>,
+    },
+    /// The session has ended, and a child that does not end with it knows so. Closes the task's ticket.
+    TaskLeft {},
+    /// The parent of this session is gone for good: its DOWN goes nowhere, until it is adopted.
+    Orphaned {
+        /// Why.
+        why: String,
+    },
+    /// Another session took this orphan over.
+    Adopted {
+        /// How it is tied now.
+        #[serde(flatten)]
+        tie: Tie,
+        /// The rules of its new ancestors, that it may not go beyond either.
+        above: Vec<Vec<Ruleset>>,
+    },
+    /// The ancestors of this session may do less than before, and so may it.
+    Narrowed {
+        /// The rules that it may not go beyond either, from here on.
+        above: Vec<Vec<Ruleset>>,
+    },
+    /// The session has ended for good.
+    Ended {
+        /// Why.
+        why: String,
+    },
     /// Nothing new starts from here on.
     Paused {},
     /// The pause is over.

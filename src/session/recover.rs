@@ -11,6 +11,7 @@
 //! | ask | asked again, with the time it had left |
 //! | wait | goes on until the moment it names |
 //! | compaction | its summary is asked for again |
+//! | task | its child is brought up, or made where it was not yet; it is told again what it was told |
 //!
 //! A torn write may have left only the first entries of a decision. What the entries that are missing would have said follows
 //! from the state, so it is decided anew; an answer whose calls have no tickets yet gets them.
@@ -19,7 +20,7 @@
 //! (promise 5), so that a turn that kills its process does not do so for ever.
 
 use crate::{
-    session::{CallState, Open, Record, Steering, advance, batch, compact, decide::Draft, retry},
+    session::{CallState, Open, Record, Steering, advance, batch, compact, decide::Draft, retry, tasks},
     tool::Effect,
 };
 
@@ -28,6 +29,7 @@ const RECOVERIES_MAX: u32 = 1;
 
 /// The session was rebuilt and none of its workers is alive.
 pub(super) fn recover(draft: &mut Draft<'_>) {
+    tasks::recover(draft);
     if draft.state.turn.is_none() {
         return compact::start_again(draft);
     }
@@ -57,7 +59,7 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
                 (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),
                 _ => {}
             },
-            Open::Request(_) | Open::Ask(_) | Open::Wait(_) | Open::Compaction(_) => {}
+            Open::Request(_) | Open::Ask(_) | Open::Wait(_) | Open::Compaction(_) | Open::Task(_) => {}
         }
     }
 }
@@ -70,7 +72,7 @@ pub(super) fn start_again(draft: &mut Draft<'_>) {
         match open {
             Open::Request(_) => retry::make_again(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
-            Open::Call(_) | Open::Ask(_) | Open::Wait(_) | Open::Compaction(_) => {}
+            Open::Call(_) | Open::Ask(_) | Open::Wait(_) | Open::Compaction(_) | Open::Task(_) => {}
         }
     }
 }

@@ -7,8 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::{
     message::ModelRef,
     model::Params,
-    permission::{Profile, Ruleset},
+    permission::{Globs, Judgement, Profile, Ruleset, judge_all},
+    tool::Access,
 };
+
+fn task_depth_max() -> u32 {
+    1
+}
+
+fn task_width_max() -> usize {
+    8
+}
 
 /// How waiting messages are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +86,16 @@ pub struct Settings {
     /// How its context is kept within the model's window.
     #[serde(default)]
     pub compaction: CompactionSettings,
+    /// The rules of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
+    /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<Vec<Ruleset>>,
+    /// How deep children may stand below the session at the top (1 by default, C-08): a child has none of its own then.
+    #[serde(default = "task_depth_max")]
+    pub task_depth_max: u32,
+    /// How many children may be open at the same time (8 by default, C-08).
+    #[serde(default = "task_width_max")]
+    pub task_width_max: usize,
     /// Whether a turn that was cut off by a crash goes on by itself (promise 5).
     pub auto_resume: bool,
 }
@@ -100,8 +119,27 @@ impl Settings {
             retries_max: 3,
             rules: vec![Profile::default().ruleset()],
             compaction: CompactionSettings::default(),
+            above: Vec::new(),
+            task_depth_max: task_depth_max(),
+            task_width_max: task_width_max(),
             auto_resume: true,
         }
+    }
+
+    /// What may be done about all that a call wants: the strictest decision of the session's rules and of each ancestor's.
+    #[must_use]
+    pub fn judge(&self, accesses: &[Access], globs: &Globs) -> Judgement {
+        let chains = self.above.iter().chain([&self.rules]);
+        let judged = chains.map(|chain| judge_all(&chain.iter().collect::<Vec<_>>(), accesses, globs));
+        let strictest = judged.max_by_key(|judgement| judgement.action);
+        strictest.unwrap_or_else(|| judge_all(&[], accesses, globs))
+    }
+
+    /// The rules that no child may go beyond: those of the ancestors, and the session's own; a chain for each.
+    #[must_use]
+    pub fn above_children(&self) -> Vec<Vec<Ruleset>> {
+        let own = (!self.above.contains(&self.rules)).then_some(&self.rules);
+        self.above.iter().chain(own).cloned().collect()
     }
 
     /// How long an ask may stay unanswered.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{MessageId, Seq},
+    ids::{MessageId, Seq, SessionId},
     message::Message,
     model::{Answer, AnswerPart, ModelError},
-    session::Settings,
+    permission::Ruleset,
+    session::{Down, Link, Settings, TaskOrder, Tie},
     tool::ToolResult,
     usage::Usage,
 };
@@ -142,6 +143,64 @@ pub enum Signal {
         /// The summary and what it took, or why there is none.
         result: Result<(Arc<str>, Usage), String>,
     },
+    /// A host, or a tool, gives a task to a new child.
+    Spawn {
+        /// The child's id: the same again is the same task.
+        child: SessionId,
+        /// What it is made from; narrowed to what this session may do.
+        order: Box<TaskOrder>,
+        /// How it is tied.
+        link: Link,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host lets the session take over an orphan.
+    Adopt {
+        /// Which.
+        child: SessionId,
+        /// How it is tied from then on.
+        link: Link,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host ends the session for good.
+    End {
+        /// Why, for the record.
+        reason: String,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// To a child: its parent wants its task stopped.
+    StopTask {
+        /// The parent.
+        parent: SessionId,
+        /// The task's ticket on its tape.
+        ticket: Seq,
+        /// Why.
+        why: String,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// To a child: its parent is gone for good.
+    Orphan {
+        /// The parent.
+        parent: SessionId,
+        /// The task's ticket on its tape.
+        ticket: Seq,
+        /// Why.
+        why: String,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// To a child: who its parent is, and what that one may not do. An orphan is taken over by it.
+    Adopted {
+        /// How it is tied now.
+        tie: Tie,
+        /// The rules of its new ancestors.
+        above: Vec<Vec<Ruleset>>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
     /// The session was rebuilt from its tape, with these tickets open and no worker alive.
     Recover,
     /// The model answered.
@@ -172,6 +231,18 @@ pub enum Signal {
         /// What came of it.
         result: ToolResult,
     },
+    /// A child is down.
+    TaskDown {
+        /// Its task.
+        ticket: Seq,
+        /// How.
+        down: Down,
+    },
+    /// A child knows that it is an orphan.
+    TaskLeft {
+        /// Its task.
+        ticket: Seq,
+    },
     /// The clock passed a moment that an open ticket named.
     Tick,
     /// A worker's report that an earlier life of the session did not get to. It is recorded, and nothing is started that
@@ -198,6 +269,12 @@ pub enum Directive {
     StartCompaction(Seq),
     /// Nobody needs the summary of this compaction any more. Never waits for the tape.
     StopCompaction(Seq),
+    /// Make the child of this task, or bring it up again, and report its DOWN.
+    StartTask(Seq),
+    /// Have the child of this task stopped; its DOWN is reported all the same. Never waits for the tape.
+    StopTask(Seq),
+    /// Tell the child of this task that its parent has ended: it ends too, or it is an orphan.
+    PartTask(Seq),
     /// Answer a host.
     Reply(ReplyTo, Reply),
 }
@@ -206,7 +283,10 @@ impl Directive {
     /// Whether it stops something: such directives do not wait for the tape.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        matches!(self, Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopCompaction(_))
+        matches!(
+            self,
+            Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopCompaction(_) | Directive::StopTask(_)
+        )
     }
 }
 
@@ -296,6 +376,31 @@ pub enum Refusal {
     AskClosed {
         /// Which.
         ask: Seq,
+    },
+    /// The session has ended for good.
+    #[error("the session has ended")]
+    Ended,
+    /// The child would stand deeper than children may.
+    #[error("a child would be {depth} deep, and may be {max} at most: raise task_depth_max")]
+    TooDeep {
+        /// How deep it would be.
+        depth: u32,
+        /// How deep it may be.
+        max: u32,
+    },
+    /// As many children are open as may be.
+    #[error("{open} tasks are open, and {max} may be: wait for one, or raise task_width_max")]
+    TooManyTasks {
+        /// How many are open.
+        open: usize,
+        /// How many may be.
+        max: usize,
+    },
+    /// Only an orphan can be adopted: a session that was a child, and whose parent has ended.
+    #[error("session {session} is no orphan: end its parent first")]
+    NotAnOrphan {
+        /// Which.
+        session: SessionId,
     },
 }
 

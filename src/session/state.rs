@@ -11,7 +11,10 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Finish, Message, ModelRef},
     model::{History, Params, ToolResultItem},
-    session::{ContextState, Delivery, OpenCompaction, Outcome, SeenMessages, Settings, Steering},
+    session::{
+        ContextState, Delivery, OpenCompaction, OpenTask, Origin, Outcome, SeenMessages, Settings, Steering, TaskEnd,
+        Told,
+    },
     tool::{Access, Effect},
     usage::Usage,
 };
@@ -21,6 +24,9 @@ pub(super) const TURNS_REMEMBERED: usize = 16;
 
 /// How many message ids a state remembers, so that the same id sent again is not taken twice.
 pub(super) const SEEN_MAX: usize = 4_096;
+
+/// How many tasks that are over a state remembers.
+pub(super) const TASKS_REMEMBERED: usize = 32;
 
 /// The state of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +73,15 @@ pub struct State {
     pub turns: u64,
     /// Tokens used, of all times.
     pub usage: Usage,
+    /// Where the session comes from, where it is a child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<Origin>>,
+    /// The newest tasks that are over, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub tasks_ended: VecDeque<TaskEnd>,
+    /// Why the session has ended for good, where it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Arc<str>>,
 }
 
 impl State {
@@ -94,13 +109,44 @@ impl State {
             ended: VecDeque::new(),
             turns: 0,
             usage: Usage::default(),
+            origin: None,
+            tasks_ended: VecDeque::new(),
+            closed: None,
         }
     }
 
-    /// Whether no turn is running and none is about to start.
+    /// Whether no turn is running, none is about to start, and no child that was told to stop is still up. Children that
+    /// work on do not count.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.turn.is_none() && ((self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused)
+        let rests = (self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused;
+        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.told == Told::Run)
+    }
+
+    /// Whether a start of the runtime must bring the session back: a turn is not over, or a child is not down.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.turn.is_some() || self.tasks().next().is_some()
+    }
+
+    /// Whether its actor may be put to sleep: no turn runs, nothing waits, and nothing is open, children included.
+    #[must_use]
+    pub fn may_sleep(&self) -> bool {
+        self.turn.is_none() && self.queue.is_empty() && self.steering.is_empty() && self.open.is_empty()
+    }
+
+    /// How deep it is below the session at the top: 0 for that one.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.origin.as_ref().map_or(0, |origin| origin.depth)
+    }
+
+    /// The tasks that are open, by ticket.
+    pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
+        self.open.iter().filter_map(|(ticket, open)| match open {
+            Open::Task(task) => Some((*ticket, task)),
+            _ => None,
+        })
     }
 
     /// The moment at which the core wants to hear a [`Signal::Tick`](crate::session::Signal::Tick).
@@ -229,6 +275,8 @@ pub enum Open {
     Wait(OpenWait),
     /// A summary that is being written. Belongs to the session, not to its turn.
     Compaction(OpenCompaction),
+    /// A task of a child. It belongs to the session, and outlives the turn.
+    Task(OpenTask),
 }
 
 /// An open model request.

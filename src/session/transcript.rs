@@ -54,6 +54,9 @@ impl Transcript {
             Record::Accepted { message, .. } | Record::Edited { message } => {
                 self.accepted.insert(message.id.clone(), message.clone());
             }
+            Record::TaskFinished { notice: Some(notice), .. } => {
+                self.accepted.insert(notice.id.clone(), notice.clone());
+            }
             Record::Withdrawn { id } => {
                 self.accepted.remove(id);
             }

@@ -13,5 +13,6 @@ mod permission;
 pub(crate) mod play;
 mod recover;
 mod retry;
+mod tasks;
 pub(crate) mod tools;
 mod torn;

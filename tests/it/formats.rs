@@ -11,9 +11,10 @@ use tamtam::{
     context::Replaced,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, ModelError},
+    permission::Ruleset,
     session::{
-        AskClosedWhy, CallOpened, Compacted, CompactionReason, Entry, OpenCompaction, Record, RequestOpened, Scope,
-        Settings, State,
+        AskClosedWhy, CallOpened, Compacted, CompactionReason, Down, DownReason, Entry, Link, OpenCompaction, Record,
+        RequestOpened, Scope, Settings, State, TaskOrder, Tie,
     },
     tape::Cause,
     tool::{Access, Effect, ToolResult},
@@ -55,6 +56,11 @@ fn records() -> Vec<Record> {
         effect: Effect::Read,
         parallel: true,
     };
+    let order = TaskOrder { settings: settings.clone(), prompt: Message::user("help").with_id("m-2".into()) };
+    let mut down = Down::without_a_word(DownReason::Failed { error: "it failed".into() });
+    (down.text, down.steps) = ("this far".into(), 2);
+    let notice = Arc::new(Message::user("Task task-1 is over: failed: it failed.").with_id("task-9".into()));
+    let tie = Tie { parent: "ticket-2".parse().unwrap(), ticket: Seq(4), link: Link::MONITORED, depth: 1 };
     let result = Arc::new(ToolResult::ok("text").with_details(json!({ "lines": 1 })).with_title("read a"));
     vec![
         Record::State(Arc::new(State::new(session(), settings.clone(), Millis(1)))),
@@ -94,6 +100,18 @@ fn records() -> Vec<Record> {
             replaced: vec![Replaced { call: "c-1".into(), tool: "read".into(), target: Some("a".into()) }],
         })),
         Record::CompactionFailed { error: "the summary is empty".into() },
+        Record::TaskStarted {
+            child: "task-1".parse().unwrap(),
+            link: Link::LINKED,
+            depth: 1,
+            order: Some(Arc::new(order)),
+        },
+        Record::TaskFinished { down: Arc::new(down), notice: Some(notice) },
+        Record::TaskLeft {},
+        Record::Orphaned { why: "its parent has ended".into() },
+        Record::Adopted { tie, above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
+        Record::Narrowed { above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
+        Record::Ended { why: "over".into() },
         Record::Paused {},
         Record::Resumed {},
     ]

@@ -16,6 +16,7 @@ mod host_children;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
+mod links;
 mod operate;
 mod otp;
 #[cfg(feature = "tools")]

@@ -606,3 +606,63 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
     assert!(poisoned.state().await.unwrap().turn.is_none());
     assert!(runtime.shutdown().await.is_empty());
 }
+
+/// A model whose first request blocks its thread for a while, and which sees whether two of its requests run side by side.
+struct Blocking {
+    id: tamtam::ModelRef,
+    began: AtomicUsize,
+    inside: Arc<AtomicUsize>,
+    beside: AtomicUsize,
+}
+
+/// Somebody is inside; dropped when they are not any more.
+struct Inside(Arc<AtomicUsize>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl tamtam::model::Model for Blocking {
+    fn id(&self) -> &tamtam::ModelRef {
+        &self.id
+    }
+
+    fn stream<'a>(
+        &'a self,
+        _: &'a tamtam::model::Request,
+        _: &'a mut dyn tamtam::model::Deltas,
+    ) -> BoxFuture<'a, Result<tamtam::model::Answer, ModelError>> {
+        Box::pin(async move {
+            self.beside.fetch_add(self.inside.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+            let _inside = Inside(self.inside.clone());
+            if self.began.fetch_add(1, Ordering::SeqCst) == 0 {
+                // A client that works without awaiting; it hears of its end only afterwards.
+                std::thread::sleep(Duration::from_millis(100));
+                std::future::pending::<()>().await;
+            }
+            let text = tamtam::model::AnswerPart::Text { text: "I obey".into(), extra: None };
+            Ok(tamtam::model::Answer::new(vec![text], tamtam::message::Finish::Stop))
+        })
+    }
+}
+
+/// Design §5: the next step starts when what was stopped is really down: a request that was cut does not run beside the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_request_that_was_cut_is_down_before_the_next_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = "test/blocking".parse().unwrap();
+    let (began, beside) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let model = Arc::new(Blocking { id, began, inside: Arc::default(), beside });
+    let runtime = Runtime::builder().store(folder.path().join("store")).model(model.clone()).start().await.unwrap();
+    let session = session(&runtime, folder.path()).await;
+    let prompt = session.prompt("go").await.unwrap();
+    while model.began.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    session.send("no", Delivery::Steer(Steering::AbortRunning)).await.unwrap();
+    assert_eq!(prompt.wait().await.unwrap().text, "I obey");
+    assert_eq!((model.began.load(Ordering::SeqCst), model.beside.load(Ordering::SeqCst)), (2, 0));
+    assert!(runtime.shutdown().await.is_empty());
+}

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `rng.rs` | chance, from a seed |
 //! | `world.rs` | the shell, the tape and the workers around the core, all of them able to die at any moment |
+//! | `tasks.rs` | child sessions, which live on through a crash of their parent |
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
 //! | `checks.rs` | what must hold after each signal, at each request, and on the whole tape |
@@ -20,6 +21,7 @@ mod chance;
 mod checks;
 mod host;
 pub(crate) mod rng;
+mod tasks;
 mod world;
 
 use std::{

@@ -26,12 +26,15 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         return ("storage", Some("waits for its tape to be writable".to_owned()));
     }
     let Some(turn) = state.turn.as_ref() else {
+        let tasks = state.tasks().count();
         let waiting = !state.queue.is_empty() || !state.steering.is_empty();
         let compacts = state.compaction().is_some();
         return match (state.paused, state.held && waiting) {
             (false, false) if compacts => ("compaction", Some("sums up what was said before".to_owned())),
             (true, _) => ("paused", Some("paused".to_owned())),
             (false, true) => ("held", Some("holds its queue until the next send or go-on".to_owned())),
+            (false, false) if state.closed.is_some() => ("ended", Some("has ended".to_owned())),
+            (false, false) if tasks > 0 => ("children", Some(format!("waits for {tasks} of its children"))),
             (false, false) => ("idle", None),
         };
     };
@@ -63,6 +66,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
                 tools = true;
                 what.push(format!("runs {}", call.tool));
             }
+            Open::Task(task) => what.push(format!("waits for {}", task.child)),
             Open::Call(_) => {}
         }
     }
@@ -88,6 +92,8 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
         Work::Question(Question::Idle(_)) => return ("question: idle", None),
         Work::Question(Question::State(_)) => return ("question: state", None),
+        Work::Question(Question::Down(..)) => return ("question: own task", None),
+        Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
         Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
         Work::Settled(Err(_)) => return ("not settled", None),
         Work::Report(signal) | Work::Input(signal) => signal,
@@ -107,6 +113,14 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Compact { .. } => ("compact", None),
         Signal::Anchor => ("anchor", None),
         Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
+        Signal::Spawn { .. } => ("spawn", None),
+        Signal::Adopt { .. } => ("adopt", None),
+        Signal::End { .. } => ("end", None),
+        Signal::StopTask { .. } => ("stopped by its parent", None),
+        Signal::Orphan { .. } => ("orphaned", None),
+        Signal::Adopted { .. } => ("adopted", None),
+        Signal::TaskDown { ticket, .. } => ("task down", Some(*ticket)),
+        Signal::TaskLeft { ticket } => ("task left", Some(*ticket)),
         Signal::Answer { ask, .. } => ("answer", Some(*ask)),
         Signal::Answered { ticket, .. } => ("answered", Some(*ticket)),
         Signal::Failed { ticket, .. } => ("failed", Some(*ticket)),

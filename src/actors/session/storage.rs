@@ -128,7 +128,13 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Pause { reply }
         | Signal::Resume { reply }
         | Signal::Compact { reply }
-        | Signal::Configure { reply, .. } => Some(*reply),
+        | Signal::Configure { reply, .. }
+        | Signal::Spawn { reply, .. }
+        | Signal::Adopt { reply, .. }
+        | Signal::End { reply, .. }
+        | Signal::StopTask { reply, .. }
+        | Signal::Orphan { reply, .. }
+        | Signal::Adopted { reply, .. } => Some(*reply),
         Signal::Recover
         | Signal::Left(_)
         | Signal::Answered { .. }
@@ -137,6 +143,8 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Returned { .. }
         | Signal::Summarised { .. }
         | Signal::Anchor
+        | Signal::TaskDown { .. }
+        | Signal::TaskLeft { .. }
         | Signal::Tick => None,
     }
 }

@@ -104,6 +104,22 @@ impl Play {
         play
     }
 
+    /// Begins anew from a changed state: as an anchor does, whose first entry is the whole of it.
+    pub(crate) fn begin_as(&mut self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state);
+        let first = Entry {
+            seq: self.state.seq.next(),
+            time: self.now,
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            record: Record::State(self.state.clone().into()),
+        };
+        self.state.apply(&first);
+        self.tape.push(line::encode(&first));
+    }
+
     /// A session that was sent "go" and whose model answered with calls of those tools, named c0, c1, …
     pub(crate) fn with_calls(names: &[&str]) -> (Play, Vec<Seq>) {
         let mut play = Play::new();

@@ -32,6 +32,7 @@ pub(super) fn settings(rng: &mut Rng) -> Settings {
     settings.compaction.auto = rng.percent(90);
     settings.compaction.reserve = rng.pick(&[None, Some(40)]);
     settings.compaction.keep = rng.pick(&[None, Some(0), Some(25)]);
+    settings.task_width_max = rng.pick(&[1, 3]);
     let action = |rng: &mut Rng| rng.weighted(&[(7, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
     let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));
     settings.rules = vec![rules("host", &lines)];
@@ -59,9 +60,13 @@ enum Happening {
     Compact,
     Anchor,
     Crash,
+    Spawn,
+    ChildEnds,
+    Parent,
+    End,
 }
 
-const HAPPENINGS: [(usize, Happening); 19] = [
+const HAPPENINGS: [(usize, Happening); 23] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -81,6 +86,10 @@ const HAPPENINGS: [(usize, Happening); 19] = [
     (1, Happening::Compact),
     (1, Happening::Anchor),
     (3, Happening::Crash),
+    (4, Happening::Spawn),
+    (4, Happening::ChildEnds),
+    (1, Happening::Parent),
+    (1, Happening::End),
 ];
 
 impl World {
@@ -139,6 +148,18 @@ impl World {
             }
             Happening::Anchor => self.signal(&Signal::Anchor),
             Happening::Crash => self.crash(),
+            Happening::Spawn => self.spawn(),
+            Happening::ChildEnds => {
+                self.child_ends();
+                Ok(())
+            }
+            Happening::Parent => self.parent_speaks(),
+            // A session that has ended does little more.
+            Happening::End if self.rng.percent(80) => Ok(()),
+            Happening::End => {
+                let reply = self.host.end();
+                self.signal(&Signal::End { reason: "over".to_owned(), reply })
+            }
         }
     }
 
@@ -174,7 +195,9 @@ impl World {
     }
 
     fn some_message(&mut self) -> Option<tamtam::MessageId> {
-        let waiting: Vec<_> = self.state.queue.iter().chain(&self.state.steering).collect();
+        // What the session says to itself about its children is no message of the host's.
+        let own = |waiting: &&tamtam::session::Waiting| !waiting.message.id.as_str().starts_with("task-");
+        let waiting: Vec<_> = self.state.queue.iter().chain(&self.state.steering).filter(own).collect();
         let waiting: Vec<_> = waiting.into_iter().map(|waiting| waiting.message.id.clone()).collect();
         let from = if waiting.is_empty() || self.rng.percent(20) { self.host.ids() } else { waiting };
         (!from.is_empty()).then(|| self.rng.pick(&from))
@@ -222,6 +245,9 @@ impl World {
     }
 
     fn report(&mut self) -> Result<(), Broken> {
+        if self.rng.percent(20) {
+            return self.watcher_reports();
+        }
         let alive: Vec<_> = self.workers.iter().map(|(ticket, worker)| (*ticket, *worker)).collect();
         if alive.is_empty() {
             return Ok(());
@@ -232,7 +258,7 @@ impl World {
         self.signal(&signal)
     }
 
-    fn report_of(&mut self, ticket: Seq, worker: Worker) -> Signal {
+    pub(super) fn report_of(&mut self, ticket: Seq, worker: Worker) -> Signal {
         // A worker that was told to stop may have been done before it heard so.
         let stopped = worker.stopped && self.rng.percent(70);
         match (worker.work, stopped) {

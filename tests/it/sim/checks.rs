@@ -26,8 +26,8 @@ pub(super) fn worked_on(state: &State) -> BTreeSet<Seq> {
 /// What holds in every state that a decision leaves behind.
 pub(super) fn state(state: &State) -> Result<(), Broken> {
     if state.turn.is_none() {
-        let only_summaries = state.open.values().all(|open| matches!(open, Open::Compaction(_)));
-        hold!(only_summaries, "open without a turn: {:?}", state.open);
+        let of_the_turn = state.open.values().any(|open| !matches!(open, Open::Task(_) | Open::Compaction(_)));
+        hold!(!of_the_turn, "open without a turn: {:?}", state.open);
         hold!(state.steering.is_empty(), "steering waits without a turn");
         return Ok(());
     }
@@ -171,6 +171,7 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
     let mut results: BTreeMap<Seq, u32> = BTreeMap::new();
     let mut keys: BTreeMap<Seq, String> = BTreeMap::new();
     let mut resumed = false;
+    let mut downs: BTreeMap<Seq, u32> = BTreeMap::new();
     for entry in entries {
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
@@ -192,6 +193,8 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
                 *results.entry(ticket).or_default() += 1;
                 resumed &= result.error == Some(ErrorReason::Unknown);
             }
+            Record::TaskStarted { .. } => drop(downs.insert(entry.seq, 0)),
+            Record::TaskFinished { .. } | Record::TaskLeft {} => *downs.entry(ticket).or_default() += 1,
             Record::Answer { interrupted, .. } => resumed &= *interrupted,
             Record::TurnFinished { .. } => resumed = false,
             Record::Recovered { resumed: true, .. } => {
@@ -201,6 +204,8 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
             _ => {}
         }
     }
+    let unheard = downs.iter().find(|(_, times)| **times != 1);
+    hold!(unheard.is_none(), "a task has other than one DOWN: {unheard:?}");
     let unpaired = results.iter().find(|(_, times)| **times != 1);
     hold!(unpaired.is_none(), "calls have other than one result: {unpaired:?}");
     let open = Transcript::of(entries).into_iter().flat_map(|message| message.parts).find(|part| {

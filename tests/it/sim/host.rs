@@ -107,6 +107,19 @@ impl Host {
         self.wishes.clear();
     }
 
+    /// Somebody else may take that message back.
+    pub(super) fn may_withdraw(&mut self, id: &str) {
+        if let Some(known) = self.messages.get_mut(&MessageId::from(id)) {
+            known.withdrawing = true;
+        }
+    }
+
+    /// The host ends the session: what waits in it is taken back.
+    pub(super) fn end(&mut self) -> ReplyTo {
+        self.messages.values_mut().for_each(|known| known.withdrawing = true);
+        self.wish(Wish::Other)
+    }
+
     /// Whether somebody waits for an answer.
     pub(super) fn waits(&self) -> bool {
         !self.wishes.is_empty()

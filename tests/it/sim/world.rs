@@ -23,6 +23,7 @@ use super::{
     Broken, checks, hold,
     host::{Host, Wish},
     rng::Rng,
+    tasks::{self, Family},
 };
 use crate::core::{line, tools};
 
@@ -38,12 +39,22 @@ pub(super) struct Counts {
     calls: u64,
     stops: u64,
     compactions: u64,
+    downs: u64,
 }
 
 impl Counts {
     /// Whether everything happened that a schedule is made for.
     pub(super) fn is_varied(&self) -> bool {
-        let all = [self.crashes, self.torn, self.recoveries, self.turns, self.calls, self.stops, self.compactions];
+        let all = [
+            self.crashes,
+            self.torn,
+            self.recoveries,
+            self.turns,
+            self.calls,
+            self.stops,
+            self.compactions,
+            self.downs,
+        ];
         all.iter().all(|count| *count > 0)
     }
 }
@@ -59,6 +70,7 @@ impl AddAssign for Counts {
         self.calls += other.calls;
         self.stops += other.stops;
         self.compactions += other.compactions;
+        self.downs += other.downs;
     }
 }
 
@@ -117,6 +129,7 @@ pub(super) struct World {
     stopped_early: BTreeSet<Seq>,
     /// How often each call was really started, over all lives of the session.
     ran: BTreeMap<Seq, u32>,
+    pub(super) family: Family,
 }
 
 impl World {
@@ -125,6 +138,7 @@ impl World {
         let settings = super::chance::settings(&mut rng);
         let now = Millis(1_000_000);
         let mut state = State::new("sim".parse().unwrap(), settings.clone(), now);
+        state.origin = rng.percent(40).then(|| tasks::origin().into());
         let first = Entry {
             seq: Seq(1),
             time: now,
@@ -160,6 +174,7 @@ impl World {
             ready: VecDeque::new(),
             stopped_early: BTreeSet::new(),
             ran: BTreeMap::new(),
+            family: Family::default(),
         };
         world.tell(|world| format!("settings {:?}", world.state.settings));
         world
@@ -208,6 +223,13 @@ impl World {
         checks::permitted(&self.state, &decision.entries, &decision.after, &self.toolbox)?;
         let replies = decision.directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
         hold!(replies == usize::from(has_reply(signal)), "{signal:?} was answered {replies} times");
+        tasks::one_end(&self.state, &decision.after)?;
+        let of_tasks: Vec<_> = decision.directives.iter().filter(|one| tasks::is_of_a_task(one)).cloned().collect();
+        for stop in of_tasks.iter().filter(|one| one.is_stop()) {
+            self.stop_task(stop);
+        }
+        let finished = |entry: &&Entry| matches!(entry.record, Record::TaskFinished { .. });
+        self.counts.downs += decision.entries.iter().filter(finished).count() as u64;
         let before = std::mem::replace(&mut self.state, decision.after);
         if let (Some((was, _)), Some((is, _))) = (before.request(), self.state.request())
             && was == is
@@ -230,6 +252,7 @@ impl World {
         }
         self.late.push_back(Late { lines, directives: waits });
         self.everybody_works()?;
+        self.everyone_is_watched()?;
         self.host.check(&self.state)?;
         self.stays_quiet()
     }
@@ -311,7 +334,11 @@ impl World {
                 }
                 Ok(())
             }
-            Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopCompaction(_) => Ok(()),
+            Directive::CutRequest(_)
+            | Directive::StopCall(_)
+            | Directive::StopCompaction(_)
+            | Directive::StopTask(_) => Ok(()),
+            Directive::StartTask(ticket) | Directive::PartTask(ticket) => self.see_to_task(ticket),
         }
     }
 
@@ -370,7 +397,9 @@ impl World {
         self.written.extend(unwritten.into_iter().take(kept));
         self.ready.clear();
         self.stopped_early.clear();
+        let dead: Vec<_> = self.workers.iter().map(|(ticket, worker)| (*ticket, *worker)).collect();
         self.workers.clear();
+        self.family.forget_watchers();
         self.host.hang_up();
         self.state = self.fold(self.written.iter());
         let anchor = self.written.iter().rposition(|line| matches!(line.record, Record::State(_))).unwrap_or(0);
@@ -381,8 +410,51 @@ impl World {
         self.folded = self.state.clone();
         self.heard = self.rng.percent(80);
         self.now = self.now.plus(Duration::from_millis(self.rng.below(5_000) as u64));
+        self.late_reports(&dead)?;
         self.counts.recoveries += u64::from(self.state.turn.is_some());
         self.signal(&Signal::Recover)
+    }
+
+    /// Where only the actor died, a report may have come that it did not get to: it is recorded before recovery.
+    fn late_reports(&mut self, dead: &[(Seq, Worker)]) -> Result<(), Broken> {
+        for (ticket, worker) in dead {
+            if !self.rng.percent(30) || !self.state.open.contains_key(ticket) {
+                continue;
+            }
+            let left = Signal::Left(Box::new(self.report_of(*ticket, *worker)));
+            let decision = self.decided(&left);
+            self.tell(|_| format!("LEFT {left:?}"));
+            hold!(decision.directives.is_empty(), "a late report starts {:?}", decision.directives);
+            self.written.extend(decision.entries.iter().map(through_bytes));
+            self.state = decision.after;
+            self.folded = self.fold(self.written.iter());
+            hold!(self.folded == self.state, "the fold of the tape is not the live state after a late report");
+        }
+        Ok(())
+    }
+
+    fn decided(&mut self, signal: &Signal) -> tamtam::session::Decision {
+        let jitter = self.rng.unit();
+        let env = Env {
+            tools_tokens: 0,
+            windows: &self.window,
+            toolbox: &self.toolbox,
+            globs: &self.globs,
+            toolbox_hash: "tools",
+            asks_are_heard: self.heard,
+            jitter,
+        };
+        decide(&self.state, signal, &env, self.now)
+    }
+
+    /// What the shell has yet to do.
+    pub(super) fn coming(&self) -> impl Iterator<Item = &Directive> {
+        self.late.iter().flat_map(|late| &late.directives).chain(&self.ready)
+    }
+
+    /// Whether the tape has the entry.
+    pub(super) fn is_written(&self, seq: Seq) -> bool {
+        self.written.last().is_some_and(|last| last.seq >= seq)
     }
 
     fn fold<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> State {
@@ -408,6 +480,9 @@ impl World {
                 let signal = calm_report(ticket, worker);
                 self.workers.remove(&ticket);
                 self.signal(&signal)?;
+            } else if self.family.is_watching() {
+                self.family.all_end();
+                self.watcher_reports()?;
             } else if let Some(ask) = ask {
                 let reply = self.host.wish(Wish::Other);
                 self.signal(&Signal::Answer { ask, grant: tamtam::session::Grant::Once, reply })?;
@@ -432,6 +507,7 @@ impl World {
         let entries: Vec<_> = self.written.drain(..).collect();
         hold!(self.fold(entries.iter()) == self.state, "the fold of the whole tape is not the live state");
         checks::tape(&entries)?;
+        tasks::over(&self.state, &entries)?;
         self.counts.turns += self.state.turns;
         if self.rng.percent(25) { self.opens_from_an_anchor(entries) } else { Ok(()) }
     }
@@ -458,7 +534,7 @@ fn ticket_of(directive: &Directive) -> Option<Seq> {
         | Directive::StopCall(ticket)
         | Directive::StartCompaction(ticket)
         | Directive::StopCompaction(ticket) => Some(*ticket),
-        Directive::Reply(..) => None,
+        Directive::StartTask(_) | Directive::StopTask(_) | Directive::PartTask(_) | Directive::Reply(..) => None,
     }
 }
 
@@ -482,6 +558,12 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Resume { .. }
             | Signal::Configure { .. }
             | Signal::Compact { .. }
+            | Signal::Spawn { .. }
+            | Signal::Adopt { .. }
+            | Signal::End { .. }
+            | Signal::StopTask { .. }
+            | Signal::Orphan { .. }
+            | Signal::Adopted { .. }
     )
 }
 

@@ -1,0 +1,278 @@
+//! A parent's watch over one child: brings it up, tells it what its parent says, and reports its DOWN once.
+//!
+//! A watcher is a task of the parent's life. It keeps nothing that is not on a tape: the next life starts another one, which
+//! finds the child wherever it is between not made and down. It never makes a child that was told to stop before it was made.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    actors::{
+        slot::{Question, Slot},
+        worker::Post,
+    },
+    error::SendError,
+    ids::{Seq, SessionId},
+    model::BoxFuture,
+    permission::Ruleset,
+    session::{Down, DownReason, Held, Link, OpenTask, Refusal, ReplyTo, Signal, TaskOrder, Tie, Told, never_made},
+};
+
+/// The first wait before a child that cannot be had just now is looked at again; each further one is twice as long.
+const AGAIN_MIN: Duration = Duration::from_millis(50);
+/// No such wait is longer.
+const AGAIN_MAX: Duration = Duration::from_secs(30);
+
+/// What a child is, as its parent's tape says.
+#[derive(Clone)]
+pub(crate) struct Birth {
+    pub(crate) child: SessionId,
+    pub(crate) parent: SessionId,
+    pub(crate) ticket: Seq,
+    pub(crate) link: Link,
+    pub(crate) depth: u32,
+    /// What to make it from where it is not there; without, it is not made.
+    pub(crate) order: Option<Arc<TaskOrder>>,
+}
+
+/// Why a child is not up.
+#[derive(Debug)]
+pub(crate) enum NotUp {
+    /// Another process has it. That may pass.
+    Elsewhere,
+    /// It crashed again and again and is kept stopped.
+    Parked,
+    /// This runtime is shutting down.
+    Closing,
+    /// There is no such session.
+    Missing,
+    /// It cannot be brought up.
+    Lost(String),
+}
+
+/// Who makes sessions and brings them up: the runtime, seen from below.
+pub(crate) trait Nursery: Send + Sync {
+    /// Makes sure that a child is up. Made at most once, whoever asks at the same time.
+    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, NotUp>>;
+}
+
+/// The rules of a parent and of its ancestors, a chain for each.
+type Rules = Arc<Vec<Vec<Ruleset>>>;
+
+/// What a child is to know of its parent.
+#[derive(Clone)]
+struct Word {
+    told: Told,
+    why: Arc<str>,
+    above: Rules,
+}
+
+/// A running watch. Dropping it ends it, and changes nothing for the child.
+pub(crate) struct Watcher {
+    told: watch::Sender<Word>,
+    _life: DropGuard,
+}
+
+impl Watcher {
+    /// Watches over the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
+    /// ended, where it has.
+    pub(crate) fn start(post: Post, task: &OpenTask, told: Told, above: Rules, why: Arc<str>) -> Watcher {
+        let (told, hears) = watch::channel(Word { told, why, above });
+        let life = CancellationToken::new();
+        let birth = Birth {
+            child: task.child.clone(),
+            parent: post.slot.id.clone(),
+            ticket: post.ticket,
+            link: task.link,
+            depth: task.depth,
+            order: task.order.clone(),
+        };
+        let (tasks, over) = (post.slot.tasks.clone(), life.clone());
+        tasks.spawn(async move {
+            let watch = Watch { post, birth, told: hears };
+            tokio::select! {
+                () = watch.run() => {}
+                () = over.cancelled() => {}
+            }
+        });
+        Watcher { told, _life: life.drop_guard() }
+    }
+
+    /// Tells the child. What it was told before, or more, is not told again.
+    pub(crate) fn tell(&self, told: Told, why: Arc<str>) {
+        self.told.send_if_modified(|before| {
+            let more = before.told < told;
+            if more {
+                (before.told, before.why) = (told, why);
+            }
+            more
+        });
+    }
+
+    /// The parent may do less than before: the child is to know.
+    pub(crate) fn narrow(&self, above: &Rules) {
+        self.told.send_modify(|before| before.above = above.clone());
+    }
+}
+
+struct Watch {
+    post: Post,
+    birth: Birth,
+    told: watch::Receiver<Word>,
+}
+
+/// What came of a look at a child.
+enum Look {
+    Over(Box<Signal>),
+    /// It is to be looked at again, for it may be had then.
+    Again,
+    /// The runtime is shutting down: nothing more comes.
+    Closing,
+}
+
+impl Watch {
+    async fn run(mut self) {
+        let mut wait = AGAIN_MIN;
+        loop {
+            match self.look().await {
+                Look::Over(signal) => return self.post.slot.report(self.post.life, *signal),
+                Look::Closing => return std::future::pending().await,
+                Look::Again => {}
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
+                _ = self.told.changed() => wait = AGAIN_MIN,
+            }
+        }
+    }
+
+    fn down(&self, reason: DownReason) -> Look {
+        let ticket = self.post.ticket;
+        Look::Over(Box::new(Signal::TaskDown { ticket, down: Down::without_a_word(reason) }))
+    }
+
+    fn left(&self) -> Look {
+        Look::Over(Box::new(Signal::TaskLeft { ticket: self.post.ticket }))
+    }
+
+    /// Brings the child up, and stays with it until it is down.
+    async fn look(&mut self) -> Look {
+        let told = self.told.borrow_and_update().told;
+        let mut birth = self.birth.clone();
+        if told != Told::Run {
+            birth.order = None;
+        }
+        let Some(nursery) = self.post.host.nursery.get().cloned() else { return Look::Closing };
+        // A task of its own: what is begun is brought to its end, also where this watch is dropped.
+        let up = self.post.slot.tasks.spawn(nursery.bring_up(birth)).await;
+        match (up, told) {
+            (Ok(Ok(child)), _) => self.stay(&child).await,
+            (Ok(Err(NotUp::Closing)), _) => Look::Closing,
+            (Ok(Err(NotUp::Elsewhere)), _) => Look::Again,
+            (Ok(Err(NotUp::Missing | NotUp::Lost(_))), Told::Leave) => self.left(),
+            // It is to know that it is an orphan, and cannot be told while it is parked.
+            (Ok(Err(NotUp::Parked)), Told::Leave) => Look::Again,
+            (Ok(Err(NotUp::Parked)), _) => self.down(DownReason::Parked),
+            (Ok(Err(NotUp::Missing)), told) => {
+                let (ticket, down) = (self.post.ticket, never_made(told));
+                Look::Over(Box::new(Signal::TaskDown { ticket, down }))
+            }
+            (Ok(Err(NotUp::Lost(error))), _) => self.down(DownReason::Lost { error }),
+            (Err(error), _) => self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
+        }
+    }
+
+    async fn stay(&mut self, child: &Arc<Slot>) -> Look {
+        if let (Some(child), Some(parent)) = (child.card(), self.post.slot.card()) {
+            child.show_under(&parent);
+        }
+        let (mut said, mut under) = (Told::Run, None);
+        loop {
+            let Word { told, why, above } = self.told.borrow_and_update().clone();
+            // Said again after each crash: only what is new to the child is written. One that is left is to have no parent.
+            if told != Told::Leave && under.as_ref() != Some(&above) {
+                if let Err(look) = self.take_over(child, &above).await {
+                    return look;
+                }
+                under = Some(above);
+            }
+            if told > said {
+                said = told;
+                match (self.say(child, told, &why).await, told) {
+                    (Ok(_), Told::Leave) => return self.left(),
+                    (Ok(_), _) => {}
+                    (Err(SendError::Parked), Told::Leave) => return Look::Again,
+                    (Err(error), _) => return self.gone(&error),
+                }
+            }
+            tokio::select! {
+                down = ended(child, &self.birth.parent, self.birth.ticket) => return match down {
+                    Ok(Some(down)) => {
+                        let (ticket, down) = (self.post.ticket, (*down).clone());
+                        Look::Over(Box::new(Signal::TaskDown { ticket, down }))
+                    }
+                    Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
+                    Err(error) => self.gone(&error),
+                },
+                changed = self.told.changed() => if changed.is_err() {
+                    return Look::Closing;
+                },
+            }
+        }
+    }
+
+    /// What an error of the child's door means for its task.
+    fn gone(&self, error: &SendError) -> Look {
+        match error {
+            SendError::Parked => self.down(DownReason::Parked),
+            SendError::Closed => Look::Closing,
+            _ => Look::Again,
+        }
+    }
+
+    /// Tells the child who its parent is, and what that one may not do.
+    async fn take_over(&self, child: &Slot, above: &[Vec<Ruleset>]) -> Result<(), Look> {
+        let Birth { parent, ticket, link, depth, .. } = self.birth.clone();
+        let (tie, above) = (Tie { parent, ticket, link, depth }, above.to_vec());
+        match ask(child, |reply| Signal::Adopted { tie, above, reply }).await {
+            Ok(_) => Ok(()),
+            Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {
+                Err(self.down(DownReason::Lost { error: refusal.to_string() }))
+            }
+            Err(error) => Err(self.gone(&error)),
+        }
+    }
+
+    async fn say(&self, child: &Slot, told: Told, why: &str) -> Result<(), SendError> {
+        let (parent, ticket) = (self.birth.parent.clone(), self.birth.ticket);
+        let why = match told {
+            Told::Run | Told::Stop => format!("stopped with its parent {parent}"),
+            Told::End | Told::Leave => format!("its parent {parent} has ended: {why}"),
+        };
+        let said = match told {
+            Told::Run => return Ok(()),
+            Told::Stop => ask(child, |reply| Signal::StopTask { parent, ticket, why, reply }).await,
+            Told::End => ask(child, |reply| Signal::End { reason: why, reply }).await,
+            Told::Leave => ask(child, |reply| Signal::Orphan { parent, ticket, why, reply }).await,
+        };
+        said.map(drop)
+    }
+}
+
+async fn ask(slot: &Slot, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
+    slot.input(signal)?.await.map_err(|_| SendError::Closed)?
+}
+
+/// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next life again where
+/// this one ends.
+async fn ended(child: &Slot, parent: &SessionId, ticket: Seq) -> Result<Option<Arc<Down>>, SendError> {
+    loop {
+        let (reply, answer) = oneshot::channel();
+        child.question(Question::Down(parent.clone(), ticket, reply))?;
+        if let Ok(down) = answer.await {
+            return Ok(down);
+        }
+    }
+}

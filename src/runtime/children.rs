@@ -1,0 +1,325 @@
+//! Child sessions, as a host sees them: spawning, adopting, ending, and the DOWN that always comes.
+
+use std::{
+    path::Path,
+    sync::{Arc, Weak},
+};
+
+use tokio::sync::Mutex;
+
+use crate::{
+    actors::{
+        links::{Birth, NotUp, Nursery},
+        session::notify,
+        slot::{Door, Question, Slot},
+    },
+    error::{OpenError, SendError, SpawnError},
+    handle::Session,
+    ids::{Seq, SessionId},
+    message::{Message, MessageTime, Role},
+    model::BoxFuture,
+    runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
+    session::{
+        Delivery, Down, Entry, Held, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State, TaskOrder,
+        Tie,
+    },
+    tape::{Appended, TapeError},
+};
+
+/// A child and the ticket of its task. Dropping it changes nothing.
+#[derive(Clone, Debug)]
+pub struct Child {
+    session: Session,
+    parent: Session,
+    ticket: Seq,
+}
+
+impl Child {
+    /// The child: a session like any other, to be listened to, steered, asked and stopped.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The task's ticket on its parent's tape.
+    #[must_use]
+    pub fn ticket(&self) -> Seq {
+        self.ticket
+    }
+
+    /// Waits for the child's DOWN: until its parent's tape has it. The newest 32 are remembered.
+    ///
+    /// # Errors
+    /// [`SendError::Ended`] where none comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
+    /// or [`SendError::Parked`] where the parent is not there to say.
+    pub async fn down(&self) -> Result<Arc<Down>, SendError> {
+        let down = self.parent.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
+        down.ok_or(SendError::Ended)
+    }
+}
+
+impl Session {
+    /// Gives a task to a new child: a session of its own that begins with `prompt`. Returns when the parent's tape has the
+    /// task and the child is up. Whatever happens from then on, also to this process, the parent gets one DOWN for it.
+    ///
+    /// What the options leave out is as in the parent. The child's rights are the parent's or less: it works in the parent's
+    /// workspace or below, and each of its calls must be allowed by the parent's rules and by its own. Depth and width are
+    /// [`Settings::task_depth_max`] and [`Settings::task_width_max`] of the parent.
+    ///
+    /// Dropping the future does not take the task back. The same id in the options again is the same task.
+    ///
+    /// # Errors
+    /// See [`SpawnError`].
+    pub async fn spawn_child(
+        &self,
+        options: SessionOptions,
+        prompt: impl Into<Message>,
+        link: Link,
+    ) -> Result<Child, SpawnError> {
+        let state = self.state().await?;
+        let parent = state.settings.clone();
+        let workspace = canonical(&options.workspace).await?;
+        is_beneath(&workspace, &parent)?;
+        let child = options.id.clone().unwrap_or_else(SessionId::new);
+        let is_known = state.tasks().any(|(_, task)| task.child == child)
+            || state.tasks_ended.iter().any(|end| end.child == child);
+        if !is_known && self.host.store.exists(&child) {
+            return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
+        }
+        let order = Box::new(TaskOrder { settings: of_child(&parent, options, workspace), prompt: prompt.into() });
+        let id = child.clone();
+        let held = self.ask(|reply| Signal::Spawn { child: id, order, link, reply }).await?;
+        self.child(child, held).await
+    }
+
+    /// Takes over an orphan: a child whose parent has ended. Returns when both tapes have it. Its DOWN comes here, at once where its task is over already. Its
+    /// rights narrow to those of this session.
+    ///
+    /// # Errors
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where it has a parent, or never had one.
+    pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
+        let birth = self.birth(child, Seq::ZERO, None);
+        let orphan = self.bring_up(birth).await?.state().await?;
+        let is_orphan = orphan.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
+        let is_ours = orphan.origin.as_ref().is_some_and(|origin| origin.parent == *self.id());
+        if !is_orphan && !is_ours {
+            return Err(SendError::from(Refusal::NotAnOrphan { session: child.clone() }).into());
+        }
+        is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
+        let id = child.clone();
+        let held = self.ask(|reply| Signal::Adopt { child: id, link, reply }).await?;
+        let adopted = self.child(child.clone(), held).await?;
+        // The watch over it says so too, and again after a crash; said here, it is so when this returns.
+        let state = self.state().await?;
+        let (parent, ticket, depth) = (self.id().clone(), adopted.ticket, state.depth() + 1);
+        let (tie, above) = (Tie { parent, ticket, link, depth }, state.settings.above_children());
+        adopted.session.ask(|reply| Signal::Adopted { tie, above, reply }).await?;
+        Ok(adopted)
+    }
+
+    /// Ends the session for good: its turn is aborted, waiting messages are taken back, children that end with it end, and the
+    /// others become orphans. Returns when the end is on the tape; [`Session::wait`] waits for all of it. The tape stays.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`], [`SendError::Parked`], [`SendError::Storage`].
+    pub async fn end(&self, reason: impl Into<String>) -> Result<(), SendError> {
+        let reason = reason.into();
+        self.ask(|reply| Signal::End { reason, reply }).await.map(drop)
+    }
+
+    async fn child(&self, child: SessionId, held: Held) -> Result<Child, SpawnError> {
+        let Held::Done(ticket) = held else { return Err(SendError::Closed.into()) };
+        let state = self.state().await?;
+        let task = match state.open.get(&ticket) {
+            Some(Open::Task(task)) => Some(task),
+            _ => None,
+        };
+        let session = self.bring_up(self.birth(&child, ticket, task)).await?;
+        Ok(Child { session, parent: self.clone(), ticket })
+    }
+
+    fn birth(&self, child: &SessionId, ticket: Seq, task: Option<&OpenTask>) -> Birth {
+        Birth {
+            child: child.clone(),
+            parent: self.id().clone(),
+            ticket,
+            link: task.map_or_else(Link::default, |task| task.link),
+            depth: task.map_or(0, |task| task.depth),
+            order: task.and_then(|task| task.order.clone()),
+        }
+    }
+
+    async fn bring_up(&self, birth: Birth) -> Result<Session, SpawnError> {
+        let child = birth.child.clone();
+        let nursery = self.host.nursery.get().ok_or(SendError::Closed)?;
+        let up = nursery.bring_up(birth).await;
+        let slot = up.map_err(|not_up| match not_up {
+            NotUp::Closing => OpenError::Closed,
+            NotUp::Missing => TapeError::Missing { session: child }.into(),
+            NotUp::Parked => OpenError::NotStarted { session: child, why: "it is parked".to_owned() },
+            NotUp::Elsewhere => OpenError::NotStarted { session: child, why: "another process has it".to_owned() },
+            NotUp::Lost(why) => OpenError::NotStarted { session: child, why },
+        })?;
+        Ok(Session { host: self.host.clone(), slot })
+    }
+}
+
+/// A child works where its parent does, or below.
+fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
+    match Path::new(workspace).starts_with(&parent.workspace) {
+        true => Ok(()),
+        false => {
+            Err(SpawnError::OutsideWorkspace { workspace: workspace.to_owned(), parent: parent.workspace.clone() })
+        }
+    }
+}
+
+/// The settings of a child: those of its parent, where its options say nothing. The core narrows them.
+fn of_child(parent: &Settings, options: SessionOptions, workspace: String) -> Settings {
+    let mut settings = parent.clone();
+    if workspace != parent.workspace && options.system.is_none() {
+        settings.system = crate::prompt::system(&workspace, options.date.as_deref()).into();
+    }
+    settings.workspace = workspace;
+    settings.read_roots.clear();
+    settings.model = options.model.unwrap_or(settings.model);
+    settings.agent = options.agent.unwrap_or(settings.agent);
+    settings.system = options.system.map_or(settings.system, Into::into);
+    settings.params = options.params;
+    settings.steps_max = options.steps_max;
+    settings.steering_mode = options.steering_mode;
+    settings.queue_mode = options.queue_mode;
+    settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
+    settings.rules = options.rules.map_or(settings.rules, |rules| vec![rules]);
+    settings.task_depth_max = options.task_depth_max.unwrap_or(settings.task_depth_max);
+    settings.task_width_max = options.task_width_max.unwrap_or(settings.task_width_max);
+    settings
+}
+
+/// Children that were brought back, and whose parent cannot be: it is gone for good, and they are orphans.
+pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovered]) {
+    for child in recovered.iter().filter_map(|recovered| runtime.session(&recovered.session)) {
+        let Ok(state) = child.state().await else { continue };
+        let Some(origin) = state.origin.as_ref().filter(|origin| origin.orphaned.is_none()) else { continue };
+        let why = match runtime.resume(&origin.parent).await {
+            Err(error @ (OpenError::Damaged { .. } | OpenError::Tape(TapeError::Missing { .. }))) => error.to_string(),
+            _ => continue,
+        };
+        let (parent, ticket) = (origin.parent.clone(), origin.ticket);
+        tracing::warn!(session = %child.id(), %parent, why, "a child lost its parent and is an orphan");
+        // It is not told where it goes down again just now; the next start tries anew.
+        drop(child.ask(|reply| Signal::Orphan { parent, ticket, why, reply }).await);
+    }
+}
+
+/// How many children may be brought up side by side.
+const LANES: usize = 16;
+
+/// Brings children up, each of them once however many ask.
+pub(super) struct Family {
+    runtime: Weak<Inner>,
+    /// Two that ask for the same child have the same lane.
+    lanes: Arc<[Mutex<()>; LANES]>,
+}
+
+impl Family {
+    pub(super) fn of(runtime: &Runtime) -> Family {
+        Family { runtime: Arc::downgrade(&runtime.inner), lanes: Arc::default() }
+    }
+}
+
+impl Nursery for Family {
+    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, NotUp>> {
+        let (runtime, lanes) = (self.runtime.upgrade(), self.lanes.clone());
+        Box::pin(async move {
+            let runtime = Runtime { inner: runtime.ok_or(NotUp::Closing)? };
+            let lane = birth
+                .child
+                .as_str()
+                .bytes()
+                .fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+            let _one = lanes[lane % LANES].lock().await;
+            runtime.bring_up(birth).await
+        })
+    }
+}
+
+impl Runtime {
+    async fn bring_up(&self, birth: Birth) -> Result<Arc<Slot>, NotUp> {
+        if let Some(session) = self.session(&birth.child) {
+            return if session.slot.is_parked() { Err(NotUp::Parked) } else { Ok(session.slot) };
+        }
+        let brought = match self.open(&birth.child).await {
+            Err(OpenError::Tape(TapeError::Missing { .. })) if birth.order.is_some() => self.make(birth).await,
+            // The process died between making the tape and its first lines.
+            Err(OpenError::Damaged { .. }) if birth.order.is_some() && self.is_blank(&birth.child).await => {
+                self.make(birth).await
+            }
+            other => other.map(|(session, _)| session),
+        };
+        brought.map(|session| session.slot).map_err(|error| match error {
+            _ if self.is_closed() => NotUp::Closing,
+            OpenError::Closed => NotUp::Closing,
+            OpenError::Tape(TapeError::Missing { .. }) => NotUp::Missing,
+            OpenError::Tape(TapeError::Claimed { .. }) => NotUp::Elsewhere,
+            other => NotUp::Lost(other.to_string()),
+        })
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.inner.door.lock().unwrap_or_else(std::sync::PoisonError::into_inner) == Door::Closed
+    }
+
+    async fn is_blank(&self, id: &SessionId) -> bool {
+        let (store, id) = (self.inner.host.store.clone(), id.clone());
+        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
+        matches!(read, Ok(Ok(entries)) if entries.is_empty())
+    }
+
+    /// Makes a child: its state, which names its parent, and its prompt, in one append. So a child that is there has its task.
+    async fn make(&self, birth: Birth) -> Result<Session, OpenError> {
+        let slot = Arc::new(Slot::new(birth.child.clone()));
+        let (host, for_tape) = (self.inner.host.clone(), slot.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            let order = birth.order.clone().ok_or(TapeError::Missing { session: birth.child.clone() })?;
+            let mut tape = match host.store.exists(&birth.child) {
+                true => host.store.load(&birth.child, notify(&for_tape))?.tape,
+                false => host.store.create(&birth.child, notify(&for_tape))?,
+            };
+            let now = host.clock.now();
+            let mut settings = order.settings.clone();
+            settings.read_roots = vec![host.store.spill_path(&birth.child).display().to_string()];
+            let mut prompt = order.prompt.clone();
+            prompt.role = Role::User;
+            prompt.time = MessageTime { created: now, completed: Some(now) };
+            let mut state = State::new(birth.child.clone(), settings, now);
+            state.origin = Some(Arc::new(Origin {
+                parent: birth.parent.clone(),
+                ticket: birth.ticket,
+                link: birth.link,
+                depth: birth.depth,
+                prompt: prompt.id.clone(),
+                orphaned: None,
+                before: Vec::new(),
+                end: None,
+            }));
+            let accepted = Record::Accepted { message: Arc::new(prompt), delivery: Delivery::Queue };
+            let records = [Record::State(Arc::new(state.clone())), accepted];
+            let mut lines = Vec::new();
+            for (seq, record) in (1..).zip(records) {
+                let entry =
+                    Entry { seq: Seq(seq), time: now, cause: None, turn: None, step: None, ticket: None, record };
+                lines.push(entry.to_tape().map_err(|_| TapeError::Closed)?);
+                state.apply(&entry);
+            }
+            if let Appended::Now(Err(error)) = tape.append(&lines) {
+                return Err(error);
+            }
+            for_tape.prepare(tape, state);
+            Ok(())
+        });
+        made.await.map_err(|_| OpenError::Closed)??;
+        // From here on a start of the runtime finds it by itself, and its parent finds it in any case.
+        self.start(slot).await
+    }
+}

@@ -1,0 +1,51 @@
+//! A child's side of its task: what its parent tells it. What its DOWN is follows from its own entries (`apply/tasks.rs`).
+
+use crate::{
+    ids::{Seq, SessionId},
+    permission::Ruleset,
+    session::{Held, Origin, Record, Refusal, Tie, advance, decide::Draft},
+};
+
+/// The origin, where that ticket of that parent is the one that the task belongs to.
+fn origin<'d>(draft: &'d Draft<'_>, parent: &SessionId, ticket: Seq) -> Option<&'d Origin> {
+    let origin = draft.state.origin.as_deref()?;
+    (origin.parent == *parent && origin.ticket == ticket).then_some(origin)
+}
+
+/// The parent wants the task stopped: its turn is aborted, or its prompt taken back where it still waits.
+pub(super) fn stop(draft: &mut Draft<'_>, parent: &SessionId, ticket: Seq, why: &str) {
+    let Some(origin) = origin(draft, parent, ticket).filter(|origin| origin.end.is_none()) else { return };
+    let prompt = origin.prompt.clone();
+    if draft.state.turn.as_ref().is_some_and(|turn| turn.messages.contains(&prompt)) {
+        advance::abort(draft, why);
+    } else if draft.state.queue.iter().chain(&draft.state.steering).any(|waiting| waiting.message.id == prompt) {
+        draft.write(None, Record::Withdrawn { id: prompt });
+    }
+}
+
+/// The parent is gone for good, and this session is not: it is an orphan from here on.
+pub(super) fn orphan(draft: &mut Draft<'_>, parent: &SessionId, ticket: Seq, why: &str) {
+    if origin(draft, parent, ticket).is_some_and(|origin| origin.orphaned.is_none()) {
+        draft.write(None, Record::Orphaned { why: why.to_owned() });
+    }
+}
+
+/// Another session takes this one over, and only an orphan can be adopted; or the parent says once more what its own rules are,
+/// and where there are others among them than before, they hold here too.
+pub(super) fn adopted(draft: &mut Draft<'_>, tie: &Tie, above: &[Vec<Ruleset>]) -> Result<Held, Refusal> {
+    let already = origin(draft, &tie.parent, tie.ticket).is_some_and(|origin| origin.orphaned.is_none());
+    let orphan = draft.state.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
+    if already {
+        let known = &draft.state.settings.above;
+        let more: Vec<_> = above.iter().filter(|chain| !known.contains(chain)).cloned().collect();
+        if !more.is_empty() {
+            draft.write(None, Record::Narrowed { above: more });
+        }
+        return Ok(Held::Done(draft.state.seq));
+    }
+    if !orphan {
+        return Err(Refusal::NotAnOrphan { session: draft.state.session.clone() });
+    }
+    let seq = draft.write(None, Record::Adopted { tie: tie.clone(), above: above.to_vec() });
+    Ok(Held::Done(seq))
+}

@@ -1,0 +1,23 @@
+//! The end of a session for good: its turn is aborted, what waits is taken back, its linked children end with it, and its
+//! other children are orphans. The tape stays, to be read.
+
+use crate::session::{Record, advance, decide::Draft, tasks};
+
+/// Ends the session. Once; again is nothing new.
+pub(super) fn end(draft: &mut Draft<'_>, why: &str) {
+    if draft.state.closed.is_none() {
+        draft.write(None, Record::Ended { why: why.to_owned() });
+    }
+}
+
+/// Does what follows from the end, as far as it is not done: nothing of it is lost by a crash in between.
+pub(super) fn wind_up(draft: &mut Draft<'_>) {
+    let Some(why) = draft.state.closed.clone() else { return };
+    let waiting = draft.state.queue.iter().chain(&draft.state.steering);
+    let ids: Vec<_> = waiting.map(|waiting| waiting.message.id.clone()).collect();
+    for id in ids {
+        draft.write(None, Record::Withdrawn { id });
+    }
+    advance::abort_turn(draft, &why);
+    tasks::part(draft);
+}

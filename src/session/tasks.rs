@@ -1,0 +1,167 @@
+//! A parent's side of its tasks: which may begin, what its children are told, and what their DOWN does.
+//!
+//! Width and depth are counted here, for every way of coming by a child. A child's rights are those of its parent or less: the
+//! parent's rules go with it as a chain of their own, and the strictest decision of all chains stands (promise 8).
+
+use std::sync::Arc;
+
+use crate::{
+    ids::{MessageId, Seq, SessionId},
+    message::{Message, MessageTime, Role},
+    session::{
+        Directive, Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Settings, TaskOrder, Told,
+        decide::Draft, end,
+    },
+};
+
+/// How much of a child's text its parent's model is shown, in bytes.
+const NOTICE_TEXT_BYTES_MAX: usize = 51_200;
+
+/// Begins a task with a new child, or says why not. The same child again is the same task.
+pub(super) fn spawn(draft: &mut Draft<'_>, child: &SessionId, order: &TaskOrder, link: Link) -> Result<Held, Refusal> {
+    if let Some(ticket) = known(draft, child) {
+        return Ok(Held::Done(ticket));
+    }
+    let mut order = order.clone();
+    narrow(&mut order.settings, &draft.state.settings);
+    begin(draft, child, Some(Arc::new(order)), link)
+}
+
+/// Takes over a session that is an orphan: its DOWN comes here.
+pub(super) fn adopt(draft: &mut Draft<'_>, child: &SessionId, link: Link) -> Result<Held, Refusal> {
+    match known(draft, child) {
+        Some(ticket) if draft.state.open.contains_key(&ticket) => Ok(Held::Done(ticket)),
+        _ if *child == draft.state.session => Err(Refusal::NotAnOrphan { session: child.clone() }),
+        _ => begin(draft, child, None, link),
+    }
+}
+
+/// The ticket of a task with this child, open or remembered.
+fn known(draft: &Draft<'_>, child: &SessionId) -> Option<Seq> {
+    let open = draft.state.tasks().find(|(_, task)| task.child == *child).map(|(ticket, _)| ticket);
+    open.or_else(|| draft.state.tasks_ended.iter().rev().find(|end| end.child == *child).map(|end| end.ticket))
+}
+
+fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>, link: Link) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    if state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    let depth = state.depth() + 1;
+    let (depth_max, width_max) = (state.settings.task_depth_max, state.settings.task_width_max);
+    if depth > depth_max {
+        return Err(Refusal::TooDeep { depth, max: depth_max });
+    }
+    let open = state.tasks().count();
+    if open >= width_max {
+        return Err(Refusal::TooManyTasks { open, max: width_max });
+    }
+    let ticket = draft.write(None, Record::TaskStarted { child: child.clone(), link, depth, order });
+    draft.direct(Directive::StartTask(ticket));
+    Ok(Held::Done(ticket))
+}
+
+/// Makes settings those of a child: nothing that the parent may not do.
+pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
+    child.above = parent.above_children();
+    child.task_depth_max = child.task_depth_max.min(parent.task_depth_max);
+    child.task_width_max = child.task_width_max.min(parent.task_width_max);
+}
+
+/// A child is down. Recorded once: a second report finds the ticket closed.
+pub(super) fn down(draft: &mut Draft<'_>, ticket: Seq, down: &Down) {
+    let Some(Open::Task(task)) = draft.state.open.get(&ticket) else { return };
+    // Nobody is woken by what they stopped themselves.
+    let wakes = task.link.wakes_parent && task.told == Told::Run && draft.state.closed.is_none();
+    let notice = wakes.then(|| Arc::new(notice(draft, ticket, task, down)));
+    draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(down.clone()), notice });
+}
+
+/// What the parent's model is told.
+fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Message {
+    let mut text = format!("Task {} is over: {}.", task.child, down.reason);
+    if !down.text.is_empty() {
+        let cut = down.text.floor_char_boundary(NOTICE_TEXT_BYTES_MAX);
+        text.push_str("\n\n");
+        text.push_str(&down.text[..cut]);
+        if cut < down.text.len() {
+            text.push_str("\n... [truncated]");
+        }
+    }
+    let mut message = Message::user(text).with_id(notice_id(ticket));
+    message.role = Role::User;
+    message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
+    message
+}
+
+fn notice_id(ticket: Seq) -> MessageId {
+    MessageId::from(format!("task-{ticket}"))
+}
+
+/// A child knows that it is an orphan.
+pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Leave) {
+        draft.write(Some(ticket), Record::TaskLeft {});
+    }
+}
+
+/// Stops the linked children of a turn that is aborted.
+pub(super) fn stop_linked(draft: &mut Draft<'_>) {
+    tell(draft, |task| task.link.ends_with_parent && task.told == Told::Run);
+}
+
+/// The session has ended: linked children end, the others are orphans.
+pub(super) fn part(draft: &mut Draft<'_>) {
+    tell(draft, |task| task.told < Told::End);
+}
+
+/// Tells those children what follows from the state, once it is written that they were told.
+fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
+    let tickets: Vec<_> = draft.state.tasks().filter(|(_, task)| who(task)).map(|(ticket, _)| ticket).collect();
+    for ticket in tickets {
+        draft.write(Some(ticket), Record::Closing {});
+        direct(draft, ticket);
+    }
+}
+
+/// Directs the shell to see to a task: what its child was told stands in the state.
+fn direct(draft: &mut Draft<'_>, ticket: Seq) {
+    let Some(Open::Task(task)) = draft.state.open.get(&ticket) else { return };
+    draft.direct(match task.told {
+        Told::Run => Directive::StartTask(ticket),
+        Told::Stop => Directive::StopTask(ticket),
+        // These end a child for good or leave it alone for good, so they wait until the tape has the parent's end.
+        Told::End | Told::Leave => Directive::PartTask(ticket),
+    });
+}
+
+/// The session was rebuilt: each open task is seen to again. Its child may be anywhere between not made and down.
+pub(super) fn recover(draft: &mut Draft<'_>) {
+    let before: Vec<_> = draft.state.tasks().map(|(ticket, task)| (ticket, task.told)).collect();
+    // What a torn write left out is said first, so that no child is started to be stopped.
+    end::wind_up(draft);
+    stop_with_turn(draft);
+    for (ticket, told) in before {
+        if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == told) {
+            direct(draft, ticket);
+        }
+    }
+}
+
+/// Where the running turn is being aborted, its linked children are stopped with it.
+pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
+    let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.as_ref());
+    if matches!(ending, Some(Outcome::Aborted { .. })) {
+        stop_linked(draft);
+    }
+}
+
+/// The end of a task whose child was never made and need not be.
+pub(crate) fn never_made(told: Told) -> Down {
+    let why = "stopped before it began".to_owned();
+    Down::without_a_word(match told {
+        Told::Run => DownReason::Lost { error: "the child is not there".to_owned() },
+        Told::Stop | Told::Leave => DownReason::Aborted { why },
+        Told::End => DownReason::Ended { why },
+    })
+}

@@ -1,0 +1,503 @@
+//! Child sessions, as the core of a parent and of a child see them: limits, links, DOWN, orphans, and every crash in between.
+
+use std::sync::Arc;
+
+use tamtam::{
+    Message, Outcome, Seq, SessionId,
+    permission::{Action, Globs, Rule, Ruleset, judge_all},
+    session::{
+        Directive, Down, DownReason, Held, Link, Open, Origin, Record, Refusal, Settings, Signal, State, Steering,
+        TaskOrder, Tie, Told,
+    },
+    tool::Access,
+};
+
+use super::play::{Play, rules, settings};
+
+fn id(name: &str) -> SessionId {
+    name.parse().unwrap()
+}
+
+fn order() -> Box<TaskOrder> {
+    Box::new(TaskOrder { settings: settings(), prompt: Message::user("help").with_id("p".into()) })
+}
+
+fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Refusal> {
+    let reply = play.reply_to();
+    play.signal(Signal::Spawn { child: id(child), order: order(), link, reply });
+    match play.reply.clone().unwrap() {
+        Ok(Held::Done(ticket)) => Ok(ticket),
+        Ok(other) => panic!("a spawn was answered with {other:?}"),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn down(play: &mut Play, ticket: Seq, reason: DownReason) {
+    let mut down = Down::without_a_word(reason);
+    down.text = "found it".into();
+    play.signal(Signal::TaskDown { ticket, down });
+}
+
+fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
+    let ended = play.state.tasks_ended.iter();
+    ended.map(|end| (end.child.clone(), end.down.as_ref().map(|down| down.reason.as_str()))).collect()
+}
+
+fn told(play: &Play, ticket: Seq) -> Option<Told> {
+    match play.state.open.get(&ticket) {
+        Some(Open::Task(task)) => Some(task.told),
+        _ => None,
+    }
+}
+
+fn end(play: &mut Play) {
+    let reply = play.reply_to();
+    play.signal(Signal::End { reason: "over".into(), reply });
+}
+
+/// A session that is a child, and was given its task.
+fn child() -> Play {
+    let mut play = Play::new();
+    let origin = Origin {
+        parent: id("parent"),
+        ticket: Seq(7),
+        link: Link::LINKED,
+        depth: 1,
+        prompt: "p".into(),
+        orphaned: None,
+        before: Vec::new(),
+        end: None,
+    };
+    play.begin_as(|state| state.origin = Some(Arc::new(origin)));
+    play
+}
+
+fn own_end(play: &Play) -> Option<DownReason> {
+    play.state.origin.as_ref()?.end.as_ref().map(|down| down.reason.clone())
+}
+
+// ── a parent ──
+
+/// The parent's tape has the task before the child is started, and its DOWN once.
+#[test]
+fn a_task_is_a_ticket_from_its_start_to_its_down() {
+    let mut play = Play::new();
+    let ticket = spawn(&mut play, "c", Link::DETACHED).unwrap();
+    assert!(matches!(&play.entries[..], [entry] if matches!(entry.record, Record::TaskStarted { depth: 1, .. })));
+    assert_eq!(play.directives, [Directive::StartTask(ticket)]);
+    assert!(play.state.is_idle() && play.state.is_unfinished() && !play.state.may_sleep());
+    down(&mut play, ticket, DownReason::Done);
+    down(&mut play, ticket, DownReason::Parked);
+    assert_eq!((play.entries.len(), downs(&play)), (0, vec![(id("c"), Some("done"))]));
+    assert!(!play.state.is_unfinished() && play.state.may_sleep());
+    // Detached: recorded, and nobody is woken.
+    assert_eq!((play.history(), play.state.turns), (Vec::<String>::new(), 0));
+}
+
+/// The same child again is the same task, open or over: a parent that crashed between record and answer is asked twice.
+#[test]
+fn the_same_child_again_is_the_same_task() {
+    let mut play = Play::new();
+    let ticket = spawn(&mut play, "c", Link::DETACHED).unwrap();
+    assert_eq!((spawn(&mut play, "c", Link::LINKED), play.entries.len()), (Ok(ticket), 0));
+    down(&mut play, ticket, DownReason::Done);
+    assert_eq!((spawn(&mut play, "c", Link::LINKED), play.entries.len()), (Ok(ticket), 0));
+}
+
+/// C-08: one deep and eight wide by default, counted for every way of coming by a child; typed, and nothing is recorded.
+#[test]
+fn depth_and_width_are_counted() {
+    let mut play = Play::new();
+    for n in 0..8 {
+        spawn(&mut play, &format!("c{n}"), Link::DETACHED).unwrap();
+    }
+    assert_eq!(spawn(&mut play, "c8", Link::DETACHED), Err(Refusal::TooManyTasks { open: 8, max: 8 }));
+    let reply = play.reply_to();
+    play.signal(Signal::Adopt { child: id("o"), link: Link::LINKED, reply });
+    assert_eq!(play.reply, Some(Err(Refusal::TooManyTasks { open: 8, max: 8 })));
+    assert!(play.entries.is_empty());
+    let first = play.state.tasks().next().unwrap().0;
+    down(&mut play, first, DownReason::Done);
+    assert!(spawn(&mut play, "c8", Link::DETACHED).is_ok());
+
+    let mut deep = child();
+    assert_eq!(spawn(&mut deep, "grandchild", Link::LINKED), Err(Refusal::TooDeep { depth: 2, max: 1 }));
+    let mut deeper = child();
+    deeper.configure(|settings| settings.task_depth_max = 2);
+    assert!(spawn(&mut deeper, "grandchild", Link::LINKED).is_ok());
+    assert!(matches!(deeper.entries[0].record, Record::TaskStarted { depth: 2, .. }));
+}
+
+/// A DOWN wakes an idle parent with a turn of its own, joins a running one before its next step, and is said once.
+#[test]
+fn a_down_wakes_the_parent_where_the_link_says_so() {
+    for link in [Link::LINKED, Link::MONITORED] {
+        let mut play = Play::new();
+        let ticket = spawn(&mut play, "c", link).unwrap();
+        down(&mut play, ticket, DownReason::Done);
+        assert_eq!(play.history(), ["user: Task c is over: done.\n\nfound it"]);
+        assert_eq!(play.started(), [play.request()]);
+        play.answer_text("thanks");
+        assert_eq!(play.outcome(), Some(Outcome::Done));
+
+        let mut play = Play::new();
+        let ticket = spawn(&mut play, "c", link).unwrap();
+        play.send("go");
+        let calls = play.answer_calls(&["bash", "write"]);
+        down(&mut play, ticket, DownReason::Failed { error: "no".into() });
+        // It lets the calls run, as any message does that waits for the batch.
+        play.returned(calls[0], "ok");
+        play.returned(calls[1], "ok");
+        assert_eq!(play.newest(3, 60), ["c0 ok", "c1 ok", "user: Task c is over: failed: no.\n\nfound it"]);
+    }
+}
+
+/// Nobody sent it, so a DOWN lets nothing go on that is held, paused or waits.
+#[test]
+fn a_down_lets_nothing_go_on_that_is_held() {
+    let mut play = Play::new();
+    let ticket = spawn(&mut play, "c", Link::MONITORED).unwrap();
+    play.send("go");
+    play.send("later");
+    play.abort("enough");
+    play.cut_off("");
+    assert!(play.state.held);
+    down(&mut play, ticket, DownReason::Done);
+    assert!(play.state.held && play.directives.is_empty() && play.state.queue.len() == 2);
+    play.go_on();
+    assert_eq!(play.newest(1, 9), ["user: lat"]);
+}
+
+/// A child's text is shown to its parent's model up to a bound.
+#[test]
+fn a_long_answer_is_cut_for_the_parent() {
+    let mut play = Play::new();
+    let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
+    let mut down = Down::without_a_word(DownReason::Done);
+    down.text = "é".repeat(50_000).into();
+    play.signal(Signal::TaskDown { ticket, down: down.clone() });
+    let said = play.history().remove(0);
+    assert!(said.ends_with("... [truncated]") && said.len() < 51_400, "{}", said.len());
+    assert_eq!(play.state.tasks_ended[0].down.as_deref(), Some(&down));
+}
+
+/// An abort stops linked children, in a turn and outside of one, and their DOWN wakes nobody; the others work on.
+#[test]
+fn an_abort_stops_linked_children_and_no_others() {
+    for running in [true, false] {
+        let mut play = Play::new();
+        let links = [Link::LINKED, Link::MONITORED, Link::DETACHED];
+        let tickets = [0, 1, 2].map(|n| spawn(&mut play, &format!("c{n}"), links[n]).unwrap());
+        if running {
+            play.send("go");
+        }
+        play.abort("enough");
+        let stops: Vec<_> = play.directives.iter().filter(|one| matches!(one, Directive::StopTask(_))).collect();
+        assert_eq!(stops, [&Directive::StopTask(tickets[0])]);
+        assert_eq!(tickets.map(|ticket| told(&play, ticket)), [Told::Stop, Told::Run, Told::Run].map(Some));
+        if running {
+            play.cut_off("");
+        }
+        assert!(!play.state.is_idle(), "what was told to stop is not down yet");
+        down(&mut play, tickets[0], DownReason::Aborted { why: "enough".into() });
+        assert!(play.state.is_idle() && play.directives.is_empty());
+        assert_eq!(downs(&play), [(id("c0"), Some("aborted"))]);
+    }
+}
+
+/// ASK-11: steering a parent kills no child, also where it aborts what runs.
+#[test]
+fn steering_a_parent_leaves_its_children_alone() {
+    for steering in [Steering::FinishBatch, Steering::SkipRemaining, Steering::AbortRunning] {
+        let mut play = Play::new();
+        let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
+        play.send("go");
+        play.answer_calls(&["bash", "write"]);
+        play.steer("no", steering);
+        assert_eq!(told(&play, ticket), Some(Told::Run), "{steering:?}");
+    }
+}
+
+/// A rejection ends a turn, and is no abort of what works beside it.
+#[test]
+fn a_turn_ends_and_its_children_work_on() {
+    let mut play = Play::new();
+    let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
+    play.send("go");
+    play.answer_text("done");
+    assert_eq!((told(&play, ticket), play.state.is_idle()), (Some(Told::Run), true));
+}
+
+/// The recovery rule of a task: seen to again, as far as it had been told. Also outside of a turn.
+#[test]
+fn an_open_task_is_seen_to_again_after_a_crash() {
+    let mut play = Play::new();
+    let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
+    play.crash();
+    assert_eq!((&play.directives[..], play.entries.len()), (&[Directive::StartTask(ticket)][..], 0));
+    play.abort("enough");
+    play.crash();
+    assert_eq!(play.directives, [Directive::StopTask(ticket)]);
+    end(&mut play);
+    assert_eq!(play.directives, [Directive::PartTask(ticket)]);
+    play.crash();
+    assert_eq!((&play.directives[..], told(&play, ticket)), (&[Directive::PartTask(ticket)][..], Some(Told::End)));
+    down(&mut play, ticket, DownReason::Ended { why: "over".into() });
+    play.crash();
+    assert!(play.directives.is_empty() && play.state.open.is_empty());
+}
+
+/// A parent that waits to be told to go on still hears of its children, and starts nothing for it.
+#[test]
+fn a_turn_that_waits_still_has_its_children_watched() {
+    let mut play = Play::with(|settings| settings.auto_resume = false);
+    let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
+    play.send("go");
+    play.crash();
+    assert_eq!((play.state.waits, &play.directives[..]), (true, &[Directive::StartTask(ticket)][..]));
+    down(&mut play, ticket, DownReason::Done);
+    assert!(play.directives.is_empty() && play.state.waits);
+    play.go_on();
+    play.answer_text("a");
+    assert!(play.newest(1, 20)[0].starts_with("user: Task c"));
+}
+
+/// What was half written when the process died is said in recovery: no child is started to be stopped.
+#[test]
+fn a_torn_abort_stops_the_children_in_recovery() {
+    let scene = || {
+        let mut play = Play::new();
+        let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
+        play.send("go");
+        play.abort("enough");
+        (play, ticket)
+    };
+    for cut in 1..=scene().0.entries.len() {
+        let (mut play, ticket) = scene();
+        play.crash_after(cut);
+        assert_eq!(play.directives, [Directive::StopTask(ticket)], "after a cut at {cut}");
+        down(&mut play, ticket, DownReason::Aborted { why: "enough".into() });
+        assert!(play.state.is_idle() && play.outcome() == Some(Outcome::Aborted { reason: "enough".into() }));
+    }
+}
+
+// ── the end ──
+
+/// The end of a session: its turn is aborted, what waits is taken back, linked children end, the others are left as orphans.
+#[test]
+fn an_end_takes_linked_children_along_and_leaves_the_others() {
+    let scene = || {
+        let mut play = Play::new();
+        let links = [Link::LINKED, Link::MONITORED, Link::DETACHED];
+        let tickets = [0, 1, 2].map(|n| spawn(&mut play, &format!("c{n}"), links[n]).unwrap());
+        play.send("go");
+        play.send("later");
+        end(&mut play);
+        (play, tickets)
+    };
+    for cut in 1..=scene().0.entries.len() {
+        let (mut play, tickets) = scene();
+        if cut < scene().0.entries.len() {
+            play.crash_after(cut);
+        } else {
+            play.cut_off("");
+        }
+        assert_eq!(tickets.map(|ticket| told(&play, ticket)), [Told::End, Told::Leave, Told::Leave].map(Some), "{cut}");
+        assert_eq!((play.waiting(), play.outcome().is_some()), ((vec![], vec![]), true), "after a cut at {cut}");
+        down(&mut play, tickets[0], DownReason::Ended { why: "over".into() });
+        for ticket in &tickets[1..] {
+            play.signal(Signal::TaskLeft { ticket: *ticket });
+        }
+        assert_eq!(downs(&play), [(id("c0"), Some("ended")), (id("c1"), None), (id("c2"), None)]);
+        assert!(play.state.is_idle() && !play.state.is_unfinished() && play.directives.is_empty());
+        assert_eq!(play.send_as("hello?", Default::default()), Err(Refusal::Ended));
+        assert_eq!(spawn(&mut play, "c9", Link::LINKED), Err(Refusal::Ended));
+    }
+}
+
+// ── a child ──
+
+/// What the end of a child's turn means for its parent; once, whatever happens in the child afterwards.
+#[test]
+fn the_end_of_a_childs_turn_is_its_down() {
+    let mut play = child();
+    assert_eq!(own_end(&play), None);
+    play.send("p");
+    play.answer_text("found it");
+    let down = play.state.origin.as_ref().unwrap().end.clone().unwrap();
+    assert_eq!((&down.reason, &*down.text, down.steps), (&DownReason::Done, "found it", 1));
+    play.send("more");
+    play.abort("enough");
+    play.cut_off("");
+    assert_eq!(own_end(&play), Some(DownReason::Done));
+
+    let mut play = child();
+    play.send("p");
+    play.failed_with(tamtam::model::ModelError::new(tamtam::model::ErrorKind::Auth, "bad key"));
+    assert_eq!(own_end(&play), Some(DownReason::Failed { error: "bad key".into() }));
+
+    let mut play = child();
+    play.send("p");
+    end(&mut play);
+    play.cut_off("");
+    assert_eq!(own_end(&play), Some(DownReason::Ended { why: "over".into() }));
+}
+
+/// Promise 5: a child whose turn waits after a second crash would keep its parent waiting for ever: it is down as failed.
+#[test]
+fn a_child_that_waits_to_be_told_is_down() {
+    let mut play = child();
+    play.send("p");
+    play.crash();
+    assert_eq!(own_end(&play), None);
+    play.crash();
+    assert!(matches!(own_end(&play), Some(DownReason::Failed { error }) if error.contains("waits to be told")));
+}
+
+/// A parent stops its task in the child, and nothing else there: also one that was not begun, and only by its own ticket.
+#[test]
+fn a_parent_stops_its_own_task_and_no_other() {
+    let stop = |play: &mut Play, ticket: u64| {
+        let reply = play.reply_to();
+        let (parent, ticket, why) = (id("parent"), Seq(ticket), "stopped".to_owned());
+        play.signal(Signal::StopTask { parent, ticket, why, reply });
+    };
+    let mut play = child();
+    play.send("p");
+    stop(&mut play, 8);
+    assert_eq!(play.stopped(), []);
+    stop(&mut play, 7);
+    play.cut_off("half");
+    assert_eq!(own_end(&play), Some(DownReason::Aborted { why: "stopped".into() }));
+
+    let mut play = child();
+    play.send("something else");
+    play.send("p");
+    stop(&mut play, 7);
+    assert_eq!((play.stopped(), play.waiting().1.len()), (vec![], 0));
+    assert!(matches!(own_end(&play), Some(DownReason::Aborted { .. })));
+
+    let mut play = child();
+    play.send("p");
+    play.answer_text("done");
+    play.send("by itself");
+    stop(&mut play, 7);
+    assert_eq!((play.stopped(), own_end(&play)), (vec![], Some(DownReason::Done)));
+}
+
+/// Invariant 32: an orphan knows where it came from; whoever adopts it gets its DOWN; a second death orphans it again.
+#[test]
+fn an_orphan_is_adopted_and_orphaned_again() {
+    let mut play = child();
+    play.send("p");
+    let adopt = |play: &mut Play, parent: &str, ticket: u64| {
+        let reply = play.reply_to();
+        let tie = Tie { parent: id(parent), ticket: Seq(ticket), link: Link::MONITORED, depth: 1 };
+        play.signal(Signal::Adopted { tie, above: vec![vec![rules("new parent", &[])]], reply });
+        play.reply.clone().unwrap()
+    };
+    let orphan = |play: &mut Play, parent: &str, ticket: u64| {
+        let reply = play.reply_to();
+        play.signal(Signal::Orphan { parent: id(parent), ticket: Seq(ticket), why: "it ended".into(), reply });
+    };
+    assert_eq!(adopt(&mut play, "second", 3), Err(Refusal::NotAnOrphan { session: id("play") }));
+    orphan(&mut play, "parent", 8);
+    assert!(play.entries.is_empty(), "another ticket says nothing");
+    orphan(&mut play, "parent", 7);
+    orphan(&mut play, "parent", 7);
+    assert!(play.entries.is_empty(), "once");
+    let origin = |play: &Play| (**play.state.origin.as_ref().unwrap()).clone();
+    assert_eq!((origin(&play).parent, origin(&play).orphaned), (id("parent"), Some("it ended".into())));
+    // The work goes on.
+    assert!(play.state.request().is_some());
+    assert!(adopt(&mut play, "second", 3).is_ok());
+    assert!(adopt(&mut play, "second", 3).is_ok() && play.entries.is_empty(), "by the same ticket again");
+    assert_eq!(adopt(&mut play, "third", 4), Err(Refusal::NotAnOrphan { session: id("play") }));
+    play.crash();
+    assert_eq!((origin(&play).parent, origin(&play).orphaned), (id("second"), None));
+    assert_eq!(play.state.settings.above, [vec![rules("new parent", &[])]]);
+    orphan(&mut play, "second", 3);
+    assert!(adopt(&mut play, "third", 4).is_ok());
+    assert_eq!((origin(&play).before, origin(&play).end), (vec![id("parent"), id("second")], None));
+    play.answer_text("found it");
+    assert_eq!(own_end(&play), Some(DownReason::Done));
+}
+
+// ── rights ──
+
+/// Promise 8: the settings that a child is given carry the rules of all its ancestors, and no change of settings drops them.
+#[test]
+fn a_child_carries_the_rules_of_its_ancestors() {
+    let mut play = child();
+    play.configure(|settings| settings.task_depth_max = 5);
+    let grandparent = vec![rules("grandparent", &[])];
+    play.begin_as({
+        let mut settings: Settings = (*play.state.settings).clone();
+        settings.above = vec![grandparent.clone()];
+        move |state: &mut State| state.settings = Arc::new(settings)
+    });
+    let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
+    let Some(Open::Task(task)) = play.state.open.get(&ticket) else { panic!("it is open") };
+    let made = task.order.as_ref().unwrap().settings.clone();
+    assert_eq!(made.above, [grandparent.clone(), play.state.settings.rules.clone()]);
+    play.configure(|settings| settings.above.clear());
+    assert_eq!(play.state.settings.above, [grandparent]);
+}
+
+/// Promise 8: what a parent may no longer do reaches its child, is said again after a crash, and is written once.
+#[test]
+fn a_child_is_narrowed_with_its_parent() {
+    let mut play = child();
+    play.send("p");
+    let tell = |play: &mut Play, above: Vec<Vec<Ruleset>>| {
+        let reply = play.reply_to();
+        let tie = Tie { parent: id("parent"), ticket: Seq(7), link: Link::LINKED, depth: 1 };
+        play.signal(Signal::Adopted { tie, above, reply });
+        assert!(matches!(play.reply, Some(Ok(_))));
+    };
+    tell(&mut play, Vec::new());
+    assert!(play.entries.is_empty());
+    let narrow = vec![rules("narrow", &[("bash", "*", Action::Deny)])];
+    tell(&mut play, vec![narrow.clone()]);
+    assert!(matches!(&play.entries[0].record, Record::Narrowed { above } if *above == [narrow.clone()]));
+    tell(&mut play, vec![narrow.clone()]);
+    assert!(play.entries.is_empty());
+    // Rules that are taken back above were denied once, and stay so.
+    tell(&mut play, Vec::new());
+    play.crash();
+    play.answer_calls(&["bash"]);
+    assert_eq!(play.newest(1, 60), ["c0! Permission denied: bash * by narrow (deny bash *)."]);
+}
+
+/// H-20, P13, P4-16, promise 8: for 100,000 random rule sets at depth 1 to 3 a child may never do what an ancestor may not.
+#[test]
+fn a_childs_rights_are_never_wider_than_its_parents() {
+    let mut rng = crate::sim::rng::Rng::new(8);
+    let globs = Globs::default();
+    let ruleset = |rng: &mut crate::sim::rng::Rng| -> Vec<Ruleset> {
+        let layers = 1 + rng.below(2);
+        let layer = |rng: &mut crate::sim::rng::Rng| {
+            let rule = |rng: &mut crate::sim::rng::Rng| {
+                let action = rng.pick(&[Action::Allow, Action::Ask, Action::Deny]);
+                Rule::new(rng.pick(&["*", "bash", "edit"]), rng.pick(&["*", "a*", "b"]), action)
+            };
+            Ruleset { name: "r".into(), rules: (0..rng.below(3)).map(|_| rule(rng)).collect() }
+        };
+        (0..layers).map(|_| layer(rng)).collect()
+    };
+    for _ in 0..100_000 {
+        let mut parent = settings();
+        parent.rules = ruleset(&mut rng);
+        let access = [Access::new(rng.pick(&["bash", "edit", "read"]), rng.pick(&["a", "ab", "b"]))];
+        for _ in 0..3 {
+            let mut child = settings();
+            child.rules = ruleset(&mut rng);
+            child.above.clone_from(&parent.above);
+            child.above.push(parent.rules.clone());
+            let (parents, childs) = (parent.judge(&access, &globs).action, child.judge(&access, &globs).action);
+            let own = judge_all(&child.rules.iter().collect::<Vec<_>>(), &access, &globs).action;
+            assert_eq!(childs, parents.max(own), "{parent:?} {child:?} {access:?}");
+            parent = child;
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Child sessions in a whole runtime: spawned, watched, stopped, orphaned and adopted, over crashes of parent, child and process.
+
+mod cuts;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tamtam::{
+    Child, DownReason, EventKind, Link, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
+    event::Next,
+    model::{BoxFuture, Reply, Scripted},
+    permission::{Action, Profile, Rule, Ruleset},
+    session::{Entry, Record, Refusal},
+    tool::{Access, Effect, Tool, ToolContext, ToolResult},
+};
+
+/// A tool that waits until it is stopped, or crashes whoever asks what it wants.
+struct Stub {
+    name: &'static str,
+    began: Arc<AtomicUsize>,
+}
+
+impl Tool for Stub {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> &str {
+        "Does what the test wants."
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Once
+    }
+
+    fn access(&self, _: &Value) -> Vec<Access> {
+        assert!(self.name != "bomb", "the bomb goes off");
+        vec![Access::new(self.name, "*")]
+    }
+
+    fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        self.began.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            if self.name == "slow" {
+                context.cancelled().await;
+            }
+            ToolResult::ok("ran")
+        })
+    }
+}
+
+struct Lab {
+    folder: tempfile::TempDir,
+    model: Arc<Scripted>,
+    runtime: Runtime,
+    parent: Session,
+    slow: Arc<AtomicUsize>,
+}
+
+async fn start(folder: &Path, model: &Arc<Scripted>, slow: &Arc<AtomicUsize>) -> Runtime {
+    let builder = Runtime::builder().store(folder.join("store")).model(model.clone());
+    let tool = |name| Stub { name, began: if name == "slow" { slow.clone() } else { Arc::default() } };
+    builder.tool(tool("slow")).tool(tool("quick")).tool(tool("bomb")).start().await.unwrap()
+}
+
+fn options(folder: &Path) -> SessionOptions {
+    SessionOptions::new(folder).profile(Profile::Auto)
+}
+
+async fn lab(replies: impl IntoIterator<Item = Reply>) -> Lab {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, slow) = (Arc::new(Scripted::new(replies)), Arc::default());
+    let runtime = start(folder.path(), &model, &slow).await;
+    let parent = runtime.create(options(folder.path())).await.unwrap();
+    Lab { folder, model, runtime, parent, slow }
+}
+
+impl Lab {
+    async fn spawn(&self, prompt: &str, link: Link) -> Child {
+        self.parent.spawn_child(options(self.folder.path()), prompt, link).await.unwrap()
+    }
+
+    async fn another(&self) -> Session {
+        self.runtime.create(options(self.folder.path())).await.unwrap()
+    }
+
+    /// Waits until the slow tool runs.
+    async fn slow_runs(&self, times: usize) {
+        until(async || self.slow.load(Ordering::SeqCst) >= times).await;
+    }
+}
+
+/// Looks until it is so; 20 s at most.
+async fn until(is_so: impl AsyncFn() -> bool) {
+    let look = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), look).await.expect("it comes to be so");
+}
+
+async fn down(child: &Child) -> DownReason {
+    let down = tokio::time::timeout(Duration::from_secs(20), child.down()).await.expect("the DOWN comes");
+    down.unwrap().reason.clone()
+}
+
+/// How often each kind of entry about tasks is on a tape.
+async fn count(session: &Session, is: impl Fn(&Record) -> bool) -> usize {
+    let entries: Vec<Entry> = session.entries().await.unwrap();
+    entries.iter().filter(|entry| is(&entry.record)).count()
+}
+
+fn is_down(record: &Record) -> bool {
+    matches!(record, Record::TaskFinished { .. })
+}
+
+/// A-02, O-02, O-03, Z-06. The whole way: on the parent's tape first, shown under its parent, one DOWN, the parent woken by it, and all of it seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_works_beside_its_parent_and_wakes_it_when_it_is_down() {
+    let found = Reply::text("found it").at_barrier("child").when("user: look it up");
+    let lab = lab([Reply::text("while it works"), Reply::text("thank you"), found]).await;
+    let mut events = lab.parent.events();
+    let child = lab.spawn("look it up", Link::default()).await;
+    lab.model.barrier("child").reached().await;
+    // The parent talks on meanwhile.
+    assert_eq!(lab.parent.prompt("hello").await.unwrap().wait().await.unwrap().text, "while it works");
+    let tree = lab.runtime.tree();
+    let node = tree.find(lab.parent.id().as_str()).unwrap();
+    assert!(node.find(child.session().id().as_str()).is_some(), "{tree}");
+    assert!(!lab.parent.state().await.unwrap().may_sleep());
+
+    lab.model.barrier("child").release();
+    assert_eq!(down(&child).await, DownReason::Done);
+    lab.parent.wait().await.unwrap();
+    let state = lab.parent.state().await.unwrap();
+    assert_eq!((&*state.ended.back().unwrap().text, state.may_sleep()), ("thank you", true));
+    let told = tamtam::model::scripted::transcript(lab.model.requests().last().unwrap());
+    assert!(told.contains("is over: done.") && told.contains("found it"), "{told}");
+    assert_eq!(count(&lab.parent, is_down).await, 1);
+    let origin = child.session().state().await.unwrap().origin.unwrap();
+    assert_eq!((&origin.parent, origin.ticket, origin.depth), (lab.parent.id(), child.ticket(), 1));
+
+    assert!(lab.runtime.shutdown().await.is_empty());
+    let mut seen = Vec::new();
+    while let Some(next) = events.next().await {
+        let Next::Event(event) = next else { continue };
+        match &event.kind {
+            EventKind::TaskStarted { ticket, adopted: false, .. } => seen.push(("started", *ticket)),
+            EventKind::TaskFinished { ticket, down, message: Some(_), .. } => {
+                assert_eq!(&*down.text, "found it");
+                seen.push(("finished", *ticket));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(seen, [("started", child.ticket()), ("finished", child.ticket())]);
+}
+
+/// A crash of the parent is no end: its child works on. A crash of the child is none either. One DOWN all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_outlives_the_crashes_of_its_parent_and_its_own() {
+    let found = || Reply::text("found it").at_barrier("child").when("user: look it up");
+    let lab = lab([Reply::text("thank you"), found()]).await;
+    let child = lab.spawn("look it up", Link::default()).await;
+    lab.model.barrier("child").reached().await;
+    let incarnation = |lab: &Lab| lab.runtime.tree().find(child.session().id().as_str()).unwrap().incarnation;
+    let before = incarnation(&lab);
+    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    assert_eq!(incarnation(&lab), before);
+    lab.runtime.restart(child.session().id()).await.unwrap();
+    let tree = lab.runtime.tree();
+    let under = || tree.find(lab.parent.id().as_str()).unwrap().find(child.session().id().as_str()).is_some();
+    assert!(under(), "{tree}");
+    lab.model.barrier("child").release();
+    assert_eq!(down(&child).await, DownReason::Done);
+    lab.parent.wait().await.unwrap();
+    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.parent.wait().await.unwrap();
+    assert_eq!(count(&lab.parent, is_down).await, 1);
+    assert_eq!(lab.parent.state().await.unwrap().turns, 1);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// An abort of the parent stops what its linked children run, and nobody is woken by that; a detached one works on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abort_of_the_parent_stops_linked_children() {
+    let call = |text: &str| Reply::call("slow", json!({})).when(text).when_answers(0);
+    let lab = lab([Reply::hang(), call("user: linked work"), call("user: detached work")]).await;
+    let linked = lab.spawn("linked work", Link::LINKED).await;
+    let detached = lab.spawn("detached work", Link::DETACHED).await;
+    lab.slow_runs(2).await;
+    let prompt = lab.parent.prompt("go").await.unwrap();
+    lab.parent.abort("enough").await.unwrap();
+    assert!(matches!(down(&linked).await, DownReason::Aborted { .. }));
+    assert!(matches!(prompt.wait().await.unwrap().outcome, Outcome::Aborted { .. }));
+    lab.parent.wait().await.unwrap();
+    let state = linked.session().state().await.unwrap();
+    assert!(state.open.is_empty() && state.turn.is_none());
+    assert!(detached.session().state().await.unwrap().turn.is_some());
+    assert_eq!(lab.parent.state().await.unwrap().turns, 1, "nobody is woken by what they stopped");
+    detached.session().abort("enough too").await.unwrap();
+    assert!(matches!(down(&detached).await, DownReason::Aborted { .. }));
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// Invariant 32: the end of a parent ends its linked child and orphans the other, which works on, says where it came from, is
+/// adopted, and is an orphan again when its second parent ends; whoever adopts it last gets the DOWN.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_parent_ends_its_linked_child_and_orphans_the_other() {
+    let found = Reply::text("found it").at_barrier("child").when("user: look it up");
+    let call = Reply::call("slow", json!({})).when("user: linked work").when_answers(0);
+    let lab = lab([Reply::text("thank you"), found, call]).await;
+    let linked = lab.spawn("linked work", Link::LINKED).await;
+    let monitored = lab.spawn("look it up", Link::MONITORED).await;
+    lab.slow_runs(1).await;
+    lab.model.barrier("child").reached().await;
+    let second = lab.another().await;
+    let refused = second.adopt(monitored.session().id(), Link::MONITORED).await;
+    assert!(matches!(refused, Err(SpawnError::Parent(SendError::Refused(Refusal::NotAnOrphan { .. })))), "{refused:?}");
+
+    lab.parent.end("over").await.unwrap();
+    assert!(matches!(down(&linked).await, DownReason::Ended { .. }));
+    lab.parent.wait().await.unwrap();
+    assert!(matches!(linked.session().prompt("hello?").await, Err(SendError::Ended)));
+    assert!(matches!(lab.parent.prompt("hello?").await, Err(SendError::Ended)));
+    assert!(matches!(monitored.down().await, Err(SendError::Ended)), "no DOWN comes here");
+    let origin = async || monitored.session().state().await.unwrap().origin.unwrap();
+    assert!(origin().await.orphaned.as_ref().is_some_and(|why| why.contains("over")));
+
+    let adopted = second.adopt(monitored.session().id(), Link::MONITORED).await.unwrap();
+    assert_eq!((&origin().await.parent, origin().await.ticket), (second.id(), adopted.ticket()));
+    second.end("over too").await.unwrap();
+    second.wait().await.unwrap();
+    assert!(origin().await.orphaned.is_some());
+    let third = lab.another().await;
+    let adopted = third.adopt(monitored.session().id(), Link::LINKED).await.unwrap();
+    lab.model.barrier("child").release();
+    assert_eq!(down(&adopted).await, DownReason::Done);
+    third.wait().await.unwrap();
+    assert_eq!(&*third.state().await.unwrap().ended.back().unwrap().text, "thank you");
+    assert_eq!(origin().await.before, [lab.parent.id().clone(), second.id().clone()]);
+    let downs = [count(&lab.parent, is_down).await, count(&second, is_down).await, count(&third, is_down).await];
+    assert_eq!(downs, [1, 0, 1]);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// O-10. A child that crashes again and again is parked, and its parent is told so; the parent itself notices nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_child_is_down() {
+    let lab = lab([Reply::call("bomb", json!({})).when("user: touch it")]).await;
+    let child = lab.spawn("touch it", Link::DETACHED).await;
+    // Cut off twice, it waits: that is its DOWN already. Told to go on, it would be parked.
+    assert!(matches!(down(&child).await, DownReason::Failed { .. }));
+    child.session().go_on().await.unwrap();
+    until(async || matches!(child.session().state().await, Err(SendError::Parked))).await;
+    assert_eq!(count(&lab.parent, is_down).await, 1);
+    assert_eq!(lab.runtime.tree().find(lab.parent.id().as_str()).unwrap().restarts, 0);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// C-08, promise 8: depth, width, workspace and a taken id are typed errors, and nothing is left of the attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_parent_may_not_do_is_a_typed_error() {
+    let lab = lab([Reply::hang().when("user: work")]).await;
+    let (inside, outside) = (lab.folder.path().join("inside"), tempfile::tempdir().unwrap());
+    std::fs::create_dir(&inside).unwrap();
+    let elsewhere = lab.parent.spawn_child(options(outside.path()), "work", Link::LINKED).await;
+    assert!(matches!(elsewhere, Err(SpawnError::OutsideWorkspace { .. })), "{elsewhere:?}");
+    let taken = options(&inside).id(lab.another().await.id().clone());
+    let taken = lab.parent.spawn_child(taken, "work", Link::LINKED).await;
+    assert!(matches!(taken, Err(SpawnError::Open(_))), "{taken:?}");
+    assert_eq!(count(&lab.parent, |record| matches!(record, Record::TaskStarted { .. })).await, 0);
+
+    let child = lab.parent.spawn_child(options(&inside), "work", Link::LINKED).await.unwrap();
+    let deep = child.session().spawn_child(options(&inside), "work", Link::LINKED).await;
+    let too_deep = Refusal::TooDeep { depth: 2, max: 1 };
+    assert!(matches!(deep, Err(SpawnError::Parent(SendError::Refused(refusal))) if refusal == too_deep));
+    for _ in 1..8 {
+        lab.spawn("work", Link::LINKED).await;
+    }
+    let wide = lab.parent.spawn_child(options(&inside), "work", Link::LINKED).await;
+    let too_many = Refusal::TooManyTasks { open: 8, max: 8 };
+    assert!(matches!(wide, Err(SpawnError::Parent(SendError::Refused(refusal))) if refusal == too_many));
+    lab.parent.end("over").await.unwrap();
+    lab.parent.wait().await.unwrap();
+    assert_eq!(count(&lab.parent, is_down).await, 8);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// H-20, promise 8, P13: a child whose own rules allow what its parent's deny or ask for does not get it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_may_not_do_what_its_parent_may_not() {
+    let two = Reply::call("slow", json!({})).with_call("quick", json!({}));
+    let lab = lab([two.when("user: try").when_answers(0), Reply::text("refused").when("user: try")]).await;
+    let mut narrow = options(lab.folder.path());
+    let rules = vec![Rule::new("slow", "*", Action::Deny), Rule::new("quick", "*", Action::Ask)];
+    narrow.rules = Some(Ruleset { name: "narrow".into(), rules });
+    let parent = lab.runtime.create(narrow).await.unwrap();
+    let mut wide = options(lab.folder.path());
+    wide.rules = Some(Ruleset { name: "wide".into(), rules: vec![Rule::new("*", "*", Action::Allow)] });
+    let child = parent.spawn_child(wide, "try", Link::DETACHED).await.unwrap();
+    assert_eq!(down(&child).await, DownReason::Done);
+    let said = tamtam::model::scripted::transcript(lab.model.requests().last().unwrap());
+    assert!(said.contains("Permission denied: slow * by narrow"), "{said}");
+    assert!(said.contains("nobody listens who could answer"), "{said}");
+    assert_eq!(lab.slow.load(Ordering::SeqCst), 0);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// Promise 8: what a parent may no longer do, a child that works already may not do either; also over a crash of both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_is_narrowed_with_its_parent() {
+    let call = Reply::call("slow", json!({})).at_barrier("child").when("user: work").when_answers(0);
+    let lab = lab([call, Reply::text("refused").when("user: work")]).await;
+    let child = lab.spawn("work", Link::DETACHED).await;
+    lab.model.barrier("child").reached().await;
+    let deny = Ruleset { name: "narrow".into(), rules: vec![Rule::new("slow", "*", Action::Deny)] };
+    lab.parent.configure(|settings| settings.rules.push(deny.clone())).await.unwrap();
+    let is_narrowed = |record: &Record| matches!(record, Record::Narrowed { .. });
+    until(async || count(child.session(), is_narrowed).await == 1).await;
+    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.restart(child.session().id()).await.unwrap();
+    lab.model.barrier("child").release();
+    assert_eq!(down(&child).await, DownReason::Done);
+    assert_eq!((lab.slow.load(Ordering::SeqCst), count(child.session(), is_narrowed).await), (0, 1));
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// A drain waits for the child, and for the turn that its DOWN begins in the parent; meanwhile nothing new is spawned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_includes_children_and_whom_they_wake() {
+    let found = Reply::text("found it").at_barrier("child").when("user: look it up");
+    let lab = lab([Reply::text("thank you").waiting(Duration::from_millis(50)), found]).await;
+    lab.spawn("look it up", Link::default()).await;
+    lab.model.barrier("child").reached().await;
+    let draining = tokio::spawn({
+        let runtime = lab.runtime.clone();
+        async move { runtime.drain(Duration::from_secs(20)).await }
+    });
+    until(async || {
+        let spawned = lab.parent.spawn_child(options(lab.folder.path()), "work", Link::LINKED).await;
+        matches!(spawned, Err(SpawnError::Parent(SendError::Draining)))
+    })
+    .await;
+    lab.model.barrier("child").release();
+    assert_eq!(draining.await.unwrap(), vec![]);
+    let state = lab.parent.state().await.unwrap();
+    assert_eq!(state.ended.back().map(|end| end.text.to_string()), Some("thank you".to_owned()));
+    assert!(lab.runtime.shutdown().await.is_empty());
+}

@@ -1,0 +1,206 @@
+//! Child sessions: each is a tape of its own, so it lives on when its parent's process dies; only the watch over it dies.
+
+use std::collections::BTreeMap;
+
+use tamtam::{
+    Message, Seq, SessionId,
+    model::Item,
+    session::{Directive, Down, DownReason, Entry, Link, Open, Origin, Record, Signal, State, TaskOrder, Tie, Told},
+};
+
+use super::{Broken, hold, host::Wish, world::World};
+
+/// The children of the session, and the watchers over them.
+#[derive(Debug, Default)]
+pub(super) struct Family {
+    /// Each child that was made, and how its task ended.
+    children: BTreeMap<SessionId, Option<Down>>,
+    watchers: BTreeMap<Seq, (SessionId, Told)>,
+    spawned: u32,
+}
+
+impl Family {
+    pub(super) fn forget_watchers(&mut self) {
+        self.watchers.clear();
+    }
+
+    pub(super) fn is_watching(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+
+    /// Calm: every child comes to its end.
+    pub(super) fn all_end(&mut self) {
+        for end in self.children.values_mut() {
+            end.get_or_insert_with(|| Down::without_a_word(DownReason::Done));
+        }
+    }
+}
+
+/// The origin of a session that is a child itself: its task is the first message.
+pub(super) fn origin() -> Origin {
+    Origin {
+        parent: "parent".parse().unwrap(),
+        ticket: Seq(7),
+        link: Link::LINKED,
+        depth: 0,
+        prompt: "m0".into(),
+        orphaned: None,
+        before: Vec::new(),
+        end: None,
+    }
+}
+
+/// A task ends once, and what happens afterwards does not change how.
+pub(super) fn one_end(before: &State, after: &State) -> Result<(), Broken> {
+    let end = |state: &State| state.origin.as_ref().and_then(|origin| origin.end.clone());
+    let (was, is) = (end(before), end(after));
+    hold!(was.is_none() || was == is, "the session's task ended twice: {was:?}, then {is:?}");
+    Ok(())
+}
+
+/// At rest the session's own task has ended, where it was ever given to it; and its model was told once of each DOWN that it is
+/// to be told of, where the session has not ended before that.
+pub(super) fn over(state: &State, entries: &[Entry]) -> Result<(), Broken> {
+    for entry in entries {
+        let Record::TaskFinished { notice: Some(notice), .. } = &entry.record else { continue };
+        let is_it = |item: &Item| matches!(item, Item::User(user) if user.id == notice.id);
+        let times = state.history.iter().filter(|item| is_it(item)).count();
+        hold!(
+            times == 1 || (times == 0 && state.closed.is_some()),
+            "the model was told {times} times of {}",
+            notice.id
+        );
+    }
+    let Some(origin) = &state.origin else { return Ok(()) };
+    let given = state.seen.get(&origin.prompt).is_some();
+    hold!(!given || origin.end.is_some(), "at rest, and its parent would never hear of it");
+    Ok(())
+}
+
+pub(super) fn is_of_a_task(directive: &Directive) -> bool {
+    matches!(directive, Directive::StartTask(_) | Directive::StopTask(_) | Directive::PartTask(_))
+}
+
+impl World {
+    pub(super) fn spawn(&mut self) -> Result<(), Broken> {
+        // Now and then the same again: whoever asks may not have heard the answer.
+        if self.rng.percent(80) {
+            self.family.spawned += 1;
+        }
+        let child = format!("child-{}", self.family.spawned).parse().unwrap();
+        let (mut settings, prompt) = ((*self.state.settings).clone(), Message::user("help").with_id("p".into()));
+        settings.above.clear();
+        let order = Box::new(TaskOrder { settings, prompt });
+        let link = self.rng.pick(&[Link::LINKED, Link::MONITORED, Link::DETACHED]);
+        let reply = self.host.wish(Wish::Other);
+        let open = self.state.tasks().count();
+        self.signal(&Signal::Spawn { child, order, link, reply })?;
+        let width = self.state.settings.task_width_max.max(open);
+        hold!(self.state.tasks().count() <= width, "{} tasks are open", self.state.tasks().count());
+        Ok(())
+    }
+
+    /// A child comes to its end by itself.
+    pub(super) fn child_ends(&mut self) {
+        let open: Vec<_> =
+            self.family.children.iter().filter(|(_, end)| end.is_none()).map(|(id, _)| id.clone()).collect();
+        if open.is_empty() {
+            return;
+        }
+        let (child, text) = (self.rng.pick(&open), format!("words {}", self.rng.below(100)));
+        let reason = self.rng.pick(&[DownReason::Done, DownReason::Failed { error: "no".into() }, DownReason::Parked]);
+        let mut down = Down::without_a_word(reason);
+        down.text = text.into();
+        self.family.children.insert(child, Some(down));
+    }
+
+    /// The parent of this session says something to it, in or out of turn.
+    pub(super) fn parent_speaks(&mut self) -> Result<(), Broken> {
+        let parent =
+            self.state.origin.as_ref().map_or_else(|| "nobody".parse().unwrap(), |origin| origin.parent.clone());
+        let ticket = self.rng.pick(&[Seq(7), Seq(8)]);
+        let why = "enough".to_owned();
+        let reply = self.host.wish(Wish::Other);
+        let signal = match self.rng.below(3) {
+            0 => {
+                self.host.may_withdraw("m0");
+                Signal::StopTask { parent, ticket, why, reply }
+            }
+            1 => Signal::Orphan { parent, ticket, why, reply },
+            _ => {
+                let tie = Tie { parent: "other".parse().unwrap(), ticket, link: Link::MONITORED, depth: 0 };
+                Signal::Adopted { tie, above: Vec::new(), reply }
+            }
+        };
+        self.signal(&signal)
+    }
+
+    /// The shell watches over a child, and makes it where it is not there.
+    pub(super) fn see_to_task(&mut self, ticket: Seq) -> Result<(), Broken> {
+        let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return Ok(()) };
+        let (child, told) = (task.child.clone(), task.told);
+        hold!(self.is_written(ticket), "child {child} is started and its parent's tape does not have it");
+        if told == Told::Run {
+            self.family.children.entry(child.clone()).or_default();
+        }
+        self.family.watchers.insert(ticket, (child, told));
+        Ok(())
+    }
+
+    /// Stops do not wait for the tape, and may come before the start: then there is nothing to stop.
+    pub(super) fn stop_task(&mut self, directive: &Directive) {
+        let Directive::StopTask(ticket) = directive else { return };
+        if let Some(Open::Task(task)) = self.state.open.get(ticket) {
+            self.family.watchers.insert(*ticket, (task.child.clone(), Told::Stop));
+        }
+    }
+
+    /// Each open task has its watcher, or will have; nobody watches over anything else.
+    pub(super) fn everyone_is_watched(&self) -> Result<(), Broken> {
+        let coming = self.coming().filter_map(|directive| match directive {
+            Directive::StartTask(ticket) | Directive::PartTask(ticket) => Some(*ticket),
+            _ => None,
+        });
+        let coming: Vec<_> = coming.collect();
+        for (ticket, task) in self.state.tasks() {
+            let watched = self.family.watchers.get(&ticket).map(|(_, told)| *told);
+            let will_be = coming.contains(&ticket);
+            hold!(watched.is_some() || will_be, "nobody watches over {} of task {ticket}", task.child);
+            hold!(watched >= Some(task.told) || will_be, "{} was not told {:?}", task.child, task.told);
+        }
+        for ticket in self.family.watchers.keys() {
+            hold!(matches!(self.state.open.get(ticket), Some(Open::Task(_))), "somebody watches over {ticket}");
+        }
+        Ok(())
+    }
+
+    /// A watcher reports, where it has something to say.
+    pub(super) fn watcher_reports(&mut self) -> Result<(), Broken> {
+        let watchers: Vec<_> =
+            self.family.watchers.iter().map(|(ticket, watched)| (*ticket, watched.clone())).collect();
+        if watchers.is_empty() {
+            return Ok(());
+        }
+        let (ticket, (child, told)) = self.rng.pick(&watchers);
+        let end = self.family.children.get_mut(&child);
+        let why = "its parent".to_owned();
+        let down = match (end, told) {
+            (Some(_), Told::Leave) => None,
+            (Some(Some(down)), _) => Some(down.clone()),
+            (Some(None), Told::Run) => return Ok(()),
+            (Some(end), Told::Stop) => Some(end.insert(Down::without_a_word(DownReason::Aborted { why })).clone()),
+            (Some(end), Told::End) => Some(end.insert(Down::without_a_word(DownReason::Ended { why })).clone()),
+            (None, _) => Some(Down::without_a_word(DownReason::Aborted { why: "never made".into() })),
+        };
+        self.family.watchers.remove(&ticket);
+        let left = down.is_none();
+        match down {
+            Some(down) => self.signal(&Signal::TaskDown { ticket, down })?,
+            None => self.signal(&Signal::TaskLeft { ticket })?,
+        }
+        hold!(!self.state.open.contains_key(&ticket), "task {ticket} is down and still open");
+        let end = self.state.tasks_ended.iter().rev().find(|end| end.ticket == ticket);
+        hold!(end.is_some_and(|end| end.down.is_none() == left), "task {ticket} is over and nobody knows how");
+        Ok(())
+    }
+}
