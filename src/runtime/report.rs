@@ -4,6 +4,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{
+    actors::slot::Phase,
     handle::Session,
     ids::SessionId,
     session::Open,
@@ -41,6 +42,16 @@ pub struct Recovered {
     pub error: Option<String>,
 }
 
+/// A session that is kept stopped: it crashed too often, or an operator said so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Parked {
+    /// Which.
+    pub session: SessionId,
+    /// What ended it the last time.
+    pub why: String,
+}
+
 /// What could not be stopped. Empty is the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
@@ -67,6 +78,10 @@ const DRAIN_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 /// Waits until a session is idle or waits for people only.
 pub(super) async fn is_drained(session: &Session, until: Instant) -> bool {
     loop {
+        // Nothing is open in one that has fallen asleep, and it need not be woken to be asked.
+        if session.slot.phase() == Phase::Passive {
+            return true;
+        }
         let Ok(state) = session.state().await else { return true };
         let only_asks = !state.open.is_empty()
             && state.open.values().all(|open| match open {

@@ -99,6 +99,14 @@ impl State {
         self.turn.is_none() && ((self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused)
     }
 
+    /// Whether the session may be put to sleep: no turn, nothing open, nothing that waits.
+    ///
+    /// All of it is on the tape, and nothing of it needs an actor until something comes in.
+    #[must_use]
+    pub fn may_sleep(&self) -> bool {
+        self.turn.is_none() && self.open.is_empty() && self.queue.is_empty() && self.steering.is_empty()
+    }
+
     /// The moment at which the core wants to hear a [`Signal::Tick`](crate::session::Signal::Tick).
     #[must_use]
     pub fn due(&self) -> Option<Millis> {

@@ -81,6 +81,8 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
         Work::Question(Question::Idle(_)) => return ("question: idle", None),
         Work::Question(Question::State(_)) => return ("question: state", None),
+        Work::Question(Question::Up(_)) => return ("question: up", None),
+        Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
         Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
         Work::Settled(Err(_)) => return ("not settled", None),
         Work::Report(signal) | Work::Input(signal) => signal,
