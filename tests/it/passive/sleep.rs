@@ -8,7 +8,7 @@ use tamtam::{
     tape::{Store, StoreOptions, TapeError},
 };
 
-use super::{Arc, Duration, SessionOptions, ask, counts, create, event, options, said, start};
+use super::{Arc, Duration, SessionOptions, ask, counts, create, event, options, said, start, until};
 
 /// Design §4: a handle is an id. A session that was put to sleep has no actor and no claim, and the next message wakes it with
 /// all that was said before.
@@ -22,7 +22,7 @@ async fn the_next_message_wakes_a_session_that_sleeps() {
 
     runtime.passivate(session.id()).await.unwrap();
     assert_eq!(runtime.awake(), []);
-    assert!(runtime.tree().find(session.id().as_str()).is_none(), "{}", runtime.tree());
+    until("it is not in the tree", || runtime.tree().find(session.id().as_str()).is_none()).await;
     assert!(!folder.path().join("store/sessions").join(session.id().as_str()).join("claim").exists());
     // Again is fine, and wakes nobody.
     runtime.passivate(session.id()).await.unwrap();
