@@ -307,3 +307,6 @@ async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
     let named = |error| OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) };
     found.map(|path| path.display().to_string()).map_err(named)
 }
+
+#[cfg(test)]
+mod tests;

@@ -320,6 +320,13 @@ impl Slot {
         self.inner().inbox.as_ref().map_or_else(TaskTracker::new, |inbox| inbox.tasks.clone())
     }
 
+    /// Whether it holds nothing but what a passive session needs.
+    #[cfg(test)]
+    pub(crate) fn is_bare(&self) -> bool {
+        let inner = self.inner();
+        inner.inbox.is_none() && inner.ring.is_none()
+    }
+
     /// How many inputs have no answer yet.
     pub(crate) fn depth(&self) -> usize {
         self.inner().inbox.as_ref().map_or(0, |inbox| inbox.depth())

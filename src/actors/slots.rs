@@ -70,6 +70,12 @@ impl Slots {
         self.table().awake.len()
     }
 
+    /// How many are known: awake, or held by somebody.
+    #[cfg(test)]
+    pub(crate) fn known_count(&self) -> usize {
+        self.table().known.len()
+    }
+
     /// Sets the door of those that are known, and of those that will be. Gives the slots, none missing.
     pub(crate) fn set_door(&self, door: Door) -> Vec<Arc<Slot>> {
         let mut table = self.table();

@@ -79,7 +79,10 @@ async fn without_a_limit_nobody_is_put_to_sleep() {
 async fn above_the_bound_the_least_recently_used_sleep_and_a_busy_one_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let model = Arc::new(Scripted::new([Reply::hang()]));
-    let builder = builder(folder.path(), model.clone()).passivation(passivation(|p| p.awake_max = 20));
+    let builder = builder(folder.path(), model.clone()).passivation(passivation(|p| {
+        p.idle_after = None;
+        p.awake_max = 20;
+    }));
     let runtime = builder.start().await.unwrap();
     let busy = create(&runtime, folder.path()).await;
     busy.prompt("hang").await.unwrap();
@@ -108,16 +111,29 @@ async fn above_the_bound_the_least_recently_used_sleep_and_a_busy_one_does_not()
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_session_of_great_age_sleeps_although_it_is_used() {
     let folder = tempfile::tempdir().unwrap();
-    let builder = builder(folder.path(), counts()).passivation(passivation(|p| p.age_max = Some(60 * MINUTE)));
+    let builder = builder(folder.path(), counts()).passivation(passivation(|p| {
+        p.idle_after = None;
+        p.age_max = Some(60 * MINUTE);
+    }));
     let runtime = builder.start().await.unwrap();
+    let born = tokio::time::Instant::now();
     let session = create(&runtime, folder.path()).await;
-    for n in 1..12 {
+    let mut n = 0;
+    loop {
+        n += 1;
         assert_eq!(ask(&session, "again").await, n.to_string());
         tokio::time::sleep(5 * MINUTE).await;
-        assert_eq!(runtime.awake().len(), 1, "minute {}", 5 * n);
+        // Virtual time jumps while a thread writes, so it is read and not counted.
+        let age = born.elapsed();
+        match runtime.awake().len() {
+            0 => {
+                assert!(age >= 60 * MINUTE, "{age:?}");
+                break;
+            }
+            _ => assert!(age < 75 * MINUTE, "{age:?}"),
+        }
     }
-    awake_within(&runtime, 0, 6 * MINUTE).await;
-    assert_eq!(ask(&session, "again").await, "12");
+    assert_eq!(ask(&session, "again").await, (n + 1).to_string());
     assert!(runtime.shutdown().await.is_empty());
 }
 
@@ -165,7 +181,10 @@ async fn memory_pressure_puts_the_least_recently_used_to_sleep() {
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn beyond_the_limit_of_awake_sessions_waking_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let builder = builder(folder.path(), counts()).passivation(passivation(|p| p.awake_limit = 3));
+    let builder = builder(folder.path(), counts()).passivation(passivation(|p| {
+        p.idle_after = None;
+        p.awake_limit = 3;
+    }));
     let runtime = builder.start().await.unwrap();
     let mut sessions = Vec::new();
     for _ in 0..3 {
