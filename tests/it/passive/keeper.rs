@@ -122,7 +122,8 @@ async fn a_session_of_great_age_sleeps_although_it_is_used() {
     loop {
         n += 1;
         assert_eq!(ask(&session, "again").await, n.to_string());
-        tokio::time::sleep(5 * MINUTE).await;
+        // No divisor of the limit, so that it is not used at the very moment at which it falls asleep.
+        tokio::time::sleep(7 * MINUTE).await;
         // Virtual time jumps while a thread writes, so it is read and not counted.
         let age = born.elapsed();
         match runtime.awake().len() {
