@@ -18,6 +18,8 @@ use tamtam::{
     tools::bash::{Bash, BashOptions},
 };
 
+#[path = "support/asleep.rs"]
+mod asleep;
 #[path = "support/parts.rs"]
 mod parts;
 use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime};
@@ -27,13 +29,16 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 9] = [
+    let figures: [(&str, Figure); 12] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
         ("memory", |tokio| tokio.block_on(memory())),
         ("recover", |tokio| tokio.block_on(recovery())),
         ("append", |_| appends()),
+        ("wake", |tokio| tokio.block_on(asleep::wake())),
+        ("passive", |tokio| tokio.block_on(asleep::passive())),
+        ("crash", |tokio| tokio.block_on(asleep::crash())),
         ("bash", |tokio| tokio.block_on(bash())),
         ("tree", |tokio| tokio.block_on(tree())),
         ("cold", |tokio| cold_start(tokio)),
@@ -203,7 +208,7 @@ async fn recovery() {
     for _ in 0..50 {
         let start = Instant::now();
         rt.restart(&id).await.unwrap();
-        rt.session(&id).unwrap().state().await.unwrap();
+        rt.session(&id).state().await.unwrap();
         took.push(start.elapsed());
     }
     distribution(&format!("e: restart its actor, {entries} entries"), took);

@@ -47,7 +47,7 @@ impl Adapter {
     }
 
     fn session(&self, id: &SessionId) -> Result<Session, Failed> {
-        self.0.session(id).ok_or_else(|| "no such session".into())
+        Ok(self.0.session(id))
     }
 }
 

@@ -4,15 +4,23 @@
 //! |---|---|
 //! | `shell.rs` | the one actor of the crate, which runs any behaviour |
 //! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
+//! | `slots.rs` | the sessions that a runtime knows |
+//! | `activation.rs` | how a session wakes up |
+//! | `timekeeper.rs` | the child that puts sessions to sleep |
+//! | `tape.rs` | the child that looks after the store |
 //! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
 //! | `links.rs` | a parent's watch over a child session |
 //! | `host.rs` | what all sessions of a runtime share |
 
+pub(crate) mod activation;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod session;
 pub(crate) mod shell;
 pub(crate) mod slot;
+pub(crate) mod slots;
 pub(crate) mod summary;
+pub(crate) mod tape;
+pub(crate) mod timekeeper;
 pub(crate) mod worker;

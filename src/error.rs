@@ -61,12 +61,25 @@ pub enum SendError {
     /// The session was ended for good. Its tape can be read.
     #[error("the session has ended")]
     Ended,
+    /// The session was asleep and could not be woken.
+    #[error("failed to wake the session: {0}")]
+    Unavailable(#[source] Box<OpenError>),
     /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.
     #[error("failed to write the tape: {0}")]
     Storage(#[source] TapeError),
     /// Another refusal of the core.
     #[error(transparent)]
     Refused(Refusal),
+}
+
+impl From<OpenError> for SendError {
+    fn from(error: OpenError) -> SendError {
+        match error {
+            OpenError::Closed => SendError::Closed,
+            OpenError::Parked { .. } => SendError::Parked,
+            other => SendError::Unavailable(Box::new(other)),
+        }
+    }
 }
 
 impl From<Refusal> for SendError {
@@ -124,7 +137,7 @@ pub enum SpawnError {
 }
 
 /// Why a session could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The tape could not be made, claimed or read.
@@ -145,11 +158,23 @@ pub enum OpenError {
         path: String,
         /// What the system said.
         #[source]
-        source: std::io::Error,
+        source: std::sync::Arc<std::io::Error>,
     },
     /// The runtime is draining or shut down.
     #[error("the runtime is shutting down and opens no sessions")]
     Closed,
+    /// The session crashed again and again, or an operator parked it, and it is kept stopped until it is unparked.
+    #[error("session {session} is parked: unpark it first")]
+    Parked {
+        /// Which.
+        session: SessionId,
+    },
+    /// As many sessions are awake as there may be.
+    #[error("{max} sessions are awake, which is the most: put some to sleep, or raise the limit")]
+    TooMany {
+        /// The most there may be.
+        max: usize,
+    },
     /// The session's actor did not start.
     #[error("failed to start session {session}: {why}")]
     NotStarted {
@@ -158,4 +183,24 @@ pub enum OpenError {
         /// Why.
         why: String,
     },
+}
+
+/// Why a session was not put to sleep.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PassivateError {
+    /// It has something to do. Wait for it, or abort its turn.
+    #[error("the session is busy ({why}): wait for it, or abort its turn")]
+    Busy {
+        /// What keeps it awake.
+        why: &'static str,
+    },
+    /// It is parked, and has no actor.
+    #[error("the session is parked: it has no actor that could sleep")]
+    Parked,
+}
+
+impl PassivateError {
+    /// The reason that passes by itself within moments.
+    pub(crate) const PASSING: &'static str = "it is just waking up, or a task of it is just ending";
 }

@@ -1,7 +1,7 @@
 //! What a host can say to a conversation.
 //!
-//! A [`Session`] is a name with a door: cheap to clone, and never dead. It outlives every crash of the actor behind it. All
-//! calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
+//! A [`Session`] is a name with a door: cheap to clone, and never dead. It outlives every crash of the actor behind it, and the
+//! conversation may be asleep: the first call that needs it wakes it. All calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
 //! under the same id is the same message.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::{
     actors::{
         host::Host,
-        slot::{Question, Slot},
+        slot::{Question, Reply, Slot},
     },
     error::{OpenError, SendError},
     event::{EventStream, events_of},
@@ -205,7 +205,7 @@ impl Session {
     /// The events of the session from now on. Whoever listens can be asked: see [`Session::answer`].
     #[must_use]
     pub fn events(&self) -> EventStream {
-        self.slot.ring.listen()
+        self.slot.listen()
     }
 
     /// The durable events after that entry, and then all events as they come, with none missing between.
@@ -214,7 +214,7 @@ impl Session {
     /// Where the tape cannot be read.
     pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
         // Listen first, so that nothing is missed while the tape is read.
-        let live = self.slot.ring.listen();
+        let live = self.slot.listen();
         let entries = self.entries().await?;
         let mut events = Vec::new();
         let mut state: Option<State> = None;
@@ -256,17 +256,28 @@ impl Session {
     }
 
     async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
-        self.ask_state(|reply| Question::Outcome(message.clone(), reply)).await?
+        self.ask_state(|reply| Question::Outcome(message.clone(), reply)).await
+    }
+
+    /// Returns when the session is awake.
+    pub(crate) async fn up(&self) -> Result<(), OpenError> {
+        let id = self.id().clone();
+        self.ask_state(Question::Up).await.map_err(|error| match error {
+            SendError::Closed => OpenError::Closed,
+            SendError::Parked => OpenError::Parked { session: id },
+            SendError::Unavailable(error) => *error,
+            other => OpenError::NotStarted { session: id, why: other.to_string() },
+        })
     }
 
     /// Asks the actor something, and asks its next life again where this one ended before it answered.
-    pub(crate) async fn ask_state<T>(&self, question: impl Fn(oneshot::Sender<T>) -> Question) -> Result<T, SendError> {
+    pub(crate) async fn ask_state<T>(&self, question: impl Fn(Reply<T>) -> Question) -> Result<T, SendError> {
         loop {
             let (reply, answer) = oneshot::channel();
             // A closed or parked slot refuses here, which ends the loop.
             self.slot.question(question(reply))?;
             if let Ok(answer) = answer.await {
-                return Ok(answer);
+                return answer;
             }
         }
     }

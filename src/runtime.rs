@@ -2,6 +2,7 @@
 
 mod builder;
 mod children;
+mod ending;
 mod host;
 mod inspect;
 mod operate;
@@ -13,36 +14,35 @@ pub use builder::{Builder, SessionOptions};
 pub use children::Child;
 pub use inspect::{By, Count, Inspection, Top};
 pub use operate::{OperateError, Operator};
-pub use report::{Leftover, Recovered, Tree};
+pub use report::{Leftover, Parked, Recovered, Tree};
 
+pub use crate::actors::timekeeper::{Passivation, Pressure};
 use crate::{
     actors::{
         host::Host,
-        session::{SessionActor, fold, notify},
-        slot::{Door, Slot},
+        session::notify,
+        slot::{Door, Phase, Slot, slept},
+        timekeeper::shed,
     },
-    error::OpenError,
+    error::{OpenError, PassivateError},
     event::EventStream,
     handle::Session,
     ids::{Seq, SessionId},
+    runtime::ending::Ending,
     session::{Entry, Record, State},
-    supervisor::{ChildSpec, Restart, Shutdown, SupervisorHandle},
+    supervisor::{AdminError, Down, SupervisorHandle},
     tape::{Appended, SessionSummary, TapeError},
 };
 
-/// How long a session's workers may take to be gone before its next life begins.
-const WORKERS_WAIT: Duration = Duration::from_secs(5);
-
-/// How long an actor may take to shut down.
-const ACTOR_SHUTDOWN: Duration = Duration::from_secs(5);
-
-/// How long the store may take to write what is left at the end.
-const STORE_CLOSE: Duration = Duration::from_secs(10);
+/// How long [`Runtime::passivate`] waits for what passes by itself, and how often it looks.
+const PASSING_WAIT: Duration = Duration::from_secs(1);
+const PASSING_LOOK: Duration = Duration::from_millis(5);
 
 /// A running tree. Cheap to clone: all clones are one runtime.
 ///
-/// Dropping the last clone without [`Runtime::shutdown`] leaves the tree to the tokio runtime it runs on: what is on the tape
-/// is safe, and what runs ends with that. `shutdown` is the orderly way, and says what was left.
+/// Dropping the last clone without [`Runtime::shutdown`] begins the same end in the background, where the tokio runtime is
+/// still there to carry it out: handles answer `Closed` from then on, and what is on the tape is safe. `shutdown` is the orderly
+/// way: it waits, and says what was left.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -70,9 +70,14 @@ pub(crate) struct Inner {
     sessions: SupervisorHandle,
     hosts: SupervisorHandle,
     settings: builder::Defaults,
-    door: std::sync::Mutex<Door>,
     recovered: std::sync::OnceLock<Vec<Recovered>>,
-    tidying: builder::Tidying,
+    ending: Ending,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        drop(self.ending.begin(&self.host, &self.root));
+    }
 }
 
 impl std::fmt::Debug for Runtime {
@@ -98,32 +103,27 @@ impl Runtime {
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let mut settings = self.inner.settings.of(options, workspace);
         settings.read_roots.push(self.inner.host.store.spill_path(&id).display().to_string());
-        let slot = Arc::new(Slot::new(id.clone()));
+        let slot = self.inner.host.slot(&id);
+        // Whoever sends to it from now on waits until it is made.
+        let exists = || OpenError::Tape(TapeError::Exists { session: id.clone() });
+        let flight = slot.begin_activation().ok_or_else(exists)?;
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
-        let made = tokio::task::spawn_blocking(move || {
-            let mut tape = host.store.create(&for_tape.id, notify(&for_tape))?;
-            let now = host.clock.now();
-            let mut state = State::new(for_tape.id.clone(), settings, now);
-            let record = Record::State(Arc::new(state.clone()));
-            let entry = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
-            let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
-            // A first append is never left for later unless the disk is slow, and then the actor's own appends wait for it.
-            if let Appended::Now(Err(error)) = tape.append(&[line]) {
-                return Err(error);
-            }
-            state.apply(&entry);
-            for_tape.prepare(tape, state);
-            Ok(())
-        });
-        made.await.map_err(|error| crashed(&id, &error))??;
-        self.start(slot).await
+        let made = tokio::task::spawn_blocking(move || make_tape(&host, &for_tape, settings));
+        let made = made.await.map_err(|_| OpenError::Closed).flatten();
+        if let Err(error) = made {
+            flight.land(Err(error.clone()));
+            return Err(error);
+        }
+        flight.launch().await.map_err(|_| OpenError::Closed)??;
+        Ok(Session { host: self.inner.host.clone(), slot })
     }
 
-    /// Goes on with a conversation that the store has: the handle of one that is live, or one rebuilt from its tape.
+    /// Goes on with a conversation that the store has, and returns when it is awake. Many may do so at once: there is one
+    /// actor and one claim.
     ///
     /// # Errors
     /// [`OpenError::Tape`] where there is none, or another process has claimed it; [`OpenError::Damaged`] where its tape is
-    /// damaged in the middle.
+    /// damaged in the middle; [`OpenError::Parked`].
     pub async fn resume(&self, id: &SessionId) -> Result<Session, OpenError> {
         self.resume_heard(id).await.map(|(session, _)| session)
     }
@@ -134,45 +134,63 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::resume`].
     pub async fn resume_heard(&self, id: &SessionId) -> Result<(Session, EventStream), OpenError> {
-        if let Some(session) = self.session(id) {
-            let events = session.events();
-            return Ok((session, events));
+        let session = self.session(id);
+        if session.slot.phase() == Phase::Passive {
+            self.is_open()?;
         }
-        self.is_open()?;
-        self.open(id).await
+        let events = session.events();
+        session.up().await?;
+        Ok((session, events))
     }
 
-    /// Rebuilds a session from its tape and starts its actor.
-    async fn open(&self, id: &SessionId) -> Result<(Session, EventStream), OpenError> {
-        let slot = Arc::new(Slot::new(id.clone()));
-        let (host, for_tape) = (self.inner.host.clone(), slot.clone());
-        let made = tokio::task::spawn_blocking(move || {
-            let loaded = host.store.load(&for_tape.id, notify(&for_tape))?;
-            let damaged = |damage: String| OpenError::Damaged { session: for_tape.id.clone(), damage };
-            if let Some(damage) = loaded.read_only {
-                return Err(damaged(damage.to_string()));
-            }
-            if let Some(repair) = &loaded.repair {
-                tracing::warn!(session = %for_tape.id, repair = ?repair, "a torn tail was set aside");
-            }
-            if loaded.entries.is_empty() {
-                // Who made it died before the first entry; it can be made anew.
-                return Err(OpenError::Tape(TapeError::Missing { session: for_tape.id.clone() }));
-            }
-            let state = fold(&loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
-            for_tape.prepare(loaded.tape, state);
-            Ok(())
-        });
-        made.await.map_err(|error| crashed(id, &error))??;
-        let events = slot.ring.listen();
-        Ok((self.start(slot).await?, events))
-    }
-
-    /// The handle of a conversation that is live in this runtime.
+    /// The handle of a conversation. It never dies: the conversation may sleep, crash or be restarted behind it.
+    ///
+    /// A handle is little more than an id, and nothing is looked up here: the first message wakes the conversation, and says
+    /// [`SendError::Unavailable`](crate::SendError::Unavailable) where there is none of that id. [`Runtime::resume`] looks first.
     #[must_use]
-    pub fn session(&self, id: &SessionId) -> Option<Session> {
-        let slot = self.inner.host.slots().get(id).cloned()?;
-        Some(Session { host: self.inner.host.clone(), slot })
+    pub fn session(&self, id: &SessionId) -> Session {
+        Session { host: self.inner.host.clone(), slot: self.inner.host.slot(id) }
+    }
+
+    /// The conversations that are awake, by id; those that are just waking or falling asleep too.
+    #[must_use]
+    pub fn awake(&self) -> Vec<SessionId> {
+        self.inner.host.slots.all_awake().iter().map(|slot| slot.id.clone()).collect()
+    }
+
+    /// The conversations that are kept stopped until they are unparked, by id. That they are outlives the runtime.
+    #[must_use]
+    pub fn parked(&self) -> Vec<Parked> {
+        let parked = self.inner.host.slots.parked().into_iter();
+        parked.map(|(session, why)| Parked { session, why }).collect()
+    }
+
+    /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state. The next message wakes
+    /// it. One that sleeps already is fine.
+    ///
+    /// # Errors
+    /// [`PassivateError::Busy`] where it has something to do; [`PassivateError::Parked`].
+    pub async fn passivate(&self, id: &SessionId) -> Result<(), PassivateError> {
+        let until = tokio::time::Instant::now() + PASSING_WAIT;
+        loop {
+            let Some(slot) = self.inner.host.slots.awake_one(id) else { return Ok(()) };
+            let (reply, answer) = slept();
+            slot.passivate(reply);
+            // A question that was lost was lost with its actor.
+            let answer = answer.await.unwrap_or(Err(PassivateError::Busy { why: PassivateError::PASSING }));
+            let passing = answer == Err(PassivateError::Busy { why: PassivateError::PASSING });
+            if !passing || tokio::time::Instant::now() >= until {
+                return answer;
+            }
+            tokio::time::sleep(PASSING_LOOK).await;
+        }
+    }
+
+    /// Asks idle sessions to sleep, those first that were used longest ago, until so many are left awake: for a host that is
+    /// short of memory. Does not wait for them. Gives how many were asked; busy ones never are.
+    #[allow(clippy::must_use_candidate, reason = "asking is what it is for")]
+    pub fn shed(&self, keep: usize) -> usize {
+        shed(&self.inner.host, keep)
     }
 
     /// All conversations that the store has, live or not.
@@ -191,38 +209,45 @@ impl Runtime {
         self.inner.recovered.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Stops a session's actor and starts it again from its tape. Running calls are ended and answered as after a crash.
+    /// Stops a session's actor and starts it again from its tape. Running calls are ended and answered as after a crash. One
+    /// that sleeps is woken; one that is parked is unparked.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where there is no such live session, or it does not come up.
+    /// As [`Runtime::resume`]; [`OpenError::NotStarted`] where it does not come up.
     pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
-        let restarted = self.inner.sessions.recycle_child(id.as_str()).await;
-        restarted.map(drop).map_err(|error| not_started(id, &error))
+        self.inner.host.unpark(id).await;
+        match self.inner.sessions.recycle_child(id.as_str()).await {
+            Ok(_) => Ok(()),
+            Err(AdminError::NotFound) => self.resume(id).await.map(drop),
+            Err(error) => Err(not_started(id, &error)),
+        }
     }
 
-    /// Lets a parked session start again.
+    /// Lets a parked session start again, also one that was parked in an earlier life of the runtime, and returns when it is
+    /// awake.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where it is not parked.
+    /// [`OpenError::NotStarted`] where it is not parked; as [`Runtime::resume`].
     pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
-        if let Some(session) = self.session(id) {
-            session.slot.set_door(Door::Open);
+        let was_parked = self.inner.host.unpark(id).await;
+        match self.inner.sessions.unpark(id.as_str()).await {
+            Ok(_) => Ok(()),
+            // It was parked before this runtime began, or before its supervisor did.
+            Err(AdminError::NotFound | AdminError::Gone) if was_parked => self.resume(id).await.map(drop),
+            Err(error) => Err(not_started(id, &error)),
         }
-        self.inner.sessions.unpark(id.as_str()).await.map(drop).map_err(|error| not_started(id, &error))
     }
 
     /// Finishes the running turns and takes no new messages. Open asks do not hold it up. After the deadline the turns that
-    /// still run are left as they are: they go on at the next start.
+    /// still run are left as they are: they go on at the next start. Sessions that sleep are left asleep.
     ///
     /// Returns the sessions that did not become idle.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
-        self.set_door(Door::Draining);
+        self.inner.host.slots.set_door(Door::Draining);
         let until = tokio::time::Instant::now() + deadline;
         loop {
-            let slots: Vec<_> = self.inner.host.slots().values().cloned().collect();
-            slots.iter().for_each(|slot| slot.set_door(Door::Draining));
             let (mut left, mut waited) = (Vec::new(), false);
-            for slot in slots {
+            for slot in self.inner.host.slots.all_awake() {
                 let session = Session { host: self.inner.host.clone(), slot };
                 match report::drained(&session, until).await {
                     report::Drained::AtOnce => {}
@@ -238,73 +263,49 @@ impl Runtime {
     }
 
     /// Ends the tree: actors, workers, processes, locks. Turns that run are cut off where they are, and go on at the next
-    /// start. May be called many times and side by side.
+    /// start. May be called many times and side by side: there is one end, and all are told the same of it.
+    ///
+    /// It may be called from within: by a tool, a hook or a child of the host's. Whoever is part of the tree is ended with it
+    /// while it waits here (a child when its shutdown time is over), and the end goes on without it. Dropping the future
+    /// changes nothing.
     pub async fn shutdown(&self) -> Leftover {
-        self.set_door(Door::Closed);
-        let slots: Vec<_> = self.inner.host.slots().values().cloned().collect();
-        let down = self.inner.root.shutdown().await;
-        let mut leftover = Leftover::default();
-        leftover.actors = down.leftover.iter().map(ToString::to_string).collect();
-        for slot in slots {
-            slot.set_door(Door::Closed);
-            slot.tasks.close();
-            if tokio::time::timeout(WORKERS_WAIT, slot.tasks.wait()).await.is_err() {
-                leftover.tasks.push((slot.id.clone(), slot.tasks.len()));
-            }
-            slot.ring.close();
-        }
-        self.inner.host.slots().clear();
-        #[cfg(all(unix, feature = "tools"))]
-        leftover.processes.extend(self.inner.host.processes.close().await.left);
-        self.inner.tidying.stop().await;
-        let store = self.inner.host.store.clone();
-        let closed = tokio::task::spawn_blocking(move || store.close(STORE_CLOSE)).await;
-        if let Ok(Err(error)) = closed {
-            tracing::warn!(%error, "the store did not close in time");
-        }
-        leftover
+        let mut ends = self.inner.ending.begin(&self.inner.host, &self.inner.root);
+        let ended = ends.wait_for(Option::is_some).await;
+        // An error means that the tokio runtime went first, and took all with it.
+        ended.ok().and_then(|ended| ended.clone()).unwrap_or_default()
+    }
+
+    /// Returns when the tree has ended, and how: by [`Runtime::shutdown`], or by itself, because children of the root crashed
+    /// too often. Then handles answer [`Closed`](crate::SendError::Closed), and the host decides what follows; a new runtime on
+    /// the same store is one answer.
+    pub async fn ended(&self) -> Down {
+        self.inner.root.ended().await
     }
 
     fn is_open(&self) -> Result<(), OpenError> {
-        let door = *self.inner.door.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if door == Door::Open { Ok(()) } else { Err(OpenError::Closed) }
+        if self.inner.host.slots.door() == Door::Open { Ok(()) } else { Err(OpenError::Closed) }
     }
+}
 
-    fn set_door(&self, door: Door) {
-        *self.inner.door.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = door;
+/// Makes the tape of a new session, with its first entry on it.
+fn make_tape(host: &Host, slot: &Arc<Slot>, settings: crate::session::Settings) -> Result<(), OpenError> {
+    let mut tape = host.store.create(&slot.id, notify(slot))?;
+    let now = host.clock.now();
+    let mut state = State::new(slot.id.clone(), settings, now);
+    let record = Record::State(Arc::new(state.clone()));
+    let entry = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
+    let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
+    // A first append is never left for later unless the disk is slow, and then the actor's own appends wait for it.
+    if let Appended::Now(Err(error)) = tape.append(&[line]) {
+        return Err(error.into());
     }
-
-    /// Puts a session's actor under its supervisor.
-    async fn start(&self, slot: Arc<Slot>) -> Result<Session, OpenError> {
-        let id = slot.id.clone();
-        let (host, for_actor) = (self.inner.host.clone(), slot.clone());
-        // In the table before it runs, so that whoever sees it run can find it.
-        self.inner.host.slots().insert(id.clone(), slot.clone());
-        let spec =
-            ChildSpec::behaviour(id.as_str(), "session", move || SessionActor::new(host.clone(), for_actor.clone()))
-                .restart(Restart::Transient)
-                .shutdown(Shutdown::After(ACTOR_SHUTDOWN))
-                .workers(slot.tasks.clone(), WORKERS_WAIT);
-        match self.inner.sessions.start_child(spec).await {
-            Ok(_) => Ok(Session { host: self.inner.host.clone(), slot }),
-            Err(error) => {
-                self.inner.host.slots().remove(&id);
-                Err(not_started(&id, &error))
-            }
-        }
-    }
+    state.apply(&entry);
+    slot.prepare(tape, state);
+    Ok(())
 }
 
 fn not_started(id: &SessionId, error: &dyn std::fmt::Display) -> OpenError {
     OpenError::NotStarted { session: id.clone(), why: error.to_string() }
-}
-
-/// A panic while a tape was opened: it is this session's, and may be tried again.
-fn crashed(id: &SessionId, error: &tokio::task::JoinError) -> OpenError {
-    match error.is_panic() {
-        true => not_started(id, &"it crashed while its tape was opened; try again"),
-        false => OpenError::Closed,
-    }
 }
 
 async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
@@ -314,6 +315,9 @@ async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
         Ok(_) => Err(std::io::Error::from(std::io::ErrorKind::NotADirectory)),
         Err(error) => Err(error),
     };
-    let named = |source| OpenError::Workspace { path: path.display().to_string(), source };
+    let named = |error| OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) };
     found.map(|path| path.display().to_string()).map_err(named)
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use tamtam::{
     message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request, ToolResultItem},
     permission::Profile,
+    runtime::Passivation,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
@@ -153,7 +154,11 @@ pub fn options(folder: &Path) -> SessionOptions {
 
 /// A runtime with that model and that tool.
 pub async fn runtime(folder: &Path, model: Arc<dyn Model>, tool: impl Tool) -> Runtime {
-    Runtime::builder().store(folder.join("store")).model(model).tool(tool).start().await.unwrap()
+    // Nobody is put to sleep in the middle of a figure.
+    let mut passivation = Passivation::default();
+    passivation.awake_max = usize::MAX;
+    let builder = Runtime::builder().store(folder.join("store")).model(model).tool(tool);
+    builder.passivation(passivation).start().await.unwrap()
 }
 
 /// A runtime with one session of the model in memory.

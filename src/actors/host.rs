@@ -1,15 +1,20 @@
 //! What all sessions of one runtime share: values, handed in once, never global.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::task::TaskTracker;
 
 use crate::{
-    actors::{links::Nursery, slot::Slot},
+    actors::{
+        links::Nursery,
+        slot::Slot,
+        slots::Slots,
+        timekeeper::{Keeper, Passivation},
+    },
     context::{Window, of_text},
     hook::Hooks,
     ids::{Millis, SessionId},
@@ -17,7 +22,7 @@ use crate::{
     model::Models,
     permission::Globs,
     session::Windows,
-    supervisor::Registry,
+    supervisor::{Registry, SupervisorHandle},
     tape::Store,
     tool::Toolbox,
 };
@@ -37,12 +42,23 @@ pub(crate) struct Host {
     /// The OS processes of all calls.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) processes: crate::process::Processes,
+    /// The sessions that are known.
+    pub(crate) slots: Slots,
+    /// Who puts them to sleep.
+    pub(crate) keeper: Keeper,
+    /// There is something for the tape store's child to do.
+    pub(crate) tape_chores: Notify,
+    /// Where tasks run that no caller may cancel.
+    pub(crate) tokio: tokio::runtime::Handle,
+    /// Those tasks.
+    pub(crate) tasks: TaskTracker,
+    /// The sessions' supervisor, once the tree is up.
+    sessions: OnceLock<SupervisorHandle>,
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
     /// Who brings children up; set once the tree stands.
     pub(crate) nursery: OnceLock<Arc<dyn Nursery>>,
-    slots: Mutex<BTreeMap<SessionId, Arc<Slot>>>,
 }
 
 impl std::fmt::Debug for Host {
@@ -59,12 +75,14 @@ impl Windows for Host {
 }
 
 impl Host {
+    /// Must be called in the tokio runtime that the tree will run on.
     pub(crate) fn new(
         store: Store,
         toolbox: Toolbox,
         models: Arc<dyn Models>,
         hooks: Hooks,
         registry: Registry,
+        passivation: Passivation,
     ) -> Host {
         let specs = serde_json::to_vec(&*toolbox.specs()).unwrap_or_default();
         let tools_tokens = of_text(&String::from_utf8_lossy(&specs));
@@ -81,10 +99,15 @@ impl Host {
             globs: Globs::default(),
             #[cfg(all(unix, feature = "tools"))]
             processes: crate::process::Processes::unwatched(),
+            slots: Slots::default(),
+            keeper: Keeper::new(passivation),
+            tape_chores: Notify::new(),
+            tokio: tokio::runtime::Handle::current(),
+            tasks: TaskTracker::new(),
+            sessions: OnceLock::new(),
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
             nursery: OnceLock::new(),
-            slots: Mutex::default(),
         }
     }
 
@@ -102,10 +125,40 @@ impl Host {
         self
     }
 
-    /// The slots of the sessions that this runtime knows.
-    pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<Slot>>> {
-        // Only whole inserts and removes happen under this lock.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The slot of a session; it need not exist.
+    pub(crate) fn slot(self: &Arc<Self>, id: &SessionId) -> Arc<Slot> {
+        self.slots.slot(self, id)
+    }
+
+    /// The sessions' supervisor; none before the tree is up.
+    pub(crate) fn sessions(&self) -> Option<&SupervisorHandle> {
+        self.sessions.get()
+    }
+
+    /// Says who supervises the sessions, once.
+    pub(crate) fn set_sessions(&self, sessions: SupervisorHandle) {
+        // A second time would be the same one.
+        drop(self.sessions.set(sessions));
+    }
+
+    /// A session is kept stopped from now on; it says so to whoever sends, and in the store.
+    pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, why: String) {
+        self.slots.park(id, why.clone());
+        let (store, id, time) = (self.store.clone(), id.clone(), self.clock.now());
+        let written = self.tokio.spawn_blocking(move || store.park(&id, time, &why)).await;
+        if let Ok(Err(error)) = written {
+            tracing::error!(%error, "a parked session could not be written down; it is parked in this runtime only");
+        }
+    }
+
+    /// A session may run again. Whether it was kept stopped.
+    pub(crate) async fn unpark(self: &Arc<Self>, id: &SessionId) -> bool {
+        let (store, written) = (self.store.clone(), id.clone());
+        let removed = self.tokio.spawn_blocking(move || store.unpark(&written)).await;
+        if let Ok(Err(error)) = removed {
+            tracing::error!(%error, "an unparked session is still written down as parked");
+        }
+        self.slots.unpark(id)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actors::{
-        slot::{Question, Slot},
+        slot::{Door, Phase, Question, Slot},
         worker::Post,
     },
     error::SendError,
@@ -24,6 +24,9 @@ use crate::{
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 /// No such wait is longer.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
+
+/// How often a child that an operator stopped is looked at.
+const STOPPED_LOOK: Duration = Duration::from_millis(500);
 
 /// What a child is, as its parent's tape says.
 #[derive(Clone)]
@@ -89,7 +92,7 @@ impl Watcher {
             depth: task.depth,
             order: task.order.clone(),
         };
-        let (tasks, over) = (post.slot.tasks.clone(), life.clone());
+        let (tasks, over) = (post.slot.tasks(), life.clone());
         tasks.spawn(async move {
             let watch = Watch { post, birth, told: hears };
             tokio::select! {
@@ -138,12 +141,30 @@ impl Watch {
         loop {
             match self.look().await {
                 Look::Over(signal) => return self.post.slot.report(self.post.life, *signal),
-                Look::Closing => return std::future::pending().await,
+                Look::Closing if self.post.host.slots.door() == Door::Closed => return std::future::pending().await,
+                Look::Closing => self.until_awake_again().await,
                 Look::Again => {}
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
                 _ = self.told.changed() => wait = AGAIN_MIN,
+            }
+        }
+    }
+
+    /// An operator stopped the child: it is left alone until somebody wakes it, or its parent has news for it.
+    async fn until_awake_again(&mut self) {
+        let child = self.post.host.slot(&self.birth.child);
+        let mut was_down = false;
+        loop {
+            let passive = child.phase() == Phase::Passive;
+            if was_down && !passive {
+                return;
+            }
+            was_down |= passive;
+            tokio::select! {
+                () = tokio::time::sleep(STOPPED_LOOK) => {}
+                _ = self.told.changed() => return,
             }
         }
     }
@@ -166,7 +187,7 @@ impl Watch {
         }
         let Some(nursery) = self.post.host.nursery.get().cloned() else { return Look::Closing };
         // A task of its own: what is begun is brought to its end, also where this watch is dropped.
-        let up = self.post.slot.tasks.spawn(nursery.bring_up(birth)).await;
+        let up = self.post.slot.tasks().spawn(nursery.bring_up(birth)).await;
         match (up, told) {
             (Ok(Ok(child)), _) => self.stay(&child).await,
             (Ok(Err(NotUp::Closing)), _) => Look::Closing,
@@ -233,7 +254,7 @@ impl Watch {
     }
 
     /// Tells the child who its parent is, and what that one may not do.
-    async fn take_over(&self, child: &Slot, above: &[Vec<Ruleset>]) -> Result<(), Look> {
+    async fn take_over(&self, child: &Arc<Slot>, above: &[Vec<Ruleset>]) -> Result<(), Look> {
         let Birth { parent, ticket, link, depth, .. } = self.birth.clone();
         let (tie, above) = (Tie { parent, ticket, link, depth }, above.to_vec());
         match ask(child, |reply| Signal::Adopted { tie, above, reply }).await {
@@ -245,7 +266,7 @@ impl Watch {
         }
     }
 
-    async fn say(&self, child: &Slot, told: Told, why: &str) -> Result<(), SendError> {
+    async fn say(&self, child: &Arc<Slot>, told: Told, why: &str) -> Result<(), SendError> {
         let (parent, ticket) = (self.birth.parent.clone(), self.birth.ticket);
         let why = match told {
             Told::Run | Told::Stop => format!("stopped with its parent {parent}"),
@@ -261,18 +282,18 @@ impl Watch {
     }
 }
 
-async fn ask(slot: &Slot, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
+async fn ask(slot: &Arc<Slot>, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
     slot.input(signal)?.await.map_err(|_| SendError::Closed)?
 }
 
 /// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next life again where
 /// this one ends.
-async fn ended(child: &Slot, parent: &SessionId, ticket: Seq) -> Result<Option<Arc<Down>>, SendError> {
+async fn ended(child: &Arc<Slot>, parent: &SessionId, ticket: Seq) -> Result<Option<Arc<Down>>, SendError> {
     loop {
         let (reply, answer) = oneshot::channel();
         child.question(Question::Down(parent.clone(), ticket, reply))?;
         if let Ok(down) = answer.await {
-            return Ok(down);
+            return down;
         }
     }
 }

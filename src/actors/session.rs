@@ -28,11 +28,11 @@ use crate::{
     actors::{
         host::Host,
         shell::{Behaviour, Context, ExitError, Init},
-        slot::{Question, Slot, Wake, Work},
+        slot::{QUESTIONS_MAX, Question, Reply, Slept, Slot, Wake, Work},
         summary::SummaryWorker,
         worker::{CallWorker, Post, RequestWorker},
     },
-    error::SendError,
+    error::{PassivateError, SendError},
     event::events_of,
     ids::{Millis, Seq},
     session::{
@@ -79,8 +79,7 @@ impl Behaviour for SessionActor {
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
-        let life = u32::try_from(cx.incarnation()).unwrap_or(u32::MAX);
-        let left = self.slot.begin_life(life, cx.mailbox(), cx.card());
+        let (life, left) = self.slot.begin_life(cx.mailbox(), cx.card());
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.recover(left);
@@ -89,9 +88,13 @@ impl Behaviour for SessionActor {
         Ok(Init::Run)
     }
 
-    async fn handle(&mut self, _: Wake, _: &mut Context<Wake>) -> Result<(), ExitError> {
-        if let Some(live) = &mut self.live {
-            live.work();
+    async fn handle(&mut self, _: Wake, cx: &mut Context<Wake>) -> Result<(), ExitError> {
+        if let Some(live) = &mut self.live
+            && live.work() == Then::Sleep
+        {
+            // Gives the tape back; the next message finds the session passive.
+            self.live = None;
+            cx.exit();
         }
         Ok(())
     }
@@ -103,6 +106,13 @@ impl Behaviour for SessionActor {
     fn describe(_: &Wake) -> &'static str {
         "wake"
     }
+}
+
+/// What follows a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Sleep,
 }
 
 /// A decision whose entries are on their way to the disk.
@@ -134,7 +144,7 @@ struct Live {
     children: Children,
     /// The moment it is set for; dropping the guard ends its task.
     timer: Option<(Millis, DropGuard)>,
-    idle_waiters: Vec<tokio::sync::oneshot::Sender<()>>,
+    idle_waiters: Vec<Reply<()>>,
     draws: u64,
 }
 
@@ -171,7 +181,7 @@ impl Live {
     }
 
     /// Takes what is in the slot.
-    fn work(&mut self) {
+    fn work(&mut self) -> Then {
         for _ in 0..WORK_PER_WAKE {
             let work = self.slot.take();
             if let Some(work) = &work {
@@ -184,13 +194,49 @@ impl Live {
                     self.on(signal);
                 }
                 Some(Work::Settled(result)) => self.settled(result),
+                Some(Work::Question(Question::Sleep(slept))) => {
+                    if self.fall_asleep(slept) {
+                        return Then::Sleep;
+                    }
+                }
                 Some(Work::Question(question)) => self.answer(question),
-                None => return self.after_work(),
+                None => {
+                    self.after_work();
+                    return Then::GoOn;
+                }
             }
         }
         self.after_work();
         // More may be there; others go first.
         self.slot.wake_again();
+        Then::GoOn
+    }
+
+    /// Marks the session as asleep, where nothing keeps it awake.
+    fn fall_asleep(&mut self, slept: Slept) -> bool {
+        // What is due is done first, and those who wait for it are told.
+        self.after_work();
+        let why = match () {
+            () if !self.may_sleep() => "a turn, an ask, a message or a task is open",
+            // The timer is the one task that ends with this life.
+            () if self.slot.tasks().len() > usize::from(self.timer.is_some()) => PassivateError::PASSING,
+            () => return self.slot.fall_asleep(slept),
+        };
+        slept.tell(Err(PassivateError::Busy { why }));
+        false
+    }
+
+    /// Whether nothing is open, nothing waits and nothing is on its way to the disk.
+    fn may_sleep(&self) -> bool {
+        self.state.may_sleep()
+            && self.pending.is_empty()
+            && self.held.is_empty()
+            && self.stale_settlements == 0
+            && self.requests.is_empty()
+            && self.calls.is_empty()
+            && self.compactions.is_empty()
+            && self.children.are_quiet()
+            && self.idle_waiters.is_empty()
     }
 
     fn now(&self) -> Millis {
@@ -212,9 +258,10 @@ impl Live {
         if self.is_idle() {
             for waiter in self.idle_waiters.drain(..) {
                 // A host that stopped waiting does not want to know.
-                let _ = waiter.send(());
+                let _ = waiter.send(Ok(()));
             }
         }
+        self.slot.set_idle(self.may_sleep());
     }
 
     fn is_idle(&self) -> bool {
@@ -241,7 +288,7 @@ impl Live {
         let token = CancellationToken::new();
         self.timer = Some((due, token.clone().drop_guard()));
         let (slot, at) = (self.slot.clone(), self.host.clock.instant(due));
-        self.slot.tasks.spawn(async move {
+        self.slot.tasks().spawn(async move {
             tokio::select! {
                 () = tokio::time::sleep_until(at) => slot.wake(),
                 () = token.cancelled() => {}
@@ -257,7 +304,7 @@ impl Live {
             tools_tokens: self.host.tools_tokens,
             windows: &*self.host,
             toolbox_hash: &self.host.toolbox_hash,
-            asks_are_heard: self.slot.ring.is_heard(),
+            asks_are_heard: self.slot.is_heard(),
             jitter: build::draw(&self.slot.id, self.life, self.draws),
         };
         decide(&self.state, signal, &env, self.now())
@@ -331,13 +378,13 @@ impl Live {
     }
 
     fn publish(&mut self, before: State, entries: &[Entry]) {
-        let heard = self.slot.ring.is_heard() || !self.host.hooks.0.is_empty();
+        let heard = self.slot.is_heard() || !self.host.hooks.0.is_empty();
         let mut state = before;
         for entry in entries {
             if heard {
                 for event in events_of(&state, entry) {
                     self.host.hooks.on_event(&event);
-                    self.slot.ring.push(event);
+                    self.slot.show(event);
                 }
             }
             let compactions = state.context.compactions;
@@ -469,12 +516,20 @@ impl Live {
     fn answer(&mut self, question: Question) {
         match question {
             Question::Idle(reply) => {
-                self.idle_waiters.push(reply);
+                self.idle_waiters.retain(|waiter| !waiter.is_closed());
+                let depth = self.idle_waiters.len();
+                match depth < QUESTIONS_MAX {
+                    true => self.idle_waiters.push(reply),
+                    false => drop(reply.send(Err(SendError::InboxFull { depth }))),
+                }
             }
             // A host that stopped waiting does not want to know.
-            Question::State(reply) => drop(reply.send(self.state.clone())),
+            Question::State(reply) => drop(reply.send(Ok(self.state.clone()))),
             Question::Down(parent, ticket, reply) => self.children.wait_for_own(parent, ticket, reply),
             Question::Task(ticket, reply) => self.children.wait_for(ticket, reply),
+            Question::Up(reply) => drop(reply.send(Ok(()))),
+            // It is taken up where the actor can still end.
+            Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why: PassivateError::PASSING })),
             Question::Outcome(id, reply) => {
                 let ended = self.state.ended.iter().rev().find(|end| end.messages.contains(&id)).cloned();
                 let waits = self.state.queue.iter().chain(&self.state.steering).any(|waiting| waiting.message.id == id);

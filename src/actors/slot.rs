@@ -1,101 +1,65 @@
-//! What a session is beside its actor: the mailbox made bounded, ordered and visible, and those who wait and listen.
+//! What a session is beside its actor. A handle holds a slot, and a slot is little more than an id while its session is
+//! passive: the first thing that is put in wakes it.
 //!
 //! A slot outlives every crash of its actor. An input stays in it until it is answered, so that a crash loses none: the next
 //! incarnation takes it again, and what was on the tape already is known by the message's id. The actor's own mailbox carries
 //! only a wake.
+//!
+//! ```text
+//!            something comes in                 the actor is up
+//!   Passive ───────────────────► Activating ─────────────────────► Active
+//!      ▲   ◄─── it did not start ────┘                               │ idle, and the slot is empty: locked, looked at, marked
+//!      └── its place was given up, nothing came in meanwhile ── Passivating
+//!          (else: Activating again)
+//! ```
+//!
+//! There is one activation at a time (single flight), because only the change from `Passive` starts one, under the lock.
+//! What comes in while a session falls asleep stays in the slot and wakes it again; nothing is refused, nothing is lost.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+mod inbox;
+mod sleep;
 
-use tokio::sync::oneshot;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actors::shell::Mailbox,
-    error::SendError,
-    event::Ring,
+    actors::{host::Host, shell::Mailbox},
+    error::{PassivateError, SendError},
+    event::{Event, EventStream, Ring},
     ids::{MessageId, Seq, SessionId},
-    session::{Down, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal, ReplyTo, Signal, State, TurnEnd},
+    session::{Held, Refusal, ReplyTo, Signal, State, TurnEnd},
     supervisor::ActorCard,
     tape::{Tape, TapeError},
 };
+use inbox::{Inbox, Waiters};
 
-/// Inputs that may wait in a slot for its actor.
-const INPUTS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
-
-/// Who is told how a turn ended.
-pub(crate) type OutcomeReply = oneshot::Sender<Result<Arc<TurnEnd>, SendError>>;
-
-/// What wakes a session's actor: there is something in the slot.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wake;
-
-/// What the actor takes out of its slot.
-pub(crate) enum Work {
-    /// Somebody wants to know something, or to be told of something.
-    Question(Question),
-    /// An append that was answered "later" is on the tape, or is not.
-    Settled(Result<Seq, TapeError>),
-    /// A worker reports.
-    Report(Signal),
-    /// A host wants something.
-    Input(Signal),
-}
-
-/// A question that the actor answers from its state.
-pub(crate) enum Question {
-    /// How the turn of this message ends.
-    Outcome(MessageId, OutcomeReply),
-    /// When nothing runs and nothing waits.
-    Idle(oneshot::Sender<()>),
-    /// A picture of the state.
-    State(oneshot::Sender<State>),
-    /// How the task of that parent and ticket ended; nothing where it is not this session's.
-    Down(SessionId, Seq, oneshot::Sender<Option<Arc<Down>>>),
-    /// How a task of this session ended; nothing where no DOWN comes for it.
-    Task(Seq, oneshot::Sender<Option<Arc<Down>>>),
-}
+pub(crate) use inbox::{OutcomeReply, QUESTIONS_MAX, Question, Reply, Wake, Work};
 
 /// A session beside its actor.
 pub(crate) struct Slot {
     pub(crate) id: SessionId,
-    pub(crate) ring: Arc<Ring>,
-    /// Everything that a life of the actor started.
-    pub(crate) tasks: TaskTracker,
-    next_reply: AtomicU64,
+    host: Weak<Host>,
     /// Held while the tape is read for a life.
     pub(crate) loading: Mutex<()>,
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
+/// Small, because there is one for each session that somebody holds a handle of; what only a waking session needs is in the
+/// inbox.
 struct Inner {
     door: Door,
-    mailbox: Option<Mailbox<Wake>>,
-    /// Where it is shown how much waits here, also while the actor is stuck.
-    card: Option<Arc<ActorCard>>,
-    woken: bool,
+    parked: bool,
+    phase: Phase,
+    /// Lives of the actor so far. Of the slot and not of its place under the supervisor, which is a new one after each sleep.
     life: u32,
-    /// Inputs without an answer, by the number of their reply: in the order they came.
-    inputs: BTreeMap<ReplyTo, Input>,
-    /// Those of them that the actor has not seen yet.
-    unseen: VecDeque<ReplyTo>,
-    reports: VecDeque<Signal>,
-    settled: VecDeque<Result<Seq, TapeError>>,
-    questions: VecDeque<Question>,
-    waiting: Vec<(MessageId, OutcomeReply)>,
-    /// A tape with its state, ready for the first life.
-    prepared: Option<(Tape, State)>,
-}
-
-struct Input {
-    signal: Signal,
-    reply: oneshot::Sender<Result<Held, SendError>>,
+    next_reply: u64,
+    /// When it was last used.
+    used: Instant,
+    /// There while it is awake or somebody listens, from the first listener on.
+    ring: Option<Arc<Ring>>,
+    inbox: Option<Box<Inbox>>,
 }
 
 /// Whether inputs are taken.
@@ -104,20 +68,69 @@ pub(crate) enum Door {
     #[default]
     Open,
     Draining,
-    Parked,
     Closed,
 }
 
-impl Slot {
-    pub(crate) fn new(id: SessionId) -> Slot {
-        Slot {
-            id,
-            ring: Arc::default(),
-            tasks: TaskTracker::new(),
-            next_reply: AtomicU64::new(1),
-            loading: Mutex::default(),
-            inner: Mutex::default(),
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No actor, no tape, no state in memory.
+    Passive,
+    /// On its way up.
+    Activating,
+    /// It has a place under the supervisor; between two lives too.
+    Active,
+    /// Its actor has marked it asleep, and is on its way out.
+    Passivating,
+}
+
+/// Who is told that a session sleeps, or why not.
+#[derive(Default)]
+pub(crate) struct Slept(Option<oneshot::Sender<Result<(), PassivateError>>>);
+
+impl Slept {
+    pub(crate) fn tell(self, how: Result<(), PassivateError>) {
+        if let Some(reply) = self.0 {
+            // Whoever stopped waiting does not want to know.
+            drop(reply.send(how));
         }
+    }
+}
+
+/// When an idle session may be put to sleep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resting {
+    /// Since when nobody has used it.
+    pub(crate) since: Instant,
+    /// Since when it is awake.
+    pub(crate) born: Instant,
+}
+
+impl Inner {
+    fn inbox(&mut self) -> &mut Inbox {
+        self.inbox.get_or_insert_with(|| Box::new(Inbox::new()))
+    }
+
+    /// Why nothing is taken, where nothing is.
+    fn refusal(&self) -> Option<SendError> {
+        match self.door {
+            Door::Closed => Some(SendError::Closed),
+            Door::Open | Door::Draining if self.parked => Some(SendError::Parked),
+            // What comes in before it is down would wake it again.
+            Door::Open | Door::Draining if self.inbox.as_ref().is_some_and(|inbox| inbox.stopped) => {
+                Some(SendError::Closed)
+            }
+            Door::Open | Door::Draining => None,
+        }
+    }
+}
+
+impl Slot {
+    pub(crate) fn new(id: SessionId, host: Weak<Host>, door: Door, parked: bool) -> Slot {
+        let phase = Phase::Passive;
+        let (used, ring, inbox) = (Instant::now(), None, None);
+        let inner = Inner { door, parked, phase, life: 0, next_reply: 1, used, ring, inbox };
+        Slot { id, host, loading: Mutex::default(), inner: Mutex::new(inner) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -125,225 +138,320 @@ impl Slot {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whether inputs are taken. A closed or parked slot refuses what waits in it.
-    pub(crate) fn set_door(&self, door: Door) {
-        let mut inner = self.inner();
-        inner.door = door;
-        let refused = match door {
-            Door::Open | Door::Draining => return,
-            Door::Parked => SendError::Parked,
-            Door::Closed => SendError::Closed,
-        };
-        let inputs = std::mem::take(&mut inner.inputs);
-        inner.unseen.clear();
-        inner.show_depth();
-        let waiting = std::mem::take(&mut inner.waiting);
-        inner.questions.clear();
-        if door == Door::Closed {
-            inner.mailbox = None;
-        }
-        drop(inner);
-        // A receiver that is gone does not want to know.
-        inputs.into_values().for_each(|input| drop(input.reply.send(Err(refused.clone()))));
-        waiting.into_iter().for_each(|(_, reply)| drop(reply.send(Err(refused.clone()))));
-    }
-
-    /// Whether its actor crashed again and again and is kept stopped.
-    pub(crate) fn is_parked(&self) -> bool {
-        self.inner().door == Door::Parked
-    }
+    // ---- what comes in -------------------------------------------------------------------------------------------------
 
     /// Hands in what a host wants. Answers when the decision about it is on the tape.
     pub(crate) fn input(
-        &self,
+        self: &Arc<Self>,
         signal: impl FnOnce(ReplyTo) -> Signal,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
         let mut inner = self.inner();
-        let to = ReplyTo(self.next_reply.fetch_add(1, Ordering::Relaxed));
+        if let Some(refusal) = inner.refusal() {
+            return Err(refusal);
+        }
+        let to = ReplyTo(inner.next_reply);
+        inner.next_reply += 1;
         let signal = signal(to);
-        match inner.door {
-            Door::Open => {}
-            // A person's answer, an abort and the like still reach a session that finishes its turn.
-            Door::Draining if !matches!(signal, Signal::Send { .. } | Signal::Spawn { .. } | Signal::Adopt { .. }) => {}
-            Door::Draining => return Err(SendError::Draining),
-            Door::Parked => return Err(SendError::Parked),
-            Door::Closed => return Err(SendError::Closed),
+        // A person's answer, an abort and the like still reach a session that finishes its turn.
+        let begins = matches!(signal, Signal::Send { .. } | Signal::Spawn { .. } | Signal::Adopt { .. });
+        if inner.door == Door::Draining && begins {
+            return Err(SendError::Draining);
         }
-        let depth = inner.inputs.len();
-        // What stops or answers always gets in; what adds work is bounded.
-        let adds =
-            matches!(signal, Signal::Send { .. } | Signal::Edit { .. } | Signal::Spawn { .. } | Signal::Adopt { .. });
-        if depth >= INPUTS_MAX && adds {
-            if let Some(card) = &inner.card {
-                card.rejected();
-            }
-            return Err(SendError::InboxFull { depth });
-        }
-        let (reply, answer) = oneshot::channel();
-        inner.inputs.insert(to, Input { signal, reply });
-        inner.unseen.push_back(to);
-        inner.show_depth();
-        wake(&mut inner);
+        let answer = inner.inbox().input(to, signal)?;
+        inner.used = Instant::now();
+        self.rouse_locked(inner);
         Ok(answer)
     }
 
     /// Asks the actor something.
-    pub(crate) fn question(&self, question: Question) -> Result<(), SendError> {
+    pub(crate) fn question(self: &Arc<Self>, question: Question) -> Result<(), SendError> {
         let mut inner = self.inner();
-        match inner.door {
-            Door::Open | Door::Draining => {}
-            Door::Parked => return Err(SendError::Parked),
-            Door::Closed => return Err(SendError::Closed),
+        if let Some(refusal) = inner.refusal() {
+            return Err(refusal);
         }
-        inner.questions.push_back(question);
-        wake(&mut inner);
+        inner.inbox().question(question)?;
+        inner.used = Instant::now();
+        self.rouse_locked(inner);
         Ok(())
     }
 
     /// A worker of that life reports. Reports of an earlier life are late and say nothing that the next life relies on.
     pub(crate) fn report(&self, life: u32, report: Signal) {
         let mut inner = self.inner();
-        if inner.life == life {
-            inner.reports.push_back(report);
-            wake(&mut inner);
+        if inner.life == life
+            && let Some(inbox) = &mut inner.inbox
+        {
+            inbox.reports.push_back(report);
+            inbox.wake();
         }
     }
 
     /// The tape says that an append is settled.
     pub(crate) fn settled(&self, result: Result<Seq, TapeError>) {
-        let mut inner = self.inner();
-        inner.settled.push_back(result);
-        wake(&mut inner);
+        if let Some(inbox) = &mut self.inner().inbox {
+            inbox.settled.push_back(result);
+            inbox.wake();
+        }
     }
 
     /// Wakes the actor: a moment came that it waits for.
     pub(crate) fn wake(&self) {
-        wake(&mut self.inner());
+        if let Some(inbox) = &mut self.inner().inbox {
+            inbox.wake();
+        }
     }
 
     /// Wakes the actor once more, though it was woken for what is there: it lets others have their turn.
     pub(crate) fn wake_again(&self) {
-        let mut inner = self.inner();
-        inner.woken = false;
-        wake(&mut inner);
+        if let Some(inbox) = &mut self.inner().inbox {
+            inbox.wake_again();
+        }
     }
+
+    /// Wakes a passive session though nothing came in: its turn was cut off.
+    pub(crate) fn rouse(self: &Arc<Self>) {
+        let inner = self.inner();
+        if inner.refusal().is_none() && inner.phase == Phase::Passive {
+            self.rouse_locked(inner);
+        }
+    }
+
+    /// Wakes the actor, or has one started where there is none.
+    fn rouse_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+        match inner.phase {
+            Phase::Passive => {
+                if let Some(flight) = self.take_off(&mut inner) {
+                    drop(inner);
+                    flight.launch();
+                }
+            }
+            Phase::Activating | Phase::Active => inner.inbox().wake(),
+            // What came in is found when it has fallen asleep.
+            Phase::Passivating => {}
+        }
+    }
+
+    // ---- the actor's side ----------------------------------------------------------------------------------------------
 
     /// Takes the next thing to do. What stops comes before what reports, and what reports before what asks for more.
     pub(crate) fn take(&self) -> Option<Work> {
-        let mut inner = self.inner();
-        if let Some(settled) = inner.settled.pop_front() {
-            return Some(Work::Settled(settled));
-        }
-        let urgent = inner.unseen.iter().position(|to| {
-            inner.inputs.get(to).is_some_and(|input| {
-                matches!(input.signal, Signal::Abort { .. } | Signal::Pause { .. } | Signal::End { .. })
-            })
-        });
-        if let Some(to) = urgent.and_then(|at| inner.unseen.remove(at)) {
-            return inner.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));
-        }
-        // Steering is acted on before a report starts the next call; inputs are bounded, so no report starves.
-        if let Some(to) = inner.unseen.pop_front() {
-            return inner.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));
-        }
-        if let Some(report) = inner.reports.pop_front() {
-            return Some(Work::Report(report));
-        }
-        if let Some(question) = inner.questions.pop_front() {
-            return Some(Work::Question(question));
-        }
-        inner.woken = false;
-        None
+        self.inner().inbox.as_mut().and_then(|inbox| inbox.take())
     }
 
     /// Answers an input; it leaves the slot.
     pub(crate) fn answer(&self, to: ReplyTo, answer: Result<Held, SendError>) {
-        let input = {
-            let mut inner = self.inner();
-            let input = inner.inputs.remove(&to);
-            inner.show_depth();
-            input
-        };
-        if let Some(input) = input {
+        let reply = self.inner().inbox.as_mut().and_then(|inbox| inbox.answered(to));
+        if let Some(reply) = reply {
             // A host that stopped waiting can ask again with the same message id.
-            drop(input.reply.send(answer));
+            drop(reply.send(answer));
         }
     }
 
     /// Registers those who wait for the end of a turn.
     pub(crate) fn wait_for(&self, message: MessageId, reply: OutcomeReply) {
-        self.inner().waiting.push((message, reply));
+        let mut inner = self.inner();
+        let waiting = &mut inner.inbox().waiting;
+        // Whoever stopped waiting makes room.
+        if waiting.len() >= QUESTIONS_MAX {
+            waiting.retain(|(_, reply)| !reply.is_closed());
+        }
+        let depth = waiting.len();
+        if depth < QUESTIONS_MAX {
+            waiting.push((message, reply));
+        } else {
+            drop(inner);
+            drop(reply.send(Err(SendError::InboxFull { depth })));
+        }
     }
 
     /// A turn ended: answers those who wait for it.
     pub(crate) fn turn_ended(&self, end: &Arc<TurnEnd>) {
-        let mut inner = self.inner();
-        let (told, waiting) =
-            std::mem::take(&mut inner.waiting).into_iter().partition(|(message, _)| end.messages.contains(message));
-        inner.waiting = waiting;
-        drop(inner);
-        told.into_iter().for_each(|(_, reply): (_, oneshot::Sender<_>)| drop(reply.send(Ok(end.clone()))));
+        let told = self.take_waiting(|message| end.messages.contains(message));
+        told.into_iter().for_each(|(_, reply)| drop(reply.send(Ok(end.clone()))));
     }
 
     /// A message was taken back: those who wait for its turn wait for nothing.
     pub(crate) fn withdrawn(&self, id: &MessageId) {
-        let mut inner = self.inner();
-        let (told, waiting) = std::mem::take(&mut inner.waiting).into_iter().partition(|(message, _)| message == id);
-        inner.waiting = waiting;
-        drop(inner);
+        let told = self.take_waiting(|message| message == id);
         let refused = SendError::Refused(Refusal::NotWaiting { id: id.clone() });
-        told.into_iter().for_each(|(_, reply): (_, oneshot::Sender<_>)| drop(reply.send(Err(refused.clone()))));
+        told.into_iter().for_each(|(_, reply)| drop(reply.send(Err(refused.clone()))));
+    }
+
+    fn take_waiting(&self, which: impl Fn(&MessageId) -> bool) -> Vec<(MessageId, OutcomeReply)> {
+        let mut inner = self.inner();
+        let Some(inbox) = &mut inner.inbox else { return Vec::new() };
+        inbox.waiting.extract_if(.., |(message, _)| which(message)).collect()
     }
 
     /// The card of its actor, once it has had one.
     pub(crate) fn card(&self) -> Option<Arc<ActorCard>> {
-        self.inner().card.clone()
+        self.inner().inbox.as_ref().and_then(|inbox| inbox.card.clone())
     }
 
     /// Puts a tape and its state by for the first life.
     pub(crate) fn prepare(&self, tape: Tape, state: State) {
-        self.inner().prepared = Some((tape, state));
+        let mut prepared = Some((tape, state));
+        // A load that was given up may come too late: then the tape is given back, for nobody is awake to want it.
+        if let Some(inbox) = &mut self.inner().inbox {
+            inbox.prepared = prepared.take();
+        }
+        drop(prepared);
+    }
+
+    /// Whether a tape was put by.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.prepared.is_some())
     }
 
     /// The tape and its state for a first life.
     pub(crate) fn prepared(&self) -> Option<(Tape, State)> {
-        self.inner().prepared.take()
+        self.inner().inbox.as_mut().and_then(|inbox| inbox.prepared.take())
     }
 
-    /// A life begins: what its predecessor took and did not answer is there again. Gives the reports that were left.
-    pub(crate) fn begin_life(&self, life: u32, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>) -> Vec<Signal> {
+    /// A life begins: what its predecessor took and did not answer is there again. Gives its number, and the reports that
+    /// were left.
+    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>) -> (u32, Vec<Signal>) {
         let mut inner = self.inner();
-        inner.life = life;
-        inner.mailbox = Some(mailbox);
-        inner.card = Some(card.clone());
-        inner.show_depth();
-        inner.unseen = inner.inputs.keys().copied().collect();
-        inner.settled.clear();
-        inner.woken = false;
-        wake(&mut inner);
-        inner.reports.drain(..).collect()
+        inner.life = inner.life.wrapping_add(1);
+        let life = inner.life;
+        let left = inner.inbox().begin_life(mailbox, card.clone());
+        let mut sleepers = Vec::new();
+        if inner.phase == Phase::Passivating {
+            // It crashed on its way to bed, and is up again.
+            inner.phase = Phase::Active;
+            sleepers = std::mem::take(&mut inner.inbox().sleepers);
+        }
+        drop(inner);
+        sleepers.into_iter().for_each(|slept| slept.tell(Err(PassivateError::Busy { why: "it has just restarted" })));
+        (life, left)
+    }
+
+    /// Everything that a life of the actor started.
+    pub(crate) fn tasks(&self) -> TaskTracker {
+        // What an actor that is gone starts is waited for by nobody.
+        self.inner().inbox.as_ref().map_or_else(TaskTracker::new, |inbox| inbox.tasks.clone())
+    }
+
+    /// Whether it holds nothing but what a passive session needs.
+    #[cfg(test)]
+    pub(crate) fn is_bare(&self) -> bool {
+        let inner = self.inner();
+        inner.inbox.is_none() && inner.ring.is_none()
     }
 
     /// How many inputs have no answer yet.
     pub(crate) fn depth(&self) -> usize {
-        self.inner().inputs.len()
+        self.inner().inbox.as_ref().map_or(0, |inbox| inbox.depth())
+    }
+
+    /// The actor says whether anything keeps it awake.
+    pub(crate) fn set_idle(&self, idle: bool) {
+        let mut inner = self.inner();
+        let Some(inbox) = &mut inner.inbox else { return };
+        if std::mem::replace(&mut inbox.idle, idle) == idle || !idle {
+            return;
+        }
+        let born = inbox.born;
+        inner.used = Instant::now();
+        let resting = Resting { since: inner.used, born };
+        drop(inner);
+        if let Some(host) = self.host.upgrade() {
+            host.keeper.rests(resting);
+        }
+    }
+
+    // ---- listeners -----------------------------------------------------------------------------------------------------
+
+    /// Whether anybody listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.inner().ring.as_ref().is_some_and(|ring| ring.is_heard())
+    }
+
+    /// Shows an event to those who listen.
+    pub(crate) fn show(&self, event: Event) {
+        let ring = self.inner().ring.clone();
+        if let Some(ring) = ring {
+            ring.push(event);
+        }
+    }
+
+    /// Listens from now on, also while the session sleeps, and when it wakes again.
+    pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
+        let mut inner = self.inner();
+        let ring = inner.ring.get_or_insert_with(Arc::default).clone();
+        // Under the lock, so that a session that falls asleep does not give up a ring that somebody has just begun to hear.
+        let stream = ring.listen();
+        if inner.door == Door::Closed {
+            ring.close();
+        }
+        drop(inner);
+        stream.keeping(self.clone())
+    }
+
+    /// No event follows any more.
+    pub(crate) fn close_ring(&self) {
+        let ring = self.inner().ring.clone();
+        if let Some(ring) = ring {
+            ring.close();
+        }
+    }
+
+    // ---- doors ---------------------------------------------------------------------------------------------------------
+
+    /// Sets whether inputs are taken. A closed slot refuses what waits in it.
+    pub(crate) fn set_door(&self, door: Door) {
+        let mut inner = self.inner();
+        inner.door = door;
+        let waiters = match (door, &mut inner.inbox) {
+            (Door::Closed, Some(inbox)) => {
+                inbox.mailbox = None;
+                inbox.take_all()
+            }
+            _ => Waiters::none(),
+        };
+        drop(inner);
+        waiters.refuse(&SendError::Closed);
+    }
+
+    /// It crashed too often, or an operator said so: it takes nothing until it is unparked, and refuses what waits in it.
+    pub(crate) fn park(&self) {
+        let mut inner = self.inner();
+        inner.parked = true;
+        let waiters = inner.inbox.as_mut().map_or_else(Waiters::none, |inbox| inbox.take_all());
+        drop(inner);
+        waiters.refuse(&SendError::Parked);
+    }
+
+    /// An operator stops it: what waits is refused, and what it was at is not taken up again by itself. The next message is
+    /// taken.
+    pub(crate) fn stop(&self) {
+        let waiters = match &mut self.inner().inbox {
+            Some(inbox) => {
+                inbox.idle = true;
+                inbox.stopped = true;
+                inbox.take_all()
+            }
+            None => Waiters::none(),
+        };
+        waiters.refuse(&SendError::Closed);
+    }
+
+    /// It takes inputs again. Whether it was parked.
+    pub(crate) fn unpark(&self) -> bool {
+        std::mem::replace(&mut self.inner().parked, false)
     }
 }
 
-impl Inner {
-    fn show_depth(&self) {
-        if let Some(card) = &self.card {
-            card.inbox(self.inputs.len());
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(host) = self.host.upgrade() {
+            host.slots.forget(&self.id);
         }
     }
 }
 
-fn wake(inner: &mut Inner) {
-    if inner.woken {
-        return;
-    }
-    if let Some(mailbox) = &inner.mailbox {
-        // An actor that is gone is followed by one that looks by itself.
-        inner.woken = mailbox.send(Wake).is_ok();
-    }
+/// Waits for a session to sleep.
+pub(crate) fn slept() -> (Slept, oneshot::Receiver<Result<(), PassivateError>>) {
+    let (reply, answer) = oneshot::channel();
+    (Slept(Some(reply)), answer)
 }

@@ -32,7 +32,7 @@ pub(crate) struct SummaryWorker {
 impl SummaryWorker {
     /// Asks for it in a task of its own.
     pub(crate) fn start(post: Post, model: ModelRef, prompt: String, card: WorkerCard) -> SummaryWorker {
-        let tasks = post.slot.tasks.clone();
+        let tasks = post.slot.tasks();
         let task = tasks.spawn(async move {
             let written = AssertUnwindSafe(write(&post, &model, prompt)).catch_unwind().await;
             drop(card);

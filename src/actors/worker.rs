@@ -50,7 +50,7 @@ impl Post {
     /// Shows a provisional event.
     pub(crate) fn show(&self, sub: u32, kind: EventKind) {
         let hooks = &self.host.hooks;
-        if !self.slot.ring.is_heard() && hooks.0.is_empty() {
+        if !self.slot.is_heard() && hooks.0.is_empty() {
             return;
         }
         let event = Event {
@@ -64,7 +64,7 @@ impl Post {
             kind,
         };
         hooks.on_event(&event);
-        self.slot.ring.push(event);
+        self.slot.show(event);
     }
 
     fn hook_failed(&self, failure: HookFailure) {
@@ -87,7 +87,7 @@ impl RequestWorker {
     pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> RequestWorker {
         let partial = Arc::<Mutex<String>>::default();
         let (text, for_cut) = (partial.clone(), post.clone());
-        let tasks = post.slot.tasks.clone();
+        let tasks = post.slot.tasks();
         let task = tasks.spawn(async move {
             let made = async {
                 let made = make(&post, &model, &request, &text).await;
@@ -115,7 +115,7 @@ impl RequestWorker {
         let (post, partial) = (self.post.clone(), self.partial.clone());
         let Some(mut task) = self.task.take() else { return };
         task.abort();
-        let tasks = post.slot.tasks.clone();
+        let tasks = post.slot.tasks();
         tasks.spawn(async move {
             // However it ended, it is down then; or it is left behind, and its report finds its ticket closed.
             drop(tokio::time::timeout(DOWN, &mut task).await);
@@ -175,7 +175,7 @@ impl CallWorker {
     ) -> CallWorker {
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
         let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
-        let tasks = post.slot.tasks.clone();
+        let tasks = post.slot.tasks();
         tasks.spawn(async move {
             let card = Arc::new(card);
             let made = async {
@@ -286,7 +286,7 @@ async fn carry_out(
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();
     // A task of its own, so that a panic, and code that never awaits, stay in it.
-    let mut task = post.slot.tasks.spawn(async move { tool.run(arguments, &context).await });
+    let mut task = post.slot.tasks().spawn(async move { tool.run(arguments, &context).await });
     let why = tokio::select! {
         done = &mut task => return Some(outcome(done)),
         () = tokio::time::sleep(limit) => ErrorReason::Timeout,

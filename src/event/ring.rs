@@ -1,6 +1,6 @@
 //! The events of one session on their way to those who listen: bounded, and honest about what was missed.
 //!
-//! The ring outlives the session's actor. It holds at most [`RING_EVENTS_MAX`] events, and none while nobody listens. A
+//! The ring outlives the session's actor, and a session that sleeps keeps it for as long as somebody listens. It holds at most [`RING_EVENTS_MAX`] events, and none while nobody listens. A
 //! listener who is slower than that is told how many events it missed, and goes on with the oldest that is left; the durable
 //! ones among the missed can be read again from the tape. A slow listener never slows the session.
 
@@ -73,7 +73,8 @@ impl Ring {
         let held = self.held();
         let next = held.first + held.events.len() as u64;
         drop(held);
-        EventStream { ring: self.clone(), next, replay: VecDeque::new(), replayed: crate::ids::Seq::ZERO }
+        let (replay, replayed) = (VecDeque::new(), crate::ids::Seq::ZERO);
+        EventStream { ring: self.clone(), next, replay, replayed, _keeps: None }
     }
 }
 
@@ -93,9 +94,17 @@ pub struct EventStream {
     next: u64,
     replay: VecDeque<Arc<Event>>,
     replayed: crate::ids::Seq,
+    /// What would forget the ring otherwise, while its session sleeps.
+    _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
 impl EventStream {
+    /// Keeps something for as long as it listens.
+    pub(crate) fn keeping(mut self, kept: Arc<dyn std::any::Any + Send + Sync>) -> EventStream {
+        self._keeps = Some(kept);
+        self
+    }
+
     /// Puts events of the past before those of the present; live durable ones that are among them are left out.
     pub(crate) fn with_replay(mut self, events: Vec<Event>) -> EventStream {
         self.replayed = events.last().map_or(crate::ids::Seq::ZERO, |event| event.id.seq);

@@ -2,15 +2,14 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use futures_util::StreamExt as _;
+
 use crate::{
-    actors::{host::Host, slot::Door},
+    actors::{host::Host, slot::Door, tape::look_after_store, timekeeper::keep_time},
     error::StartError,
     hook::{Hook, Hooks},
     ids::SessionId,
@@ -18,14 +17,18 @@ use crate::{
     model::{Model, ModelError, ModelLimits, Models, Params},
     permission::{Profile, Ruleset},
     runtime::{
-        Inner, Recovered, Runtime,
+        Inner, Passivation, Recovered, Runtime,
         children::{self, Family},
+        ending::Ending,
     },
     session::{Mode, Settings},
-    supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorEvent, SupervisorSpec},
+    supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorHandle, SupervisorSpec},
     tape::{Durability, Store, StoreOptions, TapeError},
-    tool::{Tool, Toolbox, truncate::RETENTION},
+    tool::{Tool, Toolbox},
 };
+
+/// How many interrupted sessions are brought back at once: as many as keep a disk and a few cores busy.
+const RESUMED_AT_ONCE: usize = 16;
 
 /// Collects what a runtime is started with. Only a store and a model are needed.
 #[derive(Default)]
@@ -42,6 +45,7 @@ pub struct Builder {
     task_limits: Option<(u32, usize)>,
     #[cfg(all(unix, feature = "tools"))]
     watch: crate::process::Watch,
+    passivation: Passivation,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
 }
@@ -141,6 +145,24 @@ impl Builder {
         self
     }
 
+    /// When sessions are put to sleep; see [`Passivation`] for what it is by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tamtam::{Runtime, runtime::Passivation};
+    ///
+    /// let mut passivation = Passivation::default();
+    /// passivation.idle_after = Some(Duration::from_secs(60));
+    /// passivation.awake_max = 500;
+    /// let builder = Runtime::builder().passivation(passivation);
+    /// # drop(builder);
+    /// ```
+    #[must_use]
+    pub fn passivation(mut self, passivation: Passivation) -> Builder {
+        self.passivation = passivation;
+        self
+    }
+
     /// Breaks promise 1 on purpose: acknowledges and starts what was decided at once, and writes it that much later.
     ///
     /// For the test that shows that a process killed without tape-first loses messages and runs commands twice, and that
@@ -179,32 +201,24 @@ impl Builder {
         let hooks = Hooks(self.hooks.into());
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let host = Host::new(store, self.tools, models, hooks, registry.clone());
+        let host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
         #[cfg(all(unix, feature = "tools"))]
         let host = host.with_processes(processes);
         #[cfg(feature = "fault-injection")]
         let host = host.holding_back_appends(self.hold_back_appends);
         let host = Arc::new(host);
-
-        // At most 2 restarts in 60 s; the third crash parks that one session, and the others live on (design §4).
-        let sessions = SupervisorSpec::dynamic("sessions")
-            .intensity(Intensity::new(2, Duration::from_secs(60)))
-            .on_exhausted(OnExhausted::Park);
-        let (sessions_child, sessions) =
-            ChildSpec::supervisor(sessions).map_err(crate::supervisor::StartError::from)?;
-        let (hosts_child, hosts) = super::host::supervisor(self.children)?;
-        let root = SupervisorSpec::new("runtime", Strategy::OneForOne)
-            .intensity(Intensity::new(3, Duration::from_secs(30)))
-            .child(sessions_child)
-            .child(hosts_child);
+        for (id, why) in host.store.parked_sessions()? {
+            host.slots.park(&id, why);
+        }
+        let (root, sessions, hosts) = tree(&host, self.children)?;
+        host.set_sessions(sessions.clone());
         let root = Supervisor::start(root, &registry).await?;
-        watch_parking(&host, &sessions);
+        close_with(&host, root.clone());
         fault!(faults, "start.tree_up", "runtime");
 
         let settings = Defaults { model, host_rules: self.host_rules, task_limits: self.task_limits };
-        let tidying = Tidying::start(host.store.clone());
-        let (door, recovered) = (Mutex::new(Door::Open), OnceLock::new());
-        let inner = Inner { host, root, sessions, hosts, settings, door, recovered, tidying };
+        let (recovered, ending) = (OnceLock::new(), Ending::default());
+        let inner = Inner { host, root, sessions, hosts, settings, recovered, ending };
         let runtime = Runtime { inner: Arc::new(inner) };
         // Set once, here, before there is a session.
         let _ = runtime.inner.host.nursery.set(Arc::new(Family::of(&runtime)));
@@ -234,40 +248,59 @@ async fn processes(store: &Store, watch: crate::process::Watch) -> crate::proces
     crate::process::Processes::new(watch, Some(ledger))
 }
 
-/// Removes the outputs that sessions kept too long, once, beside everything else. It ends when it is done, or at the shutdown.
-pub(super) struct Tidying {
-    stop: Arc<AtomicBool>,
-    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
-}
-
-impl Tidying {
-    fn start(store: Store) -> Tidying {
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = stop.clone();
-        let task = tokio::task::spawn_blocking(move || {
-            let removed = store.tidy_spills(RETENTION, || seen.load(Ordering::Relaxed));
-            if removed > 0 {
-                tracing::info!(removed, "old outputs were removed");
-            }
-        });
-        Tidying { stop, task: Mutex::new(Some(task)) }
-    }
-
-    /// Ends it, and waits until it has ended.
-    pub(super) async fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let task = self.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(task) = task {
-            // It does not panic; where the tokio runtime is going down it is gone as well.
-            let _ = task.await;
+/// The tree of a runtime (design §4), and the handles of the supervisors of its sessions and of the host's own children.
+fn tree(
+    host: &Arc<Host>,
+    children: Vec<ChildSpec>,
+) -> Result<(SupervisorSpec, SupervisorHandle, SupervisorHandle), StartError> {
+    let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
+    let for_store = host.clone();
+    let tape = ChildSpec::new("tape store", move |cx| {
+        let host = for_store.clone();
+        async move {
+            look_after_store(host, cx).await;
+            Ok(())
         }
-    }
+    });
+    // Places for what all sessions will share: a governor per provider, a client per MCP server.
+    let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
+    let (tools, _) = supervisor(SupervisorSpec::new("tools", Strategy::OneForOne))?;
+    // At most 2 restarts in 60 s; the third crash parks that one session, and the others live on.
+    let sessions = SupervisorSpec::dynamic("sessions")
+        .intensity(Intensity::new(2, Duration::from_secs(60)))
+        .on_exhausted(OnExhausted::Park)
+        .max_children(host.keeper.awake_limit());
+    let (sessions_child, sessions) = supervisor(sessions)?;
+    let (for_keeper, of_keeper) = (host.clone(), sessions.clone());
+    let timekeeper = ChildSpec::new("timekeeper", move |cx| {
+        let (host, sessions) = (for_keeper.clone(), of_keeper.clone());
+        async move {
+            keep_time(host, sessions, cx).await;
+            Ok(())
+        }
+    });
+    let (hosts_child, hosts) = super::host::supervisor(children)?;
+    let root = SupervisorSpec::new("runtime", Strategy::OneForOne)
+        .intensity(Intensity::new(3, Duration::from_secs(30)))
+        .child(tape.labelled("tape store"))
+        .child(models)
+        .child(tools)
+        .child(sessions_child)
+        .child(timekeeper.labelled("timekeeper"))
+        // The host's own come last, and so they are stopped first: they may talk to sessions to their end.
+        .child(hosts_child);
+    Ok((root, sessions, hosts))
 }
 
-impl Drop for Tidying {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
+/// When the tree ends by itself, handles say so, instead of letting their senders wait.
+fn close_with(host: &Arc<Host>, root: SupervisorHandle) {
+    let host = Arc::downgrade(host);
+    tokio::spawn(async move {
+        root.ended().await;
+        if let Some(host) = host.upgrade() {
+            host.slots.set_door(Door::Closed);
+        }
+    });
 }
 
 /// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the
@@ -285,39 +318,20 @@ fn whole(path: PathBuf) -> PathBuf {
     }
 }
 
-/// A parked session answers that it is parked, instead of letting its senders wait.
-fn watch_parking(host: &Arc<Host>, sessions: &crate::supervisor::SupervisorHandle) {
-    let mut events = sessions.subscribe();
-    let host = Arc::downgrade(host);
-    tokio::spawn(async move {
-        while let Some(event) = events.next().await {
-            let Some(host) = host.upgrade() else { return };
-            match event {
-                SupervisorEvent::Parked { id } => {
-                    let slot = id.as_str().parse().ok().and_then(|id: SessionId| host.slots().get(&id).cloned());
-                    if let Some(slot) = slot {
-                        slot.set_door(Door::Parked);
-                    }
-                }
-                SupervisorEvent::Down(_) => return,
-                _ => {}
-            }
-        }
-    });
-}
-
-/// Brings back the sessions that were in a turn when their process ended. One that cannot come back holds up no other.
+/// Brings back the sessions that were in a turn when their process ended, some at a time. One that cannot come back holds up
+/// no other.
 async fn resume_interrupted(runtime: &Runtime) -> Vec<Recovered> {
     let open = runtime.inner.host.store.open_sessions().unwrap_or_default();
-    let mut recovered = Vec::new();
-    for id in open {
+    let resumed = futures_util::stream::iter(open).map(async |id| {
         fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
         let error = runtime.resume(&id).await.err().map(|error| error.to_string());
         if let Some(error) = &error {
             tracing::warn!(session = %id, error, "an interrupted session could not be resumed");
         }
-        recovered.push(Recovered { session: id, error });
-    }
+        Recovered { session: id, error }
+    });
+    let mut recovered: Vec<_> = resumed.buffer_unordered(RESUMED_AT_ONCE).collect().await;
+    recovered.sort_by(|one, other| one.session.cmp(&other.session));
     children::orphan_the_bereaved(runtime, &recovered).await;
     recovered
 }

@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     actors::{
+        activation::Flight,
         links::{Birth, NotUp, Nursery},
         session::notify,
         slot::{Door, Question, Slot},
@@ -198,7 +199,8 @@ fn of_child(parent: &Settings, options: SessionOptions, workspace: String) -> Se
 
 /// Children that were brought back, and whose parent cannot be: it is gone for good, and they are orphans.
 pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovered]) {
-    for child in recovered.iter().filter_map(|recovered| runtime.session(&recovered.session)) {
+    for recovered in recovered.iter().filter(|recovered| recovered.error.is_none()) {
+        let child = runtime.session(&recovered.session);
         let Ok(state) = child.state().await else { continue };
         let Some(origin) = state.origin.as_ref().filter(|origin| origin.orphaned.is_none()) else { continue };
         let why = match runtime.resume(&origin.parent).await {
@@ -246,28 +248,33 @@ impl Nursery for Family {
 
 impl Runtime {
     async fn bring_up(&self, birth: Birth) -> Result<Arc<Slot>, NotUp> {
-        if let Some(session) = self.session(&birth.child) {
-            return if session.slot.is_parked() { Err(NotUp::Parked) } else { Ok(session.slot) };
-        }
-        let brought = match self.open(&birth.child).await {
-            Err(OpenError::Tape(TapeError::Missing { .. })) if birth.order.is_some() => self.make(birth).await,
-            // The process died between making the tape and its first lines.
-            Err(OpenError::Damaged { .. }) if birth.order.is_some() && self.is_blank(&birth.child).await => {
-                self.make(birth).await
+        let session = self.session(&birth.child);
+        let (host, slot) = (&self.inner.host, &session.slot);
+        let up = loop {
+            let up = session.up().await;
+            let is_to_be_made = birth.order.is_some()
+                && match &up {
+                    Err(OpenError::Tape(TapeError::Missing { .. })) => true,
+                    // The process died between making the tape and its first lines.
+                    Err(OpenError::Damaged { .. }) => self.is_blank(&birth.child).await,
+                    _ => false,
+                };
+            if !is_to_be_made {
+                break up;
             }
-            other => other.map(|(session, _)| session),
+            // Where somebody else wakes it just now, the next look shows what came of it.
+            if let Some(flight) = slot.begin_activation() {
+                break self.make(birth, flight, slot).await;
+            }
         };
-        brought.map(|session| session.slot).map_err(|error| match error {
-            _ if self.is_closed() => NotUp::Closing,
+        up.map(|()| slot.clone()).map_err(|error| match error {
+            _ if host.slots.door() == Door::Closed => NotUp::Closing,
             OpenError::Closed => NotUp::Closing,
+            OpenError::Parked { .. } => NotUp::Parked,
             OpenError::Tape(TapeError::Missing { .. }) => NotUp::Missing,
-            OpenError::Tape(TapeError::Claimed { .. }) => NotUp::Elsewhere,
+            OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. } => NotUp::Elsewhere,
             other => NotUp::Lost(other.to_string()),
         })
-    }
-
-    fn is_closed(&self) -> bool {
-        *self.inner.door.lock().unwrap_or_else(std::sync::PoisonError::into_inner) == Door::Closed
     }
 
     async fn is_blank(&self, id: &SessionId) -> bool {
@@ -277,8 +284,7 @@ impl Runtime {
     }
 
     /// Makes a child: its state, which names its parent, and its prompt, in one append. So a child that is there has its task.
-    async fn make(&self, birth: Birth) -> Result<Session, OpenError> {
-        let slot = Arc::new(Slot::new(birth.child.clone()));
+    async fn make(&self, birth: Birth, flight: Flight, slot: &Arc<Slot>) -> Result<(), OpenError> {
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         let made = tokio::task::spawn_blocking(move || {
             let order = birth.order.clone().ok_or(TapeError::Missing { session: birth.child.clone() })?;
@@ -318,8 +324,12 @@ impl Runtime {
             for_tape.prepare(tape, state);
             Ok(())
         });
-        made.await.map_err(|_| OpenError::Closed)??;
+        let made = made.await.map_err(|_| OpenError::Closed).and_then(|made| made.map_err(OpenError::from));
+        if let Err(error) = made {
+            flight.land(Err(error.clone()));
+            return Err(error);
+        }
         // From here on a start of the runtime finds it by itself, and its parent finds it in any case.
-        self.start(slot).await
+        flight.launch().await.map_err(|_| OpenError::Closed)?
     }
 }

@@ -7,8 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actors::slot::Door,
-    error::SendError,
+    error::{OpenError, PassivateError, SendError},
     handle::Session,
     ids::SessionId,
     runtime::Runtime,
@@ -17,9 +16,6 @@ use crate::{
 
 /// How long a session may take to answer a lever before that is called no answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
-
-/// How long the workers of a stopped session may take to be gone.
-const WORKERS_WAIT: Duration = Duration::from_secs(5);
 
 impl Runtime {
     /// The levers of an operator.
@@ -45,7 +41,7 @@ struct Target {
 impl Operator {
     /// Stops a node, with all that it runs, and returns when it is down. It is not started again by itself.
     ///
-    /// A session's turn is cut off where it is; what is on its tape stays, and [`Runtime::resume`] goes on with it. Takes as
+    /// A session's turn is cut off where it is; what is on its tape stays, and the next message, or [`Runtime::resume`], goes on with it. Takes as
     /// long as the node's shutdown time (5 s for a session) and a second more at most.
     ///
     /// # Errors
@@ -65,6 +61,22 @@ impl Operator {
         self.pulled("restart", id);
         let done = self.do_restart(id).await;
         self.done("restart", id, done)
+    }
+
+    /// Puts a session to sleep now, and returns when it sleeps; the next message wakes it. See [`Runtime::passivate`].
+    ///
+    /// # Errors
+    /// [`OperateError::Busy`] where it has something to do, and the others.
+    pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
+        self.pulled("passivate", id);
+        let done = match self.session(id) {
+            Ok((card, session)) => self.runtime.passivate(session.id()).await.map_err(|error| match error {
+                PassivateError::Parked => OperateError::Parked { id: card.id().to_owned() },
+                PassivateError::Busy { why } => OperateError::Busy { id: card.id().to_owned(), why },
+            }),
+            Err(error) => Err(error),
+        };
+        self.done("passivate", id, done)
     }
 
     /// Stops a session and keeps it stopped until [`Operator::unpark`]; senders are told [`SendError::Parked`].
@@ -135,23 +147,17 @@ impl Operator {
 
     async fn do_stop(&self, id: &str) -> Result<(), OperateError> {
         let Target { card, supervisor, session } = self.target(id)?;
-        let stopped = supervisor.terminate_child(card.id()).await;
-        carried_out(&card, &supervisor, stopped).await?;
-        if let Some(Session { slot, .. }) = session {
-            slot.set_door(Door::Closed);
-            slot.tasks.close();
-            // Its supervisor has waited for them already; where some are left, that was reported.
-            drop(tokio::time::timeout(WORKERS_WAIT, slot.tasks.wait()).await);
-            slot.ring.close();
-            self.runtime.inner.host.slots().remove(&slot.id);
+        if let Some(session) = session {
+            session.slot.stop();
         }
-        Ok(())
+        let stopped = supervisor.terminate_child(card.id()).await;
+        carried_out(&card, &supervisor, stopped).await
     }
 
     async fn do_restart(&self, id: &str) -> Result<(), OperateError> {
         let Target { card, supervisor, session } = self.target(id)?;
         if let Some(session) = session.filter(|_| card.status() == Status::Parked) {
-            session.slot.set_door(Door::Open);
+            self.runtime.inner.host.unpark(session.id()).await;
         }
         let restarted = supervisor.recycle_child(card.id()).await;
         carried_out(&card, &supervisor, restarted).await
@@ -162,18 +168,26 @@ impl Operator {
         let parked = supervisor.park(card.id()).await;
         carried_out(&card, &supervisor, parked).await?;
         if let Some(session) = session {
-            session.slot.set_door(Door::Parked);
+            self.runtime.inner.host.park(session.id(), "by an operator".to_owned()).await;
         }
         Ok(())
     }
 
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
+        // One that was parked in an earlier life of the runtime has no place in this tree.
+        let host = &self.runtime.inner.host;
+        let parked = id.parse::<SessionId>().ok().filter(|session| host.slots.is_parked(session));
+        if let (Some(session), None) = (parked, host.registry.find(id)) {
+            let reason = |error: OpenError| ExitReason::StartFailed(error.to_string());
+            let unparked = self.runtime.unpark(&session).await;
+            return unparked.map_err(|error| OperateError::NotStarted { id: id.to_owned(), reason: reason(error) });
+        }
         let Target { card, supervisor, session } = self.target(id)?;
         if card.status() != Status::Parked {
             return Err(OperateError::NotParked { id: card.id().to_owned(), status: card.status() });
         }
         if let Some(session) = session {
-            session.slot.set_door(Door::Open);
+            self.runtime.inner.host.unpark(session.id()).await;
         }
         let unparked = supervisor.unpark(card.id()).await;
         carried_out(&card, &supervisor, unparked).await
@@ -204,7 +218,7 @@ impl Operator {
         if card.kind() != "session" {
             return None;
         }
-        card.id().parse().ok().and_then(|id: SessionId| self.runtime.session(&id))
+        card.id().parse().ok().map(|id: SessionId| self.runtime.session(&id))
     }
 
     fn pulled(&self, lever: &'static str, id: &str) {
@@ -320,6 +334,14 @@ pub enum OperateError {
         id: String,
         /// What it is.
         status: Status,
+    },
+    /// It has something to do.
+    #[error("{id} is busy ({why}): wait for it, or `stop` it")]
+    Busy {
+        /// Which.
+        id: String,
+        /// What keeps it awake.
+        why: &'static str,
     },
     /// It did not answer in two seconds. The wish stays noted.
     #[error(

@@ -4,6 +4,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{
+    actors::slot::Phase,
     handle::Session,
     ids::SessionId,
     session::{CallState, Open, State},
@@ -39,6 +40,16 @@ pub struct Recovered {
     pub session: SessionId,
     /// Why it could not be brought back, where it could not.
     pub error: Option<String>,
+}
+
+/// A session that is kept stopped: it crashed too often, or an operator said so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Parked {
+    /// Which.
+    pub session: SessionId,
+    /// What ended it the last time.
+    pub why: String,
 }
 
 /// What could not be stopped. Empty is the rule.
@@ -89,7 +100,7 @@ fn is_at_rest(state: &State) -> bool {
 /// Whether all children of a session are held up too, so that no DOWN of theirs is on its way.
 async fn children_rest(session: &Session, state: &State) -> bool {
     for (_, task) in state.tasks() {
-        let Some(slot) = session.host.slots().get(&task.child).cloned() else { return false };
+        let Some(slot) = session.host.slots.awake_one(&task.child) else { return false };
         let child = Session { host: session.host.clone(), slot };
         let Ok(child) = child.state().await else { return false };
         let is_over = child.origin.as_ref().is_some_and(|origin| origin.end.is_some());
@@ -104,6 +115,10 @@ async fn children_rest(session: &Session, state: &State) -> bool {
 pub(super) async fn drained(session: &Session, until: Instant) -> Drained {
     let mut drained = Drained::AtOnce;
     loop {
+        // Nothing is open in one that has fallen asleep, and it need not be woken to be asked.
+        if session.slot.phase() == Phase::Passive {
+            return drained;
+        }
         let Ok(state) = session.state().await else { return drained };
         if is_at_rest(&state) && children_rest(session, &state).await {
             return drained;

@@ -130,6 +130,8 @@ impl State {
     }
 
     /// Whether its actor may be put to sleep: no turn runs, nothing waits, and nothing is open, children included.
+    ///
+    /// The rest is on the tape, and nothing of it needs an actor until something comes in.
     #[must_use]
     pub fn may_sleep(&self) -> bool {
         self.turn.is_none() && self.queue.is_empty() && self.steering.is_empty() && self.open.is_empty()

@@ -11,6 +11,7 @@
 //!     writer                                    who wrote it last
 //!     spill/                                    large outputs
 //!   open/<id>                                   a turn of this session is open
+//!   parked/<id>                                 this session is kept stopped, and why
 //!   owners/<owner>.lock  <owner>.reserve        one of each per open store
 //!   commit/<owner>.log                          `Power`: the shared commit log
 //!   index.db                                    derived, may be deleted
@@ -69,6 +70,10 @@ impl Layout {
 
     pub(super) fn open(&self) -> PathBuf {
         self.root.join("open")
+    }
+
+    pub(super) fn parked(&self) -> PathBuf {
+        self.root.join("parked")
     }
 
     pub(super) fn owners(&self) -> PathBuf {

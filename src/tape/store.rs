@@ -1,6 +1,7 @@
 //! A store: the folder that the tapes of many sessions are in.
 
 mod options;
+mod parked;
 mod summary;
 mod upkeep;
 
@@ -474,7 +475,7 @@ impl Drop for Claiming<'_> {
 }
 
 impl Inner {
-    fn must_write(&self) -> Result<(), TapeError> {
+    pub(super) fn must_write(&self) -> Result<(), TapeError> {
         if self.writer.options.access == Access::Read {
             return Err(TapeError::ReadingOnly);
         }

@@ -22,6 +22,7 @@ mod otp;
 #[cfg(feature = "tools")]
 mod outside;
 mod panic_abort;
+mod passive;
 #[cfg(feature = "cli")]
 mod processes;
 #[cfg(feature = "tools")]

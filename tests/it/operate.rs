@@ -346,7 +346,6 @@ async fn each_lever_works_or_names_the_next_step_and_the_watch_sees_it() {
 
 /// Parking by hand: senders are told, the watch sees it, and each way out of it works.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the door of a parked session lags behind its supervisor until sessions are virtual"]
 async fn a_session_parked_by_hand_is_let_go_by_unpark_and_by_restart() {
     let lab = Lab::new().await;
     let operator = lab.runtime.operate();

@@ -177,7 +177,7 @@ async fn be_a_host(folder: &Path) {
     let mut done = 0;
     for recovered in runtime.recovered() {
         assert_eq!(recovered.error, None, "{}", recovered.session);
-        let session = runtime.session(&recovered.session).unwrap();
+        let session = runtime.session(&recovered.session);
         session.wait().await.unwrap();
         let state = session.state().await.unwrap();
         let last = state.ended.back().unwrap();

@@ -2,16 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::sync::oneshot;
-
 use crate::{
-    actors::{links::Watcher, session::Live},
+    actors::{links::Watcher, session::Live, slot::Reply},
     ids::{Seq, SessionId},
     session::{Down, Open, Told},
 };
 
 /// Who is told of a DOWN; of nothing, where none comes.
-type DownReply = oneshot::Sender<Option<Arc<Down>>>;
+type DownReply = Reply<Option<Arc<Down>>>;
 
 /// Watchers and those who wait. Nothing of it outlives the life of the actor; whoever waits asks the next one.
 #[derive(Default)]
@@ -27,6 +25,11 @@ impl Children {
     /// A watcher that has reported is down.
     pub(super) fn forget(&mut self, ticket: Seq) {
         self.watchers.remove(&ticket);
+    }
+
+    /// Whether nobody waits for a DOWN. Whoever does would only wake the session again.
+    pub(super) fn are_quiet(&self) -> bool {
+        self.own.is_empty() && self.waiting.is_empty()
     }
 
     pub(super) fn wait_for_own(&mut self, parent: SessionId, ticket: Seq, reply: DownReply) {
@@ -82,9 +85,9 @@ impl Live {
             let origin = self.state.origin.as_ref();
             // Whoever stopped waiting does not want to know.
             match origin.filter(|origin| origin.parent == parent && origin.ticket == ticket) {
-                None => drop(reply.send(None)),
+                None => drop(reply.send(Ok(None))),
                 Some(origin) => match &origin.end {
-                    Some(end) => drop(reply.send(Some(end.clone()))),
+                    Some(end) => drop(reply.send(Ok(Some(end.clone())))),
                     None => self.children.own.push((parent, ticket, reply)),
                 },
             }
@@ -94,7 +97,7 @@ impl Live {
                 self.children.waiting.push((ticket, reply));
             } else {
                 let end = self.state.tasks_ended.iter().find(|end| end.ticket == ticket);
-                drop(reply.send(end.and_then(|end| end.down.clone())));
+                drop(reply.send(Ok(end.and_then(|end| end.down.clone()))));
             }
         }
     }

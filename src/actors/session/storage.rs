@@ -86,8 +86,8 @@ impl Live {
             self.on(signal);
         }
         if self.held.is_empty() && self.pending.is_empty() {
-            // Without room for it the reserve is made another time.
-            drop(self.host.store.remake_reserve());
+            // That may wait for the disk, so the store's child does it.
+            self.host.tape_chores.notify_one();
         }
     }
 

@@ -45,9 +45,14 @@ fn bench() -> Bench {
     let (folder, disk, registry) = (own_folder(), FakeDisk::new(), Registry::new());
     let store = store_on(folder.path(), small(), &disk);
     let models = Arc::new(Script(Arc::new(Scripted::new([]))));
-    let host = Arc::new(Host::new(store.clone(), Toolbox::default(), models, Hooks(Arc::new([])), registry.clone()));
+    let hooks = Hooks(Arc::new([]));
+    let passivation = crate::actors::timekeeper::Passivation::default();
+    let host = Host::new(store.clone(), Toolbox::default(), models, hooks, registry.clone(), passivation);
+    let host = Arc::new(host);
     let id: SessionId = "s".parse().unwrap();
-    let slot = Arc::new(Slot::new(id.clone()));
+    let slot = host.slot(&id);
+    // As if it were awake.
+    slot.begin_activation().unwrap().land(Ok(()));
     let mut tape = store.create(&id, notify(&slot)).unwrap();
     let now = host.clock.now();
     let mut state = State::new(id, Settings::new("/w", "fake/model".parse().unwrap()), now);

@@ -136,6 +136,12 @@ impl ChildSpec {
         }
     }
 
+    /// The same, under another word for what it is.
+    pub(crate) fn labelled(mut self, label: &'static str) -> ChildSpec {
+        self.label = label;
+        self
+    }
+
     /// The child's id.
     #[must_use]
     pub fn id(&self) -> &ChildId {

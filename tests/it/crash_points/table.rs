@@ -147,7 +147,6 @@ async fn recovery_of_the_event_ring() {
 /// Row "a supervisor": the sessions' own supervisor crashes over a message. It takes its children with it and is started again;
 /// the handles stay valid, and the turn goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "sessions are not started again under a new supervisor yet; comes with virtual sessions"]
 async fn recovery_of_the_supervisor_of_all_sessions() {
     let folder = tempfile::tempdir().unwrap();
     let strike = Strike::default();
@@ -176,7 +175,6 @@ async fn recovery_of_the_supervisor_of_all_sessions() {
 /// The root crashes: the whole tree is gone. Whoever sends is told, and does not wait for ever; the store is free again after
 /// `shutdown`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "nobody closes the slots of a tree that is gone yet; comes with virtual sessions"]
 async fn the_end_of_the_root_is_told_to_whoever_sends() {
     let folder = tempfile::tempdir().unwrap();
     let strike = Strike::default();

@@ -149,7 +149,7 @@ async fn a_child_whose_parent_is_gone_is_an_orphan() {
     let copy = cut(&folder.path().join("store"), &[], unfinished);
     let (model, slow) = (model(), Arc::default());
     let runtime = start(copy.path(), &model, &slow).await;
-    let orphan = runtime.session(&"child".parse().unwrap()).expect("it was brought back");
+    let orphan = runtime.session(&"child".parse().unwrap());
     orphan.wait().await.unwrap();
     let origin = orphan.state().await.unwrap().origin.unwrap();
     assert!(origin.orphaned.is_some() && origin.end.as_ref().is_some_and(|down| down.reason == DownReason::Done));

@@ -1,0 +1,296 @@
+//! What a session has beside its actor while it is awake: its mailbox made bounded, ordered and visible, and those who wait.
+//!
+//! A plain value without a lock of its own; the slot has one.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use tokio::{sync::oneshot, time::Instant};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    actors::{shell::Mailbox, slot::Slept},
+    error::SendError,
+    ids::{MessageId, Seq, SessionId},
+    session::{Down, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, ReplyTo, Signal, State, TurnEnd},
+    supervisor::ActorCard,
+    tape::{Tape, TapeError},
+};
+
+/// Inputs that may wait in a slot for its actor.
+pub(super) const INPUTS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
+
+/// Questions that may wait for an answer, and as many may wait for the end of a turn.
+pub(crate) const QUESTIONS_MAX: usize = 1_024;
+
+/// Who is told how a turn ended.
+pub(crate) type OutcomeReply = oneshot::Sender<Result<Arc<TurnEnd>, SendError>>;
+
+/// Who is told that something is so, or why it will not be.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
+
+/// What wakes a session's actor: there is something in the slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wake;
+
+/// What the actor takes out of its slot.
+pub(crate) enum Work {
+    /// Somebody wants to know something, or to be told of something.
+    Question(Question),
+    /// An append that was answered "later" is on the tape, or is not.
+    Settled(Result<Seq, TapeError>),
+    /// A worker reports.
+    Report(Signal),
+    /// A host wants something.
+    Input(Signal),
+}
+
+/// A question that the actor answers from its state.
+pub(crate) enum Question {
+    /// How the turn of this message ends.
+    Outcome(MessageId, OutcomeReply),
+    /// When nothing runs and nothing waits.
+    Idle(Reply<()>),
+    /// A picture of the state.
+    State(Reply<State>),
+    /// How the task of that parent and ticket ended; nothing where it is not this session's.
+    Down(SessionId, Seq, Reply<Option<Arc<Down>>>),
+    /// How a task of this session ended; nothing where no DOWN comes for it.
+    Task(Seq, Reply<Option<Arc<Down>>>),
+    /// Whether it is there: it is, when it can answer.
+    Up(Reply<()>),
+    /// Whether it may go to sleep; then it does.
+    Sleep(Slept),
+}
+
+impl Question {
+    /// Says that there will be no answer.
+    pub(super) fn refuse(self, error: SendError) {
+        // Whoever stopped waiting does not want to know.
+        match self {
+            Question::Outcome(_, reply) => drop(reply.send(Err(error))),
+            Question::Idle(reply) | Question::Up(reply) => drop(reply.send(Err(error))),
+            Question::State(reply) => drop(reply.send(Err(error))),
+            Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
+            // A session that is not there sleeps as soundly as one can.
+            Question::Sleep(slept) => slept.tell(Ok(())),
+        }
+    }
+}
+
+struct Input {
+    signal: Signal,
+    reply: Reply<Held>,
+}
+
+/// See the module.
+pub(super) struct Inbox {
+    pub(super) mailbox: Option<Mailbox<Wake>>,
+    woken: bool,
+    /// Where it is shown how much waits here, also while the actor is stuck.
+    pub(super) card: Option<Arc<ActorCard>>,
+    /// Everything that a life of the actor started.
+    pub(super) tasks: TaskTracker,
+    /// Inputs without an answer, by the number of their reply: in the order they came.
+    inputs: BTreeMap<ReplyTo, Input>,
+    /// Those of them that the actor has not seen yet.
+    unseen: VecDeque<ReplyTo>,
+    /// Bounded by the open tickets: each worker reports once.
+    pub(super) reports: VecDeque<Signal>,
+    /// Bounded by the store's queue.
+    pub(super) settled: VecDeque<Result<Seq, TapeError>>,
+    questions: VecDeque<Question>,
+    pub(super) waiting: Vec<(MessageId, OutcomeReply)>,
+    /// A tape with its state, ready for the first life.
+    pub(super) prepared: Option<(Tape, State)>,
+    /// Who is told when it sleeps.
+    pub(super) sleepers: Vec<Slept>,
+    /// Whether its actor says that nothing keeps it awake.
+    pub(super) idle: bool,
+    /// Its place under the supervisor was given up before its start was over.
+    pub(super) vacated: bool,
+    /// An operator stops it: nothing is taken until it is down.
+    pub(super) stopped: bool,
+    /// When it woke up.
+    pub(super) born: Instant,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Inbox {
+        Inbox {
+            mailbox: None,
+            woken: false,
+            card: None,
+            tasks: TaskTracker::new(),
+            inputs: BTreeMap::new(),
+            unseen: VecDeque::new(),
+            reports: VecDeque::new(),
+            settled: VecDeque::new(),
+            questions: VecDeque::new(),
+            waiting: Vec::new(),
+            prepared: None,
+            sleepers: Vec::new(),
+            idle: false,
+            vacated: false,
+            stopped: false,
+            born: Instant::now(),
+        }
+    }
+
+    /// Puts in what a host wants.
+    pub(super) fn input(
+        &mut self,
+        to: ReplyTo,
+        signal: Signal,
+    ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
+        let depth = self.inputs.len();
+        // What stops or answers always gets in; what adds work is bounded.
+        let adds =
+            matches!(signal, Signal::Send { .. } | Signal::Edit { .. } | Signal::Spawn { .. } | Signal::Adopt { .. });
+        if depth >= INPUTS_MAX && adds {
+            if let Some(card) = &self.card {
+                card.rejected();
+            }
+            return Err(SendError::InboxFull { depth });
+        }
+        let (reply, answer) = oneshot::channel();
+        self.inputs.insert(to, Input { signal, reply });
+        self.unseen.push_back(to);
+        self.show_depth();
+        Ok(answer)
+    }
+
+    pub(super) fn question(&mut self, question: Question) -> Result<(), SendError> {
+        let depth = self.questions.len();
+        if depth >= QUESTIONS_MAX {
+            return Err(SendError::InboxFull { depth });
+        }
+        self.questions.push_back(question);
+        Ok(())
+    }
+
+    /// Takes the next thing to do. What stops comes before what reports, and what reports before what asks for more.
+    pub(super) fn take(&mut self) -> Option<Work> {
+        if let Some(settled) = self.settled.pop_front() {
+            return Some(Work::Settled(settled));
+        }
+        let urgent = self.unseen.iter().position(|to| {
+            self.inputs.get(to).is_some_and(|input| {
+                matches!(input.signal, Signal::Abort { .. } | Signal::Pause { .. } | Signal::End { .. })
+            })
+        });
+        if let Some(to) = urgent.and_then(|at| self.unseen.remove(at)) {
+            return self.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));
+        }
+        // Steering is acted on before a report starts the next call; inputs are bounded, so no report starves.
+        if let Some(to) = self.unseen.pop_front() {
+            return self.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));
+        }
+        if let Some(report) = self.reports.pop_front() {
+            return Some(Work::Report(report));
+        }
+        if let Some(question) = self.questions.pop_front() {
+            return Some(Work::Question(question));
+        }
+        self.woken = false;
+        None
+    }
+
+    /// Answers an input; it leaves the slot.
+    pub(super) fn answered(&mut self, to: ReplyTo) -> Option<Reply<Held>> {
+        let reply = self.inputs.remove(&to).map(|input| input.reply);
+        self.show_depth();
+        reply
+    }
+
+    /// Whether no further question fits.
+    pub(super) fn is_full(&self) -> bool {
+        self.questions.len() >= QUESTIONS_MAX
+    }
+
+    fn show_depth(&self) {
+        if let Some(card) = &self.card {
+            card.inbox(self.inputs.len());
+        }
+    }
+
+    /// How many inputs have no answer yet.
+    pub(super) fn depth(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Whether there is nothing in it that an actor would be needed for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+            && self.reports.is_empty()
+            && self.settled.is_empty()
+            && self.questions.is_empty()
+            && self.waiting.is_empty()
+    }
+
+    /// A life begins: what its predecessor took and did not answer is there again. Gives the reports that were left.
+    pub(super) fn begin_life(&mut self, mailbox: Mailbox<Wake>, card: Arc<ActorCard>) -> Vec<Signal> {
+        self.mailbox = Some(mailbox);
+        self.card = Some(card);
+        self.show_depth();
+        self.unseen = self.inputs.keys().copied().collect();
+        self.settled.clear();
+        self.woken = false;
+        self.idle = false;
+        self.stopped = false;
+        self.wake();
+        self.reports.drain(..).collect()
+    }
+
+    /// Wakes the actor, once until it has looked.
+    pub(super) fn wake(&mut self) {
+        if self.woken {
+            return;
+        }
+        if let Some(mailbox) = &self.mailbox {
+            // An actor that is gone is followed by one that looks by itself.
+            self.woken = mailbox.send(Wake).is_ok();
+        }
+    }
+
+    pub(super) fn wake_again(&mut self) {
+        self.woken = false;
+        self.wake();
+    }
+
+    /// Takes out all who wait for an answer.
+    pub(super) fn take_all(&mut self) -> Waiters {
+        self.unseen.clear();
+        let inputs = std::mem::take(&mut self.inputs);
+        self.show_depth();
+        Waiters {
+            inputs: inputs.into_values().map(|input| input.reply).collect(),
+            questions: self.questions.drain(..).collect(),
+            outcomes: std::mem::take(&mut self.waiting),
+        }
+    }
+}
+
+/// Those who waited for an answer that will not come. To be told outside of every lock.
+#[must_use]
+pub(super) struct Waiters {
+    inputs: Vec<Reply<Held>>,
+    questions: Vec<Question>,
+    outcomes: Vec<(MessageId, OutcomeReply)>,
+}
+
+impl Waiters {
+    /// Nobody.
+    pub(super) fn none() -> Waiters {
+        Waiters { inputs: Vec::new(), questions: Vec::new(), outcomes: Vec::new() }
+    }
+
+    pub(super) fn refuse(self, error: &SendError) {
+        // A receiver that is gone does not want to know.
+        self.inputs.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
+        self.outcomes.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.clone()))));
+        self.questions.into_iter().for_each(|question| question.refuse(error.clone()));
+    }
+}

@@ -1,0 +1,159 @@
+//! How a slot's session wakes up and goes to sleep: the changes between its phases, each whole under the slot's lock.
+
+use std::sync::{Arc, MutexGuard};
+
+use tokio::time::Instant;
+
+use crate::{
+    actors::{
+        activation::Flight,
+        slot::{Inner, Phase, Question, Resting, Slept, Slot},
+    },
+    error::{OpenError, PassivateError, SendError},
+};
+
+impl Slot {
+    pub(crate) fn phase(&self) -> Phase {
+        self.inner().phase
+    }
+
+    /// Begins an activation by hand, where none is on its way and none is needed.
+    pub(crate) fn begin_activation(self: &Arc<Self>) -> Option<Flight> {
+        let mut inner = self.inner();
+        if inner.phase == Phase::Passive { self.take_off(&mut inner) } else { None }
+    }
+
+    pub(super) fn take_off(self: &Arc<Self>, inner: &mut Inner) -> Option<Flight> {
+        let host = self.host.upgrade()?;
+        inner.phase = Phase::Activating;
+        inner.used = Instant::now();
+        inner.inbox().born = Instant::now();
+        host.slots.awake(self);
+        Some(Flight::new(host, self.clone()))
+    }
+
+    /// An activation is over.
+    pub(crate) fn landed(self: &Arc<Self>, result: Result<(), OpenError>) {
+        let mut inner = self.inner();
+        match result {
+            Ok(()) => {
+                inner.phase = Phase::Active;
+                if std::mem::replace(&mut inner.inbox().vacated, false) {
+                    self.vacated_locked(inner);
+                }
+            }
+            Err(error) => self.fall_passive(inner, &SendError::from(error)),
+        }
+    }
+
+    /// The place under the supervisor was given up: nothing of the actor is left, and it will not be started again.
+    pub(crate) fn vacated(self: &Arc<Self>) {
+        let mut inner = self.inner();
+        match inner.phase {
+            Phase::Passive => {}
+            Phase::Activating => {
+                // Whoever started it hears of it too, and has the word.
+                let inbox = inner.inbox();
+                inbox.vacated = true;
+                inbox.mailbox = None;
+            }
+            Phase::Active | Phase::Passivating => self.vacated_locked(inner),
+        }
+    }
+
+    fn vacated_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+        let refusal = inner.refusal();
+        inner.inbox().mailbox = None;
+        if refusal.is_none() && !inner.inbox().is_empty() {
+            let sleepers = std::mem::take(&mut inner.inbox().sleepers);
+            let flight = self.take_off(&mut inner);
+            drop(inner);
+            sleepers.into_iter().for_each(|slept| slept.tell(Ok(())));
+            if let Some(flight) = flight {
+                flight.launch();
+            }
+            return;
+        }
+        self.fall_passive(inner, &refusal.unwrap_or(SendError::Closed));
+    }
+
+    /// Gives up all that a passive session does not need.
+    fn fall_passive(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, refusal: &SendError) {
+        let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
+        inner.phase = Phase::Passive;
+        if inner.ring.as_ref().is_some_and(|ring| !ring.is_heard()) {
+            inner.ring = None;
+        }
+        let inbox = inner.inbox.take();
+        let host = self.host.upgrade();
+        if let Some(host) = &host {
+            let left = inbox.as_ref().map(|inbox| inbox.tasks.clone()).filter(|tasks| !tasks.is_empty());
+            host.slots.asleep(&self.id, cut_off, left);
+        }
+        drop(inner);
+        drop(host);
+        if let Some(mut inbox) = inbox {
+            std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
+            // Giving a tape back may wait for a disk, so it is not done under the lock.
+            inbox.take_all().refuse(refusal);
+        }
+    }
+
+    /// Wants the session to go to sleep, if it has nothing to do. Never wakes it.
+    pub(crate) fn passivate(&self, slept: Slept) {
+        let mut inner = self.inner();
+        let now = match inner.phase {
+            _ if inner.parked => Some(Err(PassivateError::Parked)),
+            Phase::Passive => Some(Ok(())),
+            Phase::Passivating => {
+                inner.inbox().sleepers.push(slept);
+                return;
+            }
+            Phase::Activating | Phase::Active => None,
+        };
+        let Some(now) = now else {
+            // It is asked last of all, so whatever is there is done before. A full queue is an awake session.
+            let full = PassivateError::Busy { why: "too many wait for its answers" };
+            let inbox = inner.inbox();
+            if inbox.is_full() {
+                drop(inner);
+                return slept.tell(Err(full));
+            }
+            // It fits, as was just looked at.
+            drop(inbox.question(Question::Sleep(slept)));
+            return inbox.wake();
+        };
+        drop(inner);
+        slept.tell(now);
+    }
+
+    /// The actor has nothing to do: marks the session as asleep, unless something came in. Nothing slips in between.
+    pub(crate) fn fall_asleep(&self, slept: Slept) -> bool {
+        let mut inner = self.inner();
+        let phase = inner.phase;
+        let why = match phase {
+            Phase::Active if inner.inbox().is_empty() => None,
+            Phase::Active => Some("something came in"),
+            // Whoever woke it has not been told yet.
+            _ => Some(PassivateError::PASSING),
+        };
+        if let Some(why) = why {
+            drop(inner);
+            slept.tell(Err(PassivateError::Busy { why }));
+            return false;
+        }
+        inner.phase = Phase::Passivating;
+        let inbox = inner.inbox();
+        inbox.mailbox = None;
+        inbox.sleepers.push(slept);
+        true
+    }
+
+    /// Since when it rests, where it does.
+    pub(crate) fn resting(&self) -> Option<Resting> {
+        let inner = self.inner();
+        let inbox = inner.inbox.as_ref()?;
+        let rests = inner.phase == Phase::Active && !inner.parked && inbox.idle && inbox.is_empty();
+        rests.then_some(Resting { since: inner.used, born: inbox.born })
+    }
+}

@@ -1,0 +1,245 @@
+//! What a runtime is made of, seen from inside: what its children are to each other, and what a session that sleeps costs.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::{
+    actors::slot::Phase,
+    model::{Item, Reply, Scripted},
+    permission::Profile,
+    supervisor::Status,
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn start(folder: &std::path::Path, model: Arc<Scripted>) -> Runtime {
+    Runtime::builder().store(folder.join("store")).model(model).start().await.unwrap()
+}
+
+async fn create(runtime: &Runtime, folder: &std::path::Path) -> Session {
+    runtime.create(SessionOptions::new(folder).profile(Profile::Auto)).await.unwrap()
+}
+
+/// Answers each prompt with the number of user messages that it has seen.
+fn counts() -> Arc<Scripted> {
+    Arc::new(Scripted::from_fn(|request| {
+        let users = request.history.iter().filter(|item| matches!(item.as_ref(), Item::User(_)));
+        Reply::text(users.count().to_string())
+    }))
+}
+
+async fn ask(session: &Session, text: &str) -> String {
+    session.prompt(text).await.unwrap().wait().await.unwrap().text
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waited = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(timeout(SOON, waited).await.is_ok(), "it never came to be: {what}");
+}
+
+/// At most 300 bytes for a passive session that somebody holds a handle of: its slot, its id, its place in the table.
+#[test]
+fn a_passive_slot_is_small() {
+    let counts = 2 * size_of::<usize>();
+    let slot = size_of::<Slot>() + counts;
+    let id = 36 + counts;
+    let place = size_of::<(SessionId, std::sync::Weak<Slot>)>();
+    // A place in the table may be half empty, and each allocation takes up to 16 bytes more than was asked for.
+    let all = slot + id + 2 * place + 3 * 16;
+    assert!(all <= 300, "a passive session takes {all} bytes: slot {slot}, id {id}, place {place}");
+}
+
+/// A session that sleeps and that nobody holds costs nothing; one that is held costs its slot alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_pays_for_a_session_that_sleeps_and_that_nobody_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let slots = &runtime.inner.host.slots;
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        let session = create(&runtime, folder.path()).await;
+        drop(session.events());
+        ask(&session, "one").await;
+        held.push(session);
+    }
+    assert_eq!((slots.known_count(), slots.awake_count()), (20, 20));
+    for session in &held {
+        runtime.passivate(session.id()).await.unwrap();
+        assert_eq!(session.slot.phase(), Phase::Passive);
+        assert!(session.slot.is_bare(), "it keeps what only an awake one needs");
+    }
+    assert_eq!((slots.known_count(), slots.awake_count()), (20, 0));
+    let listens = held[0].events();
+    held.clear();
+    // Whoever has just told that it sleeps lets go of it a moment later.
+    until("one is left, which is listened to", || slots.known_count() == 1).await;
+    drop(listens);
+    until("none is left", || slots.known_count() == 0).await;
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Supervision §7.2, a supervisor: when that of the sessions goes down, what was in the middle of something goes on under the
+/// next, those who wait still wait and are answered, and the others sleep until somebody wants them. It happens as often as it
+/// may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_outlive_their_supervisor() {
+    let folder = tempfile::tempdir().unwrap();
+    let thinks = |request: &crate::model::Request| {
+        let think = [crate::message::Part::text("think")];
+        request.history.iter().any(|item| matches!(item.as_ref(), Item::User(user) if user.parts == think))
+    };
+    let model = Arc::new(Scripted::from_fn(move |request| match thinks(request) {
+        true => Reply::text("thought").at_barrier("think"),
+        false => Reply::text("hello"),
+    }));
+    let asked = || model.requests().iter().filter(|request| thinks(request)).count();
+    let runtime = start(folder.path(), model.clone()).await;
+    let (busy, idle) = (create(&runtime, folder.path()).await, create(&runtime, folder.path()).await);
+    let mut events = busy.events();
+    assert_eq!(ask(&idle, "hello").await, "hello");
+    let prompt = busy.prompt("think").await.unwrap();
+    until("the model is asked", || asked() == 1).await;
+    let waits = tokio::spawn(async move { prompt.wait().await });
+
+    runtime.inner.root.recycle_child("sessions").await.unwrap();
+    until("the model is asked again", || asked() == 2).await;
+    model.barrier("think").release();
+    let answer = timeout(SOON, waits).await.expect("it goes on").unwrap().unwrap();
+    assert_eq!(answer.text, "thought");
+    assert_eq!(ask(&idle, "again").await, "hello");
+    let mut finished = 0;
+    while finished == 0 {
+        let Some(crate::event::Next::Event(event)) = events.next().await else { panic!("the stream goes on") };
+        finished += usize::from(matches!(event.kind, crate::EventKind::TurnFinished { .. }));
+    }
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// The same where nobody waits for the turn that was cut off: the timekeeper wakes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_timekeeper_wakes_what_went_down_with_its_supervisor() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::from_fn(|_| Reply::text("went on").at_barrier("think")));
+    let runtime = start(folder.path(), model.clone()).await;
+    let id = create(&runtime, folder.path()).await.id().clone();
+    drop(runtime.session(&id).prompt("think").await.unwrap());
+    until("the model is asked", || model.requests().len() == 1).await;
+    runtime.inner.root.recycle_child("sessions").await.unwrap();
+    until("the model is asked again", || model.requests().len() == 2).await;
+    model.barrier("think").release();
+    let session = runtime.session(&id);
+    session.wait().await.unwrap();
+    assert_eq!(&*session.state().await.unwrap().ended.back().unwrap().text, "went on");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Design §4: when the tape store's child is gone, or starts anew, sessions live, write, sleep and wake.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_live_and_go_on_without_the_tape_stores_child() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let session = create(&runtime, folder.path()).await;
+    assert_eq!(ask(&session, "one").await, "1");
+    runtime.inner.root.recycle_child("tape store").await.unwrap();
+    assert_eq!(ask(&session, "two").await, "2");
+    runtime.inner.root.terminate_child("tape store").await.unwrap();
+    assert_eq!(ask(&session, "three").await, "3");
+    runtime.passivate(session.id()).await.unwrap();
+    assert_eq!(ask(&session, "four").await, "4");
+    let other = create(&runtime, folder.path()).await;
+    assert_eq!(ask(&other, "one").await, "1");
+    assert_eq!(runtime.tree().find(session.id().as_str()).unwrap().restarts, 0);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// The tape store's child deletes outputs that are too old, and no others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_outputs_are_deleted_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = start(folder.path(), counts()).await;
+    let session = create(&first, folder.path()).await;
+    let spill = first.inner.host.store.spill_path(session.id());
+    std::fs::create_dir_all(&spill).unwrap();
+    let (old, new) = (spill.join("call-old.log"), spill.join("call-new.log"));
+    for path in [&old, &new] {
+        std::fs::write(path, "output").unwrap();
+    }
+    let long_ago = std::time::SystemTime::now() - crate::tool::truncate::SPILL_KEEP - Duration::from_secs(60);
+    std::fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+    assert!(first.shutdown().await.is_empty());
+    let second = start(folder.path(), counts()).await;
+    until("the old one is deleted", || !old.exists()).await;
+    assert!(new.exists());
+    assert!(second.shutdown().await.is_empty());
+}
+
+/// A timekeeper that starts anew knows who was parked while it was not there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parking_that_the_timekeeper_missed_is_noted_when_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let session = create(&runtime, folder.path()).await;
+    runtime.inner.root.terminate_child("timekeeper").await.unwrap();
+    runtime.inner.sessions.park(session.id().as_str()).await.unwrap();
+    assert_eq!(runtime.parked(), []);
+    runtime.inner.root.restart_child("timekeeper").await.unwrap();
+    until("it is noted", || runtime.parked().len() == 1).await;
+    until("and written down", || {
+        runtime.inner.host.store.parked_sessions().unwrap().iter().any(|(id, _)| id == session.id())
+    })
+    .await;
+    assert!(matches!(session.prompt("hello").await, Err(crate::SendError::Parked)));
+    runtime.unpark(session.id()).await.unwrap();
+    assert_eq!(runtime.inner.host.store.parked_sessions().unwrap(), []);
+    assert_eq!(ask(&session, "hello").await, "1");
+    assert_eq!(runtime.tree().find("timekeeper").unwrap().status, Status::Running);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Invariants 22 and 23 (supervision §8): a slot takes as many as it may and refuses the rest to their senders; what was taken
+/// was answered, delivered or withdrawn; nothing is dropped silently. A listener that never reads slows nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn invariant_22_23_a_full_slot_refuses_and_drops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::from_fn(|request| {
+        let users = request.history.iter().filter(|item| matches!(item.as_ref(), Item::User(_))).count();
+        if users == 1 { Reply::text("first").at_barrier("first") } else { Reply::text("next") }
+    }));
+    let runtime = start(folder.path(), model.clone()).await;
+    let session = create(&runtime, folder.path()).await;
+    // Never reads.
+    let _listener = session.events();
+    session.prompt("first").await.unwrap();
+    model.barrier("first").reached().await;
+    let (mut taken, mut refused) = (Vec::new(), 0);
+    for n in 0..400 {
+        match session.prompt(n.to_string()).await {
+            Ok(receipt) => taken.push(receipt),
+            Err(crate::SendError::InboxFull { depth }) => {
+                assert!(depth <= 320, "{depth}");
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(taken.len() + refused, 400);
+    assert_eq!(taken.len(), crate::session::INBOX_QUEUED_MAX);
+    let withdrawn = taken.pop().unwrap();
+    session.withdraw(withdrawn.message.clone()).await.unwrap();
+    model.barrier("first").release();
+    assert!(withdrawn.wait().await.is_err());
+    session.wait().await.unwrap();
+    assert_eq!(session.state().await.unwrap().turns, taken.len() as u64 + 1);
+    let mut said = session.messages().await.unwrap();
+    said.retain(|message| taken.iter().any(|receipt| receipt.message == message.id));
+    let order: Vec<_> = taken.iter().map(|receipt| receipt.message.clone()).collect();
+    assert_eq!(said.into_iter().map(|message| message.id).collect::<Vec<_>>(), order);
+    assert_eq!(session.slot.depth(), 0);
+    assert!(runtime.shutdown().await.is_empty());
+}

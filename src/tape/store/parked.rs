@@ -1,0 +1,81 @@
+//! Which sessions are kept stopped: one small file each, so that it is known at the next start without reading a tape. The
+//! tape may be what makes them crash.
+
+use std::io::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{Millis, SessionId},
+    tape::{
+        Store, TapeError,
+        layout::{ids_in, make_folder, new_file, remove_file},
+    },
+};
+
+/// What is written of a parked session: one JSON object. Fields that are not known are passed over.
+#[derive(Serialize, Deserialize)]
+struct Mark {
+    /// When it was parked.
+    #[serde(default)]
+    time: Millis,
+    /// What ended it the last time.
+    #[serde(default)]
+    why: String,
+}
+
+impl Store {
+    /// Notes that a session is kept stopped, and why. One that is noted already is noted anew.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        let folder = self.layout().parked();
+        make_folder(&folder)?;
+        let path = folder.join(session.as_str());
+        // A name that is no session's, and nobody else's.
+        let draft = folder.join(format!(".new-{session}-{}", uuid::Uuid::now_v7().simple()));
+        let mark = Mark { time, why: why.to_owned() };
+        let write = || {
+            let mut file = new_file(&draft)?;
+            let mut line = serde_json::to_vec(&mark)?;
+            line.push(b'\n');
+            file.write_all(&line)?;
+            file.sync_all()?;
+            std::fs::rename(&draft, &path)
+        };
+        let written = write();
+        if written.is_err() {
+            // There is nothing in it that anybody misses.
+            let _ = std::fs::remove_file(&draft);
+        }
+        written.map_err(TapeError::io("write", path))
+    }
+
+    /// Notes that a session may run again. One that was not parked stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        remove_file(&self.layout().parked().join(session.as_str()))
+    }
+
+    /// The sessions that are kept stopped, by id, and why.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
+        let folder = self.layout().parked();
+        let why = |id: &SessionId| {
+            let text = std::fs::read_to_string(folder.join(id.as_str())).unwrap_or_default();
+            // That there is a file is what counts; an empty one, after a power cut, says no more than that.
+            serde_json::from_str(&text).map_or_else(|_| "unknown".to_owned(), |mark: Mark| mark.why)
+        };
+        Ok(ids_in(&folder)?.into_iter().map(|id| (id.clone(), why(&id))).collect())
+    }
+}

@@ -1,0 +1,107 @@
+//! A parked session stays parked, whatever else begins anew.
+
+use tamtam::{
+    OpenError, SendError,
+    model::{BoxFuture, Reply, Scripted},
+    tool::{Access, Tool, ToolContext, ToolResult},
+};
+
+use super::{Arc, Runtime, Session, ask, builder, counts, create, start, until};
+
+/// A tool that crashes whoever asks it what it wants.
+struct Bomb;
+
+impl Tool for Bomb {
+    fn name(&self) -> &str {
+        "bomb"
+    }
+
+    fn description(&self) -> &str {
+        "Is in the box."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({ "type": "object" })
+    }
+
+    fn access(&self, _: &serde_json::Value) -> Vec<Access> {
+        panic!("the bomb goes off")
+    }
+
+    fn run<'a>(&'a self, _: serde_json::Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async { ToolResult::ok("never") })
+    }
+}
+
+/// A runtime with a session that has just been parked.
+async fn with_a_parked_session(folder: &std::path::Path) -> (Runtime, Session) {
+    let calls_bomb = Arc::new(Scripted::from_fn(|_| Reply::call("bomb", serde_json::json!({}))));
+    let runtime = builder(folder, calls_bomb).tool(Bomb).start().await.unwrap();
+    let poisoned = create(&runtime, folder).await;
+    poisoned.prompt("go").await.unwrap();
+    while !poisoned.state().await.unwrap().waits {
+        tokio::task::yield_now().await;
+    }
+    poisoned.go_on().await.unwrap();
+    until("it is parked", || runtime.parked().len() == 1).await;
+    (runtime, poisoned)
+}
+
+/// Parking is written down: the next runtime leaves the session alone, does not even read its tape (which is made unreadable
+/// here), says that it is parked and why, and unparks it when told to. And the mark is gone for the runtime after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_session_is_parked_in_the_next_runtime_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, poisoned) = with_a_parked_session(folder.path()).await;
+    let id = poisoned.id().clone();
+    assert!(first.parked()[0].why.contains("the bomb goes off"), "{:?}", first.parked());
+    until("it is written down", || folder.path().join("store/parked").join(id.as_str()).exists()).await;
+    assert!(first.shutdown().await.is_empty());
+    drop((first, poisoned));
+
+    let tape = folder.path().join(format!("store/sessions/{id}/anchors/001_session-start/entries.jsonl"));
+    let good = std::fs::read(&tape).unwrap();
+    std::fs::write(&tape, "no tape at all\nand no second line\nnor a third\n").unwrap();
+    let second = start(folder.path(), counts()).await;
+    assert_eq!(second.parked()[0].session, id);
+    assert!(second.parked()[0].why.contains("the bomb goes off"));
+    assert!(second.recovered()[0].error.as_deref().is_some_and(|error| error.contains("parked")));
+    let session = second.session(&id);
+    assert!(matches!(session.prompt("hello").await, Err(SendError::Parked)));
+    assert!(matches!(second.resume(&id).await, Err(OpenError::Parked { .. })));
+    assert_eq!(second.awake(), []);
+
+    std::fs::write(&tape, good).unwrap();
+    second.unpark(&id).await.unwrap();
+    session.abort("give it up").await.unwrap();
+    session.wait().await.unwrap();
+    assert_eq!(ask(&session, "hello").await, "2");
+    assert_eq!(second.parked(), []);
+    assert!(second.shutdown().await.is_empty());
+
+    let third = start(folder.path(), counts()).await;
+    assert_eq!(third.parked(), []);
+    assert_eq!(ask(&third.session(&id), "still here").await, "3");
+    assert!(third.shutdown().await.is_empty());
+}
+
+/// A session that is not parked cannot be unparked, and a restart by hand unparks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unparking_and_restarting_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let (runtime, poisoned) = with_a_parked_session(folder.path()).await;
+    let other = create(&runtime, folder.path()).await;
+    assert!(matches!(runtime.unpark(other.id()).await, Err(OpenError::NotStarted { .. })));
+    assert!(matches!(runtime.passivate(poisoned.id()).await, Err(tamtam::error::PassivateError::Parked)));
+
+    runtime.restart(poisoned.id()).await.unwrap();
+    assert_eq!(runtime.parked(), []);
+    assert!(poisoned.state().await.unwrap().waits);
+    poisoned.abort("give it up").await.unwrap();
+    poisoned.wait().await.unwrap();
+    // Restarting one that sleeps wakes it.
+    runtime.passivate(poisoned.id()).await.unwrap();
+    runtime.restart(poisoned.id()).await.unwrap();
+    assert!(runtime.awake().contains(poisoned.id()));
+    assert!(runtime.shutdown().await.is_empty());
+}
