@@ -34,9 +34,11 @@ async fn app_001_a_started_runtime_has_the_whole_tree() {
             runs("tools", "supervisor"),
             runs("sessions", "supervisor"),
             runs("timekeeper", "timekeeper"),
-            runs("connector", "host"),
+            runs("host", "supervisor"),
         ]
     );
+    let hosts = tree.find("host").unwrap();
+    assert_eq!(hosts.children.iter().map(|node| node.id.as_str()).collect::<Vec<_>>(), ["connector"]);
     let sessions = tree.find("sessions").unwrap();
     assert_eq!(sessions.children.iter().map(|node| node.id.as_str()).collect::<Vec<_>>(), [session.id().as_str()]);
     assert!(runtime.shutdown().await.is_empty());

@@ -233,6 +233,7 @@ fn a_runtime_whose_tokio_runtime_went_first_does_no_harm() {
 /// Design §4: the root never ends its host. Where its children crash too often it ends itself, says so to whoever waits for it,
 /// and senders are told instead of waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a child of the host is parked by its own supervisor now; see `the_end_of_the_root_is_told_to_whoever_sends`"]
 async fn exhaustion_of_the_root_is_reported_and_ends_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let (crash, crashes) = (Arc::new(tokio::sync::Notify::new()), Arc::<Mutex<u32>>::default());
