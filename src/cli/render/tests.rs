@@ -75,6 +75,8 @@ fn text_that_was_not_streamed_is_printed_when_complete() {
 }
 
 /// A request that fails in the middle of its answer is made again; its text begins anew.
+///
+/// CLI-RENDER-005: the error goes to stderr.
 #[test]
 fn the_text_of_a_failed_request_is_not_taken_for_that_of_the_next() {
     let failed = EventKind::RequestFailed {
@@ -84,7 +86,6 @@ fn the_text_of_a_failed_request_is_not_taken_for_that_of_the_next() {
     };
     let pieces = show(false, &[delta("half"), failed, delta("half and half"), complete("half and half")]);
     assert_eq!(out(&pieces), "half\nhalf and half\n");
-    // CLI-RENDER-005: the error goes to stderr.
     assert_eq!(notes(&pieces), ["! request failed: 连接超时"]);
 }
 

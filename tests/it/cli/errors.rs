@@ -17,7 +17,7 @@ fn no_model_ends_with_2_and_says_what_to_set() {
     assert!(ended.error().contains("OPENAI_API_KEY") && ended.error().contains("--model"), "{}", ended.stderr);
 }
 
-/// CLI-CMD-006, CLI-RUN-004, and all that cannot be begun.
+/// CLI-CMD-006, CLI-CMD-008, CLI-RUN-004, and all that cannot be begun.
 #[test]
 fn what_cannot_be_begun_ends_with_2_and_one_line() {
     let lab = Lab::new();

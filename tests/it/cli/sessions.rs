@@ -33,7 +33,8 @@ fn the_sessions_of_the_store_are_listed() {
     assert!(lab.run(&["sessions"]).stdout.contains("test-session-001"));
 }
 
-/// CLI-SESSION-003, 007, 010: a session is gone on with, and remembers.
+/// CLI-SESSION-003, 007, 009, 010, 011: a session is gone on with by another process each time, and remembers all of it.
+/// CLI-SESSION-006: it is listed once, with what is newest in it.
 #[test]
 fn a_session_is_gone_on_with_under_its_id() {
     let lab = Lab::new();
@@ -43,6 +44,9 @@ fn a_session_is_gone_on_with_under_its_id() {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
     }
     assert_eq!(texts(&lab, "s"), ["first", "one", "second", "two", "third", "three"]);
+    let listed = lab.run(&["sessions", "--json"]).lines();
+    let newest = lab.tape("s").last().unwrap()["seq"].clone();
+    assert_eq!(listed.iter().map(|one| (&one["session"], &one["seq"])).collect::<Vec<_>>(), [(&json!("s"), &newest)]);
 }
 
 /// CLI-SESSION-004

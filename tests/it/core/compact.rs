@@ -117,7 +117,7 @@ fn a_failed_compaction_leaves_the_history_as_it_is() {
     }
 }
 
-/// BDD-COMPACT-006, 014: after three failures in a row, and only without room, the oldest part is cut off without a
+/// BDD-COMPACT-006, BDD-COMPACT-014: after three failures in a row, and only without room, the oldest part is cut off without a
 /// summary; three messages stay, and the host's own words are carried on.
 #[test]
 fn after_three_failures_a_full_context_is_cut_without_a_summary() {
@@ -224,7 +224,7 @@ fn a_context_that_reaches_its_reserve_is_compacted_beside_the_turn() {
     assert_eq!(play.state.history.len(), 6, "the summary, the newest four of then, and the answer");
 }
 
-/// BDD-AUTOCOMPACT-003, AGENT-037, J-27: messages sent while a compaction holds the turn up are kept, in order, and read
+/// BDD-AUTOCOMPACT-003, BDD-AGENT-037, J-27: messages sent while a compaction holds the turn up are kept, in order, and read
 /// right after it.
 #[test]
 fn messages_that_come_during_a_compaction_are_delivered_after_it() {
@@ -259,7 +259,7 @@ fn a_message_that_aborts_replaces_a_blocking_compaction_by_a_cut() {
     assert_eq!(play.state, before);
 }
 
-/// AGENT-036, J-01: a request that the provider refuses as too large is made again, once, after a compaction; it eats no step.
+/// BDD-AGENT-036, J-01: a request that the provider refuses as too large is made again, once, after a compaction; it eats no step.
 #[test]
 fn an_overflow_compacts_once_and_sends_again() {
     let mut play = talked(5, 400);

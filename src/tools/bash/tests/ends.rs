@@ -133,8 +133,23 @@ async fn h07_many_commands_leave_no_zombie_and_no_handle() {
         scene.says("echo x | cat", "x").await;
     }
     assert!(handles() <= before + 1, "{before} then {}", handles());
-    let children = fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id())).unwrap_or_default();
-    assert_eq!(children.trim(), "");
+    // Tests beside this one have children of their own in this process, whose runtimes may be gone before they are reaped.
+    // Commands that leave a zombie leave 60 of them.
+    let is_zombie = |pid: &String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+    };
+    let children = format!("/proc/self/task/{}/children", std::process::id());
+    let children = fs::read_to_string(children).unwrap_or_default();
+    let mut zombies: Vec<String> = children.split_whitespace().map(str::to_owned).filter(is_zombie).collect();
+    for _ in 0..100 {
+        zombies.retain(is_zombie);
+        if zombies.len() < 20 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(zombies.len() < 20, "{zombies:?}");
 }
 
 /// H08: a fork bomb and a memory hog. The limit of processes binds no root, so there the bomb runs as another user.
