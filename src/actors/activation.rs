@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     actors::{
         host::Host,
-        session::{SessionActor, fold, notify},
+        session::{SessionActor, claim, fold},
         slot::{Door, Slot},
     },
     error::OpenError,
@@ -81,12 +81,13 @@ impl Drop for Flight {
     }
 }
 
-/// A session's place under the supervisor. When the supervisor gives it up, nothing of the actor is left.
-struct Place(Arc<Slot>);
+/// A session's place under the supervisor, and which one it is. When the supervisor gives it up, nothing of the actor is left;
+/// when the supervisor crashes, it is on its way out.
+struct Place(Arc<Slot>, u32);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.vacated();
+        self.0.vacated(self.1);
     }
 }
 
@@ -140,7 +141,7 @@ async fn load(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
         if slot.is_prepared() {
             return Ok(());
         }
-        let loaded = host.store.load(&slot.id, notify(&slot))?;
+        let loaded = claim(&host, &slot)?;
         let damaged = |damage: String| OpenError::Damaged { session: slot.id.clone(), damage };
         if let Some(damage) = loaded.read_only {
             return Err(damaged(damage.to_string()));
@@ -167,9 +168,9 @@ async fn load(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
 }
 
 fn spec(host: &Arc<Host>, slot: &Arc<Slot>) -> ChildSpec {
-    let (for_actor, place) = (host.clone(), Place(slot.clone()));
+    let (for_actor, place) = (host.clone(), Place(slot.clone(), slot.next_place()));
     let make = move || {
-        let Place(slot) = &place;
+        let Place(slot, _) = &place;
         SessionActor::new(for_actor.clone(), slot.clone())
     };
     ChildSpec::behaviour(slot.id.as_str(), "session", make)

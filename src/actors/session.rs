@@ -14,7 +14,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::{fold, notify};
+pub(crate) use build::{claim, fold, notify};
 use children::Children;
 
 use std::{

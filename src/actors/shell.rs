@@ -127,15 +127,30 @@ pub(crate) enum Ended {
 
 /// What an actor leaves for its supervisor when it ends by its own doing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Note(Arc<Mutex<Option<ExitReason>>>);
+pub(crate) struct Note(Arc<Mutex<Noted>>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    reason: Option<ExitReason>,
+    stopped: Option<Ended>,
+}
 
 impl Note {
     fn leave(&self, reason: ExitReason) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).reason.get_or_insert(reason);
+    }
+
+    fn leave_stopped(&self, how: Ended) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).stopped.get_or_insert(how);
     }
 
     pub(crate) fn take(&self) -> Option<ExitReason> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).reason.take()
+    }
+
+    /// How the actor was stopped, where it ended in peace: for a supervisor whom its obituary has not reached.
+    pub(crate) fn stopped(&self) -> Option<Ended> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).stopped.clone()
     }
 }
 
@@ -181,7 +196,7 @@ pub(crate) struct Context<M: Send + 'static> {
     card: Arc<ActorCard>,
     incarnation: u64,
     note: Note,
-    leaving: bool,
+    leaving: Option<Ended>,
 }
 
 impl<M: Send + 'static> Context<M> {
@@ -202,14 +217,15 @@ impl<M: Send + 'static> Context<M> {
 
     /// Ends the actor after this handler, normally. What is queued is dropped.
     pub(crate) fn exit(&mut self) {
-        self.leaving = true;
+        self.leaving = Some(Ended::Stopped(None));
         self.actor.stop(None);
     }
 
     /// Ends the actor after this handler, as a shutdown with this word.
     pub(crate) fn exit_with(&mut self, word: impl Into<String>) {
-        self.leaving = true;
-        self.actor.stop(Some(format!("{OURS}{}", word.into())));
+        let word = word.into();
+        self.actor.stop(Some(format!("{OURS}{word}")));
+        self.leaving = Some(Ended::Stopped(Some(word)));
     }
 
     /// Says in `terminate` that this, and not the stop, is how the actor ended.
@@ -377,7 +393,7 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
 
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: Args<B>) -> Result<Self::State, ActorProcessingErr> {
         let Args { behaviour, card, incarnation, note, found } = args;
-        let cx = Context { actor: myself, card, incarnation, note: note.clone(), leaving: false };
+        let cx = Context { actor: myself, card, incarnation, note: note.clone(), leaving: None };
         let mut inner = Inner { behaviour, cx, note };
         let since = Instant::now();
         let result = AssertUnwindSafe(inner.behaviour.init(&mut inner.cx)).catch_unwind().await;
@@ -441,10 +457,15 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
 
     async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut Self::State) -> Result<(), ActorProcessingErr> {
         let Some(mut inner) = state.take() else { return Ok(()) };
-        let reason = if inner.cx.leaving { ExitReason::Normal } else { ExitReason::Shutdown("stopped".to_owned()) };
+        let (reason, how) = match inner.cx.leaving.take() {
+            Some(how) => (ExitReason::Normal, how),
+            None => (ExitReason::Shutdown("stopped".to_owned()), Ended::Stopped(Some("shutdown".to_owned()))),
+        };
         let since = Instant::now();
         let result = AssertUnwindSafe(inner.behaviour.terminate(&reason, &mut inner.cx)).catch_unwind().await;
-        inner.outcome(result.map(Ok), "terminate", since)
+        inner.outcome(result.map(Ok), "terminate", since)?;
+        inner.note.leave_stopped(how);
+        Ok(())
     }
 }
 

@@ -54,6 +54,8 @@ struct Inner {
     phase: Phase,
     /// Lives of the actor so far. Of the slot and not of its place under the supervisor, which is a new one after each sleep.
     life: u32,
+    /// Places under the supervisor so far. One that is given up after the next was taken says nothing about that one.
+    place: u32,
     next_reply: u64,
     /// When it was last used.
     used: Instant,
@@ -129,7 +131,7 @@ impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, door: Door, parked: bool) -> Slot {
         let phase = Phase::Passive;
         let (used, ring, inbox) = (Instant::now(), None, None);
-        let inner = Inner { door, parked, phase, life: 0, next_reply: 1, used, ring, inbox };
+        let inner = Inner { door, parked, phase, life: 0, place: 0, next_reply: 1, used, ring, inbox };
         Slot { id, host, loading: Mutex::default(), inner: Mutex::new(inner) }
     }
 

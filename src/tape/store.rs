@@ -371,6 +371,11 @@ impl Store {
         self.inner.queue.wait_until_ended(limit).map_err(|waiting| TapeError::Busy { waiting })
     }
 
+    /// Whether a handle of this very store has that session, or is about to.
+    pub(crate) fn is_held_here(&self, session: &SessionId) -> bool {
+        lock(&self.inner.writer.live).contains_key(session)
+    }
+
     /// Claims a session, against other owners and against the other handles of this store.
     fn claim(&self, session: &SessionId) -> Result<Claim, TapeError> {
         let writer = &self.inner.writer;

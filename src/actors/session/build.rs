@@ -1,6 +1,10 @@
 //! What a session's actor builds from its state: requests, calls, words for the card. Functions of values, but for `load`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
     actors::{host::Host, shell::ExitError, slot::Slot, worker::CallContext},
@@ -10,9 +14,15 @@ use crate::{
     model::Request,
     permission::{Globs, judge_all, seen_from},
     session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments},
-    tape::TapeError,
+    tape::{Loaded, TapeError},
     tool::{Access, May, Tool, ToolResult},
 };
+
+/// How long a life waits for a tape that the life before it has.
+const CLAIM_WAIT: Duration = Duration::from_secs(10);
+
+/// How long it waits before it looks again.
+const CLAIM_LOOK: Duration = Duration::from_millis(5);
 
 /// Puts the tape and the state of a session into its slot: those that were prepared, or what the disk has.
 ///
@@ -26,7 +36,7 @@ pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), ExitError> {
         return Ok(());
     }
     fault!(host.store.faults(), "session.load", slot.id.as_str());
-    let loaded = host.store.load(&slot.id, notify(slot))?;
+    let loaded = claim(host, slot)?;
     if let Some(damage) = loaded.read_only {
         return Err(ExitError::Failed(damage.to_string()));
     }
@@ -34,6 +44,20 @@ pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), ExitError> {
     let state = fold(&loaded.entries)?;
     slot.prepare(loaded.tape, state);
     Ok(())
+}
+
+/// Claims and reads a tape. Where an actor of this runtime still has it, that one is on its way out (its supervisor crashed,
+/// and did not stay to see it go): it is waited for.
+pub(crate) fn claim(host: &Host, slot: &Arc<Slot>) -> Result<Loaded, TapeError> {
+    let until = Instant::now() + CLAIM_WAIT;
+    loop {
+        match host.store.load(&slot.id, notify(slot)) {
+            Err(TapeError::Claimed { .. }) if host.store.is_held_here(&slot.id) && Instant::now() < until => {
+                std::thread::sleep(CLAIM_LOOK);
+            }
+            loaded => return loaded,
+        }
+    }
 }
 
 /// Who is told when an append that was answered "later" is settled.

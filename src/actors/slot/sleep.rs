@@ -46,10 +46,20 @@ impl Slot {
         }
     }
 
-    /// The place under the supervisor was given up: nothing of the actor is left, and it will not be started again.
-    pub(crate) fn vacated(self: &Arc<Self>) {
+    /// A place under the supervisor is asked for. One that was asked for before and refused no longer matters.
+    pub(crate) fn next_place(&self) -> u32 {
+        let mut inner = self.inner();
+        inner.place = inner.place.wrapping_add(1);
+        inner.inbox().vacated = false;
+        inner.place
+    }
+
+    /// That place under the supervisor was given up: its actor will not be started again. Nothing of it is left, unless the
+    /// supervisor itself crashed: then it is on its way out, and may have the tape for a moment still.
+    pub(crate) fn vacated(self: &Arc<Self>, place: u32) {
         let mut inner = self.inner();
         match inner.phase {
+            _ if place != inner.place => {}
             Phase::Passive => {}
             Phase::Activating => {
                 // Whoever started it hears of it too, and has the word.

@@ -1,5 +1,7 @@
 //! What a driver makes of the news about its children: births, starts, ends.
 
+use std::time::Duration;
+
 use crate::{
     actors::shell::{Context, Ended, Pid},
     supervisor::{
@@ -12,6 +14,9 @@ use crate::{
         status::Status,
     },
 };
+
+/// How long the news of how a child ended may come after the proof that it has ended.
+const OBITUARY_WAIT: Duration = Duration::from_millis(100);
 
 impl Driver {
     pub(super) fn news(&mut self, id: &ChildId, generation: Generation, news: News, cx: &mut Context<Msg>) {
@@ -90,12 +95,16 @@ impl Driver {
     /// Acts on an end, when all that proves it is there.
     fn bury(&mut self, id: &ChildId, generation: Generation, cx: &mut Context<Msg>) {
         let Some(life) = self.life(id, generation).filter(|life| life.joined) else { return };
-        let Some(ended) = life.ended.take() else {
-            // The join handle comes after the supervision event; where there is none the child has cut its link. One more
-            // turn through the mailbox, and it is buried without.
-            let late = Msg::News(id.clone(), generation, News::NoObituary);
-            // The mailbox is this actor's own, which is here to read it.
-            let _ = cx.mailbox().send(late);
+        // The obituary is sent before the join handle resolves, and yet may be seen after it: a channel shows nothing that
+        // stands behind a message whose sender was interrupted while it wrote. What the child noted at its end is as good.
+        let Some(ended) = life.ended.take().or_else(|| life.note.stopped()) else {
+            // No note: it was killed, or has cut its link. One that is only late is waited for.
+            let (id, mailbox) = (id.clone(), cx.mailbox());
+            self.tasks.spawn(async move {
+                tokio::time::sleep(OBITUARY_WAIT).await;
+                // Where the supervisor itself has ended meanwhile, nobody is left to bury anything.
+                let _ = mailbox.send(Msg::News(id, generation, News::NoObituary));
+            });
             return;
         };
         let note = life.note.take();

@@ -1,7 +1,7 @@
 //! How a runtime ends: once, for all who ask, from wherever they ask.
 
 use std::sync::{
-    Mutex, OnceLock,
+    OnceLock,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -228,43 +228,6 @@ fn a_runtime_whose_tokio_runtime_went_first_does_no_harm() {
         runtime.resume(&id).await.unwrap().wait().await.unwrap();
         assert!(runtime.shutdown().await.is_empty());
     });
-}
-
-/// Design §4: the root never ends its host. Where its children crash too often it ends itself, says so to whoever waits for it,
-/// and senders are told instead of waiting.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a child of the host is parked by its own supervisor now; see `the_end_of_the_root_is_told_to_whoever_sends`"]
-async fn exhaustion_of_the_root_is_reported_and_ends_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let (crash, crashes) = (Arc::new(tokio::sync::Notify::new()), Arc::<Mutex<u32>>::default());
-    let (told, counted) = (crash.clone(), crashes.clone());
-    let child = ChildSpec::new("fragile", move |_| {
-        let (told, counted) = (told.clone(), counted.clone());
-        async move {
-            told.notified().await;
-            *counted.lock().unwrap() += 1;
-            Err("broken".into())
-        }
-    });
-    let runtime = builder(folder.path(), counts()).child(child).start().await.unwrap();
-    let session = create(&runtime, folder.path()).await;
-    for n in 1..=3 {
-        crash.notify_one();
-        until("it crashed", || *crashes.lock().unwrap() == n).await;
-    }
-    // Three restarts in 30 s are fine.
-    assert_eq!(ask(&session, "one").await, "1");
-    crash.notify_one();
-    let down = tokio::time::timeout(Duration::from_secs(20), runtime.ended()).await.unwrap();
-    assert!(down.reason.to_string().contains("fragile"), "{}", down.reason);
-    let refused = async {
-        while !matches!(session.prompt("two").await, Err(SendError::Closed)) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), refused).await.expect("senders are told");
-    assert!(runtime.shutdown().await.is_empty());
-    nothing_is_left(folder.path()).await;
 }
 
 /// Invariant 34 (supervision §8), promise 13: two runtimes in one process, with sessions of the same ids and in one tokio
