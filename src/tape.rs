@@ -14,6 +14,7 @@
 //!
 //! The formats on disk and their version rules are written down in `docs/TAPE.md`.
 
+mod anchors;
 mod commit;
 mod disk;
 mod entry;
@@ -34,6 +35,7 @@ mod write;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use anchors::{Anchor, ReadTo};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use handle::{APPEND_BYTES_MAX, Appended, Tape};

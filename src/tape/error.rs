@@ -32,6 +32,22 @@ pub enum TapeError {
         /// Which.
         session: SessionId,
     },
+    /// The tape does not reach this entry.
+    #[error("session {session} has no entry {seq}: its last is {last}")]
+    NoEntry {
+        /// Which session.
+        session: SessionId,
+        /// Which entry.
+        seq: Seq,
+        /// The last one that it has; 0 where there is none.
+        last: Seq,
+    },
+    /// The session has no anchor of this name.
+    #[error("anchor not found: {name}")]
+    NoAnchor {
+        /// The name that was given.
+        name: String,
+    },
     /// Another owner that is alive writes this session: another process, another store, or another tape of this store.
     #[error("session {session} is in use by {by}")]
     Claimed {

@@ -420,15 +420,19 @@ fn prev_of(line: &[u8]) -> Option<Sum> {
     Sum::parse(serde_json::from_slice::<Prev<'_>>(line).ok()?.prev?)
 }
 
-/// Seq and time of a line that is complete in itself; the chain is not checked. For listing.
-pub(super) fn glance(line: &[u8]) -> Option<(Seq, Millis)> {
-    #[derive(Deserialize)]
-    struct Glance {
-        seq: Seq,
-        time: Millis,
-    }
-    let seen: Glance = serde_json::from_slice(line).ok()?;
-    Some((seen.seq, seen.time))
+/// What a line says of itself. The chain is not checked.
+#[derive(Deserialize)]
+pub(super) struct Glance {
+    pub(super) seq: Seq,
+    pub(super) time: Millis,
+    /// How many lines of the same append follow.
+    #[serde(default)]
+    pub(super) more: u64,
+}
+
+/// Looks at a line that is complete in itself: to list, and to find one's way.
+pub(super) fn glance(line: &[u8]) -> Option<Glance> {
+    serde_json::from_slice(line).ok()
 }
 
 #[cfg(test)]

@@ -9,9 +9,12 @@ use std::{
 use super::{
     Damage, Entry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file},
-    line::{Chain, Decoded, Rest, decode_lines, glance},
+    line::{Chain, Decoded, Glance, Rest, decode_lines, glance},
 };
-use crate::ids::{Millis, Seq, SessionId};
+use crate::ids::{Seq, SessionId};
+
+/// How much of a file is read at a time where it is not needed to its end.
+const READ_BYTES: u64 = 256 * 1024;
 
 /// A torn tail that was cut off when a tape was loaded: what was being written when the writer died.
 ///
@@ -75,64 +78,163 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
 
 /// The entries after `after`, of all anchors. Takes no lock; what a live writer is writing just now is left out.
 pub(super) fn read_after(layout: &Layout, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
-    let mut tries = 0;
-    loop {
-        match read_after_once(layout, session, after) {
-            // A writer that cuts back a failed write under our hands looks like damage. Damage is still there later.
-            Err(TapeError::Damaged(_)) if tries < 3 => tries += 1,
+    again_if_damaged(|| read_after_once(layout, session, after))
+}
+
+/// Reads, and once more where it looks damaged: a writer that cuts back a failed write under our hands looks like it.
+/// Damage is still there later.
+pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Result<T, TapeError> {
+    for _ in 0..3 {
+        match read() {
+            Err(TapeError::Damaged(_)) => {}
             read => return read,
         }
     }
+    read()
 }
 
 fn read_after_once(layout: &Layout, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
     let anchors = layout.anchor_names(session)?;
-    let mut first = 0;
-    for (n, anchor) in anchors.iter().enumerate().rev() {
-        let begins = first_line(&layout.entries(session, anchor))?.and_then(|line| glance(&line));
-        if begins.is_some_and(|(seq, _)| seq <= after.next()) {
-            first = n;
-            break;
-        }
+    let first = newest_at(layout, session, &anchors, after.next())?.unwrap_or(0);
+    let parts: Vec<Part> = anchors[first..].iter().map(|anchor| Part::whole(session, anchor)).collect();
+    Ok(read_parts(layout, &parts, after)?.entries)
+}
+
+/// One file of a tape, and up to which entry it belongs to what is read.
+pub(super) struct Part {
+    pub(super) session: SessionId,
+    pub(super) anchor: String,
+    /// The last entry that is read; `None` for all there are.
+    pub(super) through: Option<Seq>,
+}
+
+impl Part {
+    pub(super) fn whole(session: &SessionId, anchor: &str) -> Part {
+        Part { session: session.clone(), anchor: anchor.to_owned(), through: None }
     }
-    let mut entries = Vec::new();
-    let mut last: Option<Chain> = None;
-    for (n, anchor) in anchors.iter().enumerate().skip(first) {
-        let (_, read) = read_file(layout, session, anchor)?;
-        let file = layout.entries(session, anchor);
+}
+
+/// What consecutive files of a tape say.
+pub(super) struct PartsRead {
+    pub(super) entries: Vec<Entry>,
+    /// Behind the last append that was read, which may go beyond the last entry that was asked for.
+    pub(super) chain: Option<Chain>,
+}
+
+/// The entries after `after` of files that follow each other. Of the last one, what a live writer is writing just now is left
+/// out. Reads no file beyond the append that its part ends in.
+pub(super) fn read_parts(layout: &Layout, parts: &[Part], after: Seq) -> Result<PartsRead, TapeError> {
+    let mut all = PartsRead { entries: Vec::new(), chain: None };
+    for (n, part) in parts.iter().enumerate() {
+        let file = layout.entries(&part.session, &part.anchor);
+        let cut = part.through.map(|through| bytes_through(&file, through)).transpose()?;
+        let cut = cut.map(|bytes| decode_file(layout, &part.session, &part.anchor, &bytes)).transpose()?;
+        let read = match cut.filter(|read| read.rest == Rest::Nothing) {
+            Some(read) => read,
+            // Only all of the file tells a bad line from one that is being written.
+            None => read_file(layout, &part.session, &part.anchor)?.1,
+        };
         let damaged = |line, what: String, last_good| {
             Err(TapeError::Damaged(Damage { file: file.clone(), line, what, last_good }))
         };
-        if let (Some(last), Some(_)) = (&last, read.entries.first())
+        if let (Some(last), Some(_)) = (&all.chain, read.entries.first())
             && read.began != (last.seq, last.sum)
         {
             return damaged(1, "the anchor does not go on from the one before".into(), last.seq);
         }
         match read.rest {
             Rest::Bad { line, what } => return damaged(line, what, read.chain.seq),
-            Rest::Torn { line, what } if n + 1 < anchors.len() => return damaged(line, what, read.chain.seq),
+            Rest::Torn { line, what } if n + 1 < parts.len() => return damaged(line, what, read.chain.seq),
             Rest::Torn { .. } | Rest::Nothing => {}
         }
-        entries.extend(read.entries.into_iter().filter(|entry| entry.seq > after));
-        last = Some(read.chain);
+        let wanted = |entry: &Entry| entry.seq > after && part.through.is_none_or(|through| entry.seq <= through);
+        all.entries.extend(read.entries.into_iter().filter(wanted));
+        all.chain = Some(read.chain);
     }
-    Ok(entries)
+    Ok(all)
+}
+
+/// The newest of these anchors that begins at or before `seq`. Looks at the first lines of a few: the anchors follow each
+/// other, so it halves its way. One without a sound first line counts as not begun.
+pub(super) fn newest_at(
+    layout: &Layout,
+    session: &SessionId,
+    anchors: &[String],
+    seq: Seq,
+) -> Result<Option<usize>, TapeError> {
+    let (mut begun, mut not_begun) = (0, anchors.len());
+    while begun < not_begun {
+        let middle = begun + (not_begun - begun) / 2;
+        let first = first_line(&layout.entries(session, &anchors[middle]))?.and_then(|line| glance(&line));
+        if first.is_some_and(|first| first.seq <= seq) {
+            begun = middle + 1;
+        } else {
+            not_begun = middle;
+        }
+    }
+    Ok(begun.checked_sub(1))
 }
 
 /// The bytes and the lines of one anchor's file; a missing file is an empty one.
 pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> Result<(Vec<u8>, Decoded), TapeError> {
-    let path = layout.entries(session, anchor);
-    let bytes = match std::fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(TapeError::io("read", &path))?,
-    };
+    let bytes = whole_file(&layout.entries(session, anchor))?;
+    let read = decode_file(layout, session, anchor, &bytes)?;
+    Ok((bytes, read))
+}
+
+fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8]) -> Result<Decoded, TapeError> {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
     let chain = if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) };
-    let read = decode_lines(&chain, &bytes).map_err(|error| match error {
-        TapeError::Newer { found, known, .. } => TapeError::Newer { file: path, found, known },
+    decode_lines(&chain, bytes).map_err(|error| match error {
+        TapeError::Newer { found, known, .. } => {
+            TapeError::Newer { file: layout.entries(session, anchor), found, known }
+        }
         other => other,
-    })?;
-    Ok((bytes, read))
+    })
+}
+
+/// A missing file is an empty one.
+fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
+    match std::fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(TapeError::io("read", path)),
+    }
+}
+
+/// A file up to the end of the append that `through` is in, by counting lines; all of it where that cannot be told.
+fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
+    let Some(mut file) = open_if_there(path)? else { return Ok(Vec::new()) };
+    let mut bytes = Vec::new();
+    // Lines that are still to be read; known from the first line on.
+    let mut wanted: Option<u64> = None;
+    let mut line_from = 0;
+    loop {
+        let from = bytes.len();
+        let read = (&mut file).take(READ_BYTES).read_to_end(&mut bytes).map_err(TapeError::io("read", path))?;
+        if read == 0 {
+            return Ok(bytes);
+        }
+        let ends: Vec<usize> = memchr::memchr_iter(b'\n', &bytes[from..]).map(|n| from + n + 1).collect();
+        for end in ends {
+            let line = &bytes[line_from..end - 1];
+            line_from = end;
+            let left = match wanted {
+                Some(left) => left - 1,
+                None => match glance(line) {
+                    Some(first) => through.0.saturating_sub(first.seq.0),
+                    None => u64::MAX,
+                },
+            };
+            // The last line that was asked for says how many of its append follow.
+            let asked_for = if left == 0 { glance(line).filter(|seen| seen.seq <= through) } else { None };
+            let left = left + asked_for.map_or(0, |seen| seen.more);
+            if left == 0 {
+                bytes.truncate(end);
+                return Ok(bytes);
+            }
+            wanted = Some(left);
+        }
+    }
 }
 
 /// Copies the tail into a file of its own next to the tape, then cuts it off. In this order, so that it is never nowhere.
@@ -187,8 +289,8 @@ pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
     }
 }
 
-/// Seq and time of the last whole line of a file that can be read, looking back from its end.
-pub(super) fn last_seen(path: &Path) -> Result<Option<(Seq, Millis)>, TapeError> {
+/// The last whole line of a file that can be read, looking back from its end.
+pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);
     let length = file.metadata().map_err(failed())?.len();
@@ -217,6 +319,27 @@ fn open_if_there(path: &Path) -> Result<Option<File>, TapeError> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+
+    #[test]
+    fn no_more_of_a_file_is_read_than_the_append_that_was_asked_for_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("entries.jsonl");
+        let line = |seq: u64, more: u64| {
+            let pad = "x".repeat(1000);
+            format!("{{\"seq\":{seq},\"time\":1,\"more\":{more},\"pad\":\"{pad}\"}}\n")
+        };
+        // Appends of three lines: 11 to 13, 14 to 16, and so on.
+        let lines: Vec<String> = (0..3000).map(|n| line(11 + n, 2 - n % 3)).collect();
+        std::fs::write(&path, lines.concat()).unwrap();
+        for (through, wanted) in [(11, 3), (12, 3), (13, 3), (14, 6), (700, 690), (3010, 3000), (9999, 3000), (5, 1)] {
+            let bytes = bytes_through(&path, Seq(through)).unwrap();
+            assert!(bytes == lines[..wanted].concat().as_bytes(), "through {through}");
+        }
+        let reads_at_most = bytes_through(&path, Seq(11)).unwrap().capacity() as u64;
+        assert!(reads_at_most <= 2 * READ_BYTES, "{reads_at_most}");
+        std::fs::write(&path, "no line\n".repeat(10)).unwrap();
+        assert_eq!(bytes_through(&path, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
+    }
 
     #[test]
     fn a_tail_that_cannot_be_cut_off_leaves_no_copy_behind() {

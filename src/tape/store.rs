@@ -215,9 +215,7 @@ impl Store {
     /// [`TapeError::Io`]. A damaged tape is not an error, see [`Loaded::read_only`].
     pub fn load(&self, session: &SessionId, notify: Notify) -> Result<Loaded, TapeError> {
         self.inner.must_write()?;
-        if !self.exists(session) {
-            return Err(TapeError::Missing { session: session.clone() });
-        }
+        self.must_exist(session)?;
         let claim = self.claim(session)?;
         let before = claim.before.clone();
         let claiming = Claiming::new(self, session, claim);
@@ -254,9 +252,7 @@ impl Store {
     /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
     /// [`TapeError::Io`].
     pub fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
-        if !self.exists(session) {
-            return Err(TapeError::Missing { session: session.clone() });
-        }
+        self.must_exist(session)?;
         read_after(self.layout(), session, after)
     }
 
@@ -264,6 +260,10 @@ impl Store {
     #[must_use]
     pub fn exists(&self, session: &SessionId) -> bool {
         self.layout().session(session).is_dir()
+    }
+
+    pub(super) fn must_exist(&self, session: &SessionId) -> Result<(), TapeError> {
+        if self.exists(session) { Ok(()) } else { Err(TapeError::Missing { session: session.clone() }) }
     }
 
     /// All sessions, by id. Reads the ends of their files.

@@ -1,6 +1,7 @@
 //! The tape as its users see it. Real files in a folder of the test's own.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod anchors;
 mod claims;
 mod crash;
 mod faults;

@@ -52,9 +52,7 @@ impl Store {
     ///
     /// [`TapeError::Missing`] and [`TapeError::Io`]; what is wrong with the tape is a finding and not an error.
     pub fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {
-        if !self.exists(session) {
-            return Err(TapeError::Missing { session: session.clone() });
-        }
+        self.must_exist(session)?;
         let layout = self.layout();
         let mut findings = Vec::new();
         let mut before: Option<Chain> = None;

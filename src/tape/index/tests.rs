@@ -68,7 +68,7 @@ fn the_index_catches_up_with_what_was_appended() {
         let (path, offset, length): (String, i64, i64) = row.unwrap();
         let bytes = fs::read(folder.path().join(path)).unwrap();
         let line = &bytes[offset as usize..(offset + length) as usize];
-        assert_eq!(crate::tape::line::glance(line).unwrap().0, Seq(n as u64 + 1), "the place is the entry's");
+        assert_eq!(crate::tape::line::glance(line).unwrap().seq, Seq(n as u64 + 1), "the place is the entry's");
     }
 }
 

@@ -24,9 +24,9 @@ pub(super) fn summary(layout: &Layout, id: SessionId, open: &[SessionId]) -> Res
         }
     }
     Ok(SessionSummary {
-        created: first.and_then(|line| glance(&line)).map(|(_, time)| time),
-        last: last.map(|(_, time)| time),
-        seq: last.map_or(Seq::ZERO, |(seq, _)| seq),
+        created: first.and_then(|line| glance(&line)).map(|first| first.time),
+        last: last.as_ref().map(|last| last.time),
+        seq: last.map_or(Seq::ZERO, |last| last.seq),
         bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),
         open: open.binary_search(&id).is_ok(),
         id,
