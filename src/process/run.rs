@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::process::{
     CALL_VARIABLE, Mark, Stream, Swept,
-    sweep::{Sweep, Target, Whose},
+    sweep::{Sweep, Target, Whose, look},
     sweeper::Sweeper,
     table::{self, Entry},
 };
@@ -254,6 +254,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.swept {
+            if self.group().is_some() {
+                // Before the parents are gone that show who belongs to whom.
+                self.known.extend(look(&[&self.target()]).concat());
+            }
             self.signal(Signal::KILL);
             let swept = Sweep::new(self.target()).run();
             if !swept.left.is_empty() {

@@ -5,8 +5,8 @@ use std::{fs, io::Read as _};
 /// How much of one process's environment is looked at.
 const ENVIRONMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// One process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One process. Equal to another look at the same process, whatever became of its parent or its group meanwhile.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) pid: i32,
     pub(super) parent: i32,
@@ -17,6 +17,14 @@ pub(super) struct Entry {
     /// Whether it has ended, and is there only until somebody waits for it.
     pub(super) is_dead: bool,
 }
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
+}
+
+impl Eq for Entry {}
 
 /// All processes but the dead ones that nobody has waited for yet.
 pub(super) fn live() -> Vec<Entry> {
@@ -31,10 +39,13 @@ pub(super) fn entry(pid: i32) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let is_dead = matches!(fields.next()?, "Z" | "X" | "x");
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
     let mut number = || fields.next()?.parse().ok();
     let (parent, group, session) = (number()?, number()?, number()?);
-    let started = fields.nth(15)?.parse().ok()?;
+    let threads: u64 = fields.nth(13)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    // The state is that of its first thread, which may end before the others do.
+    let is_dead = has_ended && threads <= 1;
     Some(Entry { pid, parent, group, session, started, is_dead })
 }
 
@@ -47,12 +58,14 @@ pub(super) fn file_size_limit(pid: i32) -> Option<u64> {
 
 /// The values of the variable that names calls: one, unless a program made its environment by hand.
 pub(super) fn call_variables(pid: i32) -> Vec<String> {
-    let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else { return Vec::new() };
-    let mut environment = Vec::new();
-    if file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).is_err() {
-        return Vec::new();
-    }
+    let Some(environment) = environment(&format!("/proc/{pid}/environ")) else { return Vec::new() };
     let name = super::CALL_VARIABLE.as_bytes();
     let values = environment.split(|byte| *byte == 0).filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
     values.filter_map(|value| std::str::from_utf8(value).ok().map(str::to_owned)).collect()
+}
+
+fn environment(path: &str) -> Option<Vec<u8>> {
+    let mut environment = Vec::new();
+    fs::File::open(path).ok()?.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).ok()?;
+    Some(environment)
 }

@@ -107,6 +107,60 @@ async fn h02_nothing_gets_away() {
     }
 }
 
+/// Promise 10: a process whose first thread has ended looks dead, and is not.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[tokio::test]
+async fn h02_a_program_whose_first_thread_has_ended_is_killed() {
+    let exit = if cfg!(target_arch = "x86_64") { 60 } else { 93 };
+    let program = format!(
+        "import ctypes, os, threading, time\nthreading.Thread(target=lambda: time.sleep(999)).start()\n\
+         open('pid', 'w').write(str(os.getpid()))\nctypes.CDLL(None).syscall({exit}, 0)\n"
+    );
+    let scene = scene();
+    fs::write(scene.path("half_dead.py"), program).unwrap();
+    let until_half_dead = "while ! grep -qs '^State:.Z' /proc/$(cat pid)/status; do sleep 0.01; done";
+    for start in ["setsid python3 half_dead.py >/dev/null 2>&1 &", "python3 half_dead.py >/dev/null 2>&1 &"] {
+        let _ = fs::remove_file(scene.path("pid"));
+        let result =
+            scene.bash(&format!("({start})\nwhile [ ! -s pid ]; do sleep 0.01; done\n{until_half_dead}")).await;
+        assert_eq!(
+            (&result.details["exit_code"], &result.details["left"]),
+            (&json!(0), &json!([])),
+            "{}",
+            result.content
+        );
+        let pid = fs::read_to_string(scene.path("pid")).unwrap();
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        assert!(threads <= 1, "{threads} threads of it live: {start}");
+        scene.is_clean();
+    }
+}
+
+/// Promise 10: what took off its mark is still known by its parents, also once those are gone.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn h02_what_hides_under_a_parent_that_is_asked_to_end_is_killed() {
+    let hide = "setsid env -i /bin/bash -c 'ulimit -S -f unlimited; echo $$ > pid; exec sleep 999' &";
+    for how in ["timeout", "drop"] {
+        let scene = scene();
+        let context = scene.context();
+        let command = json!({ "command": format!("{hide} wait"), "timeout": if how == "timeout" { 1 } else { 60 } });
+        let call = scene.bash.run(command, &context);
+        let ready = async {
+            while how == "timeout" || !fs::read_to_string(scene.path("pid")).is_ok_and(|pid| pid.ends_with('\n')) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // It is what it looks like once it has become the program that sleeps.
+            let pid = fs::read_to_string(scene.path("pid")).unwrap();
+            while fs::read_to_string(format!("/proc/{}/comm", pid.trim())).unwrap() != "sleep\n" {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! { result = call => assert_eq!(result.details["timed_out"], true), () = ready => {} }
+        assert!(is_gone(&scene.path("pid")), "{how}");
+    }
+}
+
 /// H06: stopped, 126, 127; a timeout still works on what is stopped.
 #[tokio::test]
 async fn h06_every_kind_of_end_is_reported_truly() {
