@@ -68,7 +68,7 @@ const PRELUDE: &str = r#"
 [ -n "$1" ] && ulimit -S -f "$1" 2>/dev/null
 [ -n "$2" ] && { ulimit -u "$2" || exit 126; }
 [ -n "$3" ] && { ulimit -v "$3" || exit 126; }
-exec "$0" -c "$4" bash
+exec "$0" -c -- "$4" bash
 "#;
 
 /// How the tool runs commands.
@@ -151,13 +151,19 @@ impl Bash {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolResult {
         if context.is_cancelled() {
-            return ToolResult::failed(ErrorReason::Aborted, "Operation aborted: the command was not started");
+            return not_started();
         }
         let arguments = match Arguments::parse(arguments) {
             Ok(arguments) => arguments,
             Err(error) => return ToolResult::error(error.to_string()),
         };
-        let folder = match self.folder(&arguments, context).await {
+        // A disk that does not answer must not keep a call that is told to stop.
+        let folder = tokio::select! {
+            biased;
+            folder = self.folder(&arguments, context) => folder,
+            () = context.cancelled() => return not_started(),
+        };
+        let folder = match folder {
             Ok(folder) => folder,
             Err(error) => return ToolResult::error(format!("cannot run in that folder: {error}")),
         };
@@ -178,7 +184,12 @@ impl Bash {
             ));
         }
         let started = Instant::now();
-        match context.processes.start(spec).await {
+        let process = tokio::select! {
+            biased;
+            process = context.processes.start(spec) => process,
+            () = context.cancelled() => return not_started(),
+        };
+        match process {
             Ok(process) => self.watch(process, arguments, started, context).await,
             Err(error) => ToolResult::error(format!("failed to start {}: {error}", self.shell.display())),
         }
@@ -250,7 +261,13 @@ impl Bash {
                 () = &mut timeout => break Ending::TimedOut { seconds: arguments.timeout },
                 _ = progress.tick() => capture.show(&context.progress),
                 event = process.next() => match event {
-                    Event::Output(stream, bytes) => capture.take(stream, &bytes).await,
+                    // Keeping it may have to wait for a disk, for which neither the clock nor an abort waits.
+                    Event::Output(stream, bytes) => tokio::select! {
+                        biased;
+                        () = capture.take(stream, &bytes) => {}
+                        () = context.cancelled() => break Ending::Aborted,
+                        () = &mut timeout => break Ending::TimedOut { seconds: arguments.timeout },
+                    },
                     Event::Ended(status) => break Ending::of(status),
                     // Comes only after the end.
                     Event::Closed => {}
@@ -265,7 +282,7 @@ impl Bash {
         }
         let swept = process.end().await;
         // Everybody who could write is dead, so this ends at once; and it takes the status of the shell.
-        capture.drain(&mut process, DRAIN).await;
+        capture.rest(&mut process, DRAIN).await;
         let captured = capture.finish().await;
         let streams = self.options.streams;
         let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed(), streams };
@@ -321,6 +338,10 @@ impl Tool for Bash {
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(self.call(arguments, context))
     }
+}
+
+fn not_started() -> ToolResult {
+    ToolResult::failed(ErrorReason::Aborted, "Operation aborted: the command was not started")
 }
 
 /// `bash` in the folders of a `PATH`, else where it usually is.

@@ -29,6 +29,12 @@ struct Raw {
 impl Arguments {
     pub(super) fn parse(arguments: Value) -> Result<Arguments, BadArguments> {
         let bad = |field: &str, message: String| BadArguments { field: format!("`{field}`: "), message };
+        if arguments.is_array() {
+            return Err(BadArguments {
+                field: String::new(),
+                message: "they must be an object, not a list".to_owned(),
+            });
+        }
         let arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
         let raw: Raw = parse_arguments(arguments)?;
         let Some(command) = raw.command else { return Err(bad("command", "command is required".to_owned())) };

@@ -37,7 +37,9 @@ impl Ending {
         match self {
             Ending::Exited { code: 0 } => None,
             Ending::Exited { code } => Some(match signal_name(code - 128) {
-                Some(signal) => format!("Command exited with code {code} (a program in it was ended by {signal})"),
+                Some(signal) => {
+                    format!("Command exited with code {code} (usually: a program in it was ended by {signal})")
+                }
                 None => format!("Command exited with code {code}"),
             }),
             Ending::Signalled { signal } => Some(match signal_name(signal) {
@@ -121,7 +123,7 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
     json!({
         "command": run.arguments.command,
         "exit_code": exit_code,
-        "signal": signal.and_then(signal_name),
+        "signal": signal.map(|number| signal_name(number).map_or_else(|| number.to_string(), str::to_owned)),
         "timed_out": matches!(run.ending, Ending::TimedOut { .. }),
         "aborted": run.ending == Ending::Aborted,
         "duration_ms": u64::try_from(run.took.as_millis()).unwrap_or(u64::MAX),
@@ -165,6 +167,9 @@ fn signal_name(number: i32) -> Option<&'static str> {
         (Signal::PIPE, "SIGPIPE"),
         (Signal::ALARM, "SIGALRM"),
         (Signal::TERM, "SIGTERM"),
+        (Signal::VTALARM, "SIGVTALRM"),
+        (Signal::PROF, "SIGPROF"),
+        (Signal::IO, "SIGIO"),
         (Signal::XCPU, "SIGXCPU"),
         (Signal::XFSZ, "SIGXFSZ"),
         (Signal::SYS, "SIGSYS"),

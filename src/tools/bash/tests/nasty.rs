@@ -92,3 +92,42 @@ async fn nasty_15_a_call_that_was_cut_off_leaves_no_spill_file() {
     assert_eq!(files(), 0);
     scene.is_clean();
 }
+
+/// Nasty case 12: a command that begins with a dash is a command, and no option of the shell.
+#[tokio::test]
+async fn nasty_12_a_command_that_begins_with_a_dash_is_no_option() {
+    let scene = scene();
+    for command in ["-x", "-i", "--version", "-c echo hi", "--", "- ", "-o posix"] {
+        let result = scene.bash(command).await;
+        assert_eq!(result.details["exit_code"], 127, "{command}: {}", result.content);
+        assert!(result.content.contains("command not found"), "{command}: {}", result.content);
+    }
+}
+
+/// Nasty case 8: a disk that does not answer holds up neither the clock nor an abort, and costs the file alone.
+#[test]
+fn nasty_08_a_disk_that_hangs_holds_nothing_up() {
+    // The one thread that may wait for the disk waits.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).max_blocking_threads(1).enable_all().build().unwrap();
+    let scene = scene();
+    let (free, hang) = std::sync::mpsc::channel::<()>();
+    let result = runtime.block_on(async {
+        let call = scene.call(json!({ "command": "touch ready; sleep 0.2; yes", "timeout": 2 }));
+        let disk = async {
+            while !scene.path("ready").exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            tokio::task::spawn_blocking(move || hang.recv_timeout(Duration::from_secs(60)));
+        };
+        tokio::join!(call, disk).0
+    });
+    assert_eq!(result.details["timed_out"], true);
+    assert!(number(&result.details["duration_ms"]) < 20_000, "{}", result.details["duration_ms"]);
+    assert!(result.content.contains("could not be kept: the disk did not answer in time"), "{}", result.content);
+    assert!(result.content.ends_with("y\ny\n\nCommand timed out after 2 seconds"));
+    drop(free);
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    assert_eq!(fs::read_dir(scene.folder.path().join("spill")).map_or(0, Iterator::count), 0);
+    scene.is_clean();
+}
