@@ -5,15 +5,19 @@
 
 use std::{ffi::OsStr, path::Path};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 4_096;
 
+/// How many characters of a bad pattern an error shows.
+const SHOWN_CHARS_MAX: usize = 200;
+
 /// A compiled glob. Matching takes time in proportion to the path, whatever the pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    matcher: GlobMatcher,
+    /// A set of this one glob: one that cannot be compiled is an error there, where a glob alone would panic.
+    matcher: GlobSet,
     whole_path: bool,
     directories_only: bool,
     text: String,
@@ -34,10 +38,16 @@ impl Pattern {
             return Err("a glob pattern cannot lead out of the searched folder with `..`; use `path`".to_owned());
         }
         let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
-        let glob = glob.map_err(|error| format!("invalid glob pattern {given:?}: {}", error.kind()))?;
+        let shown: String = given.chars().take(SHOWN_CHARS_MAX).collect();
+        let invalid = |error: globset::Error| match error.kind() {
+            // It would show the whole of what it was turned into.
+            globset::ErrorKind::Regex(_) => format!("invalid glob pattern {shown:?}: it is too complex"),
+            kind => format!("invalid glob pattern {shown:?}: {kind}"),
+        };
+        let matcher = glob.and_then(|glob| GlobSet::builder().add(glob).build()).map_err(invalid)?;
         let whole_path = anchored.trim_end_matches('/').contains('/');
         let directories_only = anchored.ends_with('/');
-        Ok(Pattern { matcher: glob.compile_matcher(), whole_path, directories_only, text: text.to_owned() })
+        Ok(Pattern { matcher, whole_path, directories_only, text: text.to_owned() })
     }
 
     /// Whether an entry matches. `path` is relative to the folder that is searched.
@@ -85,6 +95,9 @@ mod tests {
         for bad in ["", "/", "../*", "a/../../b", "[", "{a", &"a".repeat(5_000)] {
             assert!(Pattern::new(bad).is_err(), "{bad} was taken");
         }
+        let nested = format!("{}b{}", "{a,".repeat(900), "}".repeat(900));
+        let error = Pattern::new(&nested).unwrap_err();
+        assert!(error.len() < 300 && error.ends_with("it is too complex"), "{error}");
         assert!(!matches(&"*a".repeat(500), &"a".repeat(200)));
         assert!(Pattern::new("node_modules/**/*.js").unwrap().names(OsStr::new("node_modules")));
     }
