@@ -194,6 +194,22 @@ impl Workspace {
         found.map_or_else(|| self.resolve(given), Ok)
     }
 
+    /// Like [`Workspace::resolve`], for a file that is to be written: as written, where that is there or the folder that it
+    /// would be put in is; else tidied. So `@types/a.ts` is what it says where there is a folder `@types`.
+    pub fn resolve_for_write(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
+        let tidied = path::tidy(given);
+        if tidied != given
+            && let Ok(written) = self.resolve_as_written(given)
+        {
+            let parent = written.relative().parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.map(|parent| written.sibling(parent.to_owned()));
+            if self.link_info(&written).is_ok() || parent.is_some_and(|parent| self.link_info(&parent).is_ok()) {
+                return Ok(written);
+            }
+        }
+        self.resolve_as_written(&tidied)
+    }
+
     /// The spellings that a path may be read as: see [`Workspace::resolve_existing`]. For whoever judges a path beforehand.
     pub(crate) fn spellings(given: &str) -> Vec<String> {
         path::spellings(given)
@@ -271,8 +287,9 @@ impl Workspace {
         Ok(FileSpot { dir, name })
     }
 
-    /// The path without links that a path means, relative to its folder. It may name what is not there yet.
-    pub(crate) fn real(&self, path: &WorkspacePath) -> Result<PathBuf, WorkspaceError> {
+    /// The path without links that a path means, relative to its folder. It may name what is not there yet. Links may change
+    /// afterwards: this is to judge a path by, and the operations do not rely on it.
+    pub fn real(&self, path: &WorkspacePath) -> Result<PathBuf, WorkspaceError> {
         walk::real(self.root_of(path), path.relative()).map_err(|fault| self.fault(path, fault))
     }
 

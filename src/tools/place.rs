@@ -22,7 +22,7 @@ use crate::{
 impl Call<'_> {
     /// The place of a file that is to be written.
     pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
-        self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve(given)).map_err(failure)?)
+        self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve_for_write(given)).map_err(failure)?)
     }
 
     /// The place of something that should be there, also where the model spelled its name a little differently.
@@ -43,8 +43,13 @@ impl Call<'_> {
         if self.context.may.is_anything() {
             return Ok(place);
         }
-        // What cannot be walked to is said by the operation that tries.
-        let Ok(real) = self.workspace.real(&place) else { return Ok(place) };
+        let real = match self.workspace.real(&place) {
+            Ok(real) => real,
+            // Where it leads to is not known, as where links change all the time, and somebody else's try may succeed.
+            Err(error @ WorkspaceError::Io { .. }) => return Err(failure(error)),
+            // What cannot be walked to is said by the operation that tries.
+            Err(_) => return Ok(place),
+        };
         if real == place.relative() {
             return Ok(place);
         }

@@ -2,10 +2,12 @@
 //!
 //! [`open`] asks the kernel (`openat2` with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`) where it can. [`locate`] walks by
 //! itself: it opens one component at a time relative to the handle of the one before, never following a link; a link is read
-//! and its text is walked in turn; `..` goes back to a handle that is still held. It never names a path of more than one
+//! and its text is walked in turn; `..` goes back to a handle that is still held, or down once more
+//! from the root. It never names a path of more than one
 //! component to the system, so a link that is swapped in is either seen as a link or not there yet.
 
 use std::{
+    collections::VecDeque,
     ffi::{OsStr, OsString},
     os::{
         fd::{AsFd as _, BorrowedFd, OwnedFd},
@@ -23,6 +25,8 @@ use crate::tool::workspace::{Beneath, Reach, Root};
 
 /// How many links one path may go through, as in Linux.
 const LINKS_MAX: usize = 40;
+/// How many directories of one path are held open. A path may have thousands, and a process has not many more handles.
+const HELD_MAX: usize = 64;
 /// How often a path is tried again because something was swapped under our hands.
 const TRIES: usize = 32;
 
@@ -165,8 +169,9 @@ pub(super) fn locate(root: &Root, relative: &Path, last: LastLink, missing: Miss
 
 struct Walk<'a> {
     root: &'a Root,
-    /// The directories from the root down to here, without the root, and what each is called in the one above it.
-    held: Vec<OwnedFd>,
+    /// The last [`HELD_MAX`] directories on the way from the root down to here, without the root.
+    held: VecDeque<OwnedFd>,
+    /// What each directory on the way is called in the one above it: of all of them.
     names: Vec<OsString>,
     /// The directory that is not there, where the walk ended at one.
     missing: Option<OsString>,
@@ -182,7 +187,7 @@ enum Step {
 
 impl<'a> Walk<'a> {
     fn new(root: &'a Root, relative: &Path) -> Result<Walk<'a>, Fault> {
-        let (held, names, missing) = (Vec::new(), Vec::new(), None);
+        let (held, names, missing) = (VecDeque::new(), Vec::new(), None);
         let mut walk = Walk { root, held, names, missing, ahead: Vec::new(), links: 0 };
         walk.push_ahead(relative)?;
         Ok(walk)
@@ -194,10 +199,7 @@ impl Walk<'_> {
         let walk = self;
         while let Some(step) = walk.ahead.pop() {
             match step {
-                Step::Up => {
-                    walk.held.pop().ok_or(Fault::Escapes)?;
-                    walk.names.pop();
-                }
+                Step::Up => walk.leave()?,
                 Step::Down(name) if walk.ahead.is_empty() => {
                     match statat(walk.here(), &name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) if last == LastLink::Follow && FileType::from_raw_mode(stat.st_mode).is_symlink() => {
@@ -215,12 +217,34 @@ impl Walk<'_> {
     }
 
     fn here(&self) -> BorrowedFd<'_> {
-        self.held.last().unwrap_or(&self.root.handle).as_fd()
+        self.held.back().unwrap_or(&self.root.handle).as_fd()
     }
 
     fn entry(&self, name: OsString, stat: Option<Stat>) -> Result<Place, Fault> {
         let parent = self.here().try_clone_to_owned().map_err(|error| os(&error))?;
         Ok(Place::Entry { parent, name, stat })
+    }
+
+    fn hold(&mut self, handle: OwnedFd) {
+        if self.held.len() == HELD_MAX {
+            self.held.pop_front();
+        }
+        self.held.push_back(handle);
+    }
+
+    /// Goes back to the directory above.
+    fn leave(&mut self) -> Result<(), Fault> {
+        self.names.pop().ok_or(Fault::Escapes)?;
+        self.held.pop_back();
+        if self.held.is_empty() {
+            // It is not held any more. Its names are no links, or they have become ones since and are refused.
+            for name in self.names.clone() {
+                let flags = DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let handle = openat(self.here(), &name, flags, Mode::empty())?;
+                self.hold(handle);
+            }
+        }
+        Ok(())
     }
 
     /// Goes into a directory, through a link if it is one.
@@ -229,7 +253,7 @@ impl Walk<'_> {
             let flags = DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match openat(self.here(), name, flags, Mode::empty()) {
                 Ok(handle) => {
-                    self.held.push(handle);
+                    self.hold(handle);
                     self.names.push(name.to_owned());
                     return Ok(());
                 }
@@ -296,4 +320,28 @@ impl Walk<'_> {
 
 fn os(error: &std::io::Error) -> Fault {
     Fault::Os(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// A path takes a few handles, however deep it is, and leads to the same place.
+    #[test]
+    fn a_deep_path_holds_few_handles() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = "d/".repeat(300);
+        std::fs::create_dir_all(folder.path().join(&deep)).unwrap();
+        std::fs::write(folder.path().join("d/".repeat(50)).join("f"), "here").unwrap();
+        std::os::unix::fs::symlink(format!("{}f", "../".repeat(250)), folder.path().join(&deep).join("up")).unwrap();
+        std::os::unix::fs::symlink(format!("{}f", "../".repeat(301)), folder.path().join(&deep).join("out")).unwrap();
+        let root = Root::open(folder.path(), false).unwrap();
+        let mut walk = Walk::new(&root, Path::new(&deep)).unwrap();
+        walk.go(LastLink::Follow, Missing::Refuse).unwrap();
+        assert_eq!((walk.held.len(), walk.names.len()), (HELD_MAX, 299));
+        assert_eq!(real(&root, &Path::new(&deep).join("up")).unwrap(), Path::new(&"d/".repeat(50)).join("f"));
+        assert_eq!(real(&root, &Path::new(&deep).join("out")), Err(Fault::Escapes));
+    }
 }

@@ -119,3 +119,20 @@ fn nasty_03_a_write_replaces_the_file_in_one_step() {
     assert_ne!(before.ino(), after.ino());
     assert_eq!(std::fs::read_dir(lab.path("")).unwrap().count(), 1);
 }
+
+/// pi c9a20a3a: a leading `@` is dropped, but not from the name of a folder or file that is there; Unicode spaces likewise.
+#[test]
+fn a_name_that_is_there_is_not_tidied() {
+    let lab = Lab::new();
+    lab.put("@types/a.ts", "old");
+    lab.put("a\u{a0}b", "old");
+    lab.ok("write", json!({"path": "@types/a.ts", "content": "new"}));
+    lab.ok("write", json!({"path": "@types/b.ts", "content": "new"}));
+    lab.ok("edit", json!({"path": "a\u{a0}b", "old_string": "old", "new_string": "new"}));
+    lab.ok("write", json!({"path": "@notes.txt", "content": "new"}));
+    lab.ok("write", json!({"path": "c\u{a0}d", "content": "new"}));
+    let content = |name: &str| lab.content(name);
+    assert_eq!([content("@types/a.ts"), content("@types/b.ts"), content("a\u{a0}b")], ["new", "new", "new"]);
+    assert_eq!([content("notes.txt"), content("c d")], ["new", "new"]);
+    assert!(!lab.path("types").exists() && !lab.path("a b").exists());
+}
