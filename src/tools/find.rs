@@ -116,8 +116,8 @@ fn find(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let hits: Vec<Hit> = newest.into_sorted_vec().into_iter().map(|Reverse(hit)| hit).collect();
     let lines = hits.iter().map(|hit| {
         let path = if base.as_os_str() == "." { hit.path.0.clone() } else { base.join(&hit.path.0) };
-        let slash = if hit.is_directory { "/" } else { "" };
-        format!("{}{slash}", names::shown(&path))
+        // Joined with nothing a path gets a slash at its end.
+        names::shown(&if hit.is_directory { path.join("") } else { path })
     });
     Ok(answer(lines.collect(), total, limit, missed, &arguments.pattern))
 }

@@ -247,13 +247,18 @@ impl Search<'_> {
 fn answer(search: Search, missed: Missed, limit: usize, pattern: &str) -> ToolResult {
     let output = search.output;
     let mut notices = Vec::new();
+    let narrower = "refine pattern, or narrow path or glob";
+    let counted = output.counted();
     match output.full {
         Some(Full::Matches) if limit < LIMIT_MAX => {
             let more = (limit * 2).min(LIMIT_MAX);
-            notices.push(format!("{limit} matches limit reached. Use limit={more} for more, or refine pattern"));
+            notices.push(format!("{limit} {counted} limit reached. Use limit={more} for more, or {narrower}"));
         }
-        Some(Full::Matches) => notices.push(format!("{limit} matches limit reached. Refine pattern")),
-        Some(Full::Bytes) => notices.push(format!("{} limit reached. Refine pattern", format_bytes(BYTES_MAX))),
+        Some(Full::Matches) => notices.push(format!("{limit} {counted} limit reached. To see others {narrower}")),
+        Some(Full::Bytes) => {
+            let limit = format_bytes(BYTES_MAX);
+            notices.push(format!("{limit} limit reached after {} {counted}. To see others {narrower}", output.total));
+        }
         None => {}
     }
     if output.lines_cut {

@@ -108,16 +108,18 @@ fn describe(dir: &Dir, entry: &DirEntry) -> (String, Value) {
         _ => "-".to_owned(),
     };
     let suffix = match kind {
-        FileKind::Directory => "/",
         FileKind::Symlink => "@",
         FileKind::Fifo => "|",
         FileKind::Socket => "=",
         _ => "",
     };
-    let name = names::shown(std::path::Path::new(&entry.name));
+    let path = std::path::Path::new(&entry.name);
+    let name = names::shown(path);
+    // With its slash inside the quotes, if it has any.
+    let listed = if kind == FileKind::Directory { names::shown(&path.join("")) } else { name.clone() };
     let details =
         json!({ "name": name, "type": kind.to_string(), "size": bytes, "mtime": info.map(|info| time(info.modified)) });
-    (format!("{size:>10} {name}{suffix}"), details)
+    (format!("{size:>10} {listed}{suffix}"), details)
 }
 
 /// A size in whole units, as in section 1.7: 2000 bytes are 1K.

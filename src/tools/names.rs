@@ -11,6 +11,8 @@ use std::{
 };
 
 /// A path as it is shown: plain where that is unambiguous, else in quotes.
+///
+/// A path that ends in `/` is shown as one, inside the quotes too, so that it can be given back.
 pub(super) fn shown(path: &Path) -> String {
     match path.to_str() {
         Some(text) if is_plain(text) => text.to_owned(),
@@ -34,13 +36,24 @@ pub(super) fn given(text: &str) -> PathBuf {
 }
 
 fn is_plain(text: &str) -> bool {
-    !text.starts_with('"') && text.trim() == text && !text.chars().any(is_hostile)
+    !text.starts_with('"') && text.trim() == text && !text.chars().any(is_hostile) && !is_like_a_notice(text)
+}
+
+/// Whether a line of nothing but this name would look like something that the tool says: `[Showing 1 of 9 files.]`.
+fn is_like_a_notice(text: &str) -> bool {
+    text.starts_with('[') && text.contains(' ') && text.trim_end_matches('/').ends_with(']')
 }
 
 /// Characters that could move, hide or reorder what is shown around them.
 fn is_hostile(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffd}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'
+                ..='\u{180e}'
+        )
+        || matches!(c, '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffd}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Whether a name holds what separates a name from its line number: `:12: ` or `-12- `.
@@ -130,6 +143,10 @@ mod tests {
         assert_eq!(name(b"caf\xe9"), r#""caf\xe9""#);
         assert_eq!(name("a\u{202e}b".as_bytes()), r#""a\u{202e}b""#);
         assert_eq!(name(b"tail "), r#""tail ""#);
+        assert_eq!(name(b"a\nb/"), r#""a\nb/""#);
+        assert_eq!(name(b"[Showing 1 of 9 files.]"), r#""[Showing 1 of 9 files.]""#);
+        assert_eq!(name("a\u{e0041}\u{61c}".as_bytes()), r#""a\u{e0041}\u{61c}""#);
+        assert_eq!(name(b"[id].tsx"), "[id].tsx");
         assert_eq!(name(b"\"q\""), r#""\"q\"""#);
         for plain in ["-rf", "a b.txt", "日本 2024.png", "a\\b", "@types/x", "a:b"] {
             assert_eq!(name(plain.as_bytes()), plain);

@@ -26,8 +26,9 @@ pub(super) const PROGRESS_EVERY: usize = 1_000;
 /// How deep the walk goes below where it began. Each level holds an open handle.
 const DEPTH_MAX: usize = 128;
 
-/// Largest `.gitignore` that is obeyed, in bytes.
-const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// How large the ignore files may be that hold in one place, all together, in bytes. One that goes beyond it is not obeyed.
+/// (Compiled, the worst take five hundred times as much memory, and some seconds for each MiB.)
+const IGNORE_BYTES_MAX: usize = 256 * 1024;
 
 /// What a walk leaves out.
 pub(super) struct Rules<'a> {
@@ -63,6 +64,8 @@ pub(super) struct Missed {
     pub(super) unreadable: usize,
     /// Folders that lie too deep.
     pub(super) too_deep: usize,
+    /// Ignore files that are too large to be obeyed.
+    pub(super) large_ignores: usize,
 }
 
 /// One directory on the way down.
@@ -79,6 +82,7 @@ struct Level {
 struct Ignore {
     base: PathBuf,
     rules: Gitignore,
+    bytes: usize,
 }
 
 /// Shows every entry beneath a folder to `visit`, which may stop the walk. The walk also stops once the call must.
@@ -91,9 +95,9 @@ pub(super) fn walk(
 ) -> Result<Missed, WorkspaceError> {
     let mut missed = Missed::default();
     let dir = workspace.open_dir(start)?;
-    let mut ignores = if rules.obey_ignore { ignores_above(workspace, start) } else { Vec::new() };
+    let mut ignores = if rules.obey_ignore { ignores_above(workspace, start, &mut missed) } else { Vec::new() };
     let prefix = start.relative().to_owned();
-    let mut levels = vec![level(dir, PathBuf::new(), &prefix, rules, &mut ignores, context)?];
+    let mut levels = vec![level(dir, PathBuf::new(), &prefix, rules, &mut ignores, &mut missed, context)?];
     while let Some(current) = levels.last_mut() {
         if context.is_cancelled() {
             break;
@@ -127,7 +131,7 @@ pub(super) fn walk(
         }
         let below = levels.last().map(|current| current.dir.open_dir(&entry.name));
         let below = below.and_then(Result::ok);
-        match below.and_then(|dir| level(dir, path, &prefix, rules, &mut ignores, context).ok()) {
+        match below.and_then(|dir| level(dir, path, &prefix, rules, &mut ignores, &mut missed, context).ok()) {
             Some(below) => levels.push(below),
             None => missed.unreadable += 1,
         }
@@ -142,6 +146,7 @@ fn level(
     prefix: &Path,
     rules: &Rules,
     ignores: &mut Vec<Ignore>,
+    missed: &mut Missed,
     context: &ToolContext,
 ) -> Result<Level, WorkspaceError> {
     let mut entries = Vec::new();
@@ -155,22 +160,24 @@ fn level(
     if rules.obey_ignore
         && entries.binary_search_by(|entry| entry.name.as_os_str().cmp(OsStr::new(".gitignore"))).is_ok()
     {
-        ignores.extend(ignore_file(&dir, OsStr::new(".gitignore"), prefix.join(&path)));
+        take_in(ignores, missed, &dir, OsStr::new(".gitignore"), prefix.join(&path));
     }
     Ok(Level { dir, path, rest: entries.into_iter(), ignores: ignores.len() })
 }
 
 /// The ignore files of the folders above where a walk begins, from the workspace down.
-fn ignores_above(workspace: &Workspace, start: &WorkspacePath) -> Vec<Ignore> {
+fn ignores_above(workspace: &Workspace, start: &WorkspacePath, missed: &mut Missed) -> Vec<Ignore> {
     let mut ignores = Vec::new();
     let Ok(mut dir) = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)) else { return ignores };
     let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info")));
-    ignores.extend(info.ok().and_then(|info| ignore_file(&info, OsStr::new("exclude"), PathBuf::new())));
+    if let Ok(info) = info {
+        take_in(&mut ignores, missed, &info, OsStr::new("exclude"), PathBuf::new());
+    }
     // Another root than the workspace has nothing above it that is ours.
     let inside = workspace.absolute(start).strip_prefix(workspace.root()).is_ok();
     let mut base = PathBuf::new();
     for component in start.relative().components().filter(|_| inside) {
-        ignores.extend(ignore_file(&dir, OsStr::new(".gitignore"), base.clone()));
+        take_in(&mut ignores, missed, &dir, OsStr::new(".gitignore"), base.clone());
         base.push(component);
         match dir.open_dir(component.as_os_str()) {
             Ok(below) => dir = below,
@@ -180,17 +187,29 @@ fn ignores_above(workspace: &Workspace, start: &WorkspacePath) -> Vec<Ignore> {
     ignores
 }
 
-fn ignore_file(dir: &Dir, name: &OsStr, base: PathBuf) -> Option<Ignore> {
-    let (file, _) = dir.open_read(name).ok()?;
+/// Takes in an ignore file, if there is one and room for it.
+fn take_in(ignores: &mut Vec<Ignore>, missed: &mut Missed, dir: &Dir, name: &OsStr, base: PathBuf) {
+    let Ok((file, _)) = dir.open_read(name) else { return };
+    let room = IGNORE_BYTES_MAX.saturating_sub(ignores.iter().map(|ignore| ignore.bytes).sum());
     let mut bytes = Vec::new();
-    file.take(IGNORE_FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
+    if file.take(room as u64 + 1).read_to_end(&mut bytes).is_err() {
+        return;
+    }
+    match (bytes.len() <= room).then(|| ignore(&bytes, base)).flatten() {
+        Some(ignore) => ignores.push(ignore),
+        None => missed.large_ignores += 1,
+    }
+}
+
+/// The rules of an ignore file; `None` where they are too much to be compiled.
+fn ignore(bytes: &[u8], base: PathBuf) -> Option<Ignore> {
+    let text = String::from_utf8_lossy(bytes);
     let mut builder = GitignoreBuilder::new(".");
     for line in text.trim_start_matches('\u{feff}').lines() {
         // A line that is no pattern is passed over, as git does.
         let _ = builder.add_line(None, line);
     }
-    Some(Ignore { base, rules: builder.build().ok()? })
+    Some(Ignore { base, rules: builder.build().ok()?, bytes: bytes.len() })
 }
 
 fn is_left_out(name: &OsStr, is_directory: bool, rules: &Rules) -> bool {
@@ -221,7 +240,9 @@ impl Missed {
         let unreadable = (self.unreadable > 0).then(|| format!("{} folders could not be read", self.unreadable));
         let deep =
             (self.too_deep > 0).then(|| format!("{} folders more than {DEPTH_MAX} deep were left out", self.too_deep));
-        let parts: Vec<String> = unreadable.into_iter().chain(deep).collect();
+        let large = (self.large_ignores > 0)
+            .then(|| format!("{} ignore files are too large and were not obeyed", self.large_ignores));
+        let parts: Vec<String> = unreadable.into_iter().chain(deep).chain(large).collect();
         (!parts.is_empty()).then(|| format!("[{}]", parts.join("; ")))
     }
 }

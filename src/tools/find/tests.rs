@@ -180,3 +180,30 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 }
+
+/// Nasty case 11: a folder with a hostile name is shown so that it can be given back.
+#[test]
+fn nasty_11_a_folder_in_quotes_can_be_given_back() {
+    let lab = Lab::new();
+    lab.put("a\nb/f", "x");
+    let found = lab.ok("find", json!({"pattern": "a*"}));
+    assert_eq!(found, r#""a\nb/""#);
+    assert!(lab.ok("ls", json!({"path": "."})).ends_with(&format!("- {found}")));
+    assert!(lab.ok("ls", json!({ "path": found })).ends_with("1B f"));
+}
+
+/// Nasty case 14: an ignore file that was made to take memory and time is not obeyed, which is said.
+#[test]
+fn nasty_14_an_ignore_file_without_end_is_not_obeyed() {
+    let lab = Lab::new();
+    lab.put(".gitignore", "a.txt\n");
+    lab.put("a.txt", "");
+    lab.put("sub/.gitignore", "*b*c?[xyz]*d\n".repeat(25_000));
+    lab.put("sub/bcxxd", "");
+    lab.put("sub/a.txt", "");
+    let found = lab.ok("find", json!({"pattern": "sub/*"}));
+    let mut lines: Vec<_> = found.lines().collect();
+    assert_eq!(lines.pop(), Some("[1 ignore files are too large and were not obeyed]"));
+    lines.sort_unstable();
+    assert_eq!(lines, ["sub/.gitignore", "sub/bcxxd"], "the others hold");
+}

@@ -74,6 +74,11 @@ impl Output {
         FileSink { output: self, path, numbered: OnceCell::new(), matches: 0, begins_group }
     }
 
+    /// What is counted against the limit.
+    pub(super) fn counted(&self) -> &'static str {
+        if self.mode == Mode::Content { "matches" } else { "files" }
+    }
+
     /// Adds a line, if there is room for it.
     fn push(&mut self, line: &str) -> bool {
         if self.text.len() + line.len() + 1 > BYTES_MAX {
@@ -121,14 +126,13 @@ impl FileSink<'_> {
     }
 
     fn line(&mut self, separator: char, number: u64, bytes: &[u8]) -> Option<String> {
-        if std::mem::take(&mut self.begins_group) && !self.output.push("--") {
-            return None;
-        }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes));
         let line = truncate::line(&text, LINE_CHARS_MAX);
         let name = self.numbered.get_or_init(|| names::shown_before_number(self.path));
-        let shown = format!("{name}{separator}{number}{separator} {}", line.content);
+        // One piece with its line, so that none stands before nothing.
+        let group = if std::mem::take(&mut self.begins_group) { "--\n" } else { "" };
+        let shown = format!("{group}{name}{separator}{number}{separator} {}", line.content);
         if !self.output.push(&shown) {
             return None;
         }
