@@ -101,10 +101,19 @@ fn read(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
     call.go_on()?;
     call.remember(&place, file.glimpse(&info));
-    answer(page, encoded, limit, &shown)
+    // What a shell would read there is what is shown here.
+    let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
+    answer(page, encoded, limit, &shown, word.as_deref())
 }
 
-fn answer(page: Page, encoded: Option<Guess>, limit: usize, shown: &str) -> Result<ToolResult, ToolResult> {
+/// `word`: the path as a shell takes it, where a command may help.
+fn answer(
+    page: Page,
+    encoded: Option<Guess>,
+    limit: usize,
+    shown: &str,
+    word: Option<&str>,
+) -> Result<ToolResult, ToolResult> {
     let (lines, total) = match page.total {
         Total::Exactly(lines) => (lines, lines.to_string()),
         Total::AtLeast(lines) => (lines, format!("more than {lines}")),
@@ -130,12 +139,23 @@ fn answer(page: Page, encoded: Option<Guess>, limit: usize, shown: &str) -> Resu
             let limit = format_bytes(BYTES_MAX);
             Some(format!("[Showing {range} of {total} ({limit} limit). Use offset={next} to continue reading]"))
         }
-        Some(CutBy::LongLine) => Some(format!(
-            "[Line {} goes on for more than {}; what follows it cannot be shown.]",
-            next - 1,
-            format_bytes(SCAN_AHEAD_BYTES)
-        )),
+        Some(CutBy::LongLine) => {
+            let how = word.map(|word| format!(" To see it use bash: tail -n +{next} {word} | head -n 100"));
+            Some(format!(
+                "[Line {} goes on for more than {}; what follows it cannot be shown.{}]",
+                next - 1,
+                format_bytes(SCAN_AHEAD_BYTES),
+                how.unwrap_or_default()
+            ))
+        }
     };
+    let long = page.first_long.map(|(line, bytes)| {
+        let how = word.map(|word| {
+            let from = bytes + 1;
+            format!(" To go on in line {line} use bash: sed -n '{line}p' {word} | tail -c +{from} | head -c 20000")
+        });
+        format!("[{} lines cut at {} characters.{}]", page.long_lines, page::LINE_CHARS_MAX, how.unwrap_or_default())
+    });
     let note = encoded.map(|guess| match (guess.certain, guess.charset.name()) {
         (true, name) => format!("[The file is encoded in {name}.]"),
         (false, name) => {
@@ -164,8 +184,22 @@ fn answer(page: Page, encoded: Option<Guess>, limit: usize, shown: &str) -> Resu
     if let Some(guess) = encoded {
         details["encoding"] = json!(guess.charset.name());
     }
-    let parts: Vec<String> = [text, invalid, nuls, note, hint].into_iter().flatten().collect();
+    if page.long_lines > 0 {
+        details["lines_cut"] = json!(page.long_lines);
+    }
+    let parts: Vec<String> = [text, long, invalid, nuls, note, hint].into_iter().flatten().collect();
     Ok(ToolResult::ok(parts.join("\n")).with_details(details).with_title(format!("Read {shown}")))
+}
+
+/// A path as one word of a shell; `None` where it is shown in quotes of ours.
+fn shell_word(shown: &str) -> Option<String> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@' | ',');
+    match shown {
+        _ if shown.starts_with('"') => None,
+        _ if shown.starts_with('-') => shell_word(&format!("./{shown}")),
+        _ if shown.chars().all(plain) => Some(shown.to_owned()),
+        _ => Some(format!("'{}'", shown.replace('\'', r"'\''"))),
+    }
 }
 
 fn image(opened: Opened<impl std::io::Read>, mime: &str, info: FileInfo, shown: &str) -> std::io::Result<ToolResult> {

@@ -51,6 +51,10 @@ pub(super) struct Page {
     pub(super) invalid: usize,
     /// How many NUL characters were shown as U+2400.
     pub(super) nuls: usize,
+    /// How many lines were cut because they are too long.
+    pub(super) long_lines: usize,
+    /// The first of them: its number, and how many of its bytes are shown.
+    pub(super) first_long: Option<(usize, usize)>,
 }
 
 /// Reads the page that begins at line `first` (from 1) and has at most `limit` lines, and goes on for about `scan_ahead`
@@ -97,8 +101,17 @@ struct Line {
 
 impl Maker {
     fn new(first: usize, limit: usize) -> Maker {
-        let page =
-            Page { text: String::new(), first, shown: 0, total: Total::Exactly(0), cut_by: None, invalid: 0, nuls: 0 };
+        let page = Page {
+            text: String::new(),
+            first,
+            shown: 0,
+            total: Total::Exactly(0),
+            cut_by: None,
+            invalid: 0,
+            nuls: 0,
+            long_lines: 0,
+            first_long: None,
+        };
         Maker { page, limit, ended: 0, line: Line::default(), ahead: 0 }
     }
 
@@ -141,9 +154,9 @@ impl Maker {
             self.page.cut_by = Some(CutBy::Lines);
             return;
         }
-        let (text, invalid, nuls) = shown_text(line, has_ended);
+        let shown = shown_text(line, has_ended);
         let separator = usize::from(self.page.shown > 0);
-        let numbered = format!("{:>6}\t{text}", self.ended);
+        let numbered = format!("{:>6}\t{}", self.ended, shown.text);
         if self.page.text.len() + separator + numbered.len() > BYTES_MAX {
             self.page.cut_by = Some(CutBy::Bytes);
             return;
@@ -153,8 +166,12 @@ impl Maker {
         }
         self.page.text.push_str(&numbered);
         self.page.shown += 1;
-        self.page.invalid += invalid;
-        self.page.nuls += nuls;
+        self.page.invalid += shown.invalid;
+        self.page.nuls += shown.nuls;
+        if let Some(bytes) = shown.cut_after {
+            self.page.long_lines += 1;
+            self.page.first_long.get_or_insert((self.ended, bytes));
+        }
     }
 
     fn finish(mut self, at_end: bool) -> Page {
@@ -172,33 +189,45 @@ impl Maker {
     }
 }
 
-/// What is shown of a line, how many places of it are no UTF-8, and how many NULs it has.
-fn shown_text(line: &Line, has_ended: bool) -> (String, usize, usize) {
+/// What is shown of a line.
+struct Shown {
+    text: String,
+    /// How many places of it are no UTF-8.
+    invalid: usize,
+    nuls: usize,
+    /// How many of its bytes are shown, where that is not all.
+    cut_after: Option<usize>,
+}
+
+fn shown_text(line: &Line, has_ended: bool) -> Shown {
     let carriage_return = usize::from(has_ended && line.last == b'\r');
     let whole = line.kept.len() == line.bytes;
     let kept = if whole { &line.kept[..line.bytes - carriage_return] } else { &line.kept[..] };
     let mut text = String::with_capacity(kept.len());
-    let (mut invalid, mut nuls, mut chars) = (0, 0, 0);
+    let (mut invalid, mut nuls, mut chars, mut bytes) = (0, 0, 0, 0);
     'line: for chunk in kept.utf8_chunks() {
         for c in chunk.valid().chars() {
             if chars == LINE_CHARS_MAX {
                 break 'line;
             }
             chars += 1;
+            bytes += c.len_utf8();
             nuls += usize::from(c == '\0');
             text.push(if c == '\0' { '\u{2400}' } else { c });
         }
         if !chunk.invalid().is_empty() && chars < LINE_CHARS_MAX {
             chars += 1;
+            bytes += chunk.invalid().len();
             invalid += 1;
             text.push('\u{fffd}');
         }
     }
     let all = if whole { String::from_utf8_lossy(kept).chars().count() } else { line.chars - carriage_return };
-    if all > chars || !whole {
+    let is_cut = all > chars || !whole;
+    if is_cut {
         text.push_str(&format!("... [{} chars truncated]", all.saturating_sub(chars).max(1)));
     }
-    (text, invalid, nuls)
+    Shown { text, invalid, nuls, cut_after: is_cut.then_some(bytes) }
 }
 
 #[cfg(test)]
@@ -236,6 +265,7 @@ mod tests {
         let long = format!("{}\r\nnext", "é".repeat(50_000));
         let page = page(long.as_bytes(), 1, 5).unwrap();
         assert_eq!(page.text, format!("     1\t{}... [48000 chars truncated]\n     2\tnext", "é".repeat(2_000)));
+        assert_eq!((page.long_lines, page.first_long), (1, Some((1, 4_000))));
     }
 
     /// Nasty case 5: what is past reach is said to be, and not read.

@@ -106,7 +106,9 @@ fn bdd_read_010_bdd_trc_013_more_than_50_kb() {
 #[test]
 fn bdd_read_011_a_long_line() {
     let result = lab("x".repeat(60_000)).call("read", json!({"path": "f.txt"}));
-    assert!(result.content.ends_with("xxx... [58000 chars truncated]"));
+    let how = "sed -n '1p' f.txt | tail -c +2001 | head -c 20000";
+    let hint = format!("\n[1 lines cut at 2000 characters. To go on in line 1 use bash: {how}]");
+    assert!(result.content.ends_with(&format!("xxx... [58000 chars truncated]{hint}")), "{}", result.content);
     assert_eq!(result.details["truncated"], false);
     let wide = lab("好".repeat(1_500)).ok("read", json!({"path": "f.txt"}));
     assert!(!wide.contains("truncated"), "1,500 characters are within the limit, whatever their bytes");
