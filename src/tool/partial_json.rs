@@ -59,6 +59,8 @@ pub struct PartialJson {
     /// Whether the next string names a field.
     wants_key: bool,
     at: At,
+    /// Whether a piece was cut: what comes behind it must not close the gap.
+    is_full: bool,
 }
 
 /// Where in the text the scan is.
@@ -100,9 +102,14 @@ impl PartialJson {
 
     /// Takes the next piece.
     pub fn push(&mut self, piece: &str) {
+        if self.is_full {
+            return;
+        }
         let room = PARTIAL_JSON_BYTES_MAX.saturating_sub(self.text.len());
         let from = self.text.len();
-        self.text.push_str(&piece[..piece.floor_char_boundary(room)]);
+        let taken = piece.floor_char_boundary(room);
+        self.is_full = taken < piece.len();
+        self.text.push_str(&piece[..taken]);
         for at in from..self.text.len() {
             let byte = self.text.as_bytes()[at];
             self.at = self.scan(at, byte);
@@ -350,6 +357,12 @@ mod tests {
         assert!(arguments.text.len() <= PARTIAL_JSON_BYTES_MAX);
         let shown = arguments.fields()["content"].as_str().unwrap().len();
         assert!(shown > PARTIAL_JSON_BYTES_MAX - 100);
+        // A smaller piece that would still fit is not what comes next.
+        let mut arguments = PartialJson::new();
+        arguments.push(&format!("{{\"a\":\"{}", "x".repeat(PARTIAL_JSON_BYTES_MAX - 7)));
+        arguments.push("é");
+        arguments.push("y");
+        assert!(arguments.fields()["a"].as_str().unwrap().ends_with("xx"));
         assert_eq!(parse(&"{\"a\":".repeat(100_000)), Err(NotJson), "no depth ends the process");
     }
 

@@ -14,6 +14,10 @@ use crate::tool::{Repair, ToolResult, parse_arguments_with_repairs};
 /// Reads a tool's arguments into its own type, and says what had to be repaired; the error is the result for the model.
 pub(super) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<(T, Vec<Repair>), ToolResult> {
     let arguments = meant(arguments).into_owned();
+    // A list would be taken as the fields in their order, which nobody who judged the call has looked at.
+    if arguments.is_array() {
+        return Err(ToolResult::error("bad arguments: invalid type: sequence, expected an object"));
+    }
     parse_arguments_with_repairs(arguments).map_err(|error| ToolResult::error(error.to_string()))
 }
 
@@ -159,6 +163,10 @@ mod tests {
             assert!(read(json!({"path": "a", "limit": wrong})).unwrap_err().starts_with("bad arguments: `limit`: "));
         }
         assert!(read(json!([1])).unwrap_err().starts_with("bad arguments: "));
+        assert!(
+            read(json!(["secret"])).unwrap_err().contains("expected an object"),
+            "judged by its names, not its order"
+        );
     }
 
     #[test]
