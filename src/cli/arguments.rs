@@ -144,6 +144,9 @@ pub(super) struct PermitArguments {
     /// The arguments of the call: a JSON object
     #[arg(value_name = "JSON")]
     pub(super) arguments: String,
+    /// Folder that the call would work in [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
     #[command(flatten)]
     pub(super) permission: PermissionArguments,
 }

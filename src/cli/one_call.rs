@@ -1,13 +1,13 @@
 //! One call outside of any session: carried out by `tool`, judged by `permit`.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 use tamtam::{
     SessionId,
-    permission::{Action, Globs, Judgement, judge},
+    permission::{Action, Globs, Judgement, judge, seen_from},
     process::Processes,
-    tool::{Access, Tool, ToolContext},
+    tool::{Access, Tool, ToolContext, workspace::Workspace},
 };
 
 use super::{
@@ -45,31 +45,57 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
     Ok(if is_error { Exit::Failed } else { Exit::Done })
 }
 
-/// Judges one call as a session would, and prints the decision.
+/// Judges one call as a session in that workspace would, and prints the decision.
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.tool, &given.arguments, environment)?;
+    let root = environment.workspace(given.workspace.as_deref())?;
     let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
     let globs = Globs::default();
-    let judged = tool.access(&arguments).into_iter().map(|access| (judge([&ruleset], &access, &globs), access));
+    let judged = |access: Access| (judge([&ruleset], &access, &globs), access);
+    let seen = |accesses| seen_from(&root.to_string_lossy(), &[], accesses);
+    let accesses = seen(tool.access(&arguments));
     // The strictest stands, as in a session.
-    let decided = judged.max_by_key(|(judgement, _)| judgement.action);
-    let (judgement, access) = decided.map_or((None, None), |(judgement, access)| (Some(judgement), Some(access)));
-    let decision = judgement.as_ref().map_or(Action::Ask, |judgement| judgement.action);
+    let named = accesses.iter().cloned().map(judged).max_by_key(|(judgement, _)| judgement.action);
+    let action = named.as_ref().map_or(Action::Ask, |(judgement, _)| judgement.action);
+    let workspace = Workspace::open(&root).map_err(|error| Failure::usage(error.to_string()))?;
+    let linked = accesses.iter().filter_map(|access| end_of_links(&workspace, access));
+    let linked = linked.flat_map(|access| seen(vec![access])).map(judged);
+    // What a link leads to is not asked about: a call stops there if the rules are stricter about it than about its name.
+    let stricter = linked.filter(|(judgement, _)| judgement.action > action).max_by_key(|(one, _)| one.action);
+    let is_stopped = stricter.is_some();
+    let (judgement, access) = stricter.or(named).unzip();
     let shown = json!({
-        "decision": decision,
+        "decision": if is_stopped { Action::Deny } else { action },
         "rule": judgement.as_ref().and_then(|judgement| judgement.rule.as_ref()),
         "layer": judgement.as_ref().map_or("default", |judgement| judgement.layer.as_str()),
-        "why": why(judgement.as_ref(), access.as_ref()),
+        "why": why(judgement.as_ref(), access.as_ref(), is_stopped),
     });
     print(&format!("{shown}\n"))?;
     Ok(Exit::Done)
 }
 
-fn why(judgement: Option<&Judgement>, access: Option<&Access>) -> String {
+/// What an access comes to where its path goes through links that stay inside. A link that leads out is refused by the tool.
+fn end_of_links(workspace: &Workspace, access: &Access) -> Option<Access> {
+    let is_path = matches!(access.permission.as_str(), "read" | "edit");
+    let mut place = workspace.resolve(".").ok().filter(|_| is_path)?;
+    for component in Path::new(&access.pattern).components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(name) => place = place.child(name)?,
+            _ => return None,
+        }
+    }
+    let real = workspace.real(&place).ok()?;
+    let real = if real.as_os_str().is_empty() { Path::new(".") } else { &real };
+    (real != Path::new(&access.pattern)).then(|| Access::new(&access.permission, real.to_string_lossy()))
+}
+
+fn why(judgement: Option<&Judgement>, access: Option<&Access>, is_linked: bool) -> String {
     let (Some(judgement), Some(access)) = (judgement, access) else {
         return "the call names nothing that a rule could be about, so a person is asked".to_owned();
     };
-    let wants = format!("the call wants {} {}", access.permission, access.pattern);
+    let verb = if is_linked { "names a link, about whose end the rules are stricter:" } else { "wants" };
+    let wants = format!("the call {verb} {} {}", access.permission, access.pattern);
     match &judgement.rule {
         Some(rule) => format!("{wants}; the last rule that matches is \"{rule}\" of {}", judgement.layer),
         None => format!("{wants}; no rule matches, so a person is asked"),

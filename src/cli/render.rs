@@ -114,10 +114,13 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::Queued { message, .. } => format!("» queued: {}", escape::short(&message.text(), RESULT_MAX)),
         EventKind::Withdrawn { message } => format!("» withdrawn: {}", escape::line(message.as_str())),
         EventKind::CallStarted { name, input, .. } => call(name, input),
-        EventKind::CallFinished { name, error, content, title, .. } => {
+        EventKind::CallFinished { name, error, content, title, details, .. } => {
             let said = title.as_deref().filter(|_| error.is_none()).unwrap_or(content);
             let line = match error {
-                None => format!("✓ {}: {said}", escape::line(name)),
+                None => match ended_badly(details) {
+                    None => format!("✓ {}: {said}", escape::line(name)),
+                    Some(how) => format!("✗ {} {how}: {said}", escape::line(name)),
+                },
                 Some(reason) => format!("✗ {} {}: {said}", escape::line(name), reason_word(*reason)),
             };
             escape::short(&line, RESULT_MAX)
@@ -143,6 +146,18 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         _ => return None,
     };
     Some(line)
+}
+
+/// How a command ended that was run as it should be, but did not succeed (FT-11): that is a result and no error.
+fn ended_badly(details: &serde_json::Value) -> Option<String> {
+    if details["timed_out"] == true {
+        return Some("timed out".to_owned());
+    }
+    match (details["exit_code"].as_i64(), details["signal"].as_str()) {
+        (Some(0), _) | (None, None) => None,
+        (Some(code), _) => Some(format!("exit {code}")),
+        (None, Some(signal)) => Some(format!("ended by {}", escape::line(signal))),
+    }
 }
 
 fn call(name: &str, input: &str) -> String {

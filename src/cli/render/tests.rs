@@ -168,3 +168,27 @@ fn text_is_made_safe_for_a_terminal_and_for_nothing_else() {
     assert_eq!(out(&show(true, &[delta("a\u{1b}[2Jb\n")])), "a\\u{1b}[2Jb\n");
     assert_eq!(out(&show(false, &[delta("a\u{1b}[2Jb\n")])), "a\u{1b}[2Jb\n");
 }
+
+/// FT-11: a command that did not succeed is a good result, and no success.
+#[test]
+fn a_command_that_failed_has_no_tick() {
+    for (details, expected) in [
+        (serde_json::json!({"exit_code": 0, "timed_out": false, "signal": null}), "✓ bash: make test"),
+        (serde_json::json!({"exit_code": 3, "timed_out": false, "signal": null}), "✗ bash exit 3: make test"),
+        (serde_json::json!({"exit_code": null, "signal": "SIGTERM"}), "✗ bash ended by SIGTERM: make test"),
+        (serde_json::json!({"exit_code": null, "timed_out": true}), "✗ bash timed out: make test"),
+        (serde_json::Value::Null, "✓ bash: make test"),
+    ] {
+        let finished = EventKind::CallFinished {
+            ticket: Seq(5),
+            call: "c".into(),
+            name: "bash".into(),
+            error: None,
+            content: "made".into(),
+            title: Some("make test".into()),
+            details,
+            attachments: vec![],
+        };
+        assert_eq!(notes(&show(true, &[finished])), [expected]);
+    }
+}

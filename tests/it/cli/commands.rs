@@ -83,6 +83,38 @@ fn permit_names_decision_rule_layer_and_why_and_runs_nothing() {
     assert!(!lab.work("x").exists());
 }
 
+/// H-17: the path is the one that a session would judge, however it is spelled, and a link is what it leads to.
+#[test]
+fn permit_judges_the_path_that_a_session_would() {
+    let lab = Lab::new();
+    let rules = lab.work("rules");
+    let denied = json!({"permission": "read", "pattern": "secret/**", "action": "deny"});
+    std::fs::write(&rules, format!("{denied}\n")).unwrap();
+    std::fs::create_dir(lab.work("secret")).unwrap();
+    std::fs::write(lab.work("secret/key"), "").unwrap();
+    std::os::unix::fs::symlink("secret/key", lab.work("link")).unwrap();
+    std::os::unix::fs::symlink("secret/none", lab.work("dangling")).unwrap();
+    let judged = |path: &str| {
+        let call = json!({ "path": path }).to_string();
+        let rules = rules.to_str().unwrap();
+        lab.run(&["permit", "read", &call, "--permission", "auto", "--rules", rules]).lines()[0].clone()
+    };
+    let work = lab.work("").canonicalize().unwrap();
+    let inside = work.join("plain").to_str().unwrap().to_owned();
+    for (path, expected) in [
+        ("plain", "allow"),
+        (&inside, "allow"),
+        (&inside.replace("plain", "secret/key"), "deny"),
+        ("/etc/hostname", "ask"),
+        ("secret/key", "deny"),
+        ("link", "deny"),
+        ("dangling", "deny"),
+    ] {
+        assert_eq!(judged(path)["decision"], expected, "{path}");
+    }
+    assert!(judged("link")["why"].as_str().unwrap().contains("names a link"), "{}", judged("link"));
+}
+
 #[test]
 fn one_tool_runs_and_prints_its_result() {
     let lab = Lab::new();
