@@ -56,6 +56,7 @@ pub use dir::{Dir, DirEntries, DirEntry};
 pub use error::WorkspaceError;
 pub use info::{FileInfo, FileKind, Version};
 pub use path::WorkspacePath;
+pub(crate) use write::file_size_max;
 pub use write::{WriteOptions, Written};
 
 use walk::{Fault, LastLink, Missing, Place};

@@ -68,7 +68,8 @@ pub struct SpillFile {
 impl Spill {
     /// Creates a spill file `<id>-<random>.log` in that folder, which is made where it is missing.
     ///
-    /// `id` names the call for people; what does not belong in a file name is replaced. Blocks on the disk.
+    /// `id` names the call for people; what does not belong in a file name is replaced. Where this process may only make
+    /// smaller files than `max_bytes`, that is the cap. Blocks on the disk.
     pub fn create(folder: &Path, id: &str, max_bytes: u64) -> io::Result<Spill> {
         create_private_folder(folder)?;
         // A folder that cannot be tidied up can still take a file.
@@ -85,6 +86,8 @@ impl Spill {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
+        #[cfg(unix)]
+        let max_bytes = max_bytes.min(crate::tool::workspace::file_size_max());
         Ok(Spill { file, path, written: 0, dropped: 0, max_bytes, is_finished: false })
     }
 

@@ -58,6 +58,12 @@ enum Stop {
     Error(WorkspaceError),
 }
 
+/// How large a file this process may make, in bytes. Who writes past it is not refused but killed, unless the signal of it
+/// is ignored, which is the host's to say.
+pub(crate) fn file_size_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
 pub(super) fn write(
     workspace: &Workspace,
     path: &WorkspacePath,
@@ -66,6 +72,9 @@ pub(super) fn write(
 ) -> Result<Written, WorkspaceError> {
     let missing = if options.create_parents { Missing::Create } else { Missing::Refuse };
     let root = workspace.root_of(path);
+    if content.len() as u64 > file_size_max() {
+        return Err(workspace.fault(path, Fault::Os(Errno::FBIG)));
+    }
     for _ in 0..TRIES {
         let place = walk::locate(root, path.relative(), LastLink::Follow, missing);
         let (parent, name, stat) = match place.map_err(|fault| workspace.fault(path, fault))? {

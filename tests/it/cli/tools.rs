@@ -50,17 +50,49 @@ fn nasty_03_a_write_over_the_size_limit_leaves_the_old_content() {
     assert_eq!(names(&lab), ["f"]);
 }
 
-/// F08: killed by the signal of that limit in the middle of a write. What was begun may lie there, under a name that find and
-/// grep pass over; the file itself is whole.
+/// F08: past that limit the system kills who writes, so nobody tries: neither the file nor the output of a command.
 #[cfg(target_os = "linux")]
 #[test]
-fn nasty_03_a_write_that_is_killed_leaves_the_old_content() {
-    use std::os::unix::process::ExitStatusExt as _;
+fn nasty_03_a_write_over_the_size_limit_kills_nobody() {
     let lab = Lab::new();
     std::fs::write(lab.work("f"), "old content\n").unwrap();
     let output = write_behind(&lab, "ulimit -c 0; ulimit -f 8", &"new ".repeat(10_000));
-    assert_eq!(output.status.signal(), Some(25), "killed by SIGXFSZ: {}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(result["content"].as_str().unwrap().contains("File too large"), "{result}");
     assert_eq!(std::fs::read_to_string(lab.work("f")).unwrap(), "old content\n");
+    assert_eq!(names(&lab), ["f"]);
+    let command = json!({"command": "seq 1 20000"}).to_string();
+    let output = Command::new("bash")
+        .args(["-c", "ulimit -c 0; ulimit -f 8; exec \"$0\" tool bash \"$1\"", env!("CARGO_BIN_EXE_tamtam"), &command])
+        .current_dir(lab.work(""))
+        .env("HOME", lab.path("home"))
+        .env("TMPDIR", lab.path(""))
+        .output()
+        .unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let content = result["content"].as_str().unwrap();
+    assert!(content.contains("The first 8.0KB of the output: ") && content.ends_with("\n20000"), "{result}");
+}
+
+/// F08: killed at any moment. What was begun may lie there, under a name that find and grep pass over; the file is whole.
+#[cfg(target_os = "linux")]
+#[test]
+fn nasty_03_a_write_that_is_killed_leaves_the_old_content_or_the_new_one() {
+    let lab = Lab::new();
+    let (old, new) = ("old ".repeat(25_000), "new ".repeat(25_000));
+    let arguments = json!({ "path": "f", "content": new }).to_string();
+    for round in 0..20 {
+        std::fs::write(lab.work("f"), &old).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tamtam"));
+        command.args(["tool", "write", &arguments]).current_dir(lab.work("")).env("HOME", lab.path("home"));
+        let mut writer = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(round));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let content = std::fs::read_to_string(lab.work("f")).unwrap();
+        assert!(content == old || content == new, "{} bytes", content.len());
+    }
+    std::fs::write(lab.work(".tamtam-0123456789abcdef.tmp"), "new ").unwrap();
     assert!(names(&lab).iter().all(|name| name == "f" || (name.starts_with(".tamtam-") && name.ends_with(".tmp"))));
     let found = lab.run(&["tool", "find", r#"{"pattern":"**"}"#]);
     assert_eq!(serde_json::from_str::<Value>(&found.stdout).unwrap()["content"], "f");
