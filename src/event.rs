@@ -301,6 +301,13 @@ pub enum EventKind {
         /// Tokens of the turn.
         usage: Usage,
     },
+    /// More than 80 % of what a request may take is used; said once, until the context is made smaller.
+    ContextWarning {
+        /// Tokens that the request takes.
+        used: u64,
+        /// Tokens that it may take.
+        usable: u64,
+    },
     /// A summary of the older part of the conversation is being written; the session goes on where it can.
     CompactionStarted {
         /// Why.

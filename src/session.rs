@@ -49,7 +49,7 @@ mod transcript;
 
 pub(crate) use advance::LAST_STEP_REMINDER;
 pub(crate) use batch::arguments;
-pub(crate) use compact::prompt as compaction_prompt;
+pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Windows, decide};
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};

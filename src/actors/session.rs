@@ -474,10 +474,14 @@ impl Live {
     }
 
     fn start_compaction(&mut self, ticket: Seq) {
-        let Some((model, prompt)) = compaction_prompt(&self.state, ticket) else { return };
-        let card =
-            self.host.registry.worker(&self.card, &format!("compaction {ticket}"), "compaction", model.to_string());
-        self.compactions.insert(ticket, SummaryWorker::start(self.post(ticket), model, prompt, card));
+        let Some(asked) = compaction_prompt(&self.state, ticket) else { return };
+        let card = self.host.registry.worker(
+            &self.card,
+            &format!("compaction {ticket}"),
+            "compaction",
+            asked.model.to_string(),
+        );
+        self.compactions.insert(ticket, SummaryWorker::start(self.post(ticket), asked, card));
     }
 
     fn start_call(&mut self, ticket: Seq) {

@@ -11,15 +11,15 @@ use crate::{
     actors::worker::Post,
     context::SUMMARY_SYSTEM,
     hook::panic_text,
-    message::{ModelRef, Part},
+    message::Part,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
-    session::Signal,
+    session::{Asked, Signal},
     supervisor::WorkerCard,
     usage::Usage,
 };
 
-/// Tokens of a summary, at most (J-12).
-const SUMMARY_TOKENS_MAX: u64 = 4_000;
+/// How long it may take altogether, waits included: a turn may be held up by it.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The waits before further tries; no wait that a server asks for is longer than the last of them.
 const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(30)];
@@ -31,14 +31,15 @@ pub(crate) struct SummaryWorker {
 
 impl SummaryWorker {
     /// Asks for it in a task of its own.
-    pub(crate) fn start(post: Post, model: ModelRef, prompt: String, card: WorkerCard) -> SummaryWorker {
+    pub(crate) fn start(post: Post, asked: Asked, card: WorkerCard) -> SummaryWorker {
         let tasks = post.slot.tasks();
         let task = tasks.spawn(async move {
-            let written = AssertUnwindSafe(write(&post, &model, prompt)).catch_unwind().await;
+            let written = AssertUnwindSafe(tokio::time::timeout(LIMIT, write(&post, asked))).catch_unwind().await;
             drop(card);
             let result = match written {
-                Ok(Ok((text, usage))) => Ok((Arc::from(text), usage)),
-                Ok(Err(error)) => Err(error.message),
+                Ok(Ok(Ok((text, usage)))) => Ok((Arc::from(text), usage)),
+                Ok(Ok(Err(error))) => Err(error.message),
+                Ok(Err(_)) => Err(format!("it was not written within {} s", LIMIT.as_secs())),
                 Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic))),
             };
             post.report(Signal::Summarised { ticket: post.ticket, result });
@@ -53,12 +54,13 @@ impl Drop for SummaryWorker {
     }
 }
 
-async fn write(post: &Post, model: &ModelRef, prompt: String) -> Result<(String, Usage), ModelError> {
-    let model = post.host.models.find(model)?;
-    let asked = UserItem { id: "compaction".into(), parts: vec![Part::text(prompt)], fragment: Default::default() };
-    let mut request = Request::new(History::from_iter([Item::User(asked)]));
+async fn write(post: &Post, asked: Asked) -> Result<(String, Usage), ModelError> {
+    let model = post.host.models.find(&asked.model)?;
+    let parts = vec![Part::text(asked.prompt)];
+    let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
+    let mut request = Request::new(History::from_iter([Item::User(user)]));
     request.system = SUMMARY_SYSTEM.into();
-    request.params.max_output = Some(SUMMARY_TOKENS_MAX);
+    request.params.max_output = Some(asked.tokens_max);
     request.key = format!("{}/{}", post.slot.id, post.ticket);
     let mut waits = WAITS.into_iter();
     loop {

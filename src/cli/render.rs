@@ -134,6 +134,18 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::HookError { hook, callback, error } => {
             format!("! hook {} failed in {callback}: {}", escape::line(hook), escape::short(error, RESULT_MAX))
         }
+        EventKind::ContextWarning { used, usable } => {
+            format!(
+                "! the context is {} % full: {used} of {usable} tokens",
+                used.saturating_mul(100) / (*usable).max(1)
+            )
+        }
+        EventKind::CompactionStarted { .. } => "… sums up what was said before".to_owned(),
+        EventKind::CompactionFinished { error: Some(error), .. } => {
+            escape::short(&format!("! it was not summed up: {error}"), RESULT_MAX)
+        }
+        EventKind::CompactionFinished { items, summary: Some(_), .. } => format!("… {items} older items are summed up"),
+        EventKind::CompactionFinished { items, .. } => format!("… {items} older items are left out, without a summary"),
         EventKind::SessionRecovered { resumed: true, .. } => {
             "! the session was rebuilt from its tape and goes on".to_owned()
         }

@@ -87,6 +87,7 @@ mod tests {
                             is_error: false,
                             attachments: vec![],
                             time: Default::default(),
+                            seq: Default::default(),
                             fragment: Default::default(),
                         }));
                     }

@@ -48,7 +48,7 @@ pub fn prune(history: &History, from: usize, rule: PruneRule<'_>) -> Vec<usize> 
                 if rule.tools.contains(&result.name.as_str()) {
                     continue;
                 }
-                let size = tokens::of_text(&result.content);
+                let size = tokens::of_output(result);
                 kept = kept.saturating_add(size);
                 if kept > rule.protect {
                     gained = gained.saturating_add(size);
@@ -91,6 +91,7 @@ mod tests {
                 is_error: false,
                 attachments: vec![],
                 time: Default::default(),
+                seq: Default::default(),
                 fragment: Default::default(),
             }));
         }

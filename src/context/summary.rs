@@ -1,19 +1,12 @@
 //! What is asked of the model that sums a conversation up, what is asked of its answer, and what is added to it by us.
 //!
-//! A summary is written by a model and may forget anything. What must not be forgotten is therefore not left to it: the
-//! host's own words, the files that were read and changed, and a reference to each call stand beside it, carried on from one
-//! compaction to the next as data.
+//! What must not be forgotten is not left to that model: it is carried on beside the summary (`carried.rs`).
 
-use std::{
-    collections::BTreeSet,
-    fmt::{Display, Write as _},
-};
-
-use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 
 use crate::{
-    context::tokens,
-    ids::{CallId, Seq},
+    context::{Carried, carried::within, tokens},
+    ids::Seq,
     message::Part,
     model::{AnswerPart, Item},
 };
@@ -41,15 +34,6 @@ const HEADING_HINTS: [&str; 6] = [
 /// Characters of one tool result that the summariser is shown, at most: half from its beginning, half from its end.
 const RESULT_CHARS_MAX: usize = 2_000;
 
-/// Tokens of the host's own words that are carried on, at most.
-pub const USER_WORDS_TOKENS_MAX: u64 = 2_000;
-
-/// Characters of one message among them, at most.
-const USER_WORDS_CHARS_MAX: usize = 1_000;
-
-/// Files that are carried on of each kind, at most; the newest stay.
-const FILES_MAX: usize = 200;
-
 /// What is to be summed up.
 #[derive(Clone, Debug)]
 pub struct Summarise<'a> {
@@ -59,7 +43,7 @@ pub struct Summarise<'a> {
     pub items: &'a [std::sync::Arc<Item>],
     /// How many of them, at the end, belong to a turn that goes on after the summary.
     pub turn_prefix: usize,
-    /// Tokens that the request may take; of a longer conversation the middle is not shown.
+    /// Tokens that the conversation may take in the request; of a longer one the middle is not shown.
     pub tokens_max: u64,
 }
 
@@ -68,40 +52,49 @@ impl Summarise<'_> {
     #[must_use]
     pub fn prompt(&self) -> String {
         let mut prompt = String::new();
-        let (whole, prefix) = self.items.split_at(self.items.len().saturating_sub(self.turn_prefix));
-        let shown = |items: &[std::sync::Arc<Item>]| {
-            let mut text = String::new();
-            items.iter().for_each(|item| show(&mut text, item));
-            within(text, self.tokens_max / 2)
-        };
+        let task = self.task();
         if let Some(earlier) = self.earlier {
             say(&mut prompt, format_args!("<earlier-summary>\n{earlier}\n</earlier-summary>\n\n"));
         }
-        say(&mut prompt, format_args!("<conversation>\n{}</conversation>\n\n", shown(whole)));
-        if !prefix.is_empty() {
-            say(&mut prompt, format_args!("<turn-in-progress>\n{}</turn-in-progress>\n\n", shown(prefix)));
+        let taken = tokens::of_text(&prompt) + tokens::of_text(&task);
+        let (whole, turn_prefix) = self.shown(self.tokens_max.saturating_sub(taken).max(self.tokens_max / 2));
+        say(&mut prompt, format_args!("<conversation>\n{whole}</conversation>\n\n"));
+        if self.turn_prefix > 0 {
+            say(&mut prompt, format_args!("<turn-in-progress>\n{turn_prefix}</turn-in-progress>\n\n"));
         }
-        let task = match self.earlier {
-            None => "Sum up the conversation above.",
-            Some(_) => {
-                "Update the earlier summary with the conversation above: keep all in it that still holds, \
-                 add what is new, move what is done from In Progress to Done, drop only what has become wrong."
-            }
+        prompt + &task
+    }
+
+    /// The turns that are over and the beginning of the one that goes on, within so many tokens together.
+    fn shown(&self, tokens_max: u64) -> (String, String) {
+        let shown = |items: &[std::sync::Arc<Item>]| {
+            let mut text = String::new();
+            items.iter().for_each(|item| show(&mut text, item));
+            text
         };
-        say(&mut prompt, format_args!("{task}"));
-        if !prefix.is_empty() {
-            say(
-                &mut prompt,
-                format_args!(
-                    " The turn in progress goes on after your summary: say under Progress what it was asked for and what it did so far."
-                ),
-            );
+        let (whole, turn_prefix) = self.items.split_at(self.items.len().saturating_sub(self.turn_prefix));
+        let (whole, turn_prefix) = (shown(whole), shown(turn_prefix));
+        // The turn in progress has half of the room, and what the rest leaves.
+        let rest = tokens_max.saturating_sub(tokens::of_text(&whole));
+        let of_prefix = tokens::of_text(&turn_prefix).min(rest.max(tokens_max / 2));
+        (within(&whole, tokens_max - of_prefix), within(&turn_prefix, of_prefix))
+    }
+
+    fn task(&self) -> String {
+        let mut task = match self.earlier {
+            None => "Sum up the conversation above.".to_owned(),
+            Some(_) => "Update the earlier summary with the conversation above: keep all in it that still holds, \
+                        add what is new, move what is done from In Progress to Done, drop only what has become wrong."
+                .to_owned(),
+        };
+        if self.turn_prefix > 0 {
+            task += " The turn in progress goes on after your summary: say under Progress what it was asked for and what it did so far.";
         }
-        say(&mut prompt, format_args!(" Use exactly these headings:\n\n"));
+        task += " Use exactly these headings:\n\n";
         for (heading, hint) in HEADINGS.iter().zip(HEADING_HINTS) {
-            say(&mut prompt, format_args!("## {heading}\n({hint})\n\n"));
+            say(&mut task, format_args!("## {heading}\n({hint})\n\n"));
         }
-        prompt
+        task
     }
 }
 
@@ -135,7 +128,7 @@ fn show(text: &mut String, item: &Item) {
     }
 }
 
-fn words(parts: &[Part]) -> String {
+pub(super) fn words(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => text.text.clone(),
         Part::File(file) => format!("[file {}]", file.filename.as_deref().unwrap_or(&file.mime)),
@@ -144,18 +137,8 @@ fn words(parts: &[Part]) -> String {
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// A text of at most about so many tokens.
-fn within(text: String, tokens_max: u64) -> String {
-    let taken = tokens::of_text(&text);
-    if taken <= tokens_max {
-        return text;
-    }
-    let chars = text.chars().count() as u64;
-    shortened(&text, usize::try_from(chars.saturating_mul(tokens_max) / taken).unwrap_or(usize::MAX))
-}
-
 /// The beginning and the end of a text, with what is left out between them counted.
-fn shortened(text: &str, max: usize) -> String {
+pub(super) fn shortened(text: &str, max: usize) -> String {
     let chars = text.chars().count();
     if chars <= max {
         return text.to_owned();
@@ -163,111 +146,6 @@ fn shortened(text: &str, max: usize) -> String {
     let head: String = text.chars().take(max / 2).collect();
     let tail: String = text.chars().skip(chars - max / 2).collect();
     format!("{head}\n[… {} characters left out …]\n{tail}", chars - max / 2 * 2)
-}
-
-/// Files that were read and changed, as the calls of a conversation tell (J-24).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FileOperations {
-    /// Read, and never changed.
-    pub read: BTreeSet<String>,
-    /// Written or edited.
-    pub modified: BTreeSet<String>,
-}
-
-impl FileOperations {
-    /// Takes note of the calls in these items. Calls whose arguments cannot be read name no file.
-    pub fn note<'a>(&mut self, items: impl IntoIterator<Item = &'a Item>) {
-        for item in items {
-            let Item::Assistant(answer) = item else { continue };
-            for part in &answer.parts {
-                let AnswerPart::Call { name, input, .. } = part else { continue };
-                let Some(path) = target(input) else { continue };
-                match name.as_str() {
-                    "write" | "edit" => {
-                        self.read.remove(&path);
-                        keep(&mut self.modified, path);
-                    }
-                    "read" | "read_file" if !self.modified.contains(&path) => keep(&mut self.read, path),
-                    _ => {}
-                }
-            }
-        }
-    }
-}
-
-fn keep(files: &mut BTreeSet<String>, path: String) {
-    if files.len() < FILES_MAX || files.contains(&path) {
-        files.insert(path);
-    }
-}
-
-/// What a call is about: its path, or the first words of its command or pattern.
-fn target(input: &str) -> Option<String> {
-    let arguments: serde_json::Value = serde_json::from_str(input).ok()?;
-    ["path", "file_path", "command", "pattern"]
-        .iter()
-        .find_map(|key| arguments.get(key)?.as_str().map(|text| shortened(text, 200)))
-}
-
-/// The host's own words: carried on from compaction to compaction as they are, because no summary is sure to keep a rule.
-///
-/// The oldest and the newest stay; where there are too many, those in the middle go.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct UserWords(Vec<String>);
-
-impl UserWords {
-    /// Takes note of the messages among these items.
-    pub fn note<'a>(&mut self, items: impl IntoIterator<Item = &'a Item>) {
-        for item in items {
-            if let Item::User(user) = item {
-                let text = words(&user.parts);
-                if !text.is_empty() {
-                    self.0.push(shortened(&text, USER_WORDS_CHARS_MAX));
-                }
-            }
-        }
-        let mut total: u64 = self.0.iter().map(|text| tokens::of_text(text)).sum();
-        while total > USER_WORDS_TOKENS_MAX && self.0.len() > 2 {
-            let gone = self.0.remove(self.0.len() / 2);
-            total -= tokens::of_text(&gone);
-        }
-    }
-
-    /// The messages, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
-    }
-}
-
-/// A call that is no longer in the context, and where to find it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replaced {
-    /// The id that the model gave to it.
-    pub call: CallId,
-    /// Which tool.
-    pub tool: String,
-    /// What it was about, where its arguments tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-}
-
-impl Replaced {
-    /// The calls among these items.
-    pub fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<Replaced> {
-        let answers = items.into_iter().filter_map(|item| match item {
-            Item::Assistant(answer) => Some(answer),
-            _ => None,
-        });
-        let calls = answers.flat_map(|answer| &answer.parts).filter_map(|part| match part {
-            AnswerPart::Call { id, name, input, .. } => {
-                Some(Replaced { call: id.clone(), tool: name.clone(), target: target(input) })
-            }
-            _ => None,
-        });
-        calls.collect()
-    }
 }
 
 /// A summary that cannot stand in for what it sums up.
@@ -300,7 +178,7 @@ pub fn check(summary: &str, replaced: u64) -> Result<(), BadSummary> {
 
 /// What stands in the context in place of what was summed up: one message. `summary` is `None` where no model could write one.
 #[must_use]
-pub fn render(summary: Option<&str>, users: &UserWords, files: &FileOperations, until: Seq) -> String {
+pub fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> String {
     let mut text = format!(
         "[The conversation up to entry {until} of its record was replaced by this summary. Go on from here; do not answer it.]\n\n"
     );
@@ -310,23 +188,31 @@ pub fn render(summary: Option<&str>, users: &UserWords, files: &FileOperations, 
             say(&mut text, format_args!("(No summary could be written. What was said before is not shown any more.)\n"))
         }
     }
-    if users.iter().next().is_some() {
-        say(&mut text, format_args!("\n## The user's own words\nThese still hold, oldest first:\n"));
-        users.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
+    for branch in carried.branches.iter() {
+        say(&mut text, format_args!("\n{branch}\n"));
     }
-    for (title, paths) in [("Files read", &files.read), ("Files modified", &files.modified)] {
+    if carried.users.iter().next().is_some() {
+        say(&mut text, format_args!("\n## The user's own words\nThese still hold, oldest first:\n"));
+        carried.users.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
+    }
+    for (title, paths) in [("Files read", &carried.files.read), ("Files modified", &carried.files.modified)] {
         if !paths.is_empty() {
             say(&mut text, format_args!("\n## {title}\n"));
             paths.iter().for_each(|path| say(&mut text, format_args!("- {path}\n")));
         }
     }
-    text
-}
-
-impl Display for Replaced {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} {}", self.call, self.tool, self.target.as_deref().unwrap_or_default())
+    let calls = &carried.calls;
+    if !calls.newest.is_empty() {
+        say(
+            &mut text,
+            format_args!("\n## Earlier calls\nTheir results are not shown any more, and stand in the record:\n"),
+        );
+        if calls.earlier > 0 {
+            say(&mut text, format_args!("- {} before these\n", calls.earlier));
+        }
+        calls.newest.iter().for_each(|call| say(&mut text, format_args!("- {call}\n")));
     }
+    text
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     message::{FilePart, Part},
-    model::{AnswerPart, Item},
+    model::{AnswerPart, Item, ToolResultItem},
     usage::Usage,
 };
 
@@ -59,8 +59,14 @@ pub fn of_item(item: &Item) -> u64 {
         + match item {
             Item::User(user) => user.parts.iter().map(of_part).sum(),
             Item::Assistant(answer) => answer.parts.iter().map(of_answer_part).sum(),
-            Item::Result(result) => of_text(&result.content) + result.attachments.iter().map(of_file).sum::<u64>(),
+            Item::Result(result) => of_output(result),
         }
+}
+
+/// The estimate for what came of a call.
+#[must_use]
+pub(crate) fn of_output(result: &ToolResultItem) -> u64 {
+    of_text(&result.content) + result.attachments.iter().map(of_file).sum::<u64>()
 }
 
 fn of_part(part: &Part) -> u64 {

@@ -1,10 +1,21 @@
 //! When a context is too full (C-11): a request is made smaller before a provider refuses it, and no earlier than it must be.
 
+use serde::{Deserialize, Serialize};
+
 /// Tokens that are kept free for the answer, at least.
 pub const RESERVE_MIN: u64 = 16_384;
 
 /// Tokens at the end of a conversation that a compaction leaves as they are, at most (C-31).
 pub const KEEP_RECENT: u64 = 20_000;
+
+/// Tokens of a summary, at most (J-12).
+pub const SUMMARY_MAX: u64 = 4_000;
+
+/// Tokens of the host's own words that are carried on beside a summary, at most; of the other kinds half as much each.
+pub const CARRY_MAX: u64 = 2_000;
+
+/// Tokens that an answer may have at least, however full the window; less in a tiny window.
+const ANSWER_MIN: u64 = 1_024;
 
 /// The window of a model, as compaction sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +24,43 @@ pub struct Window {
     pub context: u64,
     /// Tokens that are kept free.
     pub reserve: u64,
+    /// Tokens of an answer, at most; 0 where that is not known.
+    pub output: u64,
+}
+
+/// How full the context was at a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fullness {
+    /// Tokens that the request takes: the provider's last figure and an estimate of what came since.
+    pub used: u64,
+    /// Tokens that it may take.
+    pub usable: u64,
+}
+
+impl Fullness {
+    /// Whether more than 80 % of what may be used is used (J-02).
+    #[must_use]
+    pub fn warns(&self) -> bool {
+        self.used.saturating_mul(10) > self.usable.saturating_mul(8)
+    }
+
+    /// In parts of a hundred of what may be used.
+    #[must_use]
+    pub fn percent(&self) -> u64 {
+        self.used.saturating_mul(100) / self.usable.max(1)
+    }
+}
+
+/// Tokens of a summary, at most, where a request may take so many.
+#[must_use]
+pub fn summary_max(usable: u64) -> u64 {
+    SUMMARY_MAX.min(usable / 4).max(64)
+}
+
+/// Tokens of the host's words that are carried on, at most, where a request may take so many.
+#[must_use]
+pub fn carry_max(usable: u64) -> u64 {
+    CARRY_MAX.min(usable / 8)
 }
 
 /// How full a context is.
@@ -34,7 +82,7 @@ impl Window {
     /// The reserve is the larger of 16,384 and `output`, but never more than half of a small window.
     #[must_use]
     pub fn new(context: u64, output: u64) -> Window {
-        Window { context, reserve: RESERVE_MIN.max(output).min(context / 2) }
+        Window { context, reserve: RESERVE_MIN.max(output).min(context / 2), output }
     }
 
     /// The same window with another reserve.
@@ -56,11 +104,19 @@ impl Window {
             Level::Full
         } else if used >= self.usable() {
             Level::Compact
-        } else if used.saturating_mul(10) > self.usable().saturating_mul(8) {
+        } else if (Fullness { used, usable: self.usable() }).warns() {
             Level::Warn
         } else {
             Level::Fine
         }
+    }
+
+    /// Tokens that the answer to a request of so many may have, where that is less than `wanted`: strict providers refuse a
+    /// request whose prompt and largest answer do not fit the window together. A fiftieth is left for what was estimated wrong.
+    #[must_use]
+    pub fn answer_max(&self, used: u64, wanted: u64) -> Option<u64> {
+        let room = self.context.saturating_sub(used).saturating_sub(used / 50);
+        (room < wanted).then(|| room.max(ANSWER_MIN.min(self.context / 16)).min(wanted))
     }
 
     /// Tokens at the end of the conversation that a compaction keeps: 20,000, or half of a small window's room.
@@ -92,6 +148,18 @@ mod tests {
             assert_eq!(window.level(used), level, "{used}");
         }
         assert_eq!(Window::new(400_000, 128_000).usable(), 272_000);
+    }
+
+    /// In the space between full enough to compact and full, the largest answer is what still fits.
+    #[test]
+    fn an_answer_is_kept_as_small_as_the_window_demands() {
+        let window = Window::new(200_000, 64_000);
+        assert_eq!((window.usable(), window.answer_max(100_000, 64_000)), (136_000, None));
+        assert_eq!(window.answer_max(150_000, 64_000), Some(47_000));
+        assert_eq!(window.answer_max(199_000, 64_000), Some(ANSWER_MIN));
+        assert_eq!(window.answer_max(199_000, 500), Some(500));
+        assert_eq!(Window::new(160, 0).answer_max(500, 0), None);
+        assert_eq!(Window::new(160, 80).answer_max(500, 80), Some(10));
     }
 
     #[test]

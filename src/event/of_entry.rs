@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    context::Fullness,
     event::{EVENT_VERSION, Event, EventId, EventKind},
     ids::{Seq, SessionId},
     message::{Part, ReasoningPart, TextPart, ToolPart, ToolState},
@@ -50,7 +51,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             summary: compacted.summary.clone(),
             error: None,
         }],
-        Record::CompactionFailed { error } => {
+        Record::CompactionFailed { error, .. } => {
             vec![EventKind::CompactionFinished { items: 0, summary: None, error: Some(error.clone()) }]
         }
         Record::Accepted { message, delivery } => {
@@ -66,13 +67,20 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             Some(_) => vec![EventKind::Delivered { messages: ids.clone() }],
             None => vec![EventKind::TurnStarted { messages: ids.clone() }],
         },
-        Record::Request(request) => vec![EventKind::StepStarted {
-            model: request.model.to_string(),
-            attempt: request.attempt,
-            used: request.used,
-            usable: request.usable,
-            hash: request.hash.clone(),
-        }],
+        Record::Request(request) => {
+            let mut kinds = vec![EventKind::StepStarted {
+                model: request.model.to_string(),
+                attempt: request.attempt,
+                used: request.used,
+                usable: request.usable,
+                hash: request.hash.clone(),
+            }];
+            let (used, usable) = (request.used, request.usable);
+            if (Fullness { used, usable }).warns() && !before.context.fullness.warns() {
+                kinds.push(EventKind::ContextWarning { used, usable });
+            }
+            kinds
+        }
         Record::Answer { answer, interrupted } => answer_events(answer, *interrupted),
         Record::RequestFailed { error } => {
             vec![EventKind::RequestFailed { error: error.message.clone(), kind: error.kind, class: error.class() }]

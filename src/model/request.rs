@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ids::{CallId, Millis},
+    ids::{CallId, Millis, Seq},
     message::{Extra, FilePart, Finish, Part, Span},
     usage::Usage,
 };
@@ -298,7 +298,14 @@ pub struct ToolResultItem {
     /// When it was recorded.
     #[serde(default)]
     pub time: Millis,
+    /// The entry that opened the call; none (0) where it came from elsewhere.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub seq: Seq,
     /// Kept rendering.
     #[serde(skip)]
     pub fragment: Fragment,
+}
+
+fn is_none(seq: &Seq) -> bool {
+    *seq == Seq::ZERO
 }

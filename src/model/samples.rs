@@ -37,6 +37,7 @@ pub(crate) fn result(call: &str, content: &str) -> ToolResultItem {
         is_error: false,
         attachments: vec![],
         time: crate::Millis(0),
+        seq: Default::default(),
         fragment: Default::default(),
     }
 }

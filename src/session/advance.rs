@@ -134,12 +134,15 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         false => draft.env.toolbox_hash.to_owned(),
     };
     let params = serde_json::to_string(&(&settings.params, &turn.tools)).unwrap_or_default();
-    let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
-    let hash = short_hash(hash.map(String::as_str).join("\n").as_bytes());
-    let items = draft.state.history.len();
     let (window, used) = compact::fullness(draft);
+    let max_output = window.answer_max(used, settings.params.max_output.unwrap_or(window.output));
+    let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
+    let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
+    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
+    let items = draft.state.history.len();
     let (usable, estimated) = (window.usable(), compact::estimated(draft));
-    let opened = RequestOpened { model, attempt, last, items, system, tools, used, usable, estimated, hash };
+    let opened =
+        RequestOpened { model, attempt, last, items, system, tools, used, usable, estimated, max_output, hash };
     let ticket = draft.write(None, Record::Request(opened));
     draft.direct(Directive::StartRequest(ticket));
 }

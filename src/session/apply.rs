@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::{
-    context::of_item,
+    context::{Fullness, of_item},
     ids::{MessageId, Seq},
     message::ErrorReason,
     model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem, UserItem},
@@ -68,10 +68,11 @@ impl State {
             }
             Record::Compacted(compacted) => {
                 self.open.remove(&ticket);
-                self.take_compacted(compacted);
+                self.take_compacted(ticket, compacted);
             }
-            Record::CompactionFailed { .. } => {
+            Record::CompactionFailed { usage, .. } => {
                 self.open.remove(&ticket);
+                self.usage += *usage;
                 Arc::make_mut(&mut self.context).failures += 1;
             }
             Record::RetryWait { attempt, until, server } => {
@@ -248,8 +249,9 @@ impl State {
             estimated: request.estimated,
             hash: request.hash.clone(),
             system: self.settings.system.clone(),
-            params: self.settings.params.clone(),
+            params: request.params(&self.settings.params),
         };
+        Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));
         let first_try = request.attempt == 1;
         self.in_turn(|turn| {
@@ -357,6 +359,7 @@ impl State {
             is_error: result.is_error(),
             attachments: result.attachments.clone(),
             time: self.time,
+            seq: ticket,
             fragment: Default::default(),
         };
         self.in_turn(|turn| {

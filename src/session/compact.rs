@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::{
-        FileOperations, Level, Meter, PruneRule, Replaced, Summarise, UserWords, Window, check, cut, of_item, of_text,
-        prune,
+        BadSummary, CARRY_MAX, Carried, Fullness, Level, Meter, PruneRule, Replaced, Speaker, Summarise, Window,
+        carry_max, check, cut, of_item, of_text, prune, summary_max,
     },
     ids::Seq,
     message::ModelRef,
-    model::{Item, ToolResultItem},
+    model::{Item, ToolResultItem, UserItem},
     session::{Directive, Held, Open, Record, Refusal, State, Steering, advance, decide::Draft},
     usage::Usage,
 };
@@ -40,16 +40,18 @@ pub struct ContextState {
     pub summary: Option<Arc<str>>,
     /// Items at the front of the history that stand in for what was cut off: 0 or 1.
     pub front: usize,
-    /// What the host said in what was cut off.
-    pub users: UserWords,
-    /// The files that were touched in what was cut off.
-    pub files: FileOperations,
+    /// What is carried on of what was cut off, beside the summary.
+    pub carried: Carried,
+    /// How full it was at the newest request; nothing after it was made smaller.
+    pub fullness: Fullness,
     /// Compactions that failed in a row.
     pub failures: u32,
     /// Compactions that took place.
     pub compactions: u64,
     /// What is ready to be put in place as soon as no request is open.
     pub ready: Option<Arc<Compacted>>,
+    /// The compaction that is ready.
+    pub ready_ticket: Seq,
 }
 
 /// Why a compaction was opened.
@@ -81,6 +83,9 @@ pub struct OpenCompaction {
     pub used: u64,
     /// What a request may take.
     pub usable: u64,
+    /// What the one who sums up may be shown, by our estimate; 0 for as much as a request may take.
+    #[serde(default)]
+    pub room: u64,
 }
 
 /// What takes the place of the items before the cut.
@@ -95,6 +100,13 @@ pub struct Compacted {
     pub first_kept: usize,
     /// The calls among them.
     pub replaced: Vec<Replaced>,
+    /// Tokens of the host's own words that are carried on, at most.
+    #[serde(default = "carry_by_default")]
+    pub carry: u64,
+}
+
+fn carry_by_default() -> u64 {
+    CARRY_MAX
 }
 
 /// How full the context of the running turn is, for its model.
@@ -104,6 +116,16 @@ pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
     let window = draft.env.windows.window(turn_model.unwrap_or(&state.settings.model));
     let window = state.settings.compaction.reserve.map_or(window, |reserve| window.with_reserve(reserve));
     (window, state.context.meter.used(estimated(draft)))
+}
+
+/// The same, with the messages that join the next request.
+fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
+    let (window, used) = fullness(draft);
+    let waiting = draft.state.steering.iter().map(|waiting| {
+        let parts = waiting.message.parts.clone();
+        of_item(&Item::User(UserItem { id: waiting.message.id.clone(), parts, fragment: Default::default() }))
+    });
+    (window, used + draft.state.context.meter.corrected(waiting.sum()))
 }
 
 /// Our estimate of the next request, whole.
@@ -117,13 +139,13 @@ pub(super) fn holds_up(draft: &mut Draft<'_>) -> bool {
     if !draft.state.settings.compaction.auto {
         return false;
     }
-    let (window, used) = fullness(draft);
+    let (window, used) = with_steering(draft);
     let mut level = window.level(used);
     if level >= Level::Compact && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
         let results = prune(&draft.state.history, draft.state.context.front, PruneRule::default());
         if !results.is_empty() {
             draft.write(None, Record::Pruned { results });
-            let (window, used) = fullness(draft);
+            let (window, used) = with_steering(draft);
             level = window.level(used);
         }
     }
@@ -158,10 +180,13 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Option<Seq> {
     let keep = settings.compaction.keep.unwrap_or_else(|| window.keep());
     let meter = draft.state.context.meter;
     let found = cut(&draft.state.history, draft.state.context.front, keep, |item| meter.corrected(of_item(item)))?;
-    let model = settings.compaction.model.clone();
+    let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
+    // It may have another window; and what it counts may be more than we estimate.
+    let shown = draft.env.windows.window(&model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
     let opened = OpenCompaction {
         reason,
-        model: model.unwrap_or_else(|| settings.model.clone()),
+        model,
+        room: shown,
         first_kept: found.first_kept,
         split_turn: found.split_turn,
         used,
@@ -177,6 +202,10 @@ pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Held, Refusal> {
     if let Some((ticket, _)) = draft.state.compaction() {
         return Err(Refusal::Compacting { ticket });
     }
+    if draft.state.context.ready.is_some() {
+        // It is written, and is put in place when the open request is answered: another one would cut what it replaces.
+        return Err(Refusal::Compacting { ticket: draft.state.context.ready_ticket });
+    }
     match open(draft, CompactionReason::Asked) {
         Some(ticket) => Ok(Held::Done(ticket)),
         None => Err(Refusal::NothingToCompact),
@@ -186,26 +215,37 @@ pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Held, Refusal> {
 /// The summariser has answered, or failed.
 pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Arc<str>, Usage), String>) {
     let Some(Open::Compaction(open)) = draft.state.open.get(&ticket).cloned() else { return };
-    let going: Vec<_> = draft.state.history.iter().take(open.first_kept).cloned().collect();
-    let tokens = going.iter().map(|item| of_item(item)).sum();
-    let checked = match result {
-        Ok((summary, usage)) => check(summary, tokens).map(|()| (summary, usage)).map_err(|bad| bad.to_string()),
-        Err(error) => Err(error.clone()),
-    };
-    match checked {
-        Ok((summary, usage)) => {
-            let compacted = Compacted {
-                summary: Some(summary.clone()),
-                usage: *usage,
-                first_kept: open.first_kept,
-                replaced: Replaced::of(going.iter().map(|item| &**item)),
-            };
-            draft.write(Some(ticket), Record::Compacted(Arc::new(compacted)));
-        }
+    let (summary, usage) = match result {
+        Ok((summary, usage)) => (summary, *usage),
         Err(error) => {
-            draft.write(Some(ticket), Record::CompactionFailed { error });
+            let record = Record::CompactionFailed { error: error.clone(), usage: Usage::default() };
+            draft.write(Some(ticket), record);
+            return;
         }
+    };
+    let compacted = compacted(draft, Some((summary, usage)), open.first_kept, carry_max(open.usable));
+    let record = match fits(draft, &compacted) {
+        Ok(()) => Record::Compacted(Arc::new(compacted)),
+        Err(bad) => Record::CompactionFailed { error: bad.to_string(), usage },
+    };
+    draft.write(Some(ticket), record);
+}
+
+fn compacted(draft: &Draft<'_>, summary: Option<(&Arc<str>, Usage)>, first_kept: usize, carry: u64) -> Compacted {
+    let replaced = Replaced::of(draft.state.history.iter().take(first_kept).map(|item| &**item));
+    let (summary, usage) = summary.map_or((None, Usage::default()), |(text, usage)| (Some(text.clone()), usage));
+    Compacted { summary, usage, first_kept, replaced, carry }
+}
+
+/// Whether what would stand in place of what goes is smaller than that, all that is carried on included.
+fn fits(draft: &Draft<'_>, compacted: &Compacted) -> Result<(), BadSummary> {
+    let state = &draft.state;
+    if compacted.summary.as_ref().is_some_and(|summary| summary.trim().is_empty()) {
+        return Err(BadSummary::Empty);
     }
+    let going = state.history.iter().take(compacted.first_kept);
+    let (_, text) = state.in_place_of(compacted);
+    check(&text, going.map(|item| of_item(item)).sum())
 }
 
 /// After a crash nobody writes the summary any more: it is asked for again.
@@ -229,19 +269,50 @@ fn truncate(draft: &mut Draft<'_>) {
     if let Some((ticket, _)) = open {
         draft.direct(Directive::StopCompaction(ticket));
     }
-    let replaced = Replaced::of(draft.state.history.iter().take(first_kept).map(|item| &**item));
-    let compacted = Compacted { summary: None, usage: Usage::default(), first_kept, replaced };
+    let (window, _) = fullness(draft);
+    let compacted = compacted(draft, None, first_kept, carry_max(window.usable()));
+    if fits(draft, &compacted).is_err() {
+        // Nothing is gained. The provider says whether the request is too large.
+        if let Some((ticket, _)) = open {
+            let error = "it was not waited for".to_owned();
+            draft.write(Some(ticket), Record::CompactionFailed { error, usage: Usage::default() });
+        }
+        return;
+    }
     draft.write(open.map(|(ticket, _)| ticket), Record::Compacted(Arc::new(compacted)));
 }
 
+/// What the summariser is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Which model.
+    pub(crate) model: ModelRef,
+    /// In which words.
+    pub(crate) prompt: String,
+    /// Tokens of its answer, at most.
+    pub(crate) tokens_max: u64,
+}
+
 /// What the summariser of this ticket is asked.
-pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<(ModelRef, String)> {
+pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
     let Some(Open::Compaction(open)) = state.open.get(&ticket) else { return None };
     let items: Vec<_> = state.history.iter().take(open.first_kept).skip(state.context.front).cloned().collect();
-    let prefix = open.split_turn.map_or(0, |start| open.first_kept.saturating_sub(start));
+    let turn_prefix = open.split_turn.map_or(0, |start| open.first_kept.saturating_sub(start));
     let earlier = state.context.summary.as_deref();
-    let asked = Summarise { earlier, items: &items, turn_prefix: prefix, tokens_max: open.usable };
-    Some((open.model.clone(), asked.prompt()))
+    let room = if open.room == 0 { open.usable } else { open.room };
+    let asked = Summarise { earlier, items: &items, turn_prefix, tokens_max: room };
+    Some(Asked { model: open.model.clone(), prompt: asked.prompt(), tokens_max: summary_max(open.usable) })
+}
+
+/// Whose a message in the history is.
+fn speaker(user: &UserItem) -> Speaker {
+    let id = user.id.as_str();
+    let number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    match (id.strip_prefix("branch-").is_some_and(number), id.strip_prefix("task-").is_some_and(number)) {
+        (true, _) => Speaker::Branch,
+        (_, true) => Speaker::Runtime,
+        _ => Speaker::Host,
+    }
 }
 
 impl State {
@@ -255,10 +326,21 @@ impl State {
     }
 
     /// Takes a compaction, now or as soon as no request is open.
-    pub(super) fn take_compacted(&mut self, compacted: &Arc<Compacted>) {
+    pub(super) fn take_compacted(&mut self, ticket: Seq, compacted: &Arc<Compacted>) {
         self.usage += compacted.usage;
-        Arc::make_mut(&mut self.context).ready = Some(compacted.clone());
+        let context = Arc::make_mut(&mut self.context);
+        (context.ready, context.ready_ticket) = (Some(compacted.clone()), ticket);
         self.put_compacted_in_place();
+    }
+
+    /// What is carried on, and the text that takes the place of what goes.
+    fn in_place_of(&self, compacted: &Compacted) -> (Carried, String) {
+        let mut carried = self.context.carried.clone();
+        let spoken = self.history.iter().take(compacted.first_kept).skip(self.context.front).map(|item| &**item);
+        carried.note(spoken, &compacted.replaced, compacted.carry, speaker);
+        let summary = compacted.summary.as_deref().or(self.context.summary.as_deref());
+        let text = crate::context::render(summary, &carried, self.seq);
+        (carried, text)
     }
 
     /// Puts what is ready in place, unless a request is open whose bytes must stay what they are.
@@ -266,27 +348,25 @@ impl State {
         if self.request().is_some() {
             return;
         }
-        let context = Arc::make_mut(&mut self.context);
-        let Some(compacted) = context.ready.take() else { return };
+        let Some(compacted) = Arc::make_mut(&mut self.context).ready.take() else { return };
+        let (carried, text) = self.in_place_of(&compacted);
         let items: Vec<_> = std::mem::take(&mut self.history).iter().cloned().collect();
-        let (going, staying) = items.split_at(compacted.first_kept.min(items.len()));
-        let spoken = going.iter().skip(context.front).map(|item| &**item);
-        context.users.note(spoken.clone());
-        context.files.note(spoken);
+        let context = Arc::make_mut(&mut self.context);
+        context.carried = carried;
         if compacted.summary.is_some() {
             context.summary.clone_from(&compacted.summary);
         }
-        let text = crate::context::render(context.summary.as_deref(), &context.users, &context.files, self.seq);
         context.front = 1;
         context.failures = 0;
         context.compactions += 1;
+        context.ready_ticket = Seq::ZERO;
         if let Some(turn) = &mut self.turn {
             Arc::make_mut(turn).overflowed = false;
         }
         let id = format!("compaction-{}", self.seq);
         let parts = vec![crate::message::Part::text(text)];
         let first = Item::User(crate::model::UserItem { id: id.into(), parts, fragment: Default::default() });
-        self.replace_history(std::iter::once(Arc::new(first)).chain(staying.iter().cloned()));
+        self.replace_history(std::iter::once(Arc::new(first)).chain(items.into_iter().skip(compacted.first_kept)));
     }
 
     /// Puts the place-holder where these results were.
@@ -307,6 +387,7 @@ impl State {
     fn replace_history(&mut self, items: impl Iterator<Item = Arc<Item>>) {
         let context = Arc::make_mut(&mut self.context);
         context.meter.forget();
+        context.fullness = Fullness::default();
         context.estimated = 0;
         self.history_hash = String::new();
         items.for_each(|item| self.push_shared(item));

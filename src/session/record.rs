@@ -8,13 +8,14 @@ use serde_json::value::RawValue;
 use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Message, ModelRef},
-    model::{Answer, ModelError},
+    model::{Answer, ModelError, Params},
     permission::Ruleset,
     session::{
         AskClosedWhy, Compacted, Delivery, Down, Grant, Link, OpenCompaction, Outcome, Settings, State, TaskOrder, Tie,
     },
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
+    usage::Usage,
 };
 
 /// One entry, typed.
@@ -157,6 +158,9 @@ pub enum Record {
     CompactionFailed {
         /// Why.
         error: String,
+        /// What the summary took that could not be used.
+        #[serde(default, skip_serializing_if = "is_nothing")]
+        usage: Usage,
     },
     /// Held messages, or an interrupted turn, may go on.
     Released {},
@@ -237,8 +241,22 @@ pub struct RequestOpened {
     /// Our own estimate of the request, whole.
     #[serde(default)]
     pub estimated: u64,
+    /// Tokens of the answer, at most, where the window leaves less than was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
     /// Hash of all that determines the request: the same after a crash.
     pub hash: String,
+}
+
+impl RequestOpened {
+    /// Sampling and limits, as they are for this request.
+    pub(super) fn params(&self, settings: &Params) -> Params {
+        Params { max_output: self.max_output.or(settings.max_output), ..settings.clone() }
+    }
+}
+
+fn is_nothing(usage: &Usage) -> bool {
+    *usage == Usage::default()
 }
 
 /// A call, by what the core must know of it.

@@ -6,8 +6,9 @@ use std::sync::{
 };
 
 use tamtam::{
-    Outcome, Runtime, SessionOptions,
+    EventKind, Outcome, Runtime, SessionOptions,
     context::{SUMMARY_SYSTEM, of_item, of_text},
+    event::Next,
     message::ModelRef,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request, scripted::transcript},
     permission::Profile,
@@ -80,6 +81,38 @@ impl Model for Counting {
 async fn runtime(folder: &std::path::Path, model: Arc<Counting>) -> Runtime {
     std::fs::create_dir_all(folder.join("work")).unwrap();
     Runtime::builder().store(folder.join("store")).model(model).start().await.unwrap()
+}
+
+/// J-02: a context that is four fifths full is an event, once, before it is summed up; and it is seen in the tree.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_that_fills_up_is_told_before_it_is_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Counting::new(8_192);
+    let runtime = runtime(folder.path(), model).await;
+    let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
+    let session = runtime.create(options).await.unwrap();
+    for turn in 0..40 {
+        session.prompt(format!("turn {turn}")).await.unwrap().wait().await.unwrap();
+    }
+    let mut events = session.events_after(tamtam::Seq::ZERO).await.unwrap();
+    session.end("over").await.unwrap();
+    let mut told = Vec::new();
+    while let Some(next) = events.next().await {
+        let Next::Event(event) = next else { continue };
+        match event.kind {
+            EventKind::ContextWarning { used, usable } => {
+                assert!(used * 10 > usable * 8);
+                told.push('w');
+            }
+            EventKind::CompactionStarted { .. } => told.push('c'),
+            EventKind::CompactionFinished { error: None, .. } => told.push('.'),
+            EventKind::Ended { .. } => break,
+            _ => {}
+        }
+    }
+    let told: String = told.into_iter().collect();
+    assert!(told.starts_with("wc.wc.") && !told.contains("ww"), "{told}");
+    assert!(runtime.shutdown().await.is_empty());
 }
 
 /// Memory 3, J-30: five hundred turns over a window of 32k: it never overflows, and a rule of turn 1 is in the request of

@@ -46,6 +46,7 @@ fn records() -> Vec<Record> {
         used: 20,
         usable: 100,
         estimated: 18,
+        max_output: Some(4_000),
         hash: "cc".into(),
     };
     let opened = CallOpened {
@@ -92,14 +93,21 @@ fn records() -> Vec<Record> {
             split_turn: Some(3),
             used: 90,
             usable: 80,
+            room: 60,
         }),
         Record::Compacted(Arc::new(Compacted {
             summary: Some("## Goal".into()),
             usage: Default::default(),
             first_kept: 4,
-            replaced: vec![Replaced { call: "c-1".into(), tool: "read".into(), target: Some("a".into()) }],
+            replaced: vec![Replaced {
+                call: "c-1".into(),
+                tool: "read".into(),
+                target: Some("a".into()),
+                seq: Some(Seq(6)),
+            }],
+            carry: 2_000,
         })),
-        Record::CompactionFailed { error: "the summary is empty".into() },
+        Record::CompactionFailed { error: "the summary is empty".into(), usage: Default::default() },
         Record::TaskStarted {
             child: "task-1".parse().unwrap(),
             link: Link::LINKED,

@@ -29,12 +29,14 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         let tasks = state.tasks().count();
         let waiting = !state.queue.is_empty() || !state.steering.is_empty();
         let compacts = state.compaction().is_some();
+        let fullness = state.context.fullness;
         return match (state.paused, state.held && waiting) {
             (false, false) if compacts => ("compaction", Some("sums up what was said before".to_owned())),
             (true, _) => ("paused", Some("paused".to_owned())),
             (false, true) => ("held", Some("holds its queue until the next send or go-on".to_owned())),
             (false, false) if state.closed.is_some() => ("ended", Some("has ended".to_owned())),
             (false, false) if tasks > 0 => ("children", Some(format!("waits for {tasks} of its children"))),
+            (false, false) if fullness.warns() => ("idle", Some(format!("context {} % full", fullness.percent()))),
             (false, false) => ("idle", None),
         };
     };
@@ -79,6 +81,10 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         () if compacts => "compaction",
         () => "turn",
     };
+    let fullness = state.context.fullness;
+    if fullness.warns() {
+        what.push(format!("context {} % full", fullness.percent()));
+    }
     if state.paused {
         // What runs finishes; nothing new starts.
         what.insert(0, "paused".to_owned());

@@ -354,3 +354,88 @@ fn a_crash_begins_the_summary_again() {
     summarised(&mut play, Ok("sum"));
     assert_eq!(play.state.context.compactions, 1);
 }
+
+/// A compaction that is written and waits for the open request is in progress: another one would cut what it replaces.
+#[test]
+fn no_compaction_is_opened_while_one_waits_for_its_place() {
+    let mut play = talked(6, 484);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    let first = ticket(&play);
+    summarised(&mut play, Ok("sum"));
+    assert_eq!(compact(&mut play), Err(Refusal::Compacting { ticket: first }));
+    play.answer_text("done");
+    assert!(first_text(&play).contains("sum"));
+    assert_eq!(play.history().iter().filter(|line| line.starts_with("model: done")).count(), 1);
+}
+
+/// J-02: above 80 % the step says so, once until there is room again.
+#[test]
+fn a_context_that_fills_up_is_warned_of_once() {
+    let mut play = talked(4, 500);
+    let warned = |play: &Play| play.state.context.fullness.warns();
+    assert!(!warned(&play));
+    play.send(&"x".repeat(700));
+    play.answer_text(&"y".repeat(500));
+    assert!(warned(&play), "{:?}", play.state.context.fullness);
+    assert!(play.state.context.fullness.percent() >= 80);
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("sum"));
+    assert!(!warned(&play), "it was made smaller");
+    play.send("next");
+    assert!(!warned(&play), "{:?}", play.state.context.fullness);
+}
+
+/// An answer may be no larger than what the window leaves, where it would be; a strict provider refuses the request otherwise.
+#[test]
+fn the_largest_answer_shrinks_with_the_room_that_is_left() {
+    let mut play = talked(6, 484);
+    play.configure(|settings| settings.params.max_output = Some(500));
+    play.send("next");
+    let Record::Request(request) = &play.entries.last().unwrap().record else { panic!("{:?}", play.entries) };
+    let max = request.max_output.unwrap();
+    assert!(request.used + max <= 2_000 && max > 400, "{request:?}");
+    assert_eq!(play.state.request().unwrap().1.params.max_output, Some(max));
+}
+
+/// A message that joins the next request counts before it is made.
+#[test]
+fn steering_that_would_not_fit_makes_room_first() {
+    let mut play = talked(4, 500);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    play.steer(&"x".repeat(3_000), Steering::FinishBatch);
+    play.answer(vec![text("on it")], Finish::Stop);
+    assert!(play.state.compaction().is_some());
+}
+
+/// What stands in place of the old is smaller than the old, all that is carried on included; else nothing changes.
+#[test]
+fn a_summary_that_is_small_with_much_carried_on_is_refused_too() {
+    let mut play = Play::with(|settings| {
+        settings.compaction.keep = Some(0);
+        settings.compaction.auto = false;
+    });
+    play.send("go");
+    play.answer_text("yes");
+    play.send("on");
+    play.answer_text("fine");
+    let before = play.state.history.clone();
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("s"));
+    assert_eq!((play.state.history.clone(), play.state.context.failures), (before, 1));
+}
+
+/// The summariser has a window of its own, and counts as it does: it is shown no more than fits.
+#[test]
+fn what_the_summariser_is_shown_follows_what_it_counts() {
+    let mut play = talked(5, 500);
+    play.send("next");
+    let ticket_of_request = play.request();
+    let mut answer = tamtam::model::Answer::new(vec![text("ok")], Finish::Stop);
+    answer.usage.input = play.state.request().unwrap().1.estimated * 2;
+    play.signal(Signal::Answered { ticket: ticket_of_request, answer });
+    compact(&mut play).unwrap();
+    let open = play.state.compaction().unwrap().1.clone();
+    assert!(open.room <= open.usable * 6 / 10, "{open:?}");
+}

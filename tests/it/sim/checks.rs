@@ -165,6 +165,24 @@ pub(super) fn paired(history: &History) -> Result<(), Broken> {
     Ok(())
 }
 
+/// What the model sees is the end of the whole conversation, item by item, behind at most one summary: nothing of it is lost,
+/// doubled or moved by a compaction, and of a pruned result only the content is gone.
+pub(super) fn is_end_of(state: &State, whole: &State) -> Result<(), Broken> {
+    let front = state.context.front;
+    hold!(front <= 1 && (front == 1) == (state.context.compactions > 0), "{front} summaries stand in the context");
+    let kept = state.history.len() - front;
+    let all = whole.history.len();
+    hold!(kept <= all, "{kept} items are seen, and {all} were said");
+    for (seen, said) in state.history.iter().skip(front).zip(whole.history.iter().skip(all - kept)) {
+        let same = match (seen.as_ref(), said.as_ref()) {
+            (Item::Result(seen), Item::Result(said)) => seen.call == said.call && seen.seq == said.seq,
+            (seen, said) => seen == said,
+        };
+        hold!(same, "{seen:?} is seen where {said:?} was said");
+    }
+    Ok(())
+}
+
 /// Promises 2, 4 and 5 on the whole tape of a session that has come to rest.
 pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
     let mut effects = BTreeMap::new();

@@ -64,9 +64,7 @@ pub(super) fn over(state: &State, entries: &[Entry]) -> Result<(), Broken> {
     for entry in entries {
         let Record::TaskFinished { notice: Some(notice), .. } = &entry.record else { continue };
         let is_it = |item: &Item| matches!(item, Item::User(user) if user.id == notice.id);
-        // What was summed up is carried on in the host's own words.
-        let summed_up = state.context.users.iter().filter(|said| *said == notice.text()).count();
-        let times = state.history.iter().filter(|item| is_it(item)).count() + summed_up;
+        let times = state.history.iter().filter(|item| is_it(item)).count();
         hold!(
             times == 1 || (times == 0 && state.closed.is_some()),
             "the model was told {times} times of {}",

@@ -122,6 +122,8 @@ pub(super) struct World {
     initial: Settings,
     /// The fold of all lines, from bytes, kept up with the live state.
     folded: State,
+    /// The fold that knows no compaction: the whole conversation, against which the compacted one is judged.
+    whole: State,
     written: Vec<Entry>,
     late: VecDeque<Late>,
     ready: VecDeque<Directive>,
@@ -158,6 +160,7 @@ impl World {
             rng,
             host: Host::default(),
             folded: state.clone(),
+            whole: state.clone(),
             state,
             workers: BTreeMap::new(),
             now,
@@ -218,6 +221,7 @@ impl World {
 
         let lines: Vec<_> = decision.entries.iter().map(through_bytes).collect();
         lines.iter().for_each(|line| self.folded.apply(line));
+        lines.iter().for_each(|line| apply_uncompacted(&mut self.whole, line));
         hold!(self.folded == decision.after, "the fold of the tape is not the live state");
         checks::decision(&self.state, &decision.entries, &decision.after)?;
         checks::permitted(&self.state, &decision.entries, &decision.after, &self.toolbox)?;
@@ -253,7 +257,8 @@ impl World {
         self.late.push_back(Late { lines, directives: waits });
         self.everybody_works()?;
         self.everyone_is_watched()?;
-        self.host.check(&self.state)?;
+        self.host.check(&self.whole)?;
+        checks::is_end_of(&self.state, &self.whole)?;
         self.stays_quiet()
     }
 
@@ -408,6 +413,7 @@ impl World {
             "from its newest anchor the tape folds to another state"
         );
         self.folded = self.state.clone();
+        self.whole = self.fold_uncompacted();
         self.heard = self.rng.percent(80);
         self.now = self.now.plus(Duration::from_millis(self.rng.below(5_000) as u64));
         self.late_reports(&dead)?;
@@ -428,6 +434,7 @@ impl World {
             self.written.extend(decision.entries.iter().map(through_bytes));
             self.state = decision.after;
             self.folded = self.fold(self.written.iter());
+            self.whole = self.fold_uncompacted();
             hold!(self.folded == self.state, "the fold of the tape is not the live state after a late report");
         }
         Ok(())
@@ -460,6 +467,12 @@ impl World {
     fn fold<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> State {
         let mut state = State::new("other".parse().unwrap(), self.initial.clone(), Millis(0));
         entries.for_each(|entry| state.apply(entry));
+        state
+    }
+
+    fn fold_uncompacted(&self) -> State {
+        let mut state = State::new("other".parse().unwrap(), self.initial.clone(), Millis(0));
+        self.written.iter().for_each(|line| apply_uncompacted(&mut state, line));
         state
     }
 
@@ -502,12 +515,13 @@ impl World {
         hold!(state.queue.is_empty() && state.steering.is_empty(), "at rest with messages that wait");
         hold!(state.is_idle(), "at rest and not idle");
         hold!(!self.host.waits(), "a host still waits for an answer");
-        self.host.check(&self.state)?;
+        self.host.check(&self.whole)?;
         checks::paired(&self.state.history)?;
+        checks::paired(&self.whole.history)?;
         let entries: Vec<_> = self.written.drain(..).collect();
         hold!(self.fold(entries.iter()) == self.state, "the fold of the whole tape is not the live state");
         checks::tape(&entries)?;
-        tasks::over(&self.state, &entries)?;
+        tasks::over(&self.whole, &entries)?;
         self.counts.turns += self.state.turns;
         if self.rng.percent(25) { self.opens_from_an_anchor(entries) } else { Ok(()) }
     }
@@ -523,6 +537,15 @@ impl World {
         opened.apply(&through_bytes(&anchor));
         hold!(opened == live, "an anchor opens to another state");
         Ok(())
+    }
+}
+
+/// Applies an entry as if nothing were ever made smaller. An anchor says nothing new.
+fn apply_uncompacted(state: &mut State, line: &Entry) {
+    match &line.record {
+        Record::Compacted(_) | Record::Pruned { .. } => {}
+        Record::State(_) if line.seq > Seq(1) => {}
+        _ => state.apply(line),
     }
 }
 
