@@ -1,8 +1,8 @@
 //! What a search has found so far, within the limits of what a model is given.
 
-use std::{cell::OnceCell, io, path::Path};
+use std::{cell::OnceCell, collections::VecDeque, io, path::Path};
 
-use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
+use grep_searcher::{Searcher, Sink, SinkContext, SinkContextKind, SinkMatch};
 use serde::Serialize;
 
 use crate::{
@@ -29,6 +29,15 @@ pub(super) struct Found {
     file: String,
     line_number: u64,
     line: String,
+}
+
+/// A line as it is shown.
+struct Shown {
+    /// With its file and number.
+    text: String,
+    /// Alone.
+    line: String,
+    is_cut: bool,
 }
 
 /// Which limit ended the search.
@@ -71,7 +80,7 @@ impl Output {
     /// Takes in the matches of one file.
     pub(super) fn file<'a>(&'a mut self, path: &'a Path) -> FileSink<'a> {
         let begins_group = self.with_context && !self.text.is_empty();
-        FileSink { output: self, path, numbered: OnceCell::new(), matches: 0, begins_group }
+        FileSink { output: self, path, numbered: OnceCell::new(), matches: 0, waiting: VecDeque::new(), begins_group }
     }
 
     /// What is counted against the limit.
@@ -106,6 +115,8 @@ pub(super) struct FileSink<'a> {
     /// The file's name as it stands before a line number. Most files have no match, and no need of it.
     numbered: OnceCell<String>,
     matches: u64,
+    /// Lines before a match that has not come yet: at most as many as are asked for.
+    waiting: VecDeque<Shown>,
     /// Whether a separator is due before the next line.
     begins_group: bool,
 }
@@ -125,19 +136,34 @@ impl FileSink<'_> {
         }
     }
 
-    fn line(&mut self, separator: char, number: u64, bytes: &[u8]) -> Option<String> {
+    fn line(&self, separator: char, number: u64, bytes: &[u8]) -> Shown {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes));
         let line = truncate::line(&text, LINE_CHARS_MAX);
         let name = self.numbered.get_or_init(|| names::shown_before_number(self.path));
-        // One piece with its line, so that none stands before nothing.
+        let text = format!("{name}{separator}{number}{separator} {}", line.content);
+        Shown { text, line: line.content, is_cut: line.truncated }
+    }
+
+    /// Shows a line, and before it what waits. Of that the first lines go where there is not room for all of it.
+    fn show(&mut self, last: &Shown) -> bool {
         let group = if std::mem::take(&mut self.begins_group) { "--\n" } else { "" };
-        let shown = format!("{group}{name}{separator}{number}{separator} {}", line.content);
-        if !self.output.push(&shown) {
-            return None;
+        let mut needed: usize = group.len() + last.text.len() + 1;
+        needed += self.waiting.iter().map(|line| line.text.len() + 1).sum::<usize>();
+        while self.output.text.len() + needed > BYTES_MAX {
+            let Some(line) = self.waiting.pop_front() else { break };
+            needed -= line.text.len() + 1;
         }
-        self.output.lines_cut |= line.truncated;
-        Some(line.content)
+        // One piece, so that no part of it stands before nothing.
+        let mut piece = group.to_owned();
+        for line in self.waiting.drain(..) {
+            self.output.lines_cut |= line.is_cut;
+            piece.push_str(&line.text);
+            piece.push('\n');
+        }
+        piece.push_str(&last.text);
+        self.output.lines_cut |= last.is_cut;
+        self.output.push(&piece)
     }
 }
 
@@ -155,9 +181,12 @@ impl Sink for &mut FileSink<'_> {
             return Ok(false);
         }
         let number = found.line_number().unwrap_or(0);
-        let Some(line) = self.line(':', number, found.bytes()) else { return Ok(false) };
+        let shown = self.line(':', number, found.bytes());
+        if !self.show(&shown) {
+            return Ok(false);
+        }
         self.output.total += 1;
-        self.output.found.push(Found { file: names::shown(self.path), line_number: number, line });
+        self.output.found.push(Found { file: names::shown(self.path), line_number: number, line: shown.line });
         Ok(true)
     }
 
@@ -166,11 +195,16 @@ impl Sink for &mut FileSink<'_> {
             return Ok(true);
         }
         // Lines before a match that will not be shown are of no use.
-        if self.output.total == self.output.limit && *context.kind() == grep_searcher::SinkContextKind::Before {
+        if self.output.total == self.output.limit && *context.kind() == SinkContextKind::Before {
             self.output.full = Some(Full::Matches);
             return Ok(false);
         }
-        Ok(self.line('-', context.line_number().unwrap_or(0), context.bytes()).is_some())
+        let shown = self.line('-', context.line_number().unwrap_or(0), context.bytes());
+        if *context.kind() == SinkContextKind::Before {
+            self.waiting.push_back(shown);
+            return Ok(true);
+        }
+        Ok(self.show(&shown))
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {

@@ -158,6 +158,18 @@ fn the_output_is_at_most_50_kb() {
     );
 }
 
+/// Lines around a match never take its own place.
+#[test]
+fn many_long_lines_before_a_match_leave_room_for_it() {
+    let lab = Lab::new();
+    lab.put("a", format!("{}needle\n", lines(150, 600)));
+    let found = lab.call("grep", json!({"pattern": "needle", "context": 100}));
+    assert_eq!(found.details["total"], 1);
+    let shown: Vec<_> = found.content.lines().collect();
+    assert!(found.content.len() < 51_400 && shown[0].starts_with("a-5") && shown.contains(&"a:151: needle"));
+    assert_eq!(shown[shown.len() - 2], "a:151: needle");
+}
+
 /// F-12
 #[test]
 fn long_lines_are_cut_at_500_characters() {
