@@ -4,7 +4,7 @@
 
 use std::{
     io::Write,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     time::Duration,
 };
 
@@ -13,9 +13,9 @@ use tamtam::{
     Runtime, SendError, Session, SessionOptions,
     model::{BoxFuture, Item, Reply, Request, Scripted},
     permission::Profile,
-    runtime::By,
+    runtime::{By, Operator},
     supervisor::{Happening, Node, Reading, Status, Watch},
-    tool::{Access, Tool, ToolContext, ToolResult},
+    tool::{Access, Effect, Tool, ToolContext, ToolResult},
     usage::Usage,
 };
 
@@ -32,8 +32,9 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
     let (release, released) = mpsc::channel::<()>();
     let model = Arc::new(Scripted::from_fn(reply).named("scripted/night".parse()?));
     let runtime = Runtime::builder().store(folder.path().join("tapes")).model(model);
-    let runtime = runtime.tool(Build).tool(Lookup { released: Mutex::new(released) }).start().await?;
-    let operator = runtime.operate();
+    let lookup = Lookup { released: Arc::new(Mutex::new(released)), operator: Arc::default() };
+    let runtime = runtime.tool(Build).tool(lookup.clone()).start().await?;
+    let operator = lookup.operator.get_or_init(|| runtime.operate()).clone();
     let open = async |name: &str| -> Result<Session, Failed> {
         let options = SessionOptions::new(folder.path()).id(name.parse()?).profile(Profile::Auto);
         Ok(runtime.create(options).await?)
@@ -52,7 +53,7 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
         chat.prompt("build it").await?;
     }
 
-    // One that crashes whoever looks at what its call wants, and one whose call blocks whoever looks.
+    // One that crashes at its call, again and again, and one whose call blocks whoever looks at what it wants.
     let (poison, stuck) = (open("poison").await?, open("stuck").await?);
     let mut watch = runtime.watch("poison");
     poison.prompt("look up: poison").await?;
@@ -162,9 +163,12 @@ fn reply(request: &Request) -> Reply {
     reply.with_usage(usage)
 }
 
-/// A tool with a bug in the worst place: what a call wants to do is asked inside the session's actor.
+/// A tool with the worst of bugs. What a call wants to do is asked inside the session's actor, so one that blocks there makes
+/// it stuck. One that panics loses its call and no more, so the crash of the actor itself is the operator's drill.
+#[derive(Clone)]
 struct Lookup {
-    released: Mutex<mpsc::Receiver<()>>,
+    released: Arc<Mutex<mpsc::Receiver<()>>>,
+    operator: Arc<OnceLock<Operator>>,
 }
 
 impl Tool for Lookup {
@@ -181,19 +185,30 @@ impl Tool for Lookup {
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
-        match arguments["what"].as_str() {
-            // A panic, without the report on stderr that would alarm whoever runs this example.
-            Some("poison") => {
-                std::panic::resume_unwind(Box::new("index out of bounds: the len is 0 but the index is 0"))
-            }
+        if arguments["what"] == "stuck" {
             // Waits in a way that tokio cannot see, until the operator's side is dropped.
-            _ => drop(self.released.lock().unwrap_or_else(PoisonError::into_inner).recv()),
+            // An error is that end.
+            let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
         }
         vec![Access::new("lookup", "*")]
     }
 
-    fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async { ToolResult::ok("found") })
+    fn effect(&self) -> Effect {
+        // It is run again in the next life, and so crashes that one, too.
+        Effect::Read
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            if let (Some(operator), Some("poison")) = (self.operator.get(), arguments["what"].as_str()) {
+                let words = "index out of bounds: the len is 0 but the index is 0";
+                match operator.crash(context.session.as_str(), words) {
+                    Ok(()) => context.cancelled().await,
+                    Err(error) => return ToolResult::error(error.to_string()),
+                }
+            }
+            ToolResult::ok("found")
+        })
     }
 }
 

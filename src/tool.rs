@@ -99,11 +99,22 @@ pub trait Tool: Send + Sync + 'static {
 
     /// What this call wants to do. A pure function of its arguments: it looks at no disk.
     ///
-    /// Every access must be allowed before the call runs. Without an override: the tool's name and `*`.
+    /// Every access must be allowed before the call runs. Without an override: the tool's name and `*`. A panic here is this
+    /// call's error, and the call does not run.
     fn access(&self, _arguments: &Value) -> Vec<Access> {
         vec![Access::new(self.name(), "*")]
     }
 
     /// Carries out one call. What goes wrong is a result too: see [`ToolResult::error`].
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
+}
+
+/// What a call wants to do; where the tool panics over its arguments, what the model is told of it.
+///
+/// The arguments are the model's, and the code may be the host's: a panic must cost this call, and not the session, which would
+/// meet the same call in each of its lives.
+pub(crate) fn access_of(tool: &dyn Tool, arguments: &Value) -> Result<Vec<Access>, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tool.access(arguments))).map_err(|_| {
+        format!("The tool {} crashed over these arguments; the call was not run. Try other arguments.", tool.name())
+    })
 }

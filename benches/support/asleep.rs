@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Instant,
 };
 
@@ -12,7 +12,8 @@ use tamtam::{
     ModelRef, SessionId,
     message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
-    tool::{Access, Effect, Tool, ToolContext, ToolResult},
+    runtime::Operator,
+    tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
 use crate::parts::{Calls, Nothing, distribution, micros, options, resident, runtime};
@@ -109,10 +110,11 @@ impl Model for OneBomb {
     }
 }
 
-/// A tool that crashes the actor that first asks what a call of it wants, where it is armed.
+/// A tool that has its session's actor crash at its first call, where it is armed.
+#[derive(Clone, Default)]
 struct Bomb {
-    armed: bool,
-    gone_off: Mutex<BTreeSet<String>>,
+    operator: Arc<OnceLock<Operator>>,
+    gone_off: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Tool for Bomb {
@@ -132,14 +134,15 @@ impl Tool for Bomb {
         Effect::Read
     }
 
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        let first = self.gone_off.lock().unwrap().insert(arguments["of"].to_string());
-        assert!(!(self.armed && first), "the bomb goes off");
-        Vec::new()
-    }
-
-    fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async { ToolResult::ok("ok") })
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let first = self.gone_off.lock().unwrap().insert(arguments["of"].to_string());
+            if let Some(operator) = self.operator.get().filter(|_| first) {
+                operator.crash(context.session.as_str(), "the bomb goes off").unwrap();
+                context.cancelled().await;
+            }
+            ToolResult::ok("ok")
+        })
     }
 }
 
@@ -148,8 +151,11 @@ pub async fn crash() {
     std::panic::set_hook(Box::new(|_| {}));
     for armed in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let bomb = Bomb { armed, gone_off: Mutex::default() };
-        let runtime = runtime(folder.path(), Arc::new(OneBomb("bench/bomb".parse().unwrap())), bomb).await;
+        let bomb = Bomb::default();
+        let runtime = runtime(folder.path(), Arc::new(OneBomb("bench/bomb".parse().unwrap())), bomb.clone()).await;
+        if armed {
+            assert!(bomb.operator.set(runtime.operate()).is_ok());
+        }
         let mut sessions = Vec::new();
         for _ in 0..1_000 {
             sessions.push(runtime.create(options(folder.path())).await.unwrap());

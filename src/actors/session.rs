@@ -532,6 +532,8 @@ impl Live {
             Question::Down(parent, ticket, reply) => self.children.wait_for_own(parent, ticket, reply),
             Question::Task(ticket, reply) => self.children.wait_for(ticket, reply),
             Question::Up(reply) => drop(reply.send(Ok(()))),
+            // As a bug in it would end it.
+            Question::Crash(words) => std::panic::resume_unwind(Box::new(words)),
             // It is taken up where the actor can still end.
             Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why: PassivateError::PASSING })),
             Question::Outcome(id, reply) => {

@@ -124,13 +124,15 @@ impl Stage {
 }
 
 async fn play(stage: &Stage, tools: Toolbox) -> Result<(), Failure> {
+    let glitch = glitch::Glitch::default();
     let runtime = Runtime::builder()
         .store(&stage.store)
         .model(Arc::new(script()))
-        .tools(tools.with(glitch::Glitch::default()))
+        .tools(tools.with(glitch.clone()))
         .watch(Environment::watch())
         .start()
         .await?;
+    glitch.arm(&runtime);
     let options = SessionOptions::new(&stage.project).id("demo".parse().unwrap_or_else(|_| SessionId::new()));
     let session = runtime.create(options.profile(Profile::Auto)).await?;
     let events = session.events();

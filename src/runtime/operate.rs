@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    actors::slot::Question,
     error::{OpenError, PassivateError, SendError},
     handle::Session,
     ids::SessionId,
@@ -97,6 +98,21 @@ impl Operator {
         self.pulled("unpark", id);
         let done = self.do_unpark(id).await;
         self.done("unpark", id, done)
+    }
+
+    /// A drill: makes a session's actor panic with these words, as a bug in it would, after what it has in hand. It is a crash
+    /// like any other: reported, counted, followed by a restart, and by parking at the third one. A session that sleeps is
+    /// woken for it.
+    ///
+    /// # Errors
+    /// [`OperateError::Refused`] where it takes nothing; [`OperateError::Unknown`] for one that is not in the tree.
+    pub fn crash(&self, id: &str, words: &str) -> Result<(), OperateError> {
+        self.pulled("crash", id);
+        let done = self.session(id).and_then(|(card, session)| {
+            let asked = session.slot.question(Question::Crash(words.to_owned()));
+            asked.map_err(|error| OperateError::Refused { id: card.id().to_owned(), error })
+        });
+        self.done("crash", id, done)
     }
 
     /// Lets a session start nothing new: what runs, finishes.

@@ -16,7 +16,7 @@ use crate::{
         AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
         Steering, advance, decide::Draft, state::Next,
     },
-    tool::{Access, Effect, ToolResult},
+    tool::{Access, Effect, ToolResult, access_of},
 };
 
 /// Opens a ticket for each call of the newest answer that has none yet, and answers at once those that cannot run.
@@ -35,8 +35,8 @@ pub(super) fn open(draft: &mut Draft<'_>) {
             index,
             id: id.clone(),
             tool: tool.map_or(name.as_str(), |tool| tool.name()).to_owned(),
-            effect: tool.map_or(Effect::Read, |tool| tool.effect()),
-            parallel: tool.is_some_and(|tool| tool.parallel()),
+            effect: draft.env.toolbox.effect(name).unwrap_or(Effect::Read),
+            parallel: draft.env.toolbox.is_parallel(name),
         });
         draft.write(None, record);
     }
@@ -174,7 +174,10 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
         // The tools may be others than when the call was opened: the session was rebuilt in between.
         return fail(draft, ticket, ErrorReason::Failed, text);
     }
-    let access = access(draft, &call);
+    let access = match access(draft, &call) {
+        Ok(access) => access,
+        Err(text) => return fail(draft, ticket, ErrorReason::Failed, text),
+    };
     let settings = draft.state.settings.clone();
     let judgement = settings.judge(&access, draft.env.globs);
     // A call that names no access has nothing that could have been granted.
@@ -200,14 +203,15 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
     }
 }
 
-/// What a call wants to do, as its tool says.
-fn access(draft: &Draft<'_>, call: &OpenCall) -> Vec<Access> {
+/// What a call wants to do, as its tool says; why it cannot run, where the tool crashes over its arguments.
+fn access(draft: &Draft<'_>, call: &OpenCall) -> Result<Vec<Access>, String> {
     match (draft.env.toolbox.find(&call.tool), arguments(&call.input)) {
         (Some(tool), Ok(arguments)) => {
             let settings = &draft.state.settings;
-            seen_from(&settings.workspace, &settings.read_roots, tool.access(&arguments))
+            let access = access_of(&**tool, &arguments)?;
+            Ok(seen_from(&settings.workspace, &settings.read_roots, access))
         }
-        _ => Vec::new(),
+        _ => Ok(Vec::new()),
     }
 }
 

@@ -2,21 +2,39 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{model::ToolSpec, tool::Tool};
+use crate::{
+    model::ToolSpec,
+    tool::{Effect, Tool},
+};
 
 /// A set of tools. Cheap to clone; never changed once a session uses it.
 #[derive(Clone, Default)]
 pub struct Toolbox {
-    tools: Arc<BTreeMap<String, Arc<dyn Tool>>>,
+    tools: Arc<BTreeMap<String, Known>>,
     specs: Arc<[ToolSpec]>,
+}
+
+/// A tool, and what it says of itself: asked for once, so that no session runs its code for that.
+struct Known {
+    tool: Arc<dyn Tool>,
+    aliases: Box<[String]>,
+    effect: Effect,
+    parallel: bool,
+}
+
+impl Known {
+    fn new(tool: Arc<dyn Tool>) -> Known {
+        let aliases = tool.aliases().iter().map(|alias| (*alias).to_owned()).collect();
+        Known { aliases, effect: tool.effect(), parallel: tool.parallel(), tool }
+    }
 }
 
 impl Toolbox {
     /// A set of those tools. Of two tools with one name the later one stands.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
-        let tools: BTreeMap<_, _> = tools.into_iter().map(|tool| (tool.name().to_owned(), tool)).collect();
-        let specs = tools.values().map(|tool| ToolSpec {
+        let tools: BTreeMap<_, _> = tools.into_iter().map(|tool| (tool.name().to_owned(), Known::new(tool))).collect();
+        let specs = tools.values().map(|Known { tool, .. }| ToolSpec {
             name: tool.name().to_owned(),
             description: tool.description().to_owned(),
             schema: tool.schema(),
@@ -28,7 +46,7 @@ impl Toolbox {
     /// The same set with one more tool.
     #[must_use]
     pub fn with(&self, tool: impl Tool) -> Toolbox {
-        let all = self.tools.values().cloned().chain([Arc::new(tool) as Arc<dyn Tool>]);
+        let all = self.tools.values().map(|known| known.tool.clone()).chain([Arc::new(tool) as Arc<dyn Tool>]);
         Toolbox::new(all)
     }
 
@@ -46,11 +64,26 @@ impl Toolbox {
     /// Finds a tool: by its exact name, then in lower case (TOOL-EDGE-002), then by an alias.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.known(name).map(|known| &known.tool)
+    }
+
+    /// The effect of that tool, where there is one.
+    pub(crate) fn effect(&self, name: &str) -> Option<Effect> {
+        self.known(name).map(|known| known.effect)
+    }
+
+    /// Whether calls of that tool run beside others.
+    pub(crate) fn is_parallel(&self, name: &str) -> bool {
+        self.known(name).is_some_and(|known| known.parallel)
+    }
+
+    fn known(&self, name: &str) -> Option<&Known> {
+        if let Some(known) = self.tools.get(name) {
+            return Some(known);
+        }
         let lower = name.to_lowercase();
-        self.tools
-            .get(name)
-            .or_else(|| self.tools.get(&lower))
-            .or_else(|| self.tools.values().find(|tool| tool.aliases().contains(&lower.as_str())))
+        let alias = |known: &&Known| known.aliases.contains(&lower);
+        self.tools.get(&lower).or_else(|| self.tools.values().find(alias))
     }
 
     /// What the model is told when it calls a tool that does not exist (TOOL-EDGE-006).

@@ -21,6 +21,8 @@ use tamtam::{
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 
+use crate::support::bomb::Bomb;
+
 /// A tool that waits until it is stopped, or crashes whoever asks what it wants.
 struct Stub {
     name: &'static str,
@@ -45,7 +47,6 @@ impl Tool for Stub {
     }
 
     fn access(&self, _: &Value) -> Vec<Access> {
-        assert!(self.name != "bomb", "the bomb goes off");
         vec![Access::new(self.name, "*")]
     }
 
@@ -71,7 +72,10 @@ struct Lab {
 async fn start(folder: &Path, model: &Arc<Scripted>, slow: &Arc<AtomicUsize>) -> Runtime {
     let builder = Runtime::builder().store(folder.join("store")).model(model.clone());
     let tool = |name| Stub { name, began: if name == "slow" { slow.clone() } else { Arc::default() } };
-    builder.tool(tool("slow")).tool(tool("quick")).tool(tool("bomb")).start().await.unwrap()
+    let bomb = Bomb::default();
+    let runtime = builder.tool(tool("slow")).tool(tool("quick")).tool(bomb.clone()).start().await.unwrap();
+    bomb.arm(&runtime);
+    runtime
 }
 
 fn options(folder: &Path) -> SessionOptions {

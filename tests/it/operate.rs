@@ -17,6 +17,8 @@ use tamtam::{
     tool::{Access, Tool, ToolContext, ToolResult},
 };
 
+use crate::support::bomb::{Bomb, WORDS};
+
 #[allow(dead_code, unreachable_pub, reason = "its main is for people, and it is a program of its own elsewhere")]
 #[path = "../../examples/operate.rs"]
 mod example;
@@ -39,11 +41,9 @@ impl Tool for Trap {
 
     /// This is asked inside the session's actor.
     fn access(&self, arguments: &Value) -> Vec<Access> {
-        match arguments["do"].as_str() {
-            Some("crash") => std::panic::resume_unwind(Box::new("the trap snaps")),
-            // Until the test drops its end.
-            Some("block") => drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).recv()),
-            _ => {}
+        if arguments["do"] == "block" {
+            // Until the test drops its end, which is an error.
+            let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
         }
         vec![Access::new("trap", "*")]
     }
@@ -59,7 +59,7 @@ impl Tool for Trap {
     }
 }
 
-/// Calls the trap where the newest message says so: `trap crash`, `trap block`, `trap run`; answers else.
+/// Calls the bomb or the trap where the newest message says so: `trap crash`, `trap block`, `trap run`; answers else.
 fn reply(request: &Request) -> Reply {
     let Some(item) = request.history.iter().last() else { return Reply::text("?") };
     let said = match item.as_ref() {
@@ -70,6 +70,7 @@ fn reply(request: &Request) -> Reply {
         _ => None,
     };
     match said.as_deref().and_then(|said| said.strip_prefix("trap ")) {
+        Some("crash") => Reply::call("bomb", json!({})),
         Some(what) => Reply::call("trap", json!({ "do": what })),
         None => Reply::text("fine"),
     }
@@ -87,7 +88,9 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let (hold, held) = mpsc::channel();
         let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::from_fn(reply)));
-        let runtime = builder.tool(Trap(Mutex::new(held))).start().await.unwrap();
+        let bomb = Bomb::default();
+        let runtime = builder.tool(Trap(Mutex::new(held))).tool(bomb.clone()).start().await.unwrap();
+        bomb.arm(&runtime);
         Lab { runtime, folder, hold: Some(hold) }
     }
 
@@ -176,16 +179,16 @@ async fn invariant_13_a_poison_session_is_parked_at_its_third_crash_and_a_thousa
     let report = serde_json::to_value(&crashes[2]).unwrap();
     assert_eq!(report["supervisor"], "runtime/sessions");
     assert_eq!(report["context"], "child_terminated");
-    assert_eq!(report["reason"]["detail"]["text"], "the trap snaps");
+    assert_eq!(report["reason"]["detail"]["text"], WORDS);
     assert_eq!(report["offender"], "poison");
     assert_eq!(report["decision"], json!({ "kind": "park" }));
-    assert_eq!((report["message"].as_str(), report["incarnation"].as_u64()), (Some("answered"), Some(3)));
+    assert_eq!((report["message"].as_str(), report["incarnation"].as_u64()), (Some("drill"), Some(3)));
     assert_eq!(report["turn"]["step"], 1);
     assert!(report["tape_seq"].as_u64().unwrap() > 3 && report["in_hand_ms"].is_u64(), "{report}");
     assert!(report["recent"].as_array().unwrap().iter().any(|happened| happened["what"] == "interrupted"), "{report}");
     let text = lab.runtime.inspect("poison").unwrap().to_string();
     for fact in
-        ["parked in life 3, post-mortem", "panic: the trap snaps", "answered, for", "restarts 2 (crashes in window 3)"]
+        ["parked in life 3, post-mortem", "panic: the bomb goes off", "drill, for", "restarts 2 (crashes in window 3)"]
     {
         assert!(text.contains(fact), "{fact:?} is missing in {text}");
     }
@@ -429,7 +432,7 @@ const EXAMPLE_SAYS: &[&str] = &[
     "offender    session poison, life 3, under runtime/sessions",
     "context     crashed",
     "location    unknown",
-    "in hand     answered, for",
+    "in hand     drill, for",
     "decision    parked; crashes in the window: 3",
     "a sender is told: the session is parked: it crashed too often",
     "poison says: Here is the answer.",

@@ -21,6 +21,8 @@ use tamtam::{
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
+use crate::support::bomb::Bomb;
+
 /// What a misbehaving tool does.
 #[derive(Clone, Copy)]
 enum Does {
@@ -548,32 +550,58 @@ async fn those_who_wait_outlive_the_actor_and_an_open_ask_leaves_nothing_behind(
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// Promise 3: a tool that panics where it says what a call wants loses that call, and nothing else: its session does not crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_panics_over_its_arguments_loses_its_call_and_nothing_else() {
+    struct Careless;
+    impl Tool for Careless {
+        fn name(&self) -> &str {
+            "careless"
+        }
+        fn description(&self) -> &str {
+            "Expects a number."
+        }
+        fn schema(&self) -> Value {
+            json!({ "type": "object" })
+        }
+        fn access(&self, arguments: &Value) -> Vec<tamtam::tool::Access> {
+            vec![tamtam::tool::Access::new("careless", arguments["n"].as_u64().unwrap().to_string())]
+        }
+        fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+            Box::pin(async { ToolResult::ok("ran") })
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let model = Scripted::new([
+        Reply::call("careless", json!({ "n": "one" })).with_call("careless", json!({ "n": 1 })),
+        Reply::text("done"),
+    ]);
+    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model)).tool(Careless);
+    let runtime = builder.start().await.unwrap();
+    let session = session(&runtime, folder.path()).await;
+    assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().text, "done");
+    let state = session.state().await.unwrap();
+    let results = state.history.iter().filter_map(|item| match item.as_ref() {
+        Item::Result(result) => Some(result.content.to_string()),
+        _ => None,
+    });
+    let results: Vec<_> = results.collect();
+    assert!(results[0].contains("crashed over these arguments"), "{results:?}");
+    assert_eq!(results[1], "ran");
+    assert!(runtime.crashes().is_empty());
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// A-01, design §4: a session that crashes again and again is parked, says so to whoever sends, and an operator unparks it;
 /// another session lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
     let folder = tempfile::tempdir().unwrap();
-    struct Bomb;
-    impl Tool for Bomb {
-        fn name(&self) -> &str {
-            "bomb"
-        }
-        fn description(&self) -> &str {
-            "Is in the box; asking it what it wants crashes whoever asks."
-        }
-        fn schema(&self) -> Value {
-            json!({ "type": "object" })
-        }
-        fn access(&self, _: &Value) -> Vec<tamtam::tool::Access> {
-            panic!("the bomb goes off")
-        }
-        fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-            Box::pin(async { ToolResult::ok("never") })
-        }
-    }
+    let bomb = Bomb::default();
     let calls_bomb = Arc::new(Scripted::from_fn(|_| Reply::call("bomb", json!({}))));
-    let builder = Runtime::builder().store(folder.path().join("store")).model(calls_bomb).tool(Bomb);
+    let builder = Runtime::builder().store(folder.path().join("store")).model(calls_bomb).tool(bomb.clone());
     let runtime = builder.start().await.unwrap();
+    bomb.arm(&runtime);
     let (poisoned, other) = (session(&runtime, folder.path()).await, session(&runtime, folder.path()).await);
     poisoned.prompt("go").await.unwrap();
     // Promise 5: it goes on by itself once, and then waits to be told to; whoever tells it makes it crash a third time.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cli")]
 pub(crate) mod aimock;
+pub(crate) mod bomb;
 #[cfg(feature = "http")]
 pub(crate) mod fault_server;
 #[cfg(feature = "cli")]

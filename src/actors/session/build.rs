@@ -15,7 +15,7 @@ use crate::{
     permission::{Globs, judge_all, seen_from},
     session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments},
     tape::{Loaded, TapeError},
-    tool::{Access, May, Tool, ToolResult},
+    tool::{Access, May, Tool, ToolResult, access_of},
 };
 
 /// How long a life waits for a tape that the life before it has.
@@ -122,7 +122,8 @@ pub(super) fn call(
     let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(&open.tool)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
     let settings = &state.settings;
-    let accesses = seen_from(&settings.workspace, &settings.read_roots, tool.access(&arguments));
+    let accesses =
+        seen_from(&settings.workspace, &settings.read_roots, access_of(&*tool, &arguments).map_err(ToolResult::error)?);
     let may = may(state, &accesses);
     let external = external(accesses);
     let context = CallContext {

@@ -102,6 +102,7 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
         Work::Question(Question::Up(_)) => return ("question: up", None),
         Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
+        Work::Question(Question::Crash(_)) => return ("drill", None),
         Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
         Work::Settled(Err(_)) => return ("not settled", None),
         Work::Report(signal) | Work::Input(signal) => signal,

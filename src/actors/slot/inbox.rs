@@ -63,6 +63,8 @@ pub(crate) enum Question {
     Up(Reply<()>),
     /// Whether it may go to sleep; then it does.
     Sleep(Slept),
+    /// A drill: it crashes with these words.
+    Crash(String),
 }
 
 impl Question {
@@ -76,6 +78,7 @@ impl Question {
             Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
             // A session that is not there sleeps as soundly as one can.
             Question::Sleep(slept) => slept.tell(Ok(())),
+            Question::Crash(_) => {}
         }
     }
 }

@@ -1,21 +1,37 @@
-//! A tool with a bug in the worst place: it brings down the actor of its session, once.
+//! A tool with the worst of bugs: it brings down the actor of its session, once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use serde_json::{Value, json};
 use tamtam::{
+    Runtime,
     model::BoxFuture,
-    tool::{Access, Tool, ToolContext, ToolResult},
+    runtime::Operator,
+    tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
-/// What it says when it crashes.
-pub(super) const WORDS: &str = "the glitch of the demo";
+/// What the actor says when it crashes.
+const WORDS: &str = "the glitch of the demo";
 
-/// The tool. What a call wants to do is asked for inside the session's actor, so a panic there is the actor's end, where one
-/// in [`Tool::run`] would be one bad result.
+/// The tool. A panic of a tool is one bad result and nothing more, so it takes the operator's drill to bring a session down.
+#[derive(Clone, Default)]
+pub(super) struct Glitch(std::sync::Arc<Inner>);
+
 #[derive(Default)]
-pub(super) struct Glitch {
+struct Inner {
+    operator: OnceLock<Operator>,
     happened: AtomicBool,
+}
+
+impl Glitch {
+    /// Gives it the lever.
+    pub(super) fn arm(&self, runtime: &Runtime) {
+        // It is armed once; a second lever would be the same.
+        drop(self.0.operator.set(runtime.operate()));
+    }
 }
 
 impl Tool for Glitch {
@@ -31,15 +47,24 @@ impl Tool for Glitch {
         json!({"type": "object", "properties": {}})
     }
 
-    fn access(&self, _: &Value) -> Vec<Access> {
-        if !self.happened.swap(true, Ordering::Relaxed) {
-            // As a panic, without the report on stderr that nobody is to be alarmed by.
-            std::panic::resume_unwind(Box::new(WORDS));
-        }
-        vec![Access::new(self.name(), "*")]
+    fn effect(&self) -> Effect {
+        Effect::Read
     }
 
-    fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async { ToolResult::ok("nothing was done") })
+    fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            if let Some(operator) = self.0.operator.get()
+                && !self.0.happened.swap(true, Ordering::Relaxed)
+            {
+                return match operator.crash(context.session.as_str(), WORDS) {
+                    Ok(()) => {
+                        context.cancelled().await;
+                        ToolResult::ok("cut off")
+                    }
+                    Err(error) => ToolResult::error(error.to_string()),
+                };
+            }
+            ToolResult::ok("nothing was done")
+        })
     }
 }

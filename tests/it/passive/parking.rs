@@ -2,41 +2,19 @@
 
 use tamtam::{
     OpenError, SendError,
-    model::{BoxFuture, Reply, Scripted},
-    tool::{Access, Tool, ToolContext, ToolResult},
+    model::{Reply, Scripted},
 };
 
+use crate::support::bomb::Bomb;
+
 use super::{Arc, Runtime, Session, ask, builder, counts, create, start, until};
-
-/// A tool that crashes whoever asks it what it wants.
-struct Bomb;
-
-impl Tool for Bomb {
-    fn name(&self) -> &str {
-        "bomb"
-    }
-
-    fn description(&self) -> &str {
-        "Is in the box."
-    }
-
-    fn schema(&self) -> serde_json::Value {
-        serde_json::json!({ "type": "object" })
-    }
-
-    fn access(&self, _: &serde_json::Value) -> Vec<Access> {
-        panic!("the bomb goes off")
-    }
-
-    fn run<'a>(&'a self, _: serde_json::Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async { ToolResult::ok("never") })
-    }
-}
 
 /// A runtime with a session that has just been parked.
 async fn with_a_parked_session(folder: &std::path::Path) -> (Runtime, Session) {
     let calls_bomb = Arc::new(Scripted::from_fn(|_| Reply::call("bomb", serde_json::json!({}))));
-    let runtime = builder(folder, calls_bomb).tool(Bomb).start().await.unwrap();
+    let bomb = Bomb::default();
+    let runtime = builder(folder, calls_bomb).tool(bomb.clone()).start().await.unwrap();
+    bomb.arm(&runtime);
     let poisoned = create(&runtime, folder).await;
     poisoned.prompt("go").await.unwrap();
     while !poisoned.state().await.unwrap().waits {
