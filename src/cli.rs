@@ -14,9 +14,11 @@ mod models;
 mod one_call;
 mod output;
 mod place;
+mod progress;
 mod render;
 mod rules;
 mod run;
+mod search;
 mod stdin;
 mod tapes;
 mod typed;
@@ -67,6 +69,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Sessions(arguments) => tapes::sessions(&arguments, environment),
         Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
+        Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),
         Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
         Command::Tape { command: TapeCommand::Rebuild(arguments) } => tapes::rebuild(&arguments, environment),
     }

@@ -203,6 +203,19 @@ impl Runtime {
         Ok(listed.map_err(|_| OpenError::Closed)??)
     }
 
+    /// Finds entries of all conversations by what they say. The index is first brought up to date, for at most as long as the
+    /// query waits; [`Page::behind`](crate::tape::Page::behind) says where that was not enough. What a session is saying just now
+    /// is found once it is on its tape.
+    ///
+    /// # Errors
+    /// Where nothing, or too much, is searched for; where the index cannot be used.
+    #[cfg(feature = "sqlite")]
+    pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
+        let store = self.inner.host.store.clone();
+        let searched = tokio::task::spawn_blocking(move || store.search(&query)).await;
+        Ok(searched.map_err(|_| OpenError::Closed)??)
+    }
+
     /// What was found interrupted when the runtime started, and what became of it.
     #[must_use]
     pub fn recovered(&self) -> &[Recovered] {

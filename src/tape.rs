@@ -40,7 +40,7 @@ pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use handle::{APPEND_BYTES_MAX, Appended, Tape};
 #[cfg(feature = "sqlite")]
-pub use index::{CaughtUp, Index, Rebuilt, Rows};
+pub use index::{BadCursor, Behind, CaughtUp, Cursor, Hit, Index, Order, Page, Query, Rebuilt, Rows, Snippet};
 pub use line::LINE_BYTES_MAX;
 pub use log::Notify;
 pub use read::Repair;

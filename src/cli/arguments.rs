@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use tamtam::{SessionId, permission::Profile};
+use tamtam::{Millis, SessionId, permission::Profile, tape::Cursor};
 
 use super::{escape, failure::Exit};
 
@@ -47,6 +47,8 @@ pub(super) enum Command {
 pub(super) enum TapeCommand {
     /// Print the entries of a session's tape
     Show(ShowArguments),
+    /// Find entries of all tapes by what they say
+    Search(SearchArguments),
     /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
     Verify(VerifyArguments),
     /// Make the index anew from the tapes, and say whether it had been right
@@ -169,6 +171,43 @@ pub(super) struct ShowArguments {
     #[arg(value_name = "ID")]
     pub(super) session: SessionId,
     /// One entry a line, as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SearchArguments {
+    /// Words that must all be there, "phrases" (in quotes of their own) and prefixes*; may be left out where something else
+    /// narrows the search
+    #[arg(value_name = "QUERY")]
+    pub(super) words: Vec<String>,
+    /// In this session only
+    #[arg(long, value_name = "ID")]
+    pub(super) session: Option<SessionId>,
+    /// Entries of this kind only (accepted, answer, result, …); may be given again
+    #[arg(long, value_name = "KIND")]
+    pub(super) kind: Vec<String>,
+    /// In this anchor only
+    #[arg(long, value_name = "NAME")]
+    pub(super) anchor: Option<String>,
+    /// Not earlier than this day or moment (2026-01-31, 2026-01-31T12:00:00Z), in UTC
+    #[arg(long, value_name = "TIME", value_parser = super::search::moment)]
+    pub(super) since: Option<Millis>,
+    /// Not later than this day, its end included, or moment
+    #[arg(long, value_name = "TIME", value_parser = super::search::end_of_moment)]
+    pub(super) until: Option<Millis>,
+    /// Those first that say it most, instead of the newest
+    #[arg(long)]
+    pub(super) best: bool,
+    /// Hits at most: 1 to 200
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub(super) limit: u16,
+    /// Go on where a page ended
+    #[arg(long, value_name = "PLACE")]
+    pub(super) after: Option<Cursor>,
+    /// One hit a line as JSON, with its whole entry
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]

@@ -80,6 +80,8 @@ impl From<TapeError> for Failure {
             TapeError::Missing { .. } => {
                 return Failure::usage(format!("{error}: `tamtam sessions` lists those there are"));
             }
+            TapeError::Query { .. } => return Failure::usage(format!("{error} (see `tamtam tape search --help`)")),
+            TapeError::Index { .. } => format!("{error}: `tamtam tape rebuild` makes it anew"),
             TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
             TapeError::Damaged(_) => format!("{error}: see `tamtam tape verify`"),
             TapeError::Newer { .. } => format!("{error}: use a newer tamtam"),

@@ -64,7 +64,7 @@ fn summary_line(session: &SessionSummary) -> String {
 }
 
 /// A moment to the second, in UTC.
-fn moment(time: Millis) -> String {
+pub(super) fn moment(time: Millis) -> String {
     let stamp = i64::try_from(time.0 / 1000).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.to_string())
 }
@@ -82,7 +82,7 @@ pub(super) fn show(given: &ShowArguments, environment: &Environment) -> Result<E
     Ok(Exit::Done)
 }
 
-fn entry_json(entry: &Entry) -> String {
+pub(super) fn entry_json(entry: &Entry) -> String {
     let Entry { seq, time, cause, turn, step, ticket, kind, data } = entry;
     let data: &serde_json::value::RawValue = data;
     json!({

@@ -116,6 +116,12 @@ pub enum TapeError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// Nothing can be searched for with this.
+    #[error("cannot search for that: {what}")]
+    Query {
+        /// Why.
+        what: String,
+    },
     /// The index could not be used. It can be deleted: it decides nothing.
     #[error("failed to {op} the index: {message}")]
     Index {

@@ -7,8 +7,12 @@
 //! One process writes it at a time: who catches up or rebuilds holds the lock of `index.lock`. Readers never wait.
 
 mod pull;
+mod query;
 mod schema;
+mod search;
+mod snippet;
 mod text;
+mod tokens;
 
 use std::{
     fs::File,
@@ -17,12 +21,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{
     Access, Store, TapeError,
     layout::{Layout, open_or_make, remove_file},
 };
+
+pub use query::{BadCursor, Cursor, Order, Query};
+pub use search::{Behind, Hit, Page};
+pub use snippet::Snippet;
 
 /// How long the index waits for another that writes it.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -35,6 +43,8 @@ pub struct Index {
     database: Connection,
     /// Which file the connection is to: another process may have put a new one in its place.
     inode: Option<u64>,
+    /// The store was opened for reading only: what is in the index is all there is.
+    only_reads: bool,
 }
 
 /// What catching up did.
@@ -46,6 +56,8 @@ pub struct CaughtUp {
     pub read_anew: u64,
     /// Sessions that were taken out, because they are gone.
     pub removed: u64,
+    /// Sessions that have something that was not read, because the time was over.
+    pub behind: u64,
 }
 
 /// How much is in the index. Two indexes of the same tapes are equal.
@@ -79,7 +91,7 @@ impl Store {
         }
         let layout = self.layout().clone();
         let path = layout.root.join("index.db");
-        let _lock = lock_index(&layout)?;
+        let _lock = lock_index(&layout, BUSY_WAIT)?;
         let database = match open(&path) {
             Err(Failed::Corrupt(_)) => {
                 delete(&path)?;
@@ -89,7 +101,24 @@ impl Store {
         };
         let database = database.map_err(|failed| failed.into_error("open"))?;
         fault!(self.faults(), "index.opened", "index");
-        Ok(Index { database, inode: inode(&path), layout, path })
+        Ok(Index { database, inode: inode(&path), layout, path, only_reads: false })
+    }
+
+    /// The index as it is, to search in it: one that is there and of this version is opened without a lock, so that a search
+    /// does not wait for another process that writes it.
+    pub(super) fn index_to_search(&self) -> Result<Index, TapeError> {
+        let only_reads = self.inner.writer.options.access == Access::Read;
+        let layout = self.layout().clone();
+        let path = layout.root.join("index.db");
+        match open_as_it_is(&path, only_reads) {
+            Ok(Some(database)) => Ok(Index { database, inode: inode(&path), layout, path, only_reads }),
+            Ok(None) | Err(Failed::Corrupt(_)) if !only_reads => self.index(),
+            Ok(None) => {
+                let message = "there is none yet, or an older one; opening the store to write makes it".to_owned();
+                Err(TapeError::Index { op: "read", message })
+            }
+            Err(failed) => Err(failed.into_error("open")),
+        }
     }
 }
 
@@ -100,15 +129,43 @@ impl Index {
     ///
     /// [`TapeError::Index`], also where another writes it for longer than 5 s; [`TapeError::Io`].
     pub fn catch_up(&mut self) -> Result<CaughtUp, TapeError> {
-        let _lock = lock_index(&self.layout)?;
+        self.catch_up_telling(&mut |_| {})
+    }
+
+    /// [`Index::catch_up`]; `told` hears what was done so far, some times a second while it reads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::catch_up`].
+    pub fn catch_up_telling(&mut self, told: &mut dyn FnMut(&CaughtUp)) -> Result<CaughtUp, TapeError> {
+        let lock = lock_index(&self.layout, BUSY_WAIT)?;
+        self.pull(lock, None, told)
+    }
+
+    /// Reads on until the time is over; `None` where another writes the index just now.
+    pub(super) fn catch_up_within(&mut self, wait: Duration) -> Result<Option<CaughtUp>, TapeError> {
+        let until = Instant::now() + wait;
+        let Some(lock) = try_lock_index(&self.layout, wait.min(BUSY_WAIT))? else { return Ok(None) };
+        self.pull(lock, Some(until), &mut |_| {}).map(Some)
+    }
+
+    fn pull(
+        &mut self,
+        _lock: File,
+        until: Option<Instant>,
+        told: &mut dyn FnMut(&CaughtUp),
+    ) -> Result<CaughtUp, TapeError> {
+        if self.only_reads {
+            return Err(TapeError::ReadingOnly);
+        }
         if self.inode != inode(&self.path) {
             self.database = open(&self.path).map_err(|failed| failed.into_error("open"))?;
             self.inode = inode(&self.path);
         }
-        match pull::pull_all(&mut self.database, &self.layout) {
+        match pull::pull_all(&mut self.database, &self.layout, until, told) {
             Err(Failed::Corrupt(_)) => {
                 self.make_anew()?;
-                pull::pull_all(&mut self.database, &self.layout)
+                pull::pull_all(&mut self.database, &self.layout, until, told)
             }
             pulled => pulled,
         }
@@ -121,12 +178,21 @@ impl Index {
     ///
     /// As [`Index::catch_up`].
     pub fn rebuild(&mut self) -> Result<Rebuilt, TapeError> {
+        self.rebuild_telling(&mut |_| {})
+    }
+
+    /// [`Index::rebuild`]; `told` hears what was read so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::catch_up`].
+    pub fn rebuild_telling(&mut self, told: &mut dyn FnMut(&CaughtUp)) -> Result<Rebuilt, TapeError> {
         let before = self.catch_up().and_then(|_| self.rows()).ok();
         {
-            let _lock = lock_index(&self.layout)?;
+            let _lock = lock_index(&self.layout, BUSY_WAIT)?;
             self.make_anew()?;
         }
-        self.catch_up()?;
+        self.catch_up_telling(told)?;
         Ok(Rebuilt { before, after: self.rows()? })
     }
 
@@ -199,6 +265,30 @@ fn open(path: &Path) -> Result<Connection, Failed> {
     Ok(database)
 }
 
+/// Opens a database that is there and of this version; changes nothing, and takes no lock.
+fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Failed> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let access = if only_reads { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let database = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    database.busy_timeout(BUSY_WAIT)?;
+    let version: i64 = database.query_row("pragma user_version", [], |row| row.get(0))?;
+    match version.cmp(&schema::newest()) {
+        std::cmp::Ordering::Greater => {
+            let (found, known) = (version.unsigned_abs(), schema::newest().unsigned_abs());
+            Err(TapeError::Newer { file: path.into(), found, known }.into())
+        }
+        std::cmp::Ordering::Less => Ok(None),
+        std::cmp::Ordering::Equal => {
+            if !only_reads {
+                database.execute_batch("pragma synchronous = normal; pragma recursive_triggers = on;")?;
+            }
+            Ok(Some(database))
+        }
+    }
+}
+
 fn delete(path: &Path) -> Result<(), TapeError> {
     ["", "-wal", "-shm"].iter().try_for_each(|ending| {
         let mut name = path.as_os_str().to_owned();
@@ -208,22 +298,24 @@ fn delete(path: &Path) -> Result<(), TapeError> {
 }
 
 /// Given back when the file is dropped.
-fn lock_index(layout: &Layout) -> Result<File, TapeError> {
+fn lock_index(layout: &Layout, wait: Duration) -> Result<File, TapeError> {
+    let taken = || TapeError::Index { op: "lock", message: "another process writes it".into() };
+    try_lock_index(layout, wait)?.ok_or_else(taken)
+}
+
+/// `None` where another has it for longer than that.
+fn try_lock_index(layout: &Layout, wait: Duration) -> Result<Option<File>, TapeError> {
     let path = layout.root.join("index.lock");
     let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;
     let started = Instant::now();
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < BUSY_WAIT => {
+            Ok(()) => return Ok(Some(file)),
+            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < wait => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(TapeError::Index { op: "lock", message: "another process writes it".into() });
-            }
-            Err(std::fs::TryLockError::Error(error)) => {
-                return Err(TapeError::io("lock", &path)(error));
-            }
+            Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
+            Err(std::fs::TryLockError::Error(error)) => return Err(TapeError::io("lock", &path)(error)),
         }
     }
 }

@@ -4,6 +4,7 @@ mod commands;
 mod demo;
 mod errors;
 mod lab;
+mod search;
 mod sessions;
 mod steering;
 mod terminal;

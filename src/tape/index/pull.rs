@@ -1,30 +1,50 @@
 //! Reading the tapes into the index, from where it stopped.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     path::Path,
+    time::Instant,
 };
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{CaughtUp, Failed, text::text_of};
+use super::{
+    CaughtUp, Failed,
+    schema::{TIME_MAX, first_id_at, last_id_at, tag},
+    text::text_of,
+    tokens::Searchable,
+};
 use crate::{
-    ids::{Seq, SessionId},
+    ids::{Millis, Seq, SessionId},
     tape::{
         TapeError,
-        layout::{Layout, anchor_number},
-        line::{Chain, Decoded, Rest, Sum, decode_lines},
+        layout::{Layout, anchor_name, anchor_number},
+        line::{Chain, Decoded, Rest, Sum, decode_lines, glance},
     },
 };
 
-/// Brings the index up to what the files say.
-pub(super) fn pull_all(database: &mut Connection, layout: &Layout) -> Result<CaughtUp, Failed> {
+/// How much of a file is read and committed at a time. An append that is larger is read whole.
+const PULL_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Brings the index up to what the files say, or as far as it comes until then. `told` hears of each step.
+pub(super) fn pull_all(
+    database: &mut Connection,
+    layout: &Layout,
+    until: Option<Instant>,
+    told: &mut dyn FnMut(&CaughtUp),
+) -> Result<CaughtUp, Failed> {
+    let is_late = || until.is_some_and(|until| Instant::now() >= until);
     let mut done = CaughtUp::default();
     let sessions = layout.session_ids()?;
+    let known = marks(database)?;
     let there: BTreeSet<&str> = sessions.iter().map(SessionId::as_str).collect();
-    for gone in known_sessions(database)?.iter().filter(|known| !there.contains(known.as_str())) {
+    for gone in known.keys().filter(|known| !there.contains(known.as_str())) {
+        if is_late() {
+            done.behind += 1;
+            continue;
+        }
         let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         forget(&change, gone)?;
         change.commit()?;
@@ -32,30 +52,91 @@ pub(super) fn pull_all(database: &mut Connection, layout: &Layout) -> Result<Cau
     }
     for session in &sessions {
         fault!(layout.faults, "index.session", session.as_str());
-        // One transaction a session: it is there as its files were at one moment, or as before.
-        let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        match pull_session(&change, layout, session)? {
-            Some(added) => done.added += added,
-            None => {
-                forget(&change, session.as_str())?;
-                done.read_anew += 1;
-                done.added += pull_session(&change, layout, session)?.unwrap_or(0);
+        // Looking is cheap, so what has not changed never counts as behind.
+        if is_as_known(layout, session, known.get(session.as_str()))? {
+            continue;
+        }
+        if is_late() {
+            done.behind += 1;
+            continue;
+        }
+        // What is not what was read before is read anew in one go: half of it would be taken for that again.
+        let (mut until, mut reading) = (until, None);
+        loop {
+            let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let pulled = match pull_session(&change, layout, session, reading.as_deref())? {
+                Some(pulled) => pulled,
+                None => {
+                    forget(&change, session.as_str())?;
+                    done.read_anew += 1;
+                    until = None;
+                    pull_session(&change, layout, session, None)?.unwrap_or_default()
+                }
+            };
+            done.added += pulled.added;
+            fault!(layout.faults, "index.pulled", session.as_str());
+            change.commit()?;
+            fault!(layout.faults, "index.committed", session.as_str());
+            told(&done);
+            reading = pulled.more_in;
+            if reading.is_none() {
+                break;
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                done.behind += 1;
+                break;
             }
         }
-        fault!(layout.faults, "index.pulled", session.as_str());
-        change.commit()?;
-        fault!(layout.faults, "index.committed", session.as_str());
     }
     Ok(done)
 }
 
-fn known_sessions(database: &Connection) -> Result<Vec<String>, Failed> {
-    let mut query = database.prepare("select distinct session from files")?;
-    let known = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Ok(known)
+/// How many sessions have something that the index has not read.
+pub(super) fn count_behind(database: &Connection, layout: &Layout) -> Result<u64, Failed> {
+    let sessions = layout.session_ids()?;
+    let known = marks(database)?;
+    let there: BTreeSet<&str> = sessions.iter().map(SessionId::as_str).collect();
+    let mut behind = known.keys().filter(|known| !there.contains(known.as_str())).count() as u64;
+    for session in &sessions {
+        behind += u64::from(!is_as_known(layout, session, known.get(session.as_str()))?);
+    }
+    Ok(behind)
 }
 
-fn forget(change: &Transaction<'_>, session: &str) -> Result<(), Failed> {
+/// The files that were read, by session: anchor, and how long it was.
+type Marks = BTreeMap<String, Vec<(String, u64)>>;
+
+fn marks(database: &Connection) -> Result<Marks, Failed> {
+    let mut query = database.prepare("select session, anchor, seen from files")?;
+    let mut found = query.query([])?;
+    let mut marks = Marks::new();
+    while let Some(row) = found.next()? {
+        let seen = u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0);
+        marks.entry(row.get(0)?).or_default().push((row.get(1)?, seen));
+    }
+    Ok(marks)
+}
+
+/// Whether each file is as long as it was when it was read, and there is no other.
+fn is_as_known(layout: &Layout, session: &SessionId, marks: Option<&Vec<(String, u64)>>) -> Result<bool, TapeError> {
+    let marks = marks.map_or(&[][..], Vec::as_slice);
+    let mut with_file = 0;
+    for anchor in layout.anchor_names(session)? {
+        let path = layout.entries(session, &anchor);
+        let length = match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            looked => looked.map_err(TapeError::io("look at", path))?.len(),
+        };
+        if !marks.iter().any(|(known, seen)| *known == anchor && *seen == length) {
+            return Ok(false);
+        }
+        with_file += 1;
+    }
+    Ok(with_file == marks.len())
+}
+
+/// Takes a session out: the next pull reads it from its beginning.
+pub(super) fn forget(change: &Transaction<'_>, session: &str) -> Result<(), Failed> {
     change.execute("delete from entries where session = ?1", [session])?;
     change.execute("delete from files where session = ?1", [session])?;
     Ok(())
@@ -70,41 +151,77 @@ struct Mark {
     seen: i64,
 }
 
-/// Adds what is new in a session's files; `None` where they are not what was read before.
-fn pull_session(change: &Transaction<'_>, layout: &Layout, session: &SessionId) -> Result<Option<u64>, Failed> {
+/// What one look at a session brought.
+#[derive(Default)]
+struct Pulled {
+    added: u64,
+    /// The anchor whose file was not read to its end.
+    more_in: Option<String>,
+}
+
+/// Adds what is new in a session's files; `None` where they are not what was read before. `reading` is the anchor whose file
+/// was begun just now: a bad line in it is only that.
+fn pull_session(
+    change: &Transaction<'_>,
+    layout: &Layout,
+    session: &SessionId,
+    reading: Option<&str>,
+) -> Result<Option<Pulled>, Failed> {
     let anchors = layout.anchor_names(session)?;
     let known: i64 =
         change.query_row("select count(*) from files where session = ?1", [session.as_str()], |row| row.get(0))?;
-    let (mut added, mut found) = (0, 0);
+    let (mut pulled, mut found) = (Pulled::default(), 0);
     for anchor in &anchors {
         let path = layout.entries(session, anchor);
         let mark = mark_of(change, session, anchor)?;
         found += i64::from(mark.is_some());
-        let Some((length, bytes)) = read_from(&path, mark.as_ref())? else { continue };
-        let Some(bytes) = bytes else { return Ok(None) };
-        if mark.as_ref().is_some_and(|mark| mark.seen == length) {
-            continue;
-        }
-        let chain = match &mark {
-            Some(Mark { offset: 1.., seq, sum, .. }) => {
-                let Some(sum) = Sum::parse(sum) else { return Ok(None) };
-                Chain::at(session, anchor, *seq, sum)
+        let mut at_most = PULL_BYTES;
+        // Again with more, while not one whole append fits.
+        let (length, ends, read) = loop {
+            let Some((length, bytes)) = read_from(&path, mark.as_ref(), at_most)? else { break (0, true, None) };
+            let Some(bytes) = bytes else { return Ok(None) };
+            if mark.as_ref().is_some_and(|mark| mark.seen == length) {
+                break (length, true, None);
             }
-            _ if anchor_number(anchor) == Some(1) => Chain::start(session, anchor),
-            _ => Chain::unknown(session, anchor),
+            let offset = mark.as_ref().map_or(0, |mark| mark.offset);
+            let ends = offset.unsigned_abs() + bytes.len() as u64 >= length.unsigned_abs();
+            let Some(chain) = chain_at(session, anchor, mark.as_ref(), &bytes) else { return Ok(None) };
+            let read = match decode_lines(&chain, &bytes) {
+                // A newer line is not for this index, and no reason not to index the rest.
+                Err(TapeError::Newer { .. }) => break (length, true, None),
+                read => read?,
+            };
+            if ends || !read.entries.is_empty() || !matches!(read.rest, Rest::Torn { .. }) {
+                break (length, ends, Some(read));
+            }
+            at_most = at_most.saturating_mul(4);
         };
-        let read = match decode_lines(&chain, &bytes) {
-            // A newer line is not for this index, and no reason not to index the rest.
-            Err(TapeError::Newer { .. }) => continue,
-            read => read?,
-        };
-        if mark.as_ref().is_some_and(|mark| mark.offset > 0) && matches!(read.rest, Rest::Bad { .. }) {
+        let Some(read) = read else { continue };
+        let was_read = mark.as_ref().is_some_and(|mark| mark.offset > 0) && reading != Some(anchor.as_str());
+        if was_read && matches!(read.rest, Rest::Bad { .. }) {
             return Ok(None);
         }
-        added += add(change, layout, session, anchor, mark.as_ref(), &read, length)?;
+        pulled.added += add(change, layout, session, anchor, mark.as_ref(), &read, length)?;
+        if !ends && !matches!(read.rest, Rest::Bad { .. }) {
+            pulled.more_in = Some(anchor.clone());
+            // The files after it wait, so that a later entry is never there without an earlier one.
+            return Ok(Some(pulled));
+        }
     }
     // A file that was read before and is gone, or has another name now.
-    Ok((found == known).then_some(added))
+    Ok((found == known).then_some(pulled))
+}
+
+/// What the lines from the mark on must go on from; `None` where the mark makes no sense.
+fn chain_at(session: &SessionId, anchor: &str, mark: Option<&Mark>, bytes: &[u8]) -> Option<Chain> {
+    if let Some(Mark { offset: 1.., seq, sum, .. }) = mark {
+        return Some(Chain::at(session, anchor, *seq, Sum::parse(sum)?));
+    }
+    // The first file of a tape that goes on from another one does not begin with 1.
+    let first_line = memchr::memchr(b'\n', bytes).and_then(|end| glance(&bytes[..end]));
+    let goes_on = first_line.is_some_and(|first| first.seq > Seq(1));
+    let is_start = anchor_number(anchor) == Some(1) && !goes_on;
+    Some(if is_start { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) })
 }
 
 fn mark_of(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Result<Option<Mark>, Failed> {
@@ -121,9 +238,10 @@ fn mark_of(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Resul
     Ok(change.query_row(sql, [session.as_str(), anchor], read).optional()?)
 }
 
-/// How long the file is and what stands behind the mark; `None` for the bytes where it is shorter than that.
+/// How long the file is and what stands behind the mark, as far as `at_most`; `None` for the bytes where it is shorter than
+/// the mark.
 #[allow(clippy::type_complexity, reason = "two answers of one look at a file")]
-fn read_from(path: &Path, mark: Option<&Mark>) -> Result<Option<(i64, Option<Vec<u8>>)>, TapeError> {
+fn read_from(path: &Path, mark: Option<&Mark>, at_most: u64) -> Result<Option<(i64, Option<Vec<u8>>)>, TapeError> {
     let failed = || TapeError::io("read", path);
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -137,7 +255,7 @@ fn read_from(path: &Path, mark: Option<&Mark>) -> Result<Option<(i64, Option<Vec
     let mut bytes = Vec::new();
     if mark.is_none_or(|mark| mark.seen != length) {
         file.seek(SeekFrom::Start(offset.unsigned_abs())).map_err(failed())?;
-        file.take((length - offset).unsigned_abs()).read_to_end(&mut bytes).map_err(failed())?;
+        file.take((length - offset).unsigned_abs().min(at_most)).read_to_end(&mut bytes).map_err(failed())?;
     }
     Ok(Some((length, Some(bytes))))
 }
@@ -155,8 +273,9 @@ fn add(
     let base = mark.map_or(0, |mark| mark.offset);
     let end = base + number(read.good_bytes as u64);
     let (seq, sum) = (number(read.chain.seq.0), read.chain.sum.as_str());
-    // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long.
-    let length = if matches!(read.rest, Rest::Torn { .. }) { end } else { length };
+    // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long. Where
+    // the file was not read to its end, it is looked at again as well.
+    let length = if matches!(read.rest, Rest::Bad { .. }) { length } else { end };
     let file = match mark {
         Some(mark) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";
@@ -172,16 +291,33 @@ fn add(
             change.last_insert_rowid()
         }
     };
+    let mut newest = change.prepare("select max(id) from entries where id between ?1 and ?2")?;
     let mut insert = change.prepare(
-        "insert or replace into entries (session, seq, kind, anchor, time, file, offset, length, text)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "insert or replace into entries (id, session, seq, kind, anchor, time, file, offset, length, text)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
+    let mut insert_tokens =
+        change.prepare("insert into entries_fts (rowid, words, pairs, tags) values (?1, ?2, ?3, ?4)")?;
+    let of_all = format!("{} {} {}", tag('s', session.as_str()), tag('a', anchor), tag('n', anchor_name(anchor)));
     let ends = read.offsets.iter().skip(1).copied().chain([read.good_bytes]);
     for ((entry, offset), next) in read.entries.iter().zip(&read.offsets).zip(ends) {
         let (seq, time) = (number(entry.seq.0), number(entry.time.0));
         let (offset, length) = (base + number(*offset as u64), number((next - offset) as u64));
         let text = text_of(entry.data.get());
-        insert.execute(params![session.as_str(), seq, entry.kind, anchor, time, file, offset, length, text])?;
+        let mut moment = entry.time;
+        let id = loop {
+            let (from, to) = (first_id_at(moment), last_id_at(moment));
+            match newest.query_row([from, to], |row| row.get::<_, Option<i64>>(0))? {
+                None => break from,
+                Some(last) if last < to => break last + 1,
+                // A million entries of one millisecond: only a clock that stands still writes them.
+                Some(_) if moment < Millis(TIME_MAX / 2) => moment = Millis(moment.0 + 1),
+                Some(_) => moment = Millis(moment.0.min(TIME_MAX) - 1),
+            }
+        };
+        insert.execute(params![id, session.as_str(), seq, entry.kind, anchor, time, file, offset, length, text])?;
+        let Searchable { words, pairs } = Searchable::of(&text);
+        insert_tokens.execute(params![id, words, pairs, format!("{of_all} {}", tag('k', &entry.kind))])?;
     }
     Ok(read.entries.len() as u64)
 }

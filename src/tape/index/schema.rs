@@ -5,10 +5,11 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::Failed;
-use crate::tape::TapeError;
+use crate::{ids::Millis, tape::TapeError};
 
 /// One step each. The number of steps that were done is the database's `user_version`; a step is never changed afterwards.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
     create table files (
         id integer primary key,
         session text not null,
@@ -45,7 +46,49 @@ const STEPS: &[&str] = &["
     create trigger entries_removed after delete on entries begin
         insert into entries_fts (entries_fts, rowid, text) values ('delete', old.id, old.text);
     end;
-"];
+",
+    "
+    drop trigger entries_added;
+    drop trigger entries_removed;
+    drop table entries_fts;
+    -- Read anew: the ids of entries are made from their time now, so that their order is that of time.
+    delete from entries;
+    delete from files;
+    -- Holds tokens that were made here (tokens.rs) and no text; tags say session, kind and anchor.
+    create virtual table entries_fts using fts5 (
+        words, pairs, tags, content = '', contentless_delete = 1, tokenize = 'ascii', prefix = '2 3'
+    );
+    create trigger entries_removed after delete on entries begin
+        delete from entries_fts where rowid = old.id;
+    end;
+",
+];
+
+/// How far an entry's time is shifted in its id: so many entries of one millisecond have ids of their own.
+pub(super) const TIME_SHIFT: u32 = 20;
+
+/// The latest time that is told apart in ids: some centuries from now.
+pub(super) const TIME_MAX: u64 = (1 << (63 - TIME_SHIFT)) - 1;
+
+/// The first id that an entry of this time may have.
+pub(super) fn first_id_at(time: Millis) -> i64 {
+    i64::try_from(time.0.min(TIME_MAX) << TIME_SHIFT).unwrap_or(i64::MAX)
+}
+
+/// The last id that an entry of this time may have.
+pub(super) fn last_id_at(time: Millis) -> i64 {
+    first_id_at(time) | ((1 << TIME_SHIFT) - 1)
+}
+
+/// The number of steps that an index of this version has done.
+pub(super) fn newest() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+/// What an entry is found by beside its words: a token that stands for a session, a kind or an anchor.
+pub(super) fn tag(of: char, name: &str) -> String {
+    format!("{of}{}", &blake3::hash(name.as_bytes()).to_hex()[..16])
+}
 
 /// Brings the tables to the newest version, in one transaction: an interrupted step was never begun.
 pub(super) fn migrate(database: &mut Connection, path: &Path) -> Result<(), Failed> {

@@ -1,0 +1,140 @@
+//! Finding entries by what they say.
+
+use std::{fmt::Write as _, time::Duration};
+
+use serde_json::{Value, json};
+use tamtam::{
+    Millis,
+    tape::{Access, Behind, CaughtUp, Hit, Order, Page, Query, Store, StoreOptions, TapeError},
+};
+
+use super::{
+    arguments::SearchArguments,
+    escape,
+    failure::{Exit, Failure},
+    place::Environment,
+    print,
+    progress::Progress,
+    tapes,
+};
+
+/// Searches in the index, which is brought up to date first: a person waits for that, however long it takes.
+pub(super) fn search(given: &SearchArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let path = environment.store(given.store.store.as_deref())?;
+    let query = Query {
+        session: given.session.clone(),
+        kinds: given.kind.clone(),
+        anchor: given.anchor.clone(),
+        since: given.since,
+        until: given.until,
+        order: if given.best { Order::Best } else { Order::Newest },
+        limit: given.limit.into(),
+        after: given.after,
+        whole: given.json,
+        wait: Duration::from_secs(2),
+        ..Query::new(given.words.join(" "))
+    };
+    if !path.exists() {
+        print(if given.json { "" } else { "nothing found: there are no tapes\n" })?;
+        return Ok(Exit::Done);
+    }
+    let page = match Store::open(&path, StoreOptions::default()) {
+        Ok(store) => searched(&store, &query)?,
+        // Where nothing can be written, what is in the index is what there is.
+        Err(TapeError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotADirectory => {
+            let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+            Store::open(&path, options)?.search(&query)?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    print(&if given.json { page_json(&page) } else { page_text(&page) })?;
+    let behind = match page.behind {
+        Behind::No => return Ok(Exit::Done),
+        Behind::Sessions(count) => format!("{count} sessions were not read to their end"),
+        Behind::Unknown => "another process writes the index just now".to_owned(),
+    };
+    Progress::warn(&format!("hits may be missing: {behind}; search again, or `tamtam tape rebuild`"));
+    Ok(Exit::Done)
+}
+
+fn searched(store: &Store, query: &Query) -> Result<Page, TapeError> {
+    let page = store.search(query)?;
+    let Behind::Sessions(_) = page.behind else { return Ok(page) };
+    let mut progress = Progress::new();
+    store.index()?.catch_up_telling(&mut |CaughtUp { added, .. }| progress.show(&format!("{added} entries read")))?;
+    store.search(query)
+}
+
+fn page_json(page: &Page) -> String {
+    let mut text = String::new();
+    for hit in &page.hits {
+        let Hit { session, seq, kind, anchor, time, snippet, entry } = hit;
+        let entry: Option<Value> =
+            entry.as_ref().and_then(|entry| serde_json::from_str(&tapes::entry_json(entry)).ok());
+        let hits: Vec<_> = snippet.hits.iter().map(|hit| [hit.start, hit.end]).collect();
+        let line = json!({
+            "session": session, "seq": seq, "kind": kind, "anchor": anchor, "time": time,
+            "snippet": {"text": snippet.text, "hits": hits}, "entry": entry,
+        });
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{line}");
+    }
+    if let Some(next) = page.next {
+        let _ = writeln!(text, "{}", json!({"next": next.to_string()}));
+    }
+    text
+}
+
+fn page_text(page: &Page) -> String {
+    if page.hits.is_empty() {
+        return "nothing found\n".to_owned();
+    }
+    let mut text = String::new();
+    for Hit { session, seq, kind, time, snippet, .. } in &page.hits {
+        let _ = writeln!(text, "{session} {seq}  {}  {}", tapes::moment(*time), escape::line(kind));
+        let _ = writeln!(text, "    {}", escape::line(&snippet.marked("«", "»")));
+    }
+    if let Some(next) = page.next {
+        let _ = writeln!(text, "more: the same search with --after {next}");
+    }
+    text
+}
+
+/// A moment, or the beginning of a day, in UTC.
+pub(super) fn moment(text: &str) -> Result<Millis, String> {
+    of_text(text).map(|(from, _)| from)
+}
+
+/// A moment, or the end of a day, in UTC.
+pub(super) fn end_of_moment(text: &str) -> Result<Millis, String> {
+    of_text(text).map(|(_, to)| to)
+}
+
+fn of_text(text: &str) -> Result<(Millis, Millis), String> {
+    let wanted = || "a day (2026-01-31) or a moment (2026-01-31T12:00:00Z) is wanted".to_owned();
+    let millis = |stamp: jiff::Timestamp| u64::try_from(stamp.as_millisecond()).map_err(|_| wanted());
+    if let Ok(stamp) = text.parse::<jiff::Timestamp>() {
+        let at = millis(stamp)?;
+        return Ok((Millis(at), Millis(at)));
+    }
+    let day: jiff::civil::Date = text.parse().map_err(|_| wanted())?;
+    let start = format!("{day}T00:00:00Z").parse::<jiff::Timestamp>().map_err(|_| wanted())?;
+    let from = millis(start)?;
+    Ok((Millis(from), Millis(from + 24 * 60 * 60 * 1000 - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_day_is_all_of_it_and_a_moment_is_one() {
+        let day = 24 * 60 * 60 * 1000;
+        assert_eq!(of_text("1970-01-02"), Ok((Millis(day), Millis(2 * day - 1))));
+        assert_eq!(of_text("1970-01-01T00:00:05Z"), Ok((Millis(5000), Millis(5000))));
+        for bad in ["", "yesterday", "1969-01-01", "2026-13-01"] {
+            assert!(of_text(bad).is_err(), "{bad}");
+        }
+    }
+}

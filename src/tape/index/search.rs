@@ -1,0 +1,351 @@
+//! Searching what is on the tapes.
+//!
+//! A search first brings the index up to date, for as long as it may, and says where it could not. Every hit is looked up in
+//! its file before it is given: the index decides nothing, so what is not there any more is not found, and its session is read
+//! anew. A search that is wide costs no more than one that is narrow: hits are read newest first and only as many as are given.
+//!
+//! | what is wrong with `index.db` | what a search does |
+//! |---|---|
+//! | missing, of an older version, no database, damaged | makes it anew, as far as the time allows, and says what is behind |
+//! | another process writes it | searches in what is there, and says that it may be behind |
+//! | a later version of this library made it | [`TapeError::Newer`] |
+//! | missing, and the store was opened for reading only | [`TapeError::Index`] |
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehavior};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    Failed, Index, Snippet,
+    pull::{count_behind, forget},
+    query::{Cursor, Order, PAGE_HITS_MAX, Query, Term, expression, terms},
+    schema::{first_id_at, last_id_at},
+    snippet::{snippet, weight},
+};
+use crate::{
+    ids::{Millis, Seq, SessionId},
+    tape::{Cause, Entry, LINE_BYTES_MAX, Store, TapeError, layout::Layout, layout::anchor_number},
+};
+
+/// [`Order::Best`]: of so many hits the best are given first.
+const BLOCK_HITS: usize = 200;
+/// [`Order::Best`]: and of no more than so many bytes of what they say.
+const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How often a search begins anew, because what it found was not in the files.
+const AGAIN_MAX: usize = 2;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// In the order that was asked for.
+    pub hits: Vec<Hit>,
+    /// Where to go on; absent on the last page.
+    pub next: Option<Cursor>,
+    /// Whether entries may be missing, because the index has not read them.
+    pub behind: Behind,
+}
+
+/// Whether the index has read everything that is on the tapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// It has.
+    No,
+    /// So many sessions have something that it has not read: the time was over. The next search reads on.
+    Sessions(u64),
+    /// Another process writes it just now.
+    Unknown,
+}
+
+/// An entry that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// On which tape.
+    pub session: SessionId,
+    /// Which entry.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: String,
+    /// The folder of the anchor that it is in.
+    pub anchor: String,
+    /// When it was written.
+    pub time: Millis,
+    /// The place in what it says.
+    pub snippet: Snippet,
+    /// All of it, where the query asked for that: as it stands in the file.
+    pub entry: Option<Entry>,
+}
+
+impl Store {
+    /// Finds entries by what they say. Blocks on the disk; not for an async thread.
+    ///
+    /// Opens the index for this one search; [`Index::search`] keeps it open.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Query`] where nothing, or too much, is searched for; [`TapeError::Newer`]; [`TapeError::Index`];
+    /// [`TapeError::Io`].
+    pub fn search(&self, query: &Query) -> Result<Page, TapeError> {
+        // What is wrong with the query is said before anything is done.
+        expression(query, &terms(&query.words)?)?;
+        match self.index_to_search()?.search(query) {
+            // It broke between opening and reading: another look makes it anew.
+            Err(TapeError::Index { .. }) => self.index_to_search()?.search(query),
+            searched => searched,
+        }
+    }
+}
+
+impl Index {
+    /// [`Store::search`] in an index that stays open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::search`].
+    pub fn search(&mut self, query: &Query) -> Result<Page, TapeError> {
+        let terms = terms(&query.words)?;
+        let expression = expression(query, &terms)?;
+        let mut behind = self.bring_up_to_date(query.wait)?;
+        for again in 0.. {
+            let mut found = match find(&self.database, &self.layout, query, &terms, &expression) {
+                Err(Failed::Corrupt(_)) if again == 0 && !self.only_reads => {
+                    self.heal()?;
+                    behind = self.bring_up_to_date(query.wait)?;
+                    continue;
+                }
+                found => found.map_err(|failed| failed.into_error("search"))?,
+            };
+            if found.gone.is_empty() || again >= AGAIN_MAX || self.only_reads || behind == Behind::Unknown {
+                if !found.gone.is_empty() && behind == Behind::No {
+                    behind = Behind::Sessions(found.gone.len() as u64);
+                }
+                return Ok(Page { hits: std::mem::take(&mut found.hits), next: found.next, behind });
+            }
+            self.read_anew(&found.gone)?;
+            behind = self.bring_up_to_date(query.wait)?;
+        }
+        Err(TapeError::Index { op: "search", message: "it changes all the time".into() })
+    }
+
+    fn bring_up_to_date(&mut self, wait: Duration) -> Result<Behind, TapeError> {
+        if self.only_reads {
+            let behind = count_behind(&self.database, &self.layout).map_err(|failed| failed.into_error("read"))?;
+            return Ok(if behind == 0 { Behind::No } else { Behind::Sessions(behind) });
+        }
+        match self.catch_up_within(wait) {
+            Ok(Some(done)) if done.behind == 0 => Ok(Behind::No),
+            Ok(Some(done)) => Ok(Behind::Sessions(done.behind)),
+            Ok(None) => Ok(Behind::Unknown),
+            // What is there can be searched in on a full disk, too.
+            Err(error) if error.is_full() => Ok(Behind::Unknown),
+            Err(TapeError::Index { message, .. }) if message.contains("disk is full") => Ok(Behind::Unknown),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a damaged database anew, empty.
+    fn heal(&mut self) -> Result<(), TapeError> {
+        let _lock = super::lock_index(&self.layout, super::BUSY_WAIT)?;
+        self.make_anew()
+    }
+
+    fn read_anew(&mut self, sessions: &[String]) -> Result<(), TapeError> {
+        let _lock = super::lock_index(&self.layout, super::BUSY_WAIT)?;
+        let mut forget_all = || -> Result<(), Failed> {
+            let change = self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            sessions.iter().try_for_each(|session| forget(&change, session))?;
+            Ok(change.commit()?)
+        };
+        forget_all().map_err(|failed| failed.into_error("write"))
+    }
+}
+
+/// A row of the table of entries.
+struct Row {
+    id: i64,
+    session: String,
+    seq: u64,
+    kind: String,
+    anchor: String,
+    time: u64,
+    offset: u64,
+    length: u64,
+    text: String,
+    /// The session whose file it was read from; the same, where the index is sound.
+    read_from: Option<String>,
+}
+
+struct Found {
+    hits: Vec<Hit>,
+    next: Option<Cursor>,
+    /// Sessions of which something that was found is not in the files.
+    gone: Vec<String>,
+}
+
+fn find(
+    database: &Connection,
+    layout: &Layout,
+    query: &Query,
+    terms: &[Term],
+    expression: &str,
+) -> Result<Found, Failed> {
+    // All that follows sees one state of the index.
+    let at_once = database.unchecked_transaction()?;
+    let limit = query.limit.clamp(1, PAGE_HITS_MAX);
+    let (rows, next) = match query.order {
+        Order::Newest => newest(&at_once, query, expression, limit)?,
+        Order::Best => best(&at_once, query, terms, expression, limit)?,
+    };
+    let mut found = Found { hits: Vec::with_capacity(rows.len()), next, gone: Vec::new() };
+    for row in rows {
+        match look_up(layout, &row, query.whole) {
+            Some((session, entry)) => found.hits.push(Hit {
+                session,
+                seq: Seq(row.seq),
+                time: Millis(row.time),
+                snippet: snippet(&row.text, terms),
+                kind: row.kind,
+                anchor: row.anchor,
+                entry,
+            }),
+            None => found.gone.extend([row.session].into_iter().chain(row.read_from)),
+        }
+    }
+    found.gone.sort();
+    found.gone.dedup();
+    Ok(found)
+}
+
+/// The ids of the hits at or before `last`, newest first.
+fn ids(
+    database: &Connection,
+    query: &Query,
+    expression: &str,
+    last: Option<i64>,
+    limit: usize,
+) -> Result<Vec<i64>, Failed> {
+    // Ids are made from times, so a range of time is a range of ids.
+    let from = query.since.map_or(0, first_id_at);
+    let to = query.until.map_or(i64::MAX, last_id_at).min(last.unwrap_or(i64::MAX));
+    let sql = "select rowid from entries_fts where entries_fts match ?1 and rowid between ?2 and ?3
+               order by rowid desc limit ?4";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let given: [&dyn ToSql; 4] = [&expression, &from, &to, &limit];
+    let mut select = database.prepare(sql)?;
+    let found = select.query_map(&given[..], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(found)
+}
+
+const ROW: &str = "
+    select e.session, e.seq, e.kind, e.anchor, e.time, e.offset, e.length, e.text, f.session
+    from entries e left join files f on f.id = e.file where e.id = ?1";
+
+/// The row of an id, by the statement [`ROW`].
+fn row(select: &mut Statement<'_>, id: i64) -> Result<Option<Row>, Failed> {
+    let number = |n: i64| u64::try_from(n).unwrap_or(0);
+    let row = select.query_row([id], |row| {
+        Ok(Row {
+            id,
+            session: row.get(0)?,
+            seq: number(row.get(1)?),
+            kind: row.get(2)?,
+            anchor: row.get(3)?,
+            time: number(row.get(4)?),
+            offset: number(row.get(5)?),
+            length: number(row.get(6)?),
+            text: row.get(7)?,
+            read_from: row.get(8)?,
+        })
+    });
+    Ok(row.optional()?)
+}
+
+type Rows = (Vec<Row>, Option<Cursor>);
+
+fn newest(database: &Connection, query: &Query, expression: &str, limit: usize) -> Result<Rows, Failed> {
+    let last = query.after.map(|after| after.id.saturating_sub(1));
+    let mut ids = ids(database, query, expression, last, limit + 1)?;
+    let is_more = ids.len() > limit;
+    ids.truncate(limit);
+    let next = ids.last().filter(|_| is_more).map(|id| Cursor { id: *id, ranked: None });
+    let mut select = database.prepare(ROW)?;
+    let rows = ids.into_iter().filter_map(|id| row(&mut select, id).transpose()).collect::<Result<_, _>>()?;
+    Ok((rows, next))
+}
+
+fn best(database: &Connection, query: &Query, terms: &[Term], expression: &str, limit: usize) -> Result<Rows, Failed> {
+    let given = query.after.and_then(|after| after.ranked).unwrap_or(0);
+    let block = ids(database, query, expression, query.after.map(|after| after.id), BLOCK_HITS + 1)?;
+    let Some(begins) = block.first().copied() else { return Ok((Vec::new(), None)) };
+    let mut select = database.prepare(ROW)?;
+    let mut ranked = Vec::new();
+    let (mut bytes, mut behind) = (0, None);
+    for id in block {
+        if ranked.len() == BLOCK_HITS || bytes >= BLOCK_BYTES_MAX {
+            behind = Some(Cursor { id, ranked: Some(0) });
+            break;
+        }
+        let Some(row) = row(&mut select, id)? else { continue };
+        bytes += row.text.len();
+        ranked.push((weight(&row.text, terms), row));
+    }
+    ranked.sort_by(|(a, one), (b, other)| b.cmp(a).then(other.id.cmp(&one.id)));
+    let to = (given + limit).min(ranked.len());
+    let next = if to < ranked.len() { Some(Cursor { id: begins, ranked: Some(to) }) } else { behind };
+    let rows = ranked.into_iter().map(|(_, row)| row).skip(given).take(limit).collect();
+    Ok((rows, next))
+}
+
+/// The line that a row is about. What is in the database is not believed: names are looked at before they become a path.
+fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option<Entry>)> {
+    let session: SessionId = row.session.parse().ok()?;
+    let is_folder = anchor_number(&row.anchor).is_some() && !row.anchor.contains(['/', '\0']);
+    let mut file = File::open(layout.entries(&session, &row.anchor)).ok().filter(|_| is_folder)?;
+    file.seek(SeekFrom::Start(row.offset)).ok()?;
+    // A line begins with version, session and seq.
+    let begins = format!("\"session\":\"{session}\",\"seq\":{},", row.seq);
+    let length = if whole { row.length.min(LINE_BYTES_MAX as u64 + 1) } else { begins.len() as u64 + 32 };
+    let mut line = Vec::new();
+    file.take(length).read_to_end(&mut line).ok()?;
+    let at = memchr::memchr(b',', &line).filter(|at| line[..*at].starts_with(b"{\"v\":"))?;
+    if !line[at + 1..].starts_with(begins.as_bytes()) {
+        return None;
+    }
+    if !whole {
+        return Some((session, None));
+    }
+    let line: Line<'_> = serde_json::from_slice(line.strip_suffix(b"\n")?).ok()?;
+    let entry = Entry {
+        seq: line.seq,
+        time: line.time,
+        cause: line.cause,
+        turn: line.turn,
+        step: line.step,
+        ticket: line.ticket,
+        kind: line.kind,
+        data: line.data.to_owned(),
+    };
+    Some((session, Some(entry)))
+}
+
+/// A line that the index has read as sound before; what is not wanted of it is passed over.
+#[derive(Deserialize)]
+struct Line<'a> {
+    seq: Seq,
+    time: Millis,
+    cause: Option<Cause>,
+    turn: Option<Seq>,
+    step: Option<u32>,
+    ticket: Option<Seq>,
+    kind: String,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[cfg(test)]
+mod tests;
