@@ -5,6 +5,7 @@
 
 mod arguments;
 mod attach;
+mod catalogue;
 mod command;
 mod demo;
 mod escape;
@@ -67,6 +68,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
+        Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Sessions(arguments) => tapes::sessions(&arguments, environment),
         Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
         Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),

@@ -25,7 +25,7 @@ use crate::{
     session::{AskClosedWhy, CompactionReason, Delivery, Down, Grant, Link, Outcome, Tie},
     tape::Cause,
     tool::Access,
-    usage::{MicroUsd, Usage},
+    usage::{ShownCost, Usage},
 };
 
 /// The version of the JSON form of events.
@@ -282,9 +282,12 @@ pub enum EventKind {
         finish: Finish,
         /// Tokens of the step.
         usage: Usage,
-        /// Cost of the step; left out where no price is known.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cost: Option<MicroUsd>,
+        /// Whether those are our estimate, because the provider did not say.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        estimated: bool,
+        /// Cost of the step.
+        #[serde(flatten)]
+        cost: ShownCost,
         /// Whether the answer was cut off by us.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
@@ -300,6 +303,12 @@ pub enum EventKind {
         messages: Vec<MessageId>,
         /// Tokens of the turn.
         usage: Usage,
+        /// Requests of it whose tokens are our estimate.
+        #[serde(skip_serializing_if = "is_zero")]
+        estimated: u64,
+        /// Cost of the turn.
+        #[serde(flatten)]
+        cost: ShownCost,
     },
     /// More than 80 % of what a request may take is used; said once, until the context is made smaller.
     ContextWarning {
@@ -397,4 +406,9 @@ pub enum EventKind {
         /// What happened.
         error: String,
     },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }

@@ -18,8 +18,8 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::Message,
     session::{
-        self, Delivery, Disposition, Entry, Grant, Held, Outcome, Record, ReplyTo, Settings, Signal, State, Steering,
-        Transcript, TurnEnd, Waiting,
+        self, Bill, Delivery, Disposition, Entry, Grant, Held, Outcome, Record, ReplyTo, Settings, Signal, Spent,
+        State, Steering, Transcript, TurnEnd, Waiting,
     },
     usage::Usage,
 };
@@ -239,6 +239,14 @@ impl Session {
         Ok(Transcript::of(&self.entries().await?))
     }
 
+    /// What each model request used and cost, oldest first, read from the tape. What children used is on their own tapes.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn bill(&self) -> Result<Bill, OpenError> {
+        Ok(Bill::of(&self.entries().await?))
+    }
+
     /// All entries of the tape, oldest first.
     ///
     /// # Errors
@@ -302,9 +310,9 @@ impl Receipt {
     /// [`SendError::Refused`] where the message was withdrawn, or its turn is longer ago than the session remembers.
     pub async fn wait(&self) -> Result<Answer, SendError> {
         let end = self.session.outcome(&self.message).await?;
-        let TurnEnd { turn, outcome, text, steps, usage, .. } = &*end;
+        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = &*end;
         let (turn, outcome, text, steps, usage) = (*turn, outcome.clone(), text.to_string(), *steps, *usage);
-        Ok(Answer { turn, outcome, text, steps, usage })
+        Ok(Answer { turn, outcome, text, steps, usage, spent: *spent })
     }
 }
 
@@ -320,6 +328,8 @@ pub struct Answer {
     pub text: String,
     /// How many steps it took.
     pub steps: u32,
-    /// Tokens.
+    /// Tokens: the provider's own figures.
     pub usage: Usage,
+    /// What the turn used, estimates included, and what that cost.
+    pub spent: Spent,
 }

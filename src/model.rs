@@ -10,6 +10,7 @@
 
 mod assembly;
 mod error;
+pub mod price;
 mod request;
 pub mod scripted;
 mod secret;
@@ -48,6 +49,7 @@ mod wire;
 use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use error::{ErrorKind, ModelError, RetryClass};
+pub use price::{Price, Prices, known_price};
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
 pub use scripted::{Reply, Scripted};
 pub use secret::Secret;
@@ -94,6 +96,11 @@ pub trait Model: Send + Sync + 'static {
         ModelLimits::default()
     }
 
+    /// What its tokens cost; `None` where that is not known.
+    fn price(&self) -> Option<Price> {
+        None
+    }
+
     /// Makes one request and reads its answer to the end.
     ///
     /// Each piece is handed to `deltas` as soon as it is there; the answer repeats them, complete.
@@ -111,6 +118,10 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 
     fn limits(&self) -> ModelLimits {
         (**self).limits()
+    }
+
+    fn price(&self) -> Option<Price> {
+        (**self).price()
     }
 
     fn stream<'a>(
@@ -135,6 +146,14 @@ pub trait Models: Send + Sync + 'static {
     fn limits_of(&self, name: &ModelRef) -> ModelLimits {
         let _ = name;
         ModelLimits::default()
+    }
+
+    /// What the tokens of that model cost; `None` where that is not known. Answers at once, and the same for one runtime.
+    ///
+    /// Called from the session's handler before each request, whose entry keeps the answer.
+    fn price_of(&self, name: &ModelRef) -> Option<Price> {
+        let _ = name;
+        None
     }
 }
 

@@ -23,12 +23,14 @@
 //! | `end.rs` | what the end of a session takes with it |
 //! | `retry.rs` | whether and when a failed request is made again |
 //! | `compact.rs` | when the conversation is made smaller, and what takes its place |
+//! | `spent.rs`, `bill.rs` | what was used, and what that cost |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
 mod advance;
 mod apply;
 mod batch;
+mod bill;
 mod child;
 mod compact;
 mod decide;
@@ -41,6 +43,7 @@ mod retry;
 mod seen;
 mod settings;
 mod signal;
+mod spent;
 mod state;
 mod tasks;
 #[cfg(test)]
@@ -49,6 +52,7 @@ mod transcript;
 
 pub(crate) use advance::LAST_STEP_REMINDER;
 pub(crate) use batch::arguments;
+pub use bill::{Bill, BillKind, BillLine};
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Windows, decide};
@@ -61,6 +65,7 @@ pub use signal::{
     AskClosedWhy, Delivery, Directive, Disposition, Grant, Held, Outcome, Receipt, Refusal, Reply, ReplyTo, Scope,
     Signal, Steering,
 };
+pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
 pub use transcript::Transcript;

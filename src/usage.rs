@@ -1,6 +1,10 @@
 //! What a model request used: tokens by kind, and money where a price is known.
 
+mod money;
+
 use std::ops::AddAssign;
+
+pub use money::{BadUsd, Cost, MicroUsd, PicoUsd, ShownCost};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +43,3 @@ impl AddAssign for Usage {
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
     }
 }
-
-/// Millionths of a US dollar. An unknown price is `None` wherever this stands, never zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct MicroUsd(pub u64);

@@ -19,7 +19,7 @@ use crate::{
     hook::Hooks,
     ids::{Millis, SessionId},
     message::ModelRef,
-    model::Models,
+    model::{Models, Price, Prices},
     permission::Globs,
     session::Windows,
     supervisor::{Registry, SupervisorHandle},
@@ -35,6 +35,8 @@ pub(crate) struct Host {
     /// What the tools take in a request, estimated.
     pub(crate) tools_tokens: u64,
     pub(crate) models: Arc<dyn Models>,
+    /// What the host says that models cost.
+    pub(crate) prices: Prices,
     pub(crate) hooks: Hooks,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
@@ -74,6 +76,14 @@ impl Windows for Host {
         let limits = limits.unwrap_or_default();
         Window::new(limits.context, limits.output)
     }
+
+    fn output(&self, model: &ModelRef) -> u64 {
+        self.models.limits_of(model).output
+    }
+
+    fn price(&self, model: &ModelRef) -> Option<Price> {
+        self.prices.get(model).or_else(|| self.models.price_of(model))
+    }
 }
 
 impl Host {
@@ -95,6 +105,7 @@ impl Host {
             toolbox_hash,
             tools_tokens,
             models,
+            prices: Prices::default(),
             hooks,
             registry,
             clock: Clock::start(),
@@ -117,6 +128,12 @@ impl Host {
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) fn with_processes(mut self, processes: crate::process::Processes) -> Host {
         self.processes = processes;
+        self
+    }
+
+    /// The same, with prices that the host gives.
+    pub(crate) fn with_prices(mut self, prices: Prices) -> Host {
+        self.prices = prices;
         self
     }
 

@@ -28,6 +28,8 @@ pub(super) enum Command {
     Tool(ToolArguments),
     /// Judge one call, run nothing, and print {"decision","rule","layer","why"}
     Permit(PermitArguments),
+    /// List the models whose price is known, and whether there is a key for them
+    Models(ModelsArguments),
     /// List the sessions of the store
     Sessions(SessionsArguments),
     /// Wait until the process that started this one is gone, then end what its calls left running
@@ -151,6 +153,16 @@ pub(super) struct PermitArguments {
     pub(super) workspace: Option<PathBuf>,
     #[command(flatten)]
     pub(super) permission: PermissionArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ModelsArguments {
+    /// Only those whose name contains this
+    #[arg(value_name = "PART")]
+    pub(super) part: Option<String>,
+    /// One model a line, as JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -106,7 +106,8 @@ fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Re
     Ok(router)
 }
 
-fn key_of<'a>(variables: &[&'static str], environment: &'a Environment) -> Option<(&'static str, &'a str)> {
+/// The first of those variables that holds a key, and the key.
+pub(super) fn key_of<'a>(variables: &[&'static str], environment: &'a Environment) -> Option<(&'static str, &'a str)> {
     variables.iter().find_map(|name| Some((*name, environment.get(name)?)))
 }
 

@@ -21,7 +21,7 @@ use tamtam::{
     EventKind, Message, Outcome, Runtime, SendError, Seq, Session,
     event::{EventStream, Next},
     model::ErrorKind,
-    session::TurnEnd,
+    session::{Spent, TurnEnd},
 };
 
 use super::{
@@ -79,6 +79,7 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
     };
     let ended = drive.carry_through(prompt, &asked).await;
     let Drive { view, failed_with, hints, output, .. } = drive;
+    let used = ended.as_ref().ok().and_then(|end| used(end.as_deref()?));
     let (exit, result, message) = match ended {
         Ok(end) => finished(end.as_deref(), failed_with, &hints),
         Err(failure) => {
@@ -86,6 +87,9 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
             (failure.exit, result, failure.message)
         }
     };
+    if let Some(line) = used.filter(|_| !json) {
+        view.note(line).await;
+    }
     view.result(result).await;
     output.finish().await;
     let shut = tokio::time::timeout(LEAVE_LIMIT, runtime.shutdown()).await;
@@ -233,20 +237,35 @@ impl Drive {
     }
 }
 
+/// The last line for people: what the newest turn used, and what that cost.
+fn used(end: &TurnEnd) -> Option<String> {
+    let Spent { requests, estimated, usage, cost, .. } = end.spent;
+    let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    let written = usage.output.saturating_add(usage.reasoning);
+    let about = if estimated > 0 { "about " } else { "" };
+    (requests > 0).then(|| format!("{about}{read} tokens in, {written} out; cost {cost}"))
+}
+
 /// Exit code, result and the line on stderr of a session that is idle.
 fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints) -> (Exit, Value, String) {
     let Some(end) = end else {
         return (Exit::Done, json!({"outcome": "idle"}), String::new());
     };
-    let TurnEnd { turn, outcome, text, steps, usage, .. } = end;
+    let TurnEnd { turn, outcome, text, steps, spent, .. } = end;
     let mut result = json!(outcome);
     if let Some(result) = result.as_object_mut() {
         result.extend([
             ("text".to_owned(), json!(text)),
             ("turn".to_owned(), json!(turn)),
             ("steps".to_owned(), json!(steps)),
-            ("usage".to_owned(), json!(usage)),
+            ("usage".to_owned(), json!(spent.usage)),
         ]);
+        if spent.estimated > 0 {
+            result.insert("estimated".to_owned(), json!(spent.estimated));
+        }
+        if let Value::Object(cost) = json!(spent.cost.shown()) {
+            result.extend(cost);
+        }
     }
     let message = match outcome {
         Outcome::Done => String::new(),

@@ -6,9 +6,9 @@ use crate::{
     context::Fullness,
     event::{EVENT_VERSION, Event, EventId, EventKind},
     ids::{Seq, SessionId},
-    message::{Part, ReasoningPart, TextPart, ToolPart, ToolState},
+    message::{Finish, Part, ReasoningPart, TextPart, ToolPart, ToolState},
     model::{Answer, AnswerPart},
-    session::{Entry, Open, OpenCall, Record, State},
+    session::{Charge, Entry, Open, OpenCall, Record, State},
 };
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
@@ -81,8 +81,15 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             }
             kinds
         }
-        Record::Answer { answer, interrupted } => answer_events(answer, *interrupted),
-        Record::RequestFailed { error } => {
+        Record::Answer { answer, interrupted, estimated } => {
+            let price = match before.open.get(&ticket) {
+                Some(Open::Request(request)) => request.price,
+                _ => None,
+            };
+            let charge = Charge::of(price.as_ref(), &answer.usage, estimated.as_ref());
+            answer_events(answer, charge.unwrap_or_default(), *interrupted)
+        }
+        Record::RequestFailed { error, .. } => {
             vec![EventKind::RequestFailed { error: error.message.clone(), kind: error.kind, class: error.class() }]
         }
         Record::RetryWait { attempt, until, server } => {
@@ -116,7 +123,9 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
                 outcome: outcome.clone(),
                 text: turn.text.clone(),
                 messages: turn.messages.clone(),
-                usage: turn.usage,
+                usage: turn.spent.usage,
+                estimated: turn.spent.estimated,
+                cost: turn.spent.cost.shown(),
             }]
         }),
         Record::TaskStarted { child, link, depth, order } => vec![EventKind::TaskStarted {
@@ -151,11 +160,10 @@ fn child_of(before: &State, task: Seq) -> Option<SessionId> {
     }
 }
 
-fn answer_events(answer: &Answer, interrupted: bool) -> Vec<EventKind> {
+fn answer_events(answer: &Answer, charge: Charge, interrupted: bool) -> Vec<EventKind> {
     let mut kinds: Vec<_> = answer.parts.iter().map(|part| EventKind::PartUpdated { part: part_of(part) }).collect();
     if !has_calls(answer) {
-        let (finish, usage) = (answer.finish, answer.usage);
-        kinds.push(EventKind::StepFinished { finish, usage, cost: None, interrupted });
+        kinds.push(step_finished(answer.finish, charge, interrupted));
     }
     kinds
 }
@@ -192,8 +200,13 @@ fn result_events(
     }];
     let is_last = before.calls().count() == 1;
     let answer = before.turn.as_ref().and_then(|turn| turn.answered);
-    if let (true, Some((finish, usage))) = (is_last, answer) {
-        kinds.push(EventKind::StepFinished { finish, usage, cost: None, interrupted: false });
+    if let (true, Some((finish, charge))) = (is_last, answer) {
+        kinds.push(step_finished(finish, charge, false));
     }
     kinds
+}
+
+fn step_finished(finish: Finish, charge: Charge, interrupted: bool) -> EventKind {
+    let Charge { usage, estimated, cost } = charge;
+    EventKind::StepFinished { finish, usage, estimated, cost: cost.shown(), interrupted }
 }

@@ -3,7 +3,7 @@
 //! The names of environment variables stand here for the binary, which reads them; nothing in the library does. A host that
 //! knows better hands in its own [`Provider`](super::Provider) or its own limits.
 
-use super::{Api, MaxTokensField, ModelLimits, Quirks, ReasoningBack, SchemaDialect};
+use super::{Api, MaxTokensField, ModelLimits, Price, Quirks, ReasoningBack, SchemaDialect, known_price};
 
 /// A provider that is known by name.
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +155,15 @@ pub fn known_limits(model: &str) -> ModelLimits {
     }
 }
 
+/// What that model costs at that address: the provider's own price at the provider's own address, and nothing is known of a
+/// proxy or a server of somebody's own.
+pub(super) fn price_at(provider: &str, base_url: &str, model: &str) -> Option<Price> {
+    let same = |known: &&KnownProvider| {
+        known.name == provider && known.base_url.trim_end_matches('/') == base_url.trim().trim_end_matches('/')
+    };
+    PROVIDERS.iter().find(same).and_then(|known| known_price(known.name, model))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +175,14 @@ mod tests {
             let provider = PROVIDERS.iter().find(|provider| provider.name == name);
             assert!(provider.is_some_and(|provider| provider.base_url.starts_with("https://")), "{name}");
         }
+    }
+
+    /// a proxy under a provider's name has prices of its own.
+    #[test]
+    fn a_price_is_that_of_the_providers_own_address() {
+        assert!(price_at("openai", "https://api.openai.com/v1/", "gpt-4o").is_some());
+        assert_eq!(price_at("openai", "http://127.0.0.1:8/v1", "gpt-4o"), None);
+        assert_eq!(price_at("mine", "https://api.openai.com/v1", "gpt-4o"), None);
     }
 
     /// W-06

@@ -17,8 +17,9 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    Answer, Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelError, ModelLimits, Request, Secret,
-    anthropic,
+    Answer, Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelError, ModelLimits, Price, Request,
+    Secret, anthropic,
+    catalogue::price_at,
     endpoint::without_secrets,
     failure::{Refusal, classify, one_line, retry_after},
     redact::redact,
@@ -286,6 +287,10 @@ impl Model for HttpModel {
 
     fn limits(&self) -> ModelLimits {
         self.endpoint.limits
+    }
+
+    fn price(&self) -> Option<Price> {
+        price_at(&self.endpoint.provider, &self.endpoint.base_url, &self.endpoint.model)
     }
 
     fn stream<'a>(

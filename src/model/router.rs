@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Api, Endpoint, ErrorKind, HttpClient, HttpModel, HttpOptions, Model, ModelError, ModelLimits, Models, PROVIDERS,
-    Quirks, Secret, known_limits,
+    Price, Prices, Quirks, Secret, catalogue::price_at, known_limits,
 };
 use crate::message::ModelRef;
 
@@ -115,6 +115,7 @@ impl Provider {
 pub struct Router {
     providers: BTreeMap<String, Provider>,
     limits: BTreeMap<ModelRef, ModelLimits>,
+    prices: Prices,
     client: HttpClient,
 }
 
@@ -126,6 +127,7 @@ impl Router {
         Router {
             providers: known.map(|provider| (provider.name.clone(), provider)).collect(),
             limits: BTreeMap::new(),
+            prices: Prices::default(),
             client: HttpClient::new(options),
         }
     }
@@ -141,6 +143,13 @@ impl Router {
     #[must_use]
     pub fn with_limits(mut self, model: ModelRef, limits: ModelLimits) -> Router {
         self.limits.insert(model, limits);
+        self
+    }
+
+    /// The same router with a price for one model that the host knows better.
+    #[must_use]
+    pub fn with_price(mut self, model: ModelRef, price: Price) -> Router {
+        self.prices.set(model, price);
         self
     }
 
@@ -172,6 +181,14 @@ impl Models for Router {
     fn limits_of(&self, name: &ModelRef) -> ModelLimits {
         let own = || self.providers.get(&name.provider).and_then(|provider| provider.limits);
         self.limits.get(name).copied().or_else(own).unwrap_or_else(|| known_limits(&name.model))
+    }
+
+    fn price_of(&self, name: &ModelRef) -> Option<Price> {
+        let own = || {
+            let provider = self.providers.get(&name.provider)?;
+            price_at(&provider.name, &provider.base_url, &name.model)
+        };
+        self.prices.get(name).or_else(own)
     }
 }
 
@@ -216,6 +233,18 @@ mod tests {
         let model = router.find(&name("mine/org/m:7b")).unwrap();
         assert_eq!((model.id().to_string().as_str(), model.limits()), ("mine/org/m:7b", limits));
         assert!(router.find(&name("local/llama")).is_ok());
+    }
+
+    /// the host's price wins over the table, and a model that neither knows has none.
+    #[test]
+    fn the_hosts_price_wins_over_the_table() {
+        let own = Price::new(crate::usage::MicroUsd(1), crate::usage::MicroUsd(2));
+        let router = Router::new(HttpOptions::default()).with_price(name("openai/gpt-4o"), own);
+        assert_eq!(router.price_of(&name("openai/gpt-4o")), Some(own));
+        assert_eq!(router.price_of(&name("openai/gpt-4o-mini")), super::super::known_price("openai", "gpt-4o-mini"));
+        assert_eq!(router.price_of(&name("local/llama")), None);
+        let proxied = Provider::known("openai").unwrap().with_base_url("http://127.0.0.1:9/v1");
+        assert_eq!(router.with(proxied).price_of(&name("openai/gpt-4o-mini")), None);
     }
 
     /// K01

@@ -34,8 +34,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, ModelLimits, Models, Request,
-    assembly::Assembly,
+    Answer, AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, ModelLimits, Models, Price, Prices,
+    Request, assembly::Assembly,
 };
 use crate::message::{Finish, ModelRef, Part, Span};
 
@@ -64,6 +64,7 @@ pub enum By {
 pub struct Scripted {
     id: ModelRef,
     limits: ModelLimits,
+    prices: Arc<Prices>,
     shared: Arc<Shared>,
 }
 
@@ -118,6 +119,7 @@ impl Scripted {
         Scripted {
             id: ModelRef { provider: "scripted".to_owned(), model: "script".to_owned() },
             limits: ModelLimits::default(),
+            prices: Arc::default(),
             shared: Arc::new(Shared { choice, state: Mutex::default() }),
         }
     }
@@ -133,6 +135,13 @@ impl Scripted {
     #[must_use]
     pub fn with_limits(mut self, limits: ModelLimits) -> Scripted {
         self.limits = limits;
+        self
+    }
+
+    /// The same script with a price for the model of that name, which may be another than its own: it answers to all names.
+    #[must_use]
+    pub fn with_price(mut self, model: ModelRef, price: Price) -> Scripted {
+        Arc::make_mut(&mut self.prices).set(model, price);
         self
     }
 
@@ -294,6 +303,10 @@ impl Model for Scripted {
         self.limits
     }
 
+    fn price(&self) -> Option<Price> {
+        self.prices.get(&self.id)
+    }
+
     fn stream<'a>(
         &'a self,
         request: &'a Request,
@@ -311,6 +324,10 @@ impl Models for Scripted {
 
     fn limits_of(&self, _: &ModelRef) -> ModelLimits {
         Model::limits(self)
+    }
+
+    fn price_of(&self, name: &ModelRef) -> Option<Price> {
+        self.prices.get(name)
     }
 }
 

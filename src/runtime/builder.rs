@@ -14,7 +14,7 @@ use crate::{
     hook::{Hook, Hooks},
     ids::SessionId,
     message::ModelRef,
-    model::{Model, ModelError, ModelLimits, Models, Params},
+    model::{Model, ModelError, ModelLimits, Models, Params, Price, Prices},
     permission::{Profile, Ruleset},
     runtime::{
         Inner, Passivation, Recovered, Runtime,
@@ -43,6 +43,7 @@ pub struct Builder {
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
     task_limits: Option<(u32, usize)>,
+    prices: Prices,
     #[cfg(all(unix, feature = "tools"))]
     watch: crate::process::Watch,
     passivation: Passivation,
@@ -78,6 +79,22 @@ impl Builder {
     pub fn models(mut self, models: Arc<dyn Models>, default: ModelRef) -> Builder {
         self.models = Some(models);
         self.model = Some(default);
+        self
+    }
+
+    /// What models cost, by their exact names: more, or other, than is known by itself. A price that nobody gives is unknown,
+    /// and never zero.
+    ///
+    /// ```
+    /// use tamtam::{Runtime, model::Price, usage::MicroUsd};
+    ///
+    /// // $0.25 for a million tokens read, $2 for a million written.
+    /// let price = Price::new(MicroUsd(250_000), MicroUsd(2_000_000));
+    /// let builder = Runtime::builder().prices([("local/qwen3".parse().unwrap(), price)]);
+    /// ```
+    #[must_use]
+    pub fn prices(mut self, prices: impl IntoIterator<Item = (ModelRef, Price)>) -> Builder {
+        self.prices.extend(prices);
         self
     }
 
@@ -201,7 +218,8 @@ impl Builder {
         let hooks = Hooks(self.hooks.into());
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
+        let host =
+            Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation).with_prices(self.prices);
         #[cfg(all(unix, feature = "tools"))]
         let host = host.with_processes(processes);
         #[cfg(feature = "fault-injection")]
@@ -451,5 +469,9 @@ impl Models for OneModel {
 
     fn limits_of(&self, _: &ModelRef) -> ModelLimits {
         self.0.limits()
+    }
+
+    fn price_of(&self, _: &ModelRef) -> Option<Price> {
+        self.0.price()
     }
 }

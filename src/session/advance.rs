@@ -11,8 +11,8 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, compact, decide::Draft, end,
-        inbox, recover, state::Next, tasks,
+        CallState, Directive, Open, Outcome, Record, RequestOpened, Reserve, Steering, batch, compact, decide::Draft,
+        end, inbox, recover, state::Next, tasks,
     },
 };
 
@@ -141,8 +141,23 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
     let items = draft.state.history.len();
     let (usable, estimated) = (window.usable(), compact::estimated(draft));
-    let opened =
-        RequestOpened { model, attempt, last, items, system, tools, used, usable, estimated, max_output, hash };
+    let price = draft.env.windows.price(&model);
+    let reserved = Reserve { input: used, output: 0 };
+    let opened = RequestOpened {
+        model,
+        attempt,
+        last,
+        items,
+        system,
+        tools,
+        used,
+        usable,
+        estimated,
+        price,
+        reserved,
+        max_output,
+        hash,
+    };
     let ticket = draft.write(None, Record::Request(opened));
     draft.direct(Directive::StartRequest(ticket));
 }

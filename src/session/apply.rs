@@ -11,14 +11,16 @@ use crate::{
     message::ErrorReason,
     model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem, UserItem},
     session::{
-        AskClosedWhy, CallOpened, CallState, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
+        AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
         OpenCall, OpenRequest, OpenTask, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, State, Told, Turn,
         TurnEnd, Waiting,
         state::{BatchItem, Next, SEEN_MAX, TURNS_REMEMBERED},
     },
     tool::ToolResult,
+    usage::Usage,
 };
 
+mod spending;
 mod tasks;
 
 impl State {
@@ -51,9 +53,13 @@ impl State {
             }
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
-            Record::Answer { answer, interrupted } => self.take_answer(entry.seq, ticket, answer, *interrupted),
-            Record::RequestFailed { error } => {
-                self.open.remove(&ticket);
+            Record::Answer { answer, interrupted, estimated } => {
+                self.take_answer(entry.seq, ticket, answer, *interrupted, estimated.as_ref());
+            }
+            Record::RequestFailed { error, estimated } => {
+                if let Some(Open::Request(request)) = self.open.remove(&ticket) {
+                    self.charge(Charge::of(request.price.as_ref(), &Usage::default(), estimated.as_ref()));
+                }
                 if error.kind == ErrorKind::ContextOverflow {
                     self.in_turn(|turn| {
                         turn.overflowed = true;
@@ -67,11 +73,15 @@ impl State {
                 self.open.insert(entry.seq, Open::Compaction(compaction.clone()));
             }
             Record::Compacted(compacted) => {
-                self.open.remove(&ticket);
+                if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
+                    self.spend(compacted.charge(open.price.as_ref()));
+                }
                 self.take_compacted(ticket, compacted);
             }
             Record::CompactionFailed { usage, .. } => {
-                self.open.remove(&ticket);
+                if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
+                    self.spend(Charge::of(open.price.as_ref(), usage, None));
+                }
                 self.usage += *usage;
                 Arc::make_mut(&mut self.context).failures += 1;
             }
@@ -105,6 +115,7 @@ impl State {
                 self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
             }
             Record::Recovered { n, resumed } => {
+                self.lose_what_was_under_way();
                 self.recoveries = *n;
                 self.waits = !resumed;
                 if self.waits {
@@ -207,6 +218,7 @@ impl State {
                 released: false,
                 text: "".into(),
                 usage: Default::default(),
+                spent: Default::default(),
                 answered: None,
             }));
         }
@@ -247,6 +259,8 @@ impl State {
             last: request.last,
             closing: false,
             estimated: request.estimated,
+            price: request.price,
+            reserved: request.reserved,
             hash: request.hash.clone(),
             system: self.settings.system.clone(),
             params: request.params(&self.settings.params),
@@ -260,8 +274,17 @@ impl State {
         });
     }
 
-    fn take_answer(&mut self, seq: Seq, ticket: Seq, answer: &Arc<Answer>, interrupted: bool) {
-        let Some(Open::Request(OpenRequest { last, estimated, .. })) = self.open.remove(&ticket) else { return };
+    fn take_answer(
+        &mut self,
+        seq: Seq,
+        ticket: Seq,
+        answer: &Arc<Answer>,
+        interrupted: bool,
+        estimate: Option<&Usage>,
+    ) {
+        let Some(Open::Request(OpenRequest { last, estimated, price, .. })) = self.open.remove(&ticket) else { return };
+        let charge = Charge::of(price.as_ref(), &answer.usage, estimate);
+        self.charge(charge);
         if !interrupted {
             self.recoveries = 0;
         }
@@ -281,7 +304,7 @@ impl State {
             turn.overflowed_before = false;
             turn.answer = Some(seq);
             turn.usage += answer.usage;
-            turn.answered = Some((answer.finish, answer.usage));
+            turn.answered = Some((answer.finish, charge.unwrap_or_default()));
             turn.next = next;
             if !text.is_empty() {
                 turn.text = text.into();
@@ -400,6 +423,7 @@ impl State {
             messages: turn.messages.clone(),
             steps: turn.step,
             usage: turn.usage,
+            spent: turn.spent,
         }));
         if self.ended.len() > TURNS_REMEMBERED {
             self.ended.pop_front();

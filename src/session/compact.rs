@@ -20,8 +20,8 @@ use crate::{
     },
     ids::Seq,
     message::ModelRef,
-    model::{Item, ToolResultItem, UserItem},
-    session::{Directive, Held, Open, Record, Refusal, State, Steering, advance, decide::Draft},
+    model::{Item, Price, ToolResultItem, UserItem},
+    session::{Charge, Directive, Held, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft},
     usage::Usage,
 };
 
@@ -86,6 +86,12 @@ pub struct OpenCompaction {
     /// What the one who sums up may be shown, by our estimate; 0 for as much as a request may take.
     #[serde(default)]
     pub room: u64,
+    /// What the tokens of its request cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What is held back for its request.
+    #[serde(default)]
+    pub reserved: Reserve,
 }
 
 /// What takes the place of the items before the cut.
@@ -96,6 +102,9 @@ pub struct Compacted {
     /// What that took.
     #[serde(default)]
     pub usage: Usage,
+    /// Our estimate of that, where the provider did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<Usage>,
     /// Items of the history that go, from the front.
     pub first_kept: usize,
     /// The calls among them.
@@ -107,6 +116,13 @@ pub struct Compacted {
 
 fn carry_by_default() -> u64 {
     CARRY_MAX
+}
+
+impl Compacted {
+    /// What its request used at that price; nothing where there was none.
+    pub(super) fn charge(&self, price: Option<&Price>) -> Option<Charge> {
+        Charge::of(price, &self.usage, self.estimated.as_ref())
+    }
 }
 
 /// How full the context of the running turn is, for its model.
@@ -183,8 +199,11 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Option<Seq> {
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
     // It may have another window; and what it counts may be more than we estimate.
     let shown = draft.env.windows.window(&model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
+    let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
     let opened = OpenCompaction {
         reason,
+        price: draft.env.windows.price(&model),
+        reserved: Reserve { input: meter.corrected(going), output: 0 },
         model,
         room: shown,
         first_kept: found.first_kept,
@@ -223,7 +242,9 @@ pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Ar
             return;
         }
     };
-    let compacted = compacted(draft, Some((summary, usage)), open.first_kept, carry_max(open.usable));
+    let mut compacted = compacted(draft, Some((summary, usage)), open.first_kept, carry_max(open.usable));
+    let (input, output) = (open.reserved.input, of_text(summary));
+    compacted.estimated = (usage.total() == 0).then(|| Usage { input, output, ..Usage::default() });
     let record = match fits(draft, &compacted) {
         Ok(()) => Record::Compacted(Arc::new(compacted)),
         Err(bad) => Record::CompactionFailed { error: bad.to_string(), usage },
@@ -234,7 +255,7 @@ pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Ar
 fn compacted(draft: &Draft<'_>, summary: Option<(&Arc<str>, Usage)>, first_kept: usize, carry: u64) -> Compacted {
     let replaced = Replaced::of(draft.state.history.iter().take(first_kept).map(|item| &**item));
     let (summary, usage) = summary.map_or((None, Usage::default()), |(text, usage)| (Some(text.clone()), usage));
-    Compacted { summary, usage, first_kept, replaced, carry }
+    Compacted { summary, usage, estimated: None, first_kept, replaced, carry }
 }
 
 /// Whether what would stand in place of what goes is smaller than that, all that is carried on included.

@@ -6,6 +6,7 @@ use crate::{
     context::Window,
     ids::{Millis, Seq},
     message::ModelRef,
+    model::{ModelLimits, Price},
     permission::Globs,
     session::{
         Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, child, compact, end,
@@ -34,10 +35,22 @@ pub struct Env<'a> {
     pub jitter: f64,
 }
 
-/// Knows how much models take. Pure: the same name always gives the same window, for one runtime.
+/// Knows how much models take, and what they cost. Pure: the same name always gives the same window, for one runtime.
 pub trait Windows: std::fmt::Debug {
     /// The window of a model.
     fn window(&self, model: &ModelRef) -> Window;
+
+    /// Tokens that an answer of the model may have, where nobody asks for fewer.
+    fn output(&self, model: &ModelRef) -> u64 {
+        let _ = model;
+        ModelLimits::default().output
+    }
+
+    /// What the model's tokens cost; `None` where that is not known.
+    fn price(&self, model: &ModelRef) -> Option<Price> {
+        let _ = model;
+        None
+    }
 }
 
 /// Every model takes the same.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{MessageId, Seq, SessionId},
     message::Message,
-    session::{Outcome, Settings},
+    session::{Outcome, Settings, Spent},
     usage::Usage,
 };
 
@@ -61,6 +61,9 @@ pub struct Down {
     /// The child's tokens.
     #[serde(default)]
     pub usage: Usage,
+    /// What the child used, with its own children that are over; nothing where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
 }
 
 /// Why a task is over.
@@ -98,7 +101,7 @@ impl Down {
     /// The end of a task of which nothing was heard.
     #[must_use]
     pub fn without_a_word(reason: DownReason) -> Down {
-        Down { reason, text: "".into(), steps: 0, usage: Usage::default() }
+        Down { reason, text: "".into(), steps: 0, usage: Usage::default(), spent: None }
     }
 }
 

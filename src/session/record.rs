@@ -8,10 +8,11 @@ use serde_json::value::RawValue;
 use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Message, ModelRef},
-    model::{Answer, ModelError, Params},
+    model::{Answer, ModelError, Params, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, Compacted, Delivery, Down, Grant, Link, OpenCompaction, Outcome, Settings, State, TaskOrder, Tie,
+        AskClosedWhy, Compacted, Delivery, Down, Grant, Link, OpenCompaction, Outcome, Reserve, Settings, State,
+        TaskOrder, Tie,
     },
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
@@ -77,11 +78,17 @@ pub enum Record {
         /// Whether it was cut off by us; then only its text is kept.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
+        /// Our estimate of its tokens, where the provider gave none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        estimated: Option<Usage>,
     },
     /// A model request failed. Closes its ticket.
     RequestFailed {
         /// How.
         error: ModelError,
+        /// Our estimate of the tokens that it took all the same.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        estimated: Option<Usage>,
     },
     /// The request will be made again. Opens a ticket.
     RetryWait {
@@ -244,6 +251,12 @@ pub struct RequestOpened {
     /// Tokens of the answer, at most, where the window leaves less than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
+    /// What its tokens cost; left out where that is not known. It stands here so that a replay comes to the same sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What is held back for it.
+    #[serde(default)]
+    pub reserved: Reserve,
     /// Hash of all that determines the request: the same after a crash.
     pub hash: String,
 }

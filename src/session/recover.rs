@@ -53,7 +53,7 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
-            Open::Request(request) if request.closing || stops => retry::cut_off(draft, ticket, &[]),
+            Open::Request(request) if request.closing || stops => retry::close_lost(draft, ticket),
             Open::Call(call) => match (call.state, call.effect) {
                 (CallState::Running, Effect::Once) | (CallState::Closing, _) => batch::close_unknown(draft, ticket),
                 (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),

@@ -9,7 +9,8 @@ use crate::{
     ids::Seq,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
-    session::{Directive, Open, OpenRequest, Outcome, Record, advance, batch, decide::Draft},
+    session::{Directive, Open, OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
+    usage::Usage,
 };
 
 /// The first wait; each further one is twice as long.
@@ -28,17 +29,30 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 
 /// The model answered.
 pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer) {
-    if open_request(draft, ticket).is_some() {
-        draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer.clone()), interrupted: false });
+    if let Some(request) = open_request(draft, ticket) {
+        let estimated = spent::estimate(request, answer);
+        let answer = Arc::new(answer.clone());
+        draft.write(Some(ticket), Record::Answer { answer, interrupted: false, estimated });
         batch::open(draft);
     }
 }
 
 /// The stream was closed because the core said so. What had arrived as text is kept.
 pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart]) {
-    if open_request(draft, ticket).is_none() {
-        return;
+    let Some(request) = open_request(draft, ticket) else { return };
+    // The provider has read it and written that much, and says nothing of it.
+    let estimated = spent::estimate(request, &Answer::new(partial.to_vec(), Finish::Unknown));
+    close_cut_off(draft, ticket, partial, estimated);
+}
+
+/// The worker of a request went down with its process: what it used was counted then.
+pub(super) fn close_lost(draft: &mut Draft<'_>, ticket: Seq) {
+    if open_request(draft, ticket).is_some() {
+        close_cut_off(draft, ticket, &[], None);
     }
+}
+
+fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], estimated: Option<Usage>) {
     // Where the message that cut it was taken back meanwhile, the request is made again from the same history: a half
     // answer at its end would be taken for words put into the model's mouth, which some providers refuse.
     let follows =
@@ -47,7 +61,7 @@ pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart]
     let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
     let text = partial.iter().filter(is_text).filter(|_| follows);
     let answer = Answer::new(text.cloned().collect(), Finish::Unknown);
-    draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true });
+    draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true, estimated });
 }
 
 /// The request failed.
@@ -61,7 +75,8 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let smaller_helps = error.kind == ErrorKind::ContextOverflow
         && draft.state.settings.compaction.auto
         && turn.is_some_and(|turn| !turn.overflowed_before);
-    draft.write(Some(ticket), Record::RequestFailed { error: error.clone() });
+    let estimated = spent::estimate_of_failure(request, error);
+    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated });
     if smaller_helps {
         // The next step is held up until there is room, and is then made again: once (J-01).
         return;

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Finish, Message, ModelRef},
-    model::{History, Params, ToolResultItem},
+    model::{History, Params, Price, ToolResultItem},
     session::{
-        ContextState, Delivery, OpenCompaction, OpenTask, Origin, Outcome, SeenMessages, Settings, Steering, TaskEnd,
-        Told,
+        Charge, ContextState, Delivery, OpenCompaction, OpenTask, Origin, Outcome, Reserve, SeenMessages, Settings,
+        Spent, Steering, TaskEnd, Told,
     },
     tool::{Access, Effect},
     usage::Usage,
@@ -71,8 +71,14 @@ pub struct State {
     pub ended: VecDeque<Arc<TurnEnd>>,
     /// Turns that ended, of all times.
     pub turns: u64,
-    /// Tokens used, of all times.
+    /// Tokens used, of all times: the providers' own figures.
     pub usage: Usage,
+    /// What it has used itself, of all times.
+    #[serde(default)]
+    pub spent: Spent,
+    /// What its tasks have used that are over, with those below them.
+    #[serde(default)]
+    pub spent_by_tasks: Spent,
     /// Where the session comes from, where it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<Origin>>,
@@ -109,6 +115,8 @@ impl State {
             ended: VecDeque::new(),
             turns: 0,
             usage: Usage::default(),
+            spent: Spent::default(),
+            spent_by_tasks: Spent::default(),
             origin: None,
             tasks_ended: VecDeque::new(),
             closed: None,
@@ -160,6 +168,14 @@ impl State {
             _ => None,
         });
         moments.min()
+    }
+
+    /// What was used by the session and by its tasks that are over.
+    #[must_use]
+    pub fn spent_in_all(&self) -> Spent {
+        let mut all = self.spent;
+        all += self.spent_by_tasks;
+        all
     }
 
     /// The calls that are open, by ticket: in call order.
@@ -239,8 +255,11 @@ pub struct Turn {
     pub text: Arc<str>,
     /// Tokens so far.
     pub usage: Usage,
-    /// How the newest answer ended, and its tokens.
-    pub answered: Option<(Finish, Usage)>,
+    /// What it has used.
+    #[serde(default)]
+    pub spent: Spent,
+    /// How the newest answer ended, and what it used.
+    pub answered: Option<(Finish, Charge)>,
 }
 
 /// What a turn does when nothing of it is open.
@@ -295,6 +314,12 @@ pub struct OpenRequest {
     /// Our estimate of its tokens.
     #[serde(default)]
     pub estimated: u64,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What is held back for it.
+    #[serde(default)]
+    pub reserved: Reserve,
     /// Hash of all that determines it.
     pub hash: String,
     /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.
@@ -382,6 +407,9 @@ pub struct TurnEnd {
     pub messages: Vec<MessageId>,
     /// How many steps it took.
     pub steps: u32,
-    /// Tokens.
+    /// Tokens: the provider's own figures.
     pub usage: Usage,
+    /// What it used, estimates included, and what that cost.
+    #[serde(default)]
+    pub spent: Spent,
 }

@@ -10,9 +10,10 @@ use crate::{
         Message, MessageTime, Part, ReasoningPart, RetryPart, Role, Span, StepFinishPart, StepStartPart, TextPart,
         ToolPart, ToolState,
     },
-    model::{Answer, AnswerPart},
-    session::{CallOpened, Entry, Record},
+    model::{Answer, AnswerPart, Price},
+    session::{CallOpened, Charge, Entry, Record},
     tool::ToolResult,
+    usage::Usage,
 };
 
 /// Builds messages from entries, one by one.
@@ -27,7 +28,7 @@ pub struct Transcript {
     answers: BTreeMap<Seq, (usize, Vec<usize>)>,
     /// The parts that go before the next answer.
     before: Vec<Part>,
-    requested: Option<(Millis, crate::message::ModelRef)>,
+    requested: Option<(Millis, crate::message::ModelRef, Option<Price>)>,
 }
 
 impl Transcript {
@@ -65,17 +66,17 @@ impl Transcript {
                 self.messages.extend(delivered.map(|message| (*message).clone()));
             }
             Record::Request(request) => {
-                self.requested = Some((entry.time, request.model.clone()));
+                self.requested = Some((entry.time, request.model.clone(), request.price));
                 if request.attempt == 1 {
                     self.before = vec![Part::StepStart(StepStartPart { step: entry.step.unwrap_or(1) })];
                 }
             }
-            Record::RequestFailed { error } => {
+            Record::RequestFailed { error, .. } => {
                 let attempt = self.before.iter().filter(|part| matches!(part, Part::Retry(_))).count();
                 let attempt = u32::try_from(attempt).unwrap_or(u32::MAX).saturating_add(1);
                 self.before.push(Part::Retry(RetryPart { attempt, error: error.message.clone(), time: entry.time }));
             }
-            Record::Answer { answer, .. } => self.answer(entry, answer),
+            Record::Answer { answer, estimated, .. } => self.answer(entry, answer, estimated.as_ref()),
             Record::Call(call) => self.call(entry.seq, call),
             Record::CallStarted { .. } => self.change_call(ticket, |state| {
                 let input = input_of(state).to_owned();
@@ -88,8 +89,13 @@ impl Transcript {
         }
     }
 
-    fn answer(&mut self, entry: &Entry, answer: &Answer) {
-        let (created, model) = self.requested.take().map_or((entry.time, None), |(time, model)| (time, Some(model)));
+    fn answer(&mut self, entry: &Entry, answer: &Answer, estimated: Option<&Usage>) {
+        let (created, model, price) = match self.requested.take() {
+            Some((time, model, price)) => (time, Some(model), price),
+            None => (entry.time, None, None),
+        };
+        let charge = Charge::of(price.as_ref(), &answer.usage, estimated).unwrap_or_default();
+        let cost = charge.cost.shown().cost.filter(|_| charge.usage.total() > 0);
         let mut parts = std::mem::take(&mut self.before);
         let mut call_parts = Vec::new();
         for part in &answer.parts {
@@ -117,7 +123,7 @@ impl Transcript {
             }
         }
         let step = entry.step.unwrap_or(1);
-        let finished = StepFinishPart { step, finish: answer.finish, tokens: answer.usage, cost: None };
+        let finished = StepFinishPart { step, finish: answer.finish, tokens: charge.usage, cost };
         parts.push(Part::StepFinish(finished));
         self.answers.insert(entry.seq, (self.messages.len(), call_parts));
         self.messages.push(Message {
@@ -128,8 +134,8 @@ impl Transcript {
             model,
             tools: BTreeMap::new(),
             time: MessageTime { created, completed: Some(entry.time) },
-            tokens: Some(answer.usage),
-            cost: None,
+            tokens: Some(charge.usage),
+            cost,
             finish: Some(answer.finish),
         });
     }

@@ -24,7 +24,7 @@ use crate::{
         registry::Shelf,
         trace::{EVENTS_KEPT, Happened, Ring},
     },
-    usage::{MicroUsd, Usage},
+    usage::{Cost, Usage},
 };
 
 /// How many of the last events a crash report carries.
@@ -75,7 +75,7 @@ pub(crate) struct Words {
     pub(crate) started_at: Option<(Millis, Instant)>,
     pub(crate) last_exit: Option<(ExitReason, Instant)>,
     pub(crate) usage: Usage,
-    pub(crate) cost: Option<MicroUsd>,
+    pub(crate) cost: Cost,
     ring: Ring,
 }
 
@@ -108,6 +108,7 @@ pub(crate) struct Presented {
     pub(crate) waiting: usize,
     pub(crate) tape_seq: u64,
     pub(crate) usage: Usage,
+    pub(crate) cost: Cost,
 }
 
 impl ActorCard {
@@ -225,8 +226,8 @@ impl ActorCard {
         self.rejected.fetch_add(1, Relaxed);
     }
 
-    /// Says how many tokens it has used in all, and what they cost where their price is known.
-    pub fn usage(&self, usage: Usage, cost: Option<MicroUsd>) {
+    /// Says how many tokens it has used in all, and what they cost.
+    pub fn usage(&self, usage: Usage, cost: Cost) {
         let mut words = self.words();
         (words.usage, words.cost) = (usage, cost);
     }
@@ -289,7 +290,7 @@ impl ActorCard {
 
     /// All that a session has to say about itself after a piece of work.
     pub(crate) fn present(&self, presented: Presented) {
-        let Presented { phase, doing, at, waiting, tape_seq, usage } = presented;
+        let Presented { phase, doing, at, waiting, tape_seq, usage, cost } = presented;
         self.queue(waiting);
         self.tape_seq(tape_seq);
         let mut words = self.words();
@@ -299,7 +300,7 @@ impl ActorCard {
         }
         words.set_doing(doing);
         words.at = at;
-        words.usage = usage;
+        (words.usage, words.cost) = (usage, cost);
     }
 
     pub(crate) fn set_status(&self, status: Status) {

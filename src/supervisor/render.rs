@@ -89,8 +89,11 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
     if node.tokens > 0 {
         facts.push(format!("tokens {} in {} out", node.tokens_in, node.tokens_out));
     }
-    if let Some(cost) = node.cost {
-        facts.push(format!("cost ${}.{:04}", cost.0 / 1_000_000, cost.0 % 1_000_000 / 100));
+    match (node.cost.cost, node.cost.cost_at_least) {
+        (Some(cost), _) if cost.0 > 0 => facts.push(format!("cost {cost}")),
+        (None, Some(cost)) => facts.push(format!("cost {cost} or more")),
+        (None, None) => facts.push("cost unknown".to_owned()),
+        (Some(_), _) => {}
     }
     if node.tape_seq > 0 {
         facts.push(format!("tape {}", node.tape_seq));

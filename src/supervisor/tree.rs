@@ -15,7 +15,7 @@ use crate::{
         exit::ExitReason,
         status::Reading,
     },
-    usage::MicroUsd,
+    usage::ShownCost,
 };
 
 /// How long one message may be in hand before what is read is called old.
@@ -90,9 +90,9 @@ pub struct Node {
     pub tokens_in: u64,
     /// Those of them that the model wrote.
     pub tokens_out: u64,
-    /// What they cost, in millionths of a US dollar; left out where the price is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<MicroUsd>,
+    /// What they cost, with what its tasks cost that are over.
+    #[serde(flatten)]
+    pub cost: ShownCost,
     /// The end of its tape; 0 where it has none.
     pub tape_seq: u64,
     /// The nodes shown under it.
@@ -138,7 +138,7 @@ impl Node {
             tokens: usage.total(),
             tokens_in: usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write),
             tokens_out: usage.output.saturating_add(usage.reasoning),
-            cost: words.cost,
+            cost: words.cost.shown(),
             tape_seq: numbers.tape_seq,
             children: Vec::new(),
         }

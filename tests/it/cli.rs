@@ -1,6 +1,7 @@
 //! The `tamtam` binary, as a shell and its scripts see it: the real process, real tools, real files; scripted models.
 
 mod commands;
+mod cost;
 mod demo;
 mod errors;
 mod lab;

@@ -13,6 +13,7 @@ mod permission;
 pub(crate) mod play;
 mod recover;
 mod retry;
+mod spending;
 mod tasks;
 pub(crate) mod tools;
 mod torn;

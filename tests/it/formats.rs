@@ -10,14 +10,15 @@ use tamtam::{
     Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
     context::Replaced,
     message::Finish,
-    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    model::{Answer, AnswerPart, ErrorKind, ModelError, Price},
     permission::Ruleset,
     session::{
         AskClosedWhy, CallOpened, Compacted, CompactionReason, Down, DownReason, Entry, Link, OpenCompaction, Record,
-        RequestOpened, Scope, Settings, State, TaskOrder, Tie,
+        RequestOpened, Reserve, Scope, Settings, Spent, State, TaskOrder, Tie,
     },
     tape::Cause,
     tool::{Access, Effect, ToolResult},
+    usage::{MicroUsd, Usage},
 };
 
 fn model() -> tamtam::ModelRef {
@@ -36,6 +37,7 @@ fn records() -> Vec<Record> {
     let text = AnswerPart::Text { text: "I look.".into(), extra: None };
     let answer = Arc::new(Answer::new(vec![text, call], Finish::ToolCalls));
     let error = ModelError::new(ErrorKind::RateLimited, "slow down").with_status(429);
+    let price = Price { cache_read: Some(MicroUsd(25_000)), ..Price::new(MicroUsd(250_000), MicroUsd(2_000_000)) };
     let request = RequestOpened {
         model: model(),
         attempt: 1,
@@ -46,6 +48,8 @@ fn records() -> Vec<Record> {
         used: 20,
         usable: 100,
         estimated: 18,
+        price: Some(price),
+        reserved: Reserve { input: 20, output: 0 },
         max_output: Some(4_000),
         hash: "cc".into(),
     };
@@ -60,6 +64,7 @@ fn records() -> Vec<Record> {
     let order = TaskOrder { settings: settings.clone(), prompt: Message::user("help").with_id("m-2".into()) };
     let mut down = Down::without_a_word(DownReason::Failed { error: "it failed".into() });
     (down.text, down.steps) = ("this far".into(), 2);
+    down.spent = Some(Spent { requests: 2, calls: 1, ..Spent::default() });
     let notice = Arc::new(Message::user("Task task-1 is over: failed: it failed.").with_id("task-9".into()));
     let tie = Tie { parent: "ticket-2".parse().unwrap(), ticket: Seq(4), link: Link::MONITORED, depth: 1 };
     let result = Arc::new(ToolResult::ok("text").with_details(json!({ "lines": 1 })).with_title("read a"));
@@ -71,8 +76,12 @@ fn records() -> Vec<Record> {
         Record::Withdrawn { id: "m-1".into() },
         Record::Delivered { ids: vec!["m-1".into()] },
         Record::Request(request),
-        Record::Answer { answer, interrupted: false },
-        Record::RequestFailed { error },
+        Record::Answer {
+            answer,
+            interrupted: false,
+            estimated: Some(Usage { input: 18, output: 5, ..Usage::default() }),
+        },
+        Record::RequestFailed { error, estimated: None },
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
         Record::Call(opened),
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
@@ -94,10 +103,13 @@ fn records() -> Vec<Record> {
             used: 90,
             usable: 80,
             room: 60,
+            price: None,
+            reserved: Reserve { input: 70, output: 0 },
         }),
         Record::Compacted(Arc::new(Compacted {
             summary: Some("## Goal".into()),
             usage: Default::default(),
+            estimated: None,
             first_kept: 4,
             replaced: vec![Replaced {
                 call: "c-1".into(),

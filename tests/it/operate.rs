@@ -386,7 +386,7 @@ async fn a_session_shows_its_workers_and_what_it_used() {
     let node = lab.seen("a", |node| node.children.iter().any(|child| child.doing.as_deref() == Some("halfway"))).await;
     assert_eq!((node.phase, node.turn.unwrap().step), (Some("tools"), 1));
     assert!(node.doing.unwrap().ends_with("step 1: runs trap"));
-    assert_eq!((node.children.len(), node.children[0].kind, node.cost), (1, "call", None));
+    assert_eq!((node.children.len(), node.children[0].kind, node.cost.cost), (1, "call", None));
     let count = lab.runtime.count();
     assert_eq!((count.sessions, count.in_turn, count.calls, count.requests), (1, 1, 1, 0));
     let counted = (count.specs, count.active, count.supervisors + count.workers);

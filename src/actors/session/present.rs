@@ -16,7 +16,8 @@ pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
         at: state.turn.as_ref().map(|turn| At { turn: turn.id, step: turn.step }),
         waiting: state.queue.len() + state.steering.len(),
         tape_seq: state.seq.0,
-        usage: state.usage,
+        usage: state.spent.usage,
+        cost: state.spent_in_all().cost,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A script as a JSON file. The format is described in `docs/FORMATS.md`, under "Scripted model file".
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{By, Reply, Scripted};
 use crate::{
     message::{Finish, ModelRef},
-    model::{ErrorKind, ModelError, ModelLimits},
-    usage::Usage,
+    model::{ErrorKind, ModelError, ModelLimits, Price},
+    usage::{MicroUsd, Usage},
 };
 
 /// A text that is no script.
@@ -31,6 +31,9 @@ struct ScriptFile {
     by: By,
     #[serde(default)]
     limits: LimitsFile,
+    /// By `provider/model`.
+    #[serde(default)]
+    prices: BTreeMap<String, PriceFile>,
     replies: Vec<Value>,
 }
 
@@ -40,6 +43,17 @@ struct LimitsFile {
     context: Option<u64>,
     output: Option<u64>,
     images: Option<bool>,
+}
+
+/// US dollars for a million tokens.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PriceFile {
+    input: f64,
+    output: f64,
+    reasoning: Option<f64>,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -130,7 +144,31 @@ pub(super) fn parse(text: &str) -> Result<Scripted, BadScript> {
         })?;
         script = script.named(name);
     }
+    for (name, price) in file.prices {
+        let bad = |what: String| BadScript { place: format!("prices.{name}"), what };
+        let model: ModelRef = name.parse().map_err(|error: crate::message::BadModelRef| bad(error.to_string()))?;
+        script = script.with_price(model, price.read().ok_or_else(|| bad("a price is a number from 0 up".to_owned()))?);
+    }
     Ok(script)
+}
+
+impl PriceFile {
+    fn read(&self) -> Option<Price> {
+        let some = |usd: Option<f64>| usd.map(|usd| micro(usd).ok_or(())).transpose().ok();
+        Some(Price {
+            reasoning: some(self.reasoning)?,
+            cache_read: some(self.cache_read)?,
+            cache_write: some(self.cache_write)?,
+            ..Price::new(micro(self.input)?, micro(self.output)?)
+        })
+    }
+}
+
+/// Dollars as millionths of them. A script is written by hand, with a few decimals: these come out exactly.
+fn micro(usd: f64) -> Option<MicroUsd> {
+    let micro = (usd * 1e6).round();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked in the line before")]
+    (0.0..1e15).contains(&micro).then_some(MicroUsd(micro as u64))
 }
 
 fn read<T: DeserializeOwned>(value: Value, within: &str) -> Result<T, BadScript> {

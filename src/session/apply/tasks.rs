@@ -37,6 +37,9 @@ impl State {
         notice: Option<&Arc<Message>>,
     ) {
         let Some(Open::Task(task)) = self.open.remove(&ticket) else { return };
+        if let Some(spent) = down.and_then(|down| down.spent) {
+            self.spent_by_tasks += spent;
+        }
         self.tasks_ended.push_back(TaskEnd { ticket, child: task.child, down: down.cloned() });
         if self.tasks_ended.len() > TASKS_REMEMBERED {
             self.tasks_ended.pop_front();
@@ -61,7 +64,7 @@ impl State {
                 (Some(why), Outcome::Aborted { .. }) => DownReason::Ended { why: why.to_string() },
                 _ => DownReason::of(outcome),
             };
-            self.end_task(Down { reason, text: turn.text.clone(), steps: turn.step, usage: turn.usage });
+            self.end_task(Down { reason, text: turn.text.clone(), steps: turn.step, usage: turn.usage, spent: None });
         }
     }
 
@@ -70,7 +73,7 @@ impl State {
         let Some(turn) = self.turn.clone().filter(|turn| self.is_task(&turn.messages)) else { return };
         let error = "interrupted again without progress; it waits to be told to go on".to_owned();
         let reason = DownReason::Failed { error };
-        self.end_task(Down { reason, text: turn.text.clone(), steps: turn.step, usage: turn.usage });
+        self.end_task(Down { reason, text: turn.text.clone(), steps: turn.step, usage: turn.usage, spent: None });
     }
 
     /// The message that is the task was taken back before it was read.
@@ -88,7 +91,8 @@ impl State {
     }
 
     /// Once: what happens in the session afterwards is no business of its parent's.
-    fn end_task(&mut self, down: Down) {
+    fn end_task(&mut self, mut down: Down) {
+        down.spent = Some(self.spent_in_all());
         if let Some(origin) = &mut self.origin
             && origin.end.is_none()
         {

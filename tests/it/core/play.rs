@@ -5,16 +5,17 @@
 use std::time::Duration;
 
 use tamtam::{
-    Message, Millis, Seq,
+    Message, Millis, ModelRef, Seq,
     context::Window,
     message::Finish,
-    model::{Answer, AnswerPart, ErrorKind, Item, ModelError},
+    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
     permission::{Action, Globs, Rule, Ruleset},
     session::{
         CallState, Delivery, Directive, Entry, Env, Grant, Held, Open, Outcome, Receipt, Record, Refusal, Reply,
-        ReplyTo, Settings, Signal, State, Steering, decide,
+        ReplyTo, Settings, Signal, State, Steering, Windows, decide,
     },
     tool::{ToolResult, Toolbox},
+    usage::Usage,
 };
 
 use super::{line, tools};
@@ -42,6 +43,23 @@ pub(crate) fn rules(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
     Ruleset { name: name.to_owned(), rules: rules.collect() }
 }
 
+/// All models take the same, and cost what was said.
+#[derive(Debug)]
+struct Known<'a> {
+    window: Window,
+    prices: &'a Prices,
+}
+
+impl Windows for Known<'_> {
+    fn window(&self, _: &ModelRef) -> Window {
+        self.window
+    }
+
+    fn price(&self, model: &ModelRef) -> Option<Price> {
+        self.prices.get(model)
+    }
+}
+
 /// One session's core, played by hand.
 pub(crate) struct Play {
     /// The live state.
@@ -57,6 +75,8 @@ pub(crate) struct Play {
     pub(crate) toolbox: Toolbox,
     globs: Globs,
     pub(crate) window: Window,
+    /// What models cost; nothing is known by default.
+    pub(crate) prices: Prices,
     now: Millis,
     tape: Vec<Vec<u8>>,
     replies: u64,
@@ -95,6 +115,7 @@ impl Play {
             toolbox: tools::toolbox(),
             globs: Globs::default(),
             window: Window::new(200_000, 8_192),
+            prices: Prices::default(),
             now,
             tape,
             replies: 0,
@@ -130,11 +151,12 @@ impl Play {
 
     /// Tells the core what happened.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Play {
+        let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
             tools_tokens: 0,
-            windows: &self.window,
+            windows: &known,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.5,
@@ -250,6 +272,14 @@ impl Play {
         self.state.request().expect("a request is open").0
     }
 
+    /// The model answers so, and its provider says what that used.
+    pub(crate) fn answer_using(&mut self, parts: Vec<AnswerPart>, finish: Finish, usage: Usage) -> &mut Play {
+        let ticket = self.request();
+        let mut answer = Answer::new(parts, finish);
+        answer.usage = usage;
+        self.signal(Signal::Answered { ticket, answer })
+    }
+
     pub(crate) fn answer(&mut self, parts: Vec<AnswerPart>, finish: Finish) -> &mut Play {
         let ticket = self.request();
         self.signal(Signal::Answered { ticket, answer: Answer::new(parts, finish) })
@@ -303,6 +333,11 @@ impl Play {
     pub(crate) fn crash_after(&mut self, entries: usize) -> &mut Play {
         self.tape.truncate(self.before + entries);
         self.crash()
+    }
+
+    /// All entries of the tape.
+    pub(crate) fn tape(&self) -> Vec<Entry> {
+        self.tape.iter().map(|bytes| line::decode(bytes)).collect()
     }
 
     /// The tickets whose workers the last decision started: requests and calls.

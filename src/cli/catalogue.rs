@@ -1,0 +1,84 @@
+//! `tamtam models`: what is known of models, their prices first of all. Asks no server.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+use tamtam::{
+    model::{PROVIDERS, known_limits, price::PRICES},
+    usage::MicroUsd,
+};
+
+use super::{
+    arguments::ModelsArguments,
+    failure::{Exit, Failure},
+    models::key_of,
+    place::Environment,
+    print,
+};
+
+/// What stands under the list.
+const NOTE: &str = "\nDollars for a million tokens, as they stood on the providers' public pages in the month beside them.\n\
+    Any other model can be named as PROVIDER/MODEL; its price is unknown, and is given with --price.\n";
+
+/// Lists the models whose price is known.
+pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let part = given.part.as_deref().unwrap_or_default();
+    let mut text = String::new();
+    if !given.json {
+        let head = ["model", "key", "context", "input", "output", "cache read", "cache write", "seen"];
+        row(&mut text, head.map(str::to_owned));
+    }
+    for known in PRICES {
+        let name = format!("{}/{}", known.provider, known.model);
+        if !name.contains(part) {
+            continue;
+        }
+        let provider = PROVIDERS.iter().find(|provider| provider.name == known.provider);
+        let has_key = provider.is_some_and(|provider| key_of(provider.key_variables, environment).is_some());
+        let (price, limits) = (known.price, known_limits(known.model));
+        if given.json {
+            let line = json!({
+                "model": name, "key": has_key, "context": limits.context, "output": limits.output,
+                "price": price, "seen": known.seen,
+            });
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{line}");
+            continue;
+        }
+        let context = format!("{}k", limits.context / 1_000);
+        let usd = |micro: Option<MicroUsd>| micro.map_or_else(|| "as input".to_owned(), dollars);
+        let prices = [dollars(price.input), dollars(price.output), usd(price.cache_read), usd(price.cache_write)];
+        let [input, output, read, write] = prices;
+        let key = if has_key { "yes" } else { "-" };
+        row(&mut text, [name, key.to_owned(), context, input, output, read, write, known.seen.to_owned()]);
+    }
+    if !given.json {
+        text.push_str(NOTE);
+    }
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn row(text: &mut String, [model, key, context, input, output, read, write, seen]: [String; 8]) {
+    let _ =
+        writeln!(text, "{model:36}  {key:3}  {context:>7}  {input:>8}  {output:>8}  {read:>10}  {write:>11}  {seen}");
+}
+
+/// A price with as many decimals as it needs, and at least two.
+fn dollars(price: MicroUsd) -> String {
+    let text = format!("{}.{:06}", price.0 / 1_000_000, price.0 % 1_000_000);
+    let cut = text.trim_end_matches('0').len();
+    let point = text.find('.').unwrap_or(cut);
+    text[..cut.max(point + 3)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_has_two_decimals_or_as_many_as_it_needs() {
+        let shown = [15_000_000, 250_000, 28_000, 125].map(|micro| dollars(MicroUsd(micro)));
+        assert_eq!(shown, ["15.00", "0.25", "0.028", "0.000125"]);
+    }
+}

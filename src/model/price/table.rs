@@ -1,0 +1,162 @@
+//! Prices that were public when they were written down: data, no code.
+//!
+//! **Where they are from.** The public price pages of the providers, each read for the month that stands beside it. Prices are
+//! facts and nobody's work; no table of anyone else was copied. **What they are worth.** Providers change prices without
+//! notice: a host that bills by them gives its own ([`Builder::prices`](crate::runtime::Builder::prices)). Standard service
+//! in US dollars; no batch, priority or regional prices.
+//!
+//! **What is left out** is unknown, on purpose: models priced in other currencies (Zhipu, Qwen and Moonshot under their
+//! addresses here), brokers that add a fee (OpenRouter), servers of one's own, and any address that is not the provider's.
+
+use super::Price;
+use crate::usage::MicroUsd;
+
+/// A price that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownPrice {
+    /// The provider.
+    pub provider: &'static str,
+    /// The model, by the provider's name for it and without a date at its end.
+    pub model: &'static str,
+    /// What it costs.
+    pub price: Price,
+    /// The month in which it was so, as `YYYY-MM`.
+    pub seen: &'static str,
+}
+
+/// Thousandths of a dollar for a million tokens.
+const fn milli(milli: u64) -> MicroUsd {
+    MicroUsd(milli * 1_000)
+}
+
+/// One that is written to its cache for the price of input.
+const fn cached(
+    provider: &'static str,
+    model: &'static str,
+    [input, cache_read, output]: [u64; 3],
+    seen: &'static str,
+) -> KnownPrice {
+    let price = Price { cache_read: Some(milli(cache_read)), ..Price::new(milli(input), milli(output)) };
+    KnownPrice { provider, model, price, seen }
+}
+
+/// Anthropic's: five minutes in the cache cost a quarter more than input to write.
+const fn claude(model: &'static str, [input, cache_read, output]: [u64; 3], seen: &'static str) -> KnownPrice {
+    let price = Price {
+        cache_read: Some(milli(cache_read)),
+        cache_write: Some(MicroUsd(input * 1_250)),
+        ..Price::new(milli(input), milli(output))
+    };
+    KnownPrice { provider: "anthropic", model, price, seen }
+}
+
+/// The prices that are known, in thousandths of a dollar for a million tokens: input, read from the cache, output.
+pub const PRICES: &[KnownPrice] = &[
+    claude("claude-opus-5-5", [4_000, 200, 20_000], "2026-10"),
+    claude("claude-opus-5", [5_000, 500, 25_000], "2026-10"),
+    claude("claude-opus-4-8", [5_000, 500, 25_000], "2026-10"),
+    claude("claude-opus-4-7", [5_000, 500, 25_000], "2026-10"),
+    claude("claude-opus-4-6", [5_000, 500, 25_000], "2026-10"),
+    claude("claude-opus-4-5", [5_000, 500, 25_000], "2026-10"),
+    claude("claude-opus-4-1", [15_000, 1_500, 75_000], "2026-10"),
+    claude("claude-opus-4", [15_000, 1_500, 75_000], "2026-10"),
+    claude("claude-sonnet-5-5", [2_000, 100, 10_000], "2026-10"),
+    claude("claude-sonnet-5", [2_000, 200, 10_000], "2026-10"),
+    claude("claude-sonnet-4-6", [3_000, 300, 15_000], "2026-02"),
+    claude("claude-sonnet-4-5", [3_000, 300, 15_000], "2026-02"),
+    claude("claude-sonnet-4", [3_000, 300, 15_000], "2026-02"),
+    claude("claude-haiku-4-5", [1_000, 100, 5_000], "2026-02"),
+    claude("claude-3-5-haiku", [800, 80, 4_000], "2026-02"),
+    KnownPrice {
+        // Longer prompts cost five times as much.
+        price: Price { input_max: Some(100_000), ..claude("", [100, 10, 500], "").price },
+        ..claude("claude-haiku-5-5", [0; 3], "2026-10")
+    },
+    cached("openai", "gpt-5.1", [1_250, 125, 10_000], "2026-03"),
+    cached("openai", "gpt-5", [1_250, 125, 10_000], "2026-03"),
+    cached("openai", "gpt-5-mini", [250, 25, 2_000], "2026-03"),
+    cached("openai", "gpt-5-nano", [50, 5, 400], "2026-03"),
+    cached("openai", "gpt-4.1", [2_000, 500, 8_000], "2026-03"),
+    cached("openai", "gpt-4.1-mini", [400, 100, 1_600], "2026-03"),
+    cached("openai", "gpt-4.1-nano", [100, 25, 400], "2026-03"),
+    cached("openai", "gpt-4o", [2_500, 1_250, 10_000], "2026-03"),
+    cached("openai", "gpt-4o-mini", [150, 75, 600], "2026-03"),
+    cached("openai", "o3", [2_000, 500, 8_000], "2026-03"),
+    cached("openai", "o3-mini", [1_100, 550, 4_400], "2026-03"),
+    cached("openai", "o4-mini", [1_100, 275, 4_400], "2026-03"),
+    cached("deepseek", "deepseek-chat", [280, 28, 420], "2026-04"),
+    cached("deepseek", "deepseek-reasoner", [280, 28, 420], "2026-04"),
+    // Groq and Gemini 2.5 Flash have a price for the cache, or none, by model and month: without it they cost no more than this.
+    cached("groq", "llama-3.3-70b-versatile", [590, 590, 790], "2025-12"),
+    cached("gemini", "gemini-2.5-flash", [300, 300, 2_500], "2025-12"),
+    cached("gemini", "gemini-2.5-flash-lite", [100, 100, 400], "2025-12"),
+];
+
+/// What that model costs at that provider; `None` where it is not known.
+///
+/// A name is that of the table, or the same with a date or `-latest` behind it. Nothing else is taken for it: `gpt-5-pro` is
+/// not `gpt-5`.
+#[must_use]
+pub fn known_price(provider: &str, model: &str) -> Option<Price> {
+    let fits = |known: &&KnownPrice| {
+        known.provider == provider && model.strip_prefix(known.model).is_some_and(|rest| rest.is_empty() || dates(rest))
+    };
+    PRICES.iter().find(fits).map(|known| known.price)
+}
+
+/// Whether that is a hyphen and a date, as in `-20250514`, `-2024-08-06` and `-latest`.
+fn dates(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix('-') else { return false };
+    let digits = rest.bytes().filter(u8::is_ascii_digit).count();
+    // A month and a day (0613) are four digits; anything shorter is a version.
+    rest == "latest" || (matches!(digits, 4 | 6 | 8) && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    ///
+    #[test]
+    fn a_name_with_a_date_is_the_same_model_and_any_other_is_unknown() {
+        let input = |provider, model| known_price(provider, model).map(|price| price.input.0);
+        assert_eq!(input("openai", "gpt-4o"), Some(2_500_000));
+        assert_eq!(input("openai", "gpt-4o-2024-08-06"), Some(2_500_000));
+        assert_eq!(input("openai", "gpt-4o-mini"), Some(150_000));
+        assert_eq!(input("anthropic", "claude-sonnet-4-20250514"), Some(3_000_000));
+        assert_eq!(input("anthropic", "claude-sonnet-4-5"), Some(3_000_000));
+        assert_eq!(input("anthropic", "claude-opus-4-1"), Some(15_000_000));
+        for (provider, model) in [
+            ("openai", "gpt-5-pro"),
+            ("openai", "gpt-4o-audio-preview"),
+            ("openai", "gpt-4"),
+            ("openrouter", "openai/gpt-4o"),
+            ("local", "gpt-4o"),
+            ("anthropic", "claude-opus-4-9"),
+            ("qwen", "qwen-max"),
+        ] {
+            assert_eq!(known_price(provider, model), None, "{provider}/{model}");
+        }
+    }
+
+    /// the cache of Anthropic costs a quarter more to write and a tenth or less to read.
+    #[test]
+    fn anthropics_cache_has_prices_of_its_own() {
+        let price = known_price("anthropic", "claude-haiku-4-5").unwrap();
+        assert_eq!((price.cache_read, price.cache_write), (Some(MicroUsd(100_000)), Some(MicroUsd(1_250_000))));
+    }
+
+    #[test]
+    fn each_price_stands_once_has_a_month_and_costs_something() {
+        for (at, known) in PRICES.iter().enumerate() {
+            let before = &PRICES[..at];
+            assert!(!before.iter().any(|other| (other.provider, other.model) == (known.provider, known.model)));
+            let month: Vec<_> = known.seen.split('-').map(str::len).collect();
+            assert_eq!(month, [4, 2], "{}", known.model);
+            assert!(known.price.input.0 > 0 && known.price.output >= known.price.input, "{}", known.model);
+            assert!(known.price.cache_read <= Some(known.price.input), "{}", known.model);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Money as integers: sums lose nothing, and what is not known is said and never taken for nothing.
+//!
+//! Sums are kept in picodollars ([`PicoUsd`]), because one token often costs less than a millionth of a dollar; people and
+//! other programs are shown millionths ([`MicroUsd`]), rounded up. Nothing here is a float.
+
+use std::{fmt, ops::AddAssign, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// Picodollars in a millionth of a dollar.
+const PER_MICRO: u64 = 1_000_000;
+
+/// Picodollars in a dollar.
+const PER_USD: u64 = 1_000_000_000_000;
+
+/// Decimals of a dollar that a picodollar is.
+const DECIMALS: usize = 12;
+
+/// Millionths of a US dollar. An unknown price is `None` wherever this stands, never zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MicroUsd(pub u64);
+
+/// Picodollars: millionths of a millionth of a US dollar, which is what a token costs at a millionth of a dollar for a million
+/// of them. Sums stop at 18 million dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PicoUsd(pub u64);
+
+impl PicoUsd {
+    /// So many millionths of a dollar.
+    #[must_use]
+    pub fn from_micro(micro: MicroUsd) -> PicoUsd {
+        PicoUsd(micro.0.saturating_mul(PER_MICRO))
+    }
+
+    /// In millionths, rounded up: what costs something is never shown as nothing.
+    #[must_use]
+    pub fn to_micro(self) -> MicroUsd {
+        MicroUsd(self.0.div_ceil(PER_MICRO))
+    }
+
+    /// The sum; at most what fits.
+    #[must_use]
+    pub fn plus(self, other: PicoUsd) -> PicoUsd {
+        PicoUsd(self.0.saturating_add(other.0))
+    }
+
+    /// What is left of it after another; nothing where the other is more.
+    #[must_use]
+    pub fn less(self, other: PicoUsd) -> PicoUsd {
+        PicoUsd(self.0.saturating_sub(other.0))
+    }
+}
+
+impl AddAssign for PicoUsd {
+    fn add_assign(&mut self, other: PicoUsd) {
+        *self = self.plus(other);
+    }
+}
+
+impl fmt::Display for PicoUsd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_micro().fmt(f)
+    }
+}
+
+impl fmt::Display for MicroUsd {
+    /// With four decimals, and six below a cent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dollars, rest) = (self.0 / PER_MICRO, self.0 % PER_MICRO);
+        match self.0 {
+            0 => f.write_str("$0"),
+            1..10_000 => write!(f, "${dollars}.{rest:06}"),
+            // Up here too, so that parts never look like more than their sum.
+            _ => {
+                let tenths_of_milli = self.0.div_ceil(100);
+                write!(f, "${}.{:04}", tenths_of_milli / 10_000, tenths_of_milli % 10_000)
+            }
+        }
+    }
+}
+
+/// A text that is no sum of dollars.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no sum of US dollars: write it as 2 or 0.25")]
+pub struct BadUsd(pub String);
+
+impl FromStr for PicoUsd {
+    type Err = BadUsd;
+
+    /// Reads dollars such as `2`, `0.25` or `$0.000001`: exactly, with up to 12 decimals.
+    fn from_str(text: &str) -> Result<PicoUsd, BadUsd> {
+        let bad = || BadUsd(text.to_owned());
+        let digits = text.trim().trim_start_matches('$');
+        let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if (whole.is_empty() && decimals.is_empty()) || !plain(whole) || !plain(decimals) || decimals.len() > DECIMALS {
+            return Err(bad());
+        }
+        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| bad())? };
+        let padded: u64 = format!("{decimals:0<DECIMALS$}").parse().map_err(|_| bad())?;
+        let pico = whole.checked_mul(PER_USD).and_then(|pico| pico.checked_add(padded));
+        pico.map(PicoUsd).ok_or_else(bad)
+    }
+}
+
+/// What something cost: what is known of it, and how much is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cost {
+    /// The sum of what is known.
+    pub known: PicoUsd,
+    /// Requests without a price, which are not in that sum.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unpriced: u64,
+}
+
+impl Cost {
+    /// The cost of one request; `None` where it has no price.
+    #[must_use]
+    pub fn of(known: Option<PicoUsd>) -> Cost {
+        Cost { known: known.unwrap_or_default(), unpriced: u64::from(known.is_none()) }
+    }
+
+    /// The whole of it, where all of it is known.
+    #[must_use]
+    pub fn exact(&self) -> Option<PicoUsd> {
+        (self.unpriced == 0).then_some(self.known)
+    }
+
+    /// As other programs are shown it.
+    #[must_use]
+    pub fn shown(&self) -> ShownCost {
+        let micro = self.known.to_micro();
+        ShownCost {
+            cost: self.exact().map(PicoUsd::to_micro),
+            cost_at_least: (self.unpriced > 0 && micro.0 > 0).then_some(micro),
+            unpriced: self.unpriced,
+        }
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Cost) {
+        self.known += other.known;
+        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.known.0, self.unpriced) {
+            (_, 0) => self.known.fmt(f),
+            (0, _) => f.write_str("unknown"),
+            (_, 1) => write!(f, "at least {} (1 request has no price)", self.known),
+            (_, more) => write!(f, "at least {} ({more} requests have no price)", self.known),
+        }
+    }
+}
+
+/// A cost in the JSON that other programs read. Whoever reads `cost` alone never takes a part for the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ShownCost {
+    /// The whole of it, in millionths of a US dollar; left out where not all is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<MicroUsd>,
+    /// What is known of it, where not all is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_at_least: Option<MicroUsd>,
+    /// Requests without a price; left out where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unpriced: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn usd(text: &str) -> PicoUsd {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn dollars_are_read_exactly_and_anything_else_is_refused() {
+        assert_eq!(usd("2"), PicoUsd(2 * PER_USD));
+        assert_eq!(usd("$0.25"), PicoUsd(PER_USD / 4));
+        assert_eq!(usd(".000000000001"), PicoUsd(1));
+        for bad in ["", ".", "-1", "1e3", "1.0000000000001", "0,5", "99999999", "one"] {
+            assert_eq!(bad.parse::<PicoUsd>(), Err(BadUsd(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn what_costs_something_is_never_shown_as_nothing() {
+        let shown = ["0", "0.000000000001", "0.0012", "0.01", "0.123401", "12"].map(|text| usd(text).to_string());
+        assert_eq!(shown, ["$0", "$0.000001", "$0.001200", "$0.0100", "$0.1235", "$12.0000"]);
+    }
+
+    /// A million sums of less than a millionth lose nothing.
+    #[test]
+    fn sums_keep_what_is_less_than_a_millionth() {
+        let mut sum = PicoUsd::default();
+        (0..1_000_000).for_each(|_| sum += PicoUsd(140_001));
+        assert_eq!(sum, PicoUsd(140_001_000_000));
+        assert_eq!(PicoUsd(u64::MAX).plus(PicoUsd(1)), PicoUsd(u64::MAX));
+    }
+
+    /// a sum with an unknown part says so, and is never the whole.
+    #[test]
+    fn a_sum_with_an_unknown_part_says_so() {
+        let mut cost = Cost::of(Some(usd("0.5")));
+        assert_eq!((cost.to_string(), cost.exact()), ("$0.5000".to_owned(), Some(usd("0.5"))));
+        cost += Cost::of(None);
+        assert_eq!((cost.to_string(), cost.exact()), ("at least $0.5000 (1 request has no price)".to_owned(), None));
+        assert_eq!(
+            serde_json::to_value(cost.shown()).unwrap(),
+            serde_json::json!({"cost_at_least": 500_000, "unpriced": 1})
+        );
+        assert_eq!(serde_json::to_value(Cost::of(None).shown()).unwrap(), serde_json::json!({"unpriced": 1}));
+        assert_eq!(Cost::of(None).to_string(), "unknown");
+        assert_eq!(
+            serde_json::to_value(Cost::of(Some(usd("0"))).shown()).unwrap(),
+            serde_json::json!({"cost": 0}),
+            "free is not unknown"
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! What requests use and cost, as the core counts it: checklist X, the rows COST.
+
+use tamtam::{
+    ModelRef,
+    message::Finish,
+    model::{ErrorKind, Price},
+    session::{Bill, BillKind, Link, Record, Signal, TaskOrder},
+    usage::{Cost, MicroUsd, PicoUsd, Usage},
+};
+
+use super::play::{Play, call, settings, text};
+
+/// $1 for a million tokens read, $4 written, ten cents from the cache.
+const PRICE: Price =
+    Price { cache_read: Some(MicroUsd(100_000)), ..Price::new(MicroUsd(1_000_000), MicroUsd(4_000_000)) };
+
+fn model(name: &str) -> ModelRef {
+    name.parse().unwrap()
+}
+
+fn usage(input: u64, output: u64) -> Usage {
+    Usage { input, output, ..Usage::default() }
+}
+
+/// What tokens at [`PRICE`] cost.
+fn cost(input: u64, output: u64) -> Cost {
+    Cost::of(Some(PicoUsd(input * 1_000_000 + output * 4_000_000)))
+}
+
+fn priced() -> Play {
+    let mut play = Play::new();
+    play.prices.set(model("fake/model"), PRICE);
+    play
+}
+
+fn said(play: &mut Play, input: u64, output: u64) {
+    play.answer_using(vec![text("fine")], Finish::Stop, usage(input, output));
+}
+
+/// The events of all entries so far, as JSON, of that kind.
+fn bill(play: &Play) -> Bill {
+    Bill::of(&play.tape())
+}
+
+/// BDD-COST-001, BDD-COST-002, BDD-COST-003, X-01: each request counts once, with what its provider said, and sums are exact.
+#[test]
+fn each_request_counts_once_with_the_providers_figures() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 100, 50);
+    assert_eq!(bill(&play).lines.len(), 1);
+    play.send("b");
+    said(&mut play, 200, 100);
+    let bill = bill(&play);
+    let total = bill.total();
+    assert_eq!((total.requests, total.usage, total.cost), (2, usage(300, 150), cost(300, 150)));
+    assert_eq!(bill.last().unwrap().model, model("fake/model"));
+    assert_eq!((play.state.spent, play.state.usage), (total, usage(300, 150)), "the state has the same sums");
+}
+
+/// BDD-COST-004, BDD-COST-006, BDD-COST-007: a session begins with nothing, and counts only what is its own.
+#[test]
+fn a_new_session_has_used_nothing() {
+    let play = priced();
+    let bill = bill(&play);
+    assert_eq!((bill.last(), bill.total()), (None, Default::default()));
+    assert_eq!((play.state.spent, play.state.spent.cost.exact()), (Default::default(), Some(PicoUsd(0))));
+}
+
+/// BDD-COST-005: the bill tells which model was asked, in order, and adds up by model.
+#[test]
+fn the_bill_names_the_model_of_each_request() {
+    let mut play = priced();
+    play.prices.set(model("fake/other"), Price::new(MicroUsd(2_000_000), MicroUsd(2_000_000)));
+    play.configure(|settings| settings.model = model("fake/other"));
+    play.send("a");
+    said(&mut play, 10, 10);
+    play.configure(|settings| settings.model = model("fake/model"));
+    play.send("b");
+    said(&mut play, 10, 10);
+    let bill = bill(&play);
+    assert_eq!(
+        bill.lines.iter().map(|line| line.model.clone()).collect::<Vec<_>>(),
+        [model("fake/other"), model("fake/model")]
+    );
+    let by_model = bill.by_model();
+    assert_eq!(by_model[&model("fake/other")].cost, Cost::of(Some(PicoUsd(20 * 2_000_000))));
+    assert_eq!(by_model[&model("fake/model")].cost, cost(10, 10));
+}
+
+/// reasoning and the cache are counted apart, each at its price.
+#[test]
+fn reasoning_and_cache_are_counted_apart() {
+    let mut play = priced();
+    play.send("a");
+    let all = Usage { input: 1, output: 10, reasoning: 100, cache_read: 1_000, cache_write: 10_000 };
+    play.answer_using(vec![text("fine")], Finish::Stop, all);
+    let pico = 1_000_000 + 10 * 4_000_000 + 100 * 4_000_000 + 1_000 * 100_000 + 10_000 * 1_000_000;
+    assert_eq!((play.state.spent.usage, play.state.spent.cost.known), (all, PicoUsd(pico)));
+}
+
+/// the price stands in the request's entry, so what it is today changes nothing of what was counted.
+#[test]
+fn a_replay_comes_to_the_same_cost_whatever_the_price_is_by_then() {
+    let mut play = priced();
+    play.send("a");
+    play.prices.set(model("fake/model"), Price::default());
+    said(&mut play, 100, 50);
+    assert_eq!(play.state.spent.cost, cost(100, 50));
+}
+
+/// no price is no zero; the sum says what it is missing.
+#[test]
+fn a_request_without_a_price_makes_the_sum_a_lower_bound() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 100, 50);
+    play.configure(|settings| settings.model = model("fake/unknown"));
+    play.send("b");
+    said(&mut play, 100, 50);
+    let cost_now = play.state.spent.cost;
+    assert_eq!((cost_now.known, cost_now.unpriced, cost_now.exact()), (cost(100, 50).known, 1, None));
+}
+
+/// a provider that says nothing is estimated, and the estimate is marked as one.
+#[test]
+fn missing_figures_are_estimated_and_marked() {
+    let mut play = priced();
+    play.send("a");
+    play.answer_text("twelve characters more or less");
+    let spent = play.state.spent;
+    assert_eq!((spent.requests, spent.estimated), (1, 1));
+    assert!(spent.usage.input > 0 && spent.usage.output > 0 && spent.cost.known.0 > 0, "{spent:?}");
+    assert_eq!(play.state.usage, Usage::default(), "the provider's own figures are not made up");
+    assert!(bill(&play).last().unwrap().charge.estimated);
+}
+
+/// BDD-COST-ERR-003: what was counted survives a stream that is cut off, and what had been read by then counts too.
+#[test]
+fn an_interrupted_stream_keeps_the_sums_and_adds_an_estimate() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 100, 50);
+    play.send("b");
+    play.abort("enough");
+    play.cut_off("half an ans");
+    let bill = bill(&play);
+    assert_eq!(bill.lines.iter().map(|line| line.kind).collect::<Vec<_>>(), [BillKind::Answer, BillKind::Interrupted]);
+    let interrupted = bill.last().unwrap().charge;
+    assert!(interrupted.estimated && interrupted.usage.input > 50, "{interrupted:?}");
+    assert_eq!(play.state.spent, bill.total());
+    assert!(play.state.spent.usage.output >= 50);
+}
+
+/// A stream that broke off was read; a refused request was not.
+#[test]
+fn a_failed_request_costs_only_where_it_was_read() {
+    let mut play = priced();
+    play.send("a");
+    play.failed(ErrorKind::RateLimited);
+    assert_eq!(play.state.spent.requests, 0);
+    play.later(5_000);
+    play.failed(ErrorKind::Truncated);
+    let lost = bill(&play).lines;
+    assert_eq!(
+        lost.iter().map(|line| (line.kind, line.charge.estimated)).collect::<Vec<_>>(),
+        [(BillKind::Failed, true)]
+    );
+    assert!(play.state.spent.usage.input > 0 && play.state.spent.usage.output == 0);
+}
+
+/// What was under way at a crash was paid for, whoever answers the request that is made again.
+#[test]
+fn a_request_that_a_crash_cut_off_counts_and_so_does_the_one_made_again() {
+    let mut play = priced();
+    play.send("a");
+    play.crash();
+    let lost = play.state.spent;
+    assert_eq!((lost.requests, lost.estimated), (1, 1));
+    said(&mut play, 100, 50);
+    assert_eq!((play.state.spent.requests, play.state.spent.since(&lost).usage), (2, usage(100, 50)));
+    assert_eq!(play.state.spent, bill(&play).total());
+    // A turn that waits has nothing under way.
+    play.send("b");
+    play.crash();
+    play.crash();
+    let before = play.state.spent;
+    play.crash();
+    assert_eq!(play.state.spent, before);
+    assert_eq!(play.state.spent, bill(&play).total());
+}
+
+/// X-02, C-p5: messages and step-finish parts carry tokens and cost.
+#[test]
+fn messages_carry_tokens_and_cost() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 100, 50);
+    let messages = tamtam::session::Transcript::of(&play.tape());
+    let answer = messages.last().unwrap();
+    assert_eq!((answer.tokens, answer.cost), (Some(usage(100, 50)), Some(MicroUsd(300))));
+    let tamtam::Part::StepFinish(step) = answer.parts.last().unwrap() else { panic!("{answer:?}") };
+    assert_eq!((step.tokens, step.cost), (usage(100, 50), Some(MicroUsd(300))));
+}
+
+/// the turn that ended tells what it used, retries and calls included.
+#[test]
+fn a_turn_tells_what_it_used() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 7, 7);
+    play.send("b");
+    play.answer_using(vec![call("c0", "read", "{}")], Finish::ToolCalls, usage(100, 10));
+    let ticket = play.started()[0];
+    play.returned(ticket, "text");
+    said(&mut play, 200, 20);
+    let end = play.state.ended.back().unwrap();
+    assert_eq!((end.spent.requests, end.spent.usage, end.spent.cost), (2, usage(300, 30), cost(300, 30)));
+}
+
+/// the end of a task carries its figures, and the parent's sum has them.
+#[test]
+fn a_parents_sum_has_what_its_tasks_used() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 100, 50);
+    let (reply, child) = (play.reply_to(), "child".parse().unwrap());
+    let order = Box::new(TaskOrder { settings: settings(), prompt: tamtam::Message::user("help") });
+    play.signal(Signal::Spawn { child, order, link: Link::DETACHED, reply });
+    let ticket = play.entries[0].seq;
+    let mut down = tamtam::Down::without_a_word(tamtam::DownReason::Done);
+    let mut spent = play.state.spent;
+    spent.calls = 3;
+    down.spent = Some(spent);
+    play.signal(Signal::TaskDown { ticket, down });
+    let all = play.state.spent_in_all();
+    assert_eq!((all.requests, all.usage, all.cost, all.calls), (2, usage(200, 100), cost(200, 100), 3));
+    assert_eq!(play.state.spent.requests, 1, "its own are told apart");
+}
+
+/// BDD-COST-ERR-006: a model whose window was too small says nothing about another.
+#[test]
+fn a_new_model_is_not_compacted_for_the_old_ones_overflow() {
+    let mut play = priced();
+    play.send(&"x".repeat(4_000));
+    play.answer_text("fine");
+    play.send("b");
+    play.failed(ErrorKind::ContextOverflow);
+    let opened = |play: &Play| play.tape().iter().filter(|entry| matches!(entry.record, Record::Compaction(_))).count();
+    play.abort("enough");
+    let before = opened(&play);
+    play.configure(|settings| settings.model = model("fake/new"));
+    play.send("c");
+    assert_eq!((opened(&play), play.state.request().is_some()), (before, true));
+}
