@@ -53,7 +53,9 @@ fn finished(error: Option<ErrorReason>, content: &str) -> EventKind {
 }
 
 fn turn_finished() -> EventKind {
-    EventKind::TurnFinished { outcome: Outcome::Done, text: "".into(), messages: vec![], usage: Usage::default() }
+    let cost = Default::default();
+    let (outcome, usage) = (Outcome::Done, Usage::default());
+    EventKind::TurnFinished { outcome, text: "".into(), messages: vec![], usage, estimated: 0, cost }
 }
 
 /// CLI-RENDER-001, 002, 008: what streams is printed as it comes, joined, and its line is ended once.
