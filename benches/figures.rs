@@ -12,10 +12,12 @@ use std::{
 };
 
 use tamtam::{
-    Delivery, Millis, Seq, SessionId, Steering,
+    Delivery, Millis, Runtime, Seq, SessionId, SessionOptions, Steering,
+    model::{Reply, Scripted},
+    permission::Profile,
     tape::{Appended, Durability, Entry, Store, StoreOptions},
     tool::{Tool, ToolContext},
-    tools::bash::{Bash, BashOptions},
+    tools::bash::{Bash, BashOptions, LookLimits},
 };
 
 #[path = "support/asleep.rs"]
@@ -29,7 +31,7 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 12] = [
+    let figures: [(&str, Figure); 13] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
@@ -40,6 +42,7 @@ fn main() {
         ("passive", |tokio| tokio.block_on(asleep::passive())),
         ("crash", |tokio| tokio.block_on(asleep::crash())),
         ("bash", |tokio| tokio.block_on(bash())),
+        ("look", |tokio| tokio.block_on(look())),
         ("tree", |tokio| tokio.block_on(tree())),
         ("cold", |tokio| cold_start(tokio)),
     ];
@@ -72,6 +75,34 @@ async fn bash() {
         }
         distribution("g: `sh -c true` alone", bare);
         distribution("g: bash tool, `true`", called);
+    }
+}
+
+/// What looking at the workspace before and after a command costs: `sh -c true` as calls of one session.
+async fn look() {
+    for files in [100, 10_000] {
+        for (what, look) in [("not looked at", None), ("looked at", Some(LookLimits::default()))] {
+            let folder = tempfile::tempdir().unwrap();
+            let work = folder.path().join("work");
+            for n in 0..files {
+                let path = work.join(format!("d{}/f{n}", n % 100));
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, "text").unwrap();
+            }
+            let mut bash = BashOptions::new([("PATH".into(), std::env::var_os("PATH").unwrap())]);
+            bash.look = look;
+            let call = Reply::call("bash", serde_json::json!({"command": "true"}));
+            let model = Scripted::new(std::iter::repeat_n(call, 40).chain([Reply::text("done")]));
+            let tools = tamtam::tools::Setup::new().bash(bash).full();
+            let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model)).tools(tools);
+            let runtime = builder.start().await.unwrap();
+            let session = runtime.create(SessionOptions::new(&work).profile(Profile::Auto)).await.unwrap();
+            let started = Instant::now();
+            session.prompt("go").await.unwrap().wait().await.unwrap();
+            let per_second = 40.0 / started.elapsed().as_secs_f64();
+            println!("look: bash `true`, {files} files, {what}: {per_second:.0} calls/s");
+            drop(runtime.shutdown().await);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod output;
 mod place;
 mod progress;
 mod render;
+mod restore;
 mod rules;
 mod run;
 mod search;
@@ -73,6 +74,8 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
         Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),
         Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
+        Command::Tape { command: TapeCommand::Changes(arguments) } => restore::changes(&arguments, environment),
+        Command::Tape { command: TapeCommand::Restore(arguments) } => restore::restore(&arguments, environment),
         Command::Tape { command: TapeCommand::Rebuild(arguments) } => tapes::rebuild(&arguments, environment),
     }
 }

@@ -401,6 +401,15 @@ pub enum EventKind {
     Paused {},
     /// The pause is over.
     Resumed {},
+    /// Files were put back to what they were.
+    FilesRestored {
+        /// Changes after this entry were taken back.
+        since: Seq,
+        /// The files that were put back or deleted.
+        files: Vec<String>,
+        /// The files that were left as they are, and why.
+        refused: Vec<crate::session::RefusedFile>,
+    },
     /// The tape cannot be written; what happened meanwhile is held and tried again. Provisional.
     StorageFailed {
         /// What happened.

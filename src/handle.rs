@@ -4,6 +4,9 @@
 //! conversation may be asleep: the first call that needs it wakes it. All calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
 //! under the same id is the same message.
 
+#[cfg(all(unix, feature = "tools"))]
+mod files;
+
 use std::sync::Arc;
 
 use tokio::sync::oneshot;

@@ -57,6 +57,8 @@ pub mod permission;
 #[cfg(all(unix, feature = "tools"))]
 pub mod process;
 pub mod prompt;
+#[cfg(all(unix, feature = "tools"))]
+pub mod restore;
 pub mod runtime;
 pub mod session;
 pub mod supervisor;
@@ -75,5 +77,7 @@ pub use fault::Faults;
 pub use handle::{Answer, Receipt, Session};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
 pub use message::{Message, ModelRef, Part};
+#[cfg(all(unix, feature = "tools"))]
+pub use restore::{FilePlan, Restore, RestoreError, Restored};
 pub use runtime::{Child, Runtime, SessionOptions};
 pub use session::{Delivery, Down, DownReason, Grant, Link, Outcome, Steering};

@@ -39,6 +39,7 @@ mod inbox;
 mod link;
 mod record;
 mod recover;
+mod restored;
 mod retry;
 mod seen;
 mod settings;
@@ -59,6 +60,7 @@ pub use decide::{Decision, Env, Windows, decide};
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
+pub use restored::{RefusedFile, RestoredFiles};
 pub use seen::{Seen, SeenMessages};
 pub use settings::{CompactionSettings, Mode, Settings};
 pub use signal::{

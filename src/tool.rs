@@ -7,7 +7,10 @@
 //! its future is dropped and every process of the call is killed. A tool that blocks its thread must run through [`blocking`].
 
 mod arguments;
+mod changes;
 mod context;
+#[cfg(all(unix, feature = "tools"))]
+pub(crate) mod files;
 pub mod partial_json;
 mod result;
 mod toolbox;
@@ -21,7 +24,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
+pub use changes::{ChangeLog, Changes, FileChange, FileImage, FileState};
 pub use context::{May, Progress, ToolContext, blocking};
+#[cfg(all(unix, feature = "tools"))]
+pub use files::{Files, KeepLimits};
 pub use result::ToolResult;
 pub use toolbox::Toolbox;
 
@@ -103,6 +109,13 @@ pub trait Tool: Send + Sync + 'static {
     /// call's error, and the call does not run.
     fn access(&self, _arguments: &Value) -> Vec<Access> {
         vec![Access::new(self.name(), "*")]
+    }
+
+    /// What it shares with others that change files; whoever puts files back waits for it. `None` for a tool that changes
+    /// none, or none here.
+    #[cfg(all(unix, feature = "tools"))]
+    fn files(&self) -> Option<&Files> {
+        None
     }
 
     /// Carries out one call. What goes wrong is a result too: see [`ToolResult::error`].

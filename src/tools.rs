@@ -14,9 +14,8 @@ mod file_tool;
 mod find;
 mod grep;
 mod held;
-mod locks;
 mod ls;
-mod names;
+pub(crate) mod names;
 mod pattern;
 mod place;
 mod read;
@@ -30,7 +29,7 @@ mod lab;
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
-use crate::tool::{Tool, Toolbox};
+use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 
 pub use elsewhere::{Elsewhere, elsewhere};
 
@@ -61,6 +60,11 @@ pub fn minimal() -> Toolbox {
 #[must_use]
 pub fn readonly() -> Toolbox {
     Setup::new().readonly()
+}
+
+/// The difference between two contents of a file, as hunks without a header.
+pub(crate) fn unified_diff(old: &[u8], new: &[u8]) -> String {
+    edit::diff::unified(old, new).content
 }
 
 /// What a host tells the tools, and what the tools of several sets share.
@@ -98,6 +102,13 @@ impl Setup {
     #[must_use]
     pub fn bash(mut self, options: BashOptions) -> Setup {
         self.bash = Some(options);
+        self
+    }
+
+    /// The same setup that keeps contents of files within other limits. See [`KeepLimits`].
+    #[must_use]
+    pub fn keep(mut self, limits: KeepLimits) -> Setup {
+        self.shared.files = Files::new(limits);
         self
     }
 
@@ -148,7 +159,7 @@ impl Setup {
             Arc::new(FileTool::<grep::Grep>::new(shared())),
             Arc::new(FileTool::<find::Find>::new(shared())),
             Arc::new(FileTool::<ls::Ls>::new(shared())),
-            Arc::new(Bash::new(bash)),
+            Arc::new(Bash::new(bash).sharing(self.shared.files.clone())),
         ];
         Toolbox::new(all.into_iter().filter(|tool| wanted(tool.name())))
     }

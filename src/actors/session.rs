@@ -560,6 +560,7 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Answer { .. }
             | Signal::Configure { .. }
             | Signal::Compact { .. }
+            | Signal::Restored { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::StopTask { .. }

@@ -22,7 +22,7 @@ use crate::{
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     session::Signal,
     supervisor::WorkerCard,
-    tool::{Progress, Tool, ToolContext, ToolResult, truncate::bounded},
+    tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
 };
 
 /// How long a call that was told to stop may tidy up (design §5).
@@ -178,8 +178,9 @@ impl CallWorker {
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
             let card = Arc::new(card);
+            let changes = ChangeLog::new(post.host.store.files_path(&post.slot.id), post.ticket);
             let made = async {
-                let context = context.of(&post, &call, stop.clone(), card.clone());
+                let context = context.of(&post, &call, stop.clone(), card.clone(), changes.clone());
                 let made = run(&post, call, tool, context, &kill).await;
                 fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
@@ -188,7 +189,9 @@ impl CallWorker {
             let made = AssertUnwindSafe(made).catch_unwind().await;
             let result = made.unwrap_or_else(|panic| Some(crashed(&*panic)));
             drop(card);
-            if let Some(result) = result {
+            if let Some(mut result) = result {
+                // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
+                result.changes = changes.take().map(Box::new);
                 post.report(Signal::Returned { ticket: post.ticket, result });
             }
         });
@@ -217,7 +220,14 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
-    fn of(self, post: &Post, call: &HookCall, cancel: CancellationToken, card: Arc<WorkerCard>) -> ToolContext {
+    fn of(
+        self,
+        post: &Post,
+        call: &HookCall,
+        cancel: CancellationToken,
+        card: Arc<WorkerCard>,
+        changes: ChangeLog,
+    ) -> ToolContext {
         let progress_post = post.clone();
         let counter = std::sync::atomic::AtomicU32::new(0);
         let progress = Progress::new(move |title: Option<String>, metadata: Value| {
@@ -238,6 +248,7 @@ impl CallContext {
             self.may,
             cancel,
             progress,
+            changes,
             #[cfg(all(unix, feature = "tools"))]
             post.host.processes.clone(),
         )

@@ -53,6 +53,10 @@ pub(super) enum TapeCommand {
     Search(SearchArguments),
     /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
     Verify(VerifyArguments),
+    /// List the files that a session changed, and what putting them back would do
+    Changes(ChangesArguments),
+    /// Put the files back that a session changed; shows what would change, and does it with --yes
+    Restore(RestoreArguments),
     /// Make the index anew from the tapes, and say whether it had been right
     Rebuild(RebuildArguments),
 }
@@ -233,6 +237,36 @@ pub(super) struct VerifyArguments {
     pub(super) session: Option<SessionId>,
     #[command(flatten)]
     pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ChangesArguments {
+    /// Which session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// What came after this entry; 0 for all [default: what the newest turn did]
+    #[arg(long, value_name = "SEQ")]
+    pub(super) since: Option<u64>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RestoreArguments {
+    #[command(flatten)]
+    pub(super) changes: ChangesArguments,
+    /// Only show what would change; so without --yes too
+    #[arg(long, conflicts_with = "yes")]
+    pub(super) show: bool,
+    /// Do it
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Leave the files that have to be refused, and put the rest back
+    #[arg(long)]
+    pub(super) rest: bool,
+    /// Put files back too that somebody else changed since; what they wrote is kept
+    #[arg(long, conflicts_with = "rest")]
+    pub(super) over: bool,
 }
 
 #[derive(Args, Debug)]

@@ -155,6 +155,9 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
         EventKind::Paused {} => "! paused".to_owned(),
         EventKind::Resumed {} => "! goes on".to_owned(),
+        EventKind::FilesRestored { files, refused, .. } => {
+            format!("! {} files put back, {} left as they are", files.len(), refused.len())
+        }
         _ => return None,
     };
     Some(line)

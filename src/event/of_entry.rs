@@ -150,6 +150,11 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         Record::Ended { why } => vec![EventKind::Ended { why: why.clone() }],
         Record::Paused {} => vec![EventKind::Paused {}],
         Record::Resumed {} => vec![EventKind::Resumed {}],
+        Record::Restored(restored) => vec![EventKind::FilesRestored {
+            since: restored.since,
+            files: restored.files.iter().map(|file| file.path.clone()).collect(),
+            refused: restored.refused.clone(),
+        }],
     }
 }
 

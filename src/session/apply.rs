@@ -135,6 +135,7 @@ impl State {
             Record::Adopted { tie, above } => self.adopt(tie, above),
             Record::Narrowed { above } => self.narrow(above),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
+            Record::Restored(_) => {}
             Record::Paused {} => self.paused = true,
             Record::Resumed {} => self.paused = false,
         }

@@ -151,6 +151,10 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             let answer = compact::asked(draft);
             draft.reply(*reply, answer);
         }
+        Signal::Restored { files, reply } => {
+            draft.write(None, Record::Restored(files.clone()));
+            draft.done(*reply);
+        }
         Signal::Anchor => {
             let whole = Arc::new(draft.state.clone());
             draft.write(None, Record::State(whole));

@@ -11,8 +11,8 @@ use crate::{
     model::{Answer, ModelError, Params, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, Compacted, Delivery, Down, Grant, Link, OpenCompaction, Outcome, Reserve, Settings, State,
-        TaskOrder, Tie,
+        AskClosedWhy, Compacted, Delivery, Down, Grant, Link, OpenCompaction, Outcome, Reserve, RestoredFiles,
+        Settings, State, TaskOrder, Tie,
     },
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
@@ -221,6 +221,8 @@ pub enum Record {
     Paused {},
     /// The pause is over.
     Resumed {},
+    /// Files were put back to what they were. The conversation does not notice.
+    Restored(Arc<RestoredFiles>),
 }
 
 /// A model request, by what determines its bytes.

@@ -9,7 +9,7 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{Down, Link, Settings, TaskOrder, Tie},
+    session::{Down, Link, RestoredFiles, Settings, TaskOrder, Tie},
     tool::ToolResult,
     usage::Usage,
 };
@@ -131,6 +131,13 @@ pub enum Signal {
     },
     /// A host wants the conversation summed up now.
     Compact {
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host had files put back. It is done; this is to be recorded.
+    Restored {
+        /// What was done.
+        files: Arc<RestoredFiles>,
         /// Whom to answer.
         reply: ReplyTo,
     },

@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::{
     ids::{MessageId, Millis, Seq},
     message::{
-        Message, MessageTime, Part, ReasoningPart, RetryPart, Role, Span, StepFinishPart, StepStartPart, TextPart,
-        ToolPart, ToolState,
+        Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart,
+        StepStartPart, TextPart, ToolPart, ToolState,
     },
     model::{Answer, AnswerPart, Price},
     session::{CallOpened, Charge, Entry, Record},
-    tool::ToolResult,
+    tool::{FileImage, FileState, ToolResult},
     usage::Usage,
 };
 
@@ -83,7 +83,8 @@ impl Transcript {
                 *state = ToolState::Running { input, title: None, metadata: Value::Null, time: span(entry.time, None) };
             }),
             Record::Result { result } => {
-                self.change_call(ticket, |state| *state = result_state(state, result, entry.time))
+                self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
+                self.patched(ticket, result);
             }
             _ => {}
         }
@@ -150,12 +151,50 @@ impl Transcript {
         }
     }
 
+    /// Tells which files a call changed, behind the step that it belongs to: a snapshot for each content that was kept, and a
+    /// patch for the files that had it.
+    fn patched(&mut self, ticket: Seq, result: &ToolResult) {
+        let Some(message) = self.calls.get(&ticket).and_then(|(message, _)| self.messages.get_mut(*message)) else {
+            return;
+        };
+        let Some(changes) = result.changes.as_ref().map(|changes| &changes.files) else { return };
+        let mut by_hash: Vec<(&str, Vec<String>)> = Vec::new();
+        for change in changes {
+            let hash = kept_as(&change.before);
+            match by_hash.iter_mut().find(|(known, _)| *known == hash) {
+                Some((_, files)) => files.push(change.path.clone()),
+                None => by_hash.push((hash, vec![change.path.clone()])),
+            }
+        }
+        let diff = result.details["diff"]["content"].as_str().filter(|_| changes.len() == 1);
+        for (hash, files) in by_hash {
+            if hash != ABSENT && hash != UNKNOWN {
+                message.parts.push(Part::Snapshot(SnapshotPart { snapshot: hash.to_owned() }));
+            }
+            message.parts.push(Part::Patch(PatchPart { hash: hash.to_owned(), files, diff: diff.map(str::to_owned) }));
+        }
+    }
+
     fn change_call(&mut self, ticket: Seq, change: impl FnOnce(&mut ToolState)) {
         let Some((message, part)) = self.calls.get(&ticket) else { return };
         let part = self.messages.get_mut(*message).and_then(|message| message.parts.get_mut(*part));
         if let Some(Part::Tool(tool)) = part {
             change(&mut tool.state);
         }
+    }
+}
+
+/// Marks a file that was not there before, in the place of a hash.
+const ABSENT: &str = "absent";
+/// Marks a file whose content of before is not kept.
+const UNKNOWN: &str = "unknown";
+
+/// The hash that the content of before is kept under, or a mark in its place.
+fn kept_as(state: &FileState) -> &str {
+    match state {
+        FileState::Absent => ABSENT,
+        FileState::File(FileImage { hash: Some(hash), not_kept: None, .. }) => hash,
+        FileState::File(_) | FileState::Unknown(_) => UNKNOWN,
     }
 }
 

@@ -10,6 +10,7 @@
 //!     claim                                     who writes it now; gone when nobody does
 //!     writer                                    who wrote it last
 //!     spill/                                    large outputs
+//!     files/                                    what files held before calls changed them
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
 //!   owners/<owner>.lock  <owner>.reserve        one of each per open store

@@ -315,6 +315,13 @@ impl Store {
         self.layout().session(session).join("spill")
     }
 
+    /// The folder for the contents that files of this session had before calls changed them; made with mode 0700 by whoever
+    /// keeps one. The tape does nothing with it.
+    #[must_use]
+    pub fn files_path(&self, session: &SessionId) -> PathBuf {
+        self.layout().session(session).join("files")
+    }
+
     /// The folder that tells whose OS processes may have been left running. The tape does nothing with it.
     #[must_use]
     pub fn processes_path(&self) -> PathBuf {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::process::Processes;
 use crate::{
     ids::{CallId, Seq, SessionId},
-    tool::{Access, ToolResult},
+    tool::{Access, ChangeLog, ToolResult},
 };
 
 /// What a running call may know and use.
@@ -37,6 +37,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Where to say how far it is.
     pub progress: Progress,
+    /// Where to say which files it changed, before anybody is told that it did.
+    pub changes: ChangeLog,
     /// Who starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
@@ -56,6 +58,7 @@ impl ToolContext {
         may: May,
         cancel: CancellationToken,
         progress: Progress,
+        changes: ChangeLog,
         #[cfg(all(unix, feature = "tools"))] processes: Processes,
     ) -> ToolContext {
         ToolContext {
@@ -69,6 +72,7 @@ impl ToolContext {
             may,
             cancel,
             progress,
+            changes,
             #[cfg(all(unix, feature = "tools"))]
             processes,
         }
@@ -88,6 +92,7 @@ impl ToolContext {
             may: May::anything(),
             cancel: CancellationToken::new(),
             progress: Progress::ignore(),
+            changes: ChangeLog::detached(),
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
         }

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{ErrorReason, FilePart};
+use crate::{
+    message::{ErrorReason, FilePart},
+    tool::Changes,
+};
 
 /// What came of a call.
 ///
@@ -24,13 +27,24 @@ pub struct ToolResult {
     /// Images and files that belong to the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<FilePart>,
+    /// What the call did to files. Set by the runtime, from what the call said in its [`ChangeLog`](crate::tool::ChangeLog):
+    /// what a tool or a hook puts here is replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Box<Changes>>,
 }
 
 impl ToolResult {
     /// A good result.
     #[must_use]
     pub fn ok(content: impl Into<String>) -> ToolResult {
-        ToolResult { content: content.into(), details: Value::Null, error: None, title: None, attachments: Vec::new() }
+        ToolResult {
+            content: content.into(),
+            details: Value::Null,
+            error: None,
+            title: None,
+            attachments: Vec::new(),
+            changes: None,
+        }
     }
 
     /// A failure that the model should know of. Say what to do next.

@@ -86,6 +86,14 @@ impl Toolbox {
         self.tools.get(&lower).or_else(|| self.tools.values().find(alias))
     }
 
+    /// What its tools share that change files here; `None` where none does.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) fn files(&self) -> Option<crate::tool::Files> {
+        // Those of a writer: where several setups were put together, `write` and `edit` are what restores must wait for.
+        let named = |name: &str| self.tools.get(name).and_then(|known| known.tool.files());
+        named("write").or_else(|| self.tools.values().find_map(|known| known.tool.files())).cloned()
+    }
+
     /// What the model is told when it calls a tool that does not exist (TOOL-EDGE-006).
     #[must_use]
     pub fn unknown_tool(&self, name: &str) -> String {

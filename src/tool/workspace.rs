@@ -216,6 +216,16 @@ impl Workspace {
         path::spellings(given)
     }
 
+    /// The place of a relative path, taken to the letter; `None` where it is none, or holds `..`.
+    pub(crate) fn beneath(&self, relative: &Path) -> Option<WorkspacePath> {
+        let mut place = self.resolve(".").ok()?;
+        for component in relative.components() {
+            let std::path::Component::Normal(name) = component else { return None };
+            place = place.child(name)?;
+        }
+        Some(place)
+    }
+
     fn resolve_as_written(&self, text: &str) -> Result<WorkspacePath, WorkspaceError> {
         let absolute = path::absolute(text, self.root(), self.home.as_deref())?;
         for (root, known) in self.roots.iter().enumerate() {

@@ -13,6 +13,7 @@
 
 mod arguments;
 mod capture;
+mod look;
 mod report;
 
 #[cfg(test)]
@@ -31,7 +32,7 @@ use crate::{
     message::ErrorReason,
     process::{Event, Folder, Mark, Process, Spec, Streams, scrub},
     tool::{
-        Access, BoxFuture, Tool, ToolContext, ToolResult,
+        Access, BoxFuture, Changes, Files, Tool, ToolContext, ToolResult,
         truncate::{Limits, SPILL_BYTES_MAX},
         workspace::{Workspace, WorkspaceError},
     },
@@ -40,6 +41,8 @@ use crate::{
 use arguments::Arguments;
 use capture::Capture;
 use report::{Ending, Run};
+
+pub use look::LookLimits;
 
 /// How long a command may take where nothing is said (FT-13).
 pub const TIMEOUT_SECONDS: u64 = 120;
@@ -95,6 +98,9 @@ pub struct BashOptions {
     pub processes_max: Option<u64>,
     /// How much address space each process of a command may take. `None`: no limit.
     pub memory_bytes_max: Option<u64>,
+    /// How much of the workspace is looked at before and after a command, to list the files that it changed. `None`: not at
+    /// all, which the results say.
+    pub look: Option<LookLimits>,
 }
 
 impl BashOptions {
@@ -112,6 +118,7 @@ impl BashOptions {
             grace: Duration::from_millis(300),
             processes_max: None,
             memory_bytes_max: None,
+            look: Some(LookLimits::default()),
         }
     }
 }
@@ -120,6 +127,7 @@ impl BashOptions {
 #[derive(Clone, Debug)]
 pub struct Bash {
     options: BashOptions,
+    files: Files,
     environment: Vec<(OsString, OsString)>,
     shell: PathBuf,
     home: Option<PathBuf>,
@@ -146,13 +154,22 @@ impl Bash {
         environment.extend(QUIET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
         let home = value("HOME").map(PathBuf::from);
         let shell = options.shell.clone().unwrap_or_else(|| find_shell(value("PATH").as_deref()));
-        Bash { options, environment, shell, home }
+        Bash { options, files: Files::default(), environment, shell, home }
+    }
+
+    /// The same tool that shares what is known of files with those that write them.
+    #[must_use]
+    pub fn sharing(mut self, files: Files) -> Bash {
+        self.files = files;
+        self
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolResult {
         if context.is_cancelled() {
             return not_started();
         }
+        // From here on the call says what it changed: nothing so far.
+        context.changes.begin();
         let arguments = match Arguments::parse(arguments) {
             Ok(arguments) => arguments,
             Err(error) => return ToolResult::error(error.to_string()),
@@ -183,16 +200,22 @@ impl Bash {
                 self.shell.display()
             ));
         }
+        let before = look::before(self.options.look, context).await;
         let started = Instant::now();
         let process = tokio::select! {
             biased;
             process = context.processes.start(spec) => process,
-            () = context.cancelled() => return not_started(),
+            () = context.cancelled() => {
+                context.changes.put(Changes::default());
+                return not_started();
+            }
         };
-        match process {
+        let result = match process {
             Ok(process) => self.watch(process, arguments, started, context).await,
             Err(error) => ToolResult::error(format!("failed to start {}: {error}", self.shell.display())),
-        }
+        };
+        look::after(before, self.options.look, &self.files, context).await;
+        result
     }
 
     /// The folder that the command starts in, opened beneath the workspace.
@@ -333,6 +356,10 @@ impl Tool for Bash {
     fn access(&self, arguments: &Value) -> Vec<Access> {
         let command = arguments.get("command").and_then(Value::as_str);
         vec![Access::new("bash", command.unwrap_or("*"))]
+    }
+
+    fn files(&self) -> Option<&Files> {
+        Some(&self.files)
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {

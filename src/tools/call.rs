@@ -14,15 +14,16 @@ use crate::{
     model::BoxFuture,
     tool::{
         ToolContext, ToolResult, blocking,
+        files::{Files, Vault},
         workspace::{Workspace, WorkspaceError},
     },
-    tools::{locks::Locks, seen::Seen},
+    tools::seen::Seen,
 };
 
 /// What the tools of one toolbox share.
 #[derive(Clone, Default)]
 pub(super) struct Shared {
-    pub(super) locks: Locks,
+    pub(super) files: Files,
     pub(super) seen: Seen,
     /// What `~` stands for; nothing where the host did not say.
     pub(super) home: Option<PathBuf>,
@@ -32,7 +33,7 @@ pub(super) struct Shared {
 pub(super) struct Call<'a> {
     pub(super) context: &'a ToolContext,
     pub(super) workspace: Workspace,
-    pub(super) locks: Locks,
+    pub(super) files: Files,
     pub(super) seen: Seen,
     /// The permission that the call was judged for: `read` or `edit`.
     pub(super) permission: &'static str,
@@ -77,7 +78,7 @@ impl<'a> Call<'a> {
         if let Some(home) = shared.home {
             workspace = workspace.with_home(home);
         }
-        let call = Call { context, workspace, locks: shared.locks, seen: shared.seen, permission, gate };
+        let call = Call { context, workspace, files: shared.files, seen: shared.seen, permission, gate };
         call.go_on()?;
         Ok(call)
     }
@@ -85,6 +86,11 @@ impl<'a> Call<'a> {
     /// Ends the call early once it must stop.
     pub(super) fn go_on(&self) -> Result<(), ToolResult> {
         if self.context.is_cancelled() { Err(aborted()) } else { Ok(()) }
+    }
+
+    /// Where contents of this session are kept; `None` for a call outside of any.
+    pub(super) fn vault(&self) -> Option<Vault> {
+        self.context.changes.place().map(|(folder, _)| self.files.vaults.at(folder))
     }
 
     /// Does what changes something, unless the call was told to stop before. From here on it is not stopped until it is done.

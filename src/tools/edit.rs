@@ -4,7 +4,7 @@
 //! else changed after the session saw it is not edited; one that is changed between the read and the write of this very call
 //! is looked at again.
 
-mod diff;
+pub(super) mod diff;
 mod matching;
 mod nearest;
 mod patch;
@@ -116,7 +116,11 @@ fn edit(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
         held.refuse_stale(&before, &info)?;
         let edited = apply_in(charset, &before, &change)?;
         let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
-        match held.write(edited.content.as_ref().unwrap_or(&edited.changed.content), &options)? {
+        match held.write(
+            Some((&before, &info)),
+            edited.content.as_ref().unwrap_or(&edited.changed.content),
+            &options,
+        )? {
             Ok(_) => return Ok(answer(&edited, charset, &change, &call.shown(&place))),
             Err(WorkspaceError::Changed { .. }) => {}
             Err(error) => return Err(failure(error)),

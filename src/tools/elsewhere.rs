@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     model::BoxFuture,
-    tool::{Access, Effect, Tool, ToolContext, ToolResult, Toolbox},
+    tool::{Access, Changes, Effect, FileChange, FileState, Tool, ToolContext, ToolResult, Toolbox},
 };
 
 /// Where calls are carried out, other than here.
@@ -59,6 +59,19 @@ pub fn elsewhere(tools: &Toolbox, place: Arc<dyn Elsewhere>) -> Toolbox {
     Toolbox::new(moved)
 }
 
+/// What such a call may have changed: nothing of it can be put back from here.
+fn changed_elsewhere(tool: &str, access: &[Access]) -> Changes {
+    let mut changes = Changes::default();
+    let edits = access.iter().filter(|access| access.permission == "edit");
+    let unknown = || FileState::Unknown(format!("changed elsewhere by {tool}"));
+    changes.files =
+        edits.map(|edit| FileChange { path: edit.pattern.clone(), before: unknown(), after: unknown() }).collect();
+    if changes.files.is_empty() {
+        changes.unlisted = Some(format!("{tool} ran elsewhere, and what it changed there is not known here"));
+    }
+    changes
+}
+
 /// A tool that is carried out elsewhere.
 struct Moved {
     tool: Arc<dyn Tool>,
@@ -103,7 +116,15 @@ impl Tool for Moved {
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        self.place.carry_out(self.tool.name(), arguments, context)
+        Box::pin(async move {
+            let access = self.tool.access(&arguments);
+            let name = self.tool.name();
+            // Said before it begins, so that a call which is cut off has said it too.
+            if self.tool.effect() != Effect::Read {
+                context.changes.put(changed_elsewhere(name, &access));
+            }
+            self.place.carry_out(name, arguments, context).await
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::BoxFuture,
-    tool::{Access, Effect, Repair, Tool, ToolContext, ToolResult},
+    tool::{Access, Effect, Files, Repair, Tool, ToolContext, ToolResult},
     tools::{
         arguments::{parse, schema},
         call::{self, Call, Shared},
@@ -94,8 +94,15 @@ impl<W: FileWork> Tool for FileTool<W> {
         place::access(W::TOUCH.permission(), arguments, W::PATH_NAMES, self.shared.home.as_deref())
     }
 
+    fn files(&self) -> Option<&Files> {
+        (W::TOUCH == Touch::Writes).then_some(&self.shared.files)
+    }
+
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         call::run(&self.shared, W::TOUCH.permission(), context, move |call| {
+            if W::TOUCH == Touch::Writes {
+                call.context.changes.begin();
+            }
             let (arguments, repairs) = parse(&arguments)?;
             W::work(&arguments, call).map(|result| reported(result, &repairs))
         })

@@ -93,7 +93,7 @@ fn find(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
         left_out: &|path, is_directory| exclude.as_ref().is_some_and(|exclude| exclude.matches(path, is_directory)),
     };
     let mut looked_at = 0_usize;
-    let missed = walk(&call.workspace, &start, &rules, call.context, |entry| {
+    let missed = walk(&call.workspace, &start, &rules, &|| call.context.is_cancelled(), |entry| {
         looked_at += 1;
         if looked_at.is_multiple_of(PROGRESS_EVERY) {
             call.context.progress.metadata(json!({ "entries": looked_at, "found": total }));

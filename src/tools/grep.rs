@@ -196,7 +196,7 @@ impl Search<'_> {
             asked_for: &|folder: &OsStr| glob.is_some_and(|glob| glob.names(folder)),
             left_out: &|_, _| false,
         };
-        let missed = walk(&call.workspace, start, &rules, call.context, |entry| {
+        let missed = walk(&call.workspace, start, &rules, &|| call.context.is_cancelled(), |entry| {
             if entry.kind != FileKind::File || !glob.is_none_or(|glob| glob.matches(entry.path, false)) {
                 return Step::On;
             }

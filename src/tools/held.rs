@@ -1,19 +1,26 @@
 //! A file that a call holds while it changes it.
 //!
 //! Nobody else who shares the toolbox writes the file meanwhile, whatever they call it, and what the session has not seen is
-//! not overwritten: see [`Seen`](super::seen::Seen).
+//! not overwritten: see [`Seen`](super::seen::Seen). What the file was before is kept, and noted, before it is changed.
 
 use crate::{
     tool::{
-        ToolResult,
+        FileChange, FileImage, FileState, ToolResult,
+        files::{FileLock, Note, Remembered},
         workspace::{FileInfo, Version, WorkspaceError, WorkspacePath, WriteOptions, Written},
     },
     tools::{
         call::{Call, aborted, failure},
-        locks::{FileKey, FileLock},
+        names,
         seen::{CONTENT_BYTES_MAX, Glimpse},
     },
 };
+
+/// How often a write looks again at a file that others change between the look and the write.
+const TRIES: usize = 5;
+
+/// What is known of a file that others change all the time.
+const RESTLESS: &str = "it was being changed by someone else at that moment";
 
 /// A file, or a place where none is yet, that one call may write.
 pub(super) struct Held<'c> {
@@ -25,14 +32,9 @@ pub(super) struct Held<'c> {
 impl<'c> Held<'c> {
     /// Waits until nobody else holds the file that a path leads to, or the path itself where nothing is there yet.
     pub(super) fn take(call: &'c Call<'c>, place: &'c WorkspacePath) -> Result<Held<'c>, ToolResult> {
-        loop {
-            let key = key(call, place)?;
-            let lock = call.locks.lock(key.clone(), call.context).ok_or_else(aborted)?;
-            // Whoever held it before may have put another file in its place.
-            if self::key(call, place)? == key {
-                return Ok(Held { call, place, _lock: lock });
-            }
-        }
+        let lock = call.files.locks.take(&call.workspace, place, || call.context.is_cancelled());
+        let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
+        Ok(Held { call, place, _lock: lock })
     }
 
     /// Refuses a content that is not what the session has last seen there.
@@ -61,17 +63,109 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// Writes the file, and remembers that the session knows what is in it now.
+    /// Writes the file, and remembers that the session knows what is in it now. `before` is what is in the file in the state
+    /// that the options expect, for one who has read it.
+    ///
+    /// What was there is kept and the change is noted before anything is changed, and the change is said before this returns.
+    /// That it could not be kept is said too, and is no reason not to write.
     pub(super) fn write(
         &self,
+        before: Option<(&[u8], &FileInfo)>,
         content: &[u8],
         options: &WriteOptions,
     ) -> Result<Result<Written, WorkspaceError>, ToolResult> {
         self.call.change(|| {
-            let written = self.call.workspace.write(self.place, content, options)?;
-            self.call.remember(self.place, Glimpse::of_content(content));
-            Ok(written)
+            if before.is_some() || options.expect.is_some() {
+                let was = before.map_or_else(|| self.look().0, |(content, info)| self.kept(content, info));
+                return self.replace(was, content, options);
+            }
+            for _ in 0..TRIES {
+                let (was, expect) = self.look();
+                match self.replace(was, content, &WriteOptions { expect, ..*options }) {
+                    // What was kept is not what would be replaced.
+                    Err(WorkspaceError::Changed { .. }) if expect.is_some() => {}
+                    done => return done,
+                }
+            }
+            self.replace(FileState::Unknown(RESTLESS.to_owned()), content, options)
         })
+    }
+
+    fn replace(&self, was: FileState, content: &[u8], options: &WriteOptions) -> Result<Written, WorkspaceError> {
+        let change = self.noted(was, content);
+        match self.call.workspace.write(self.place, content, options) {
+            Ok(written) => {
+                self.say(change, &written, content);
+                Ok(written)
+            }
+            Err(error) => {
+                self.note(change, true);
+                Err(error)
+            }
+        }
+    }
+
+    /// What is at the place, kept; and the state in which it was found.
+    fn look(&self) -> (FileState, Option<Version>) {
+        let bytes_max = self.call.vault().map_or(0, |vault| vault.file_bytes_max());
+        match self.call.workspace.read(self.place, bytes_max) {
+            Ok((content, info)) => (self.kept(&content, &info), Some(info.version)),
+            Err(WorkspaceError::NotFound { .. }) => (FileState::Absent, None),
+            Err(WorkspaceError::TooLarge { .. }) => match (self.call.workspace.info(self.place), self.call.vault()) {
+                (Ok(info), Some(vault)) => (FileState::File(vault.too_large(info.mode, info.bytes)), None),
+                _ => (FileState::Unknown("its old content was not kept".to_owned()), None),
+            },
+            Err(error) => (FileState::Unknown(format!("its old content could not be read: {error}")), None),
+        }
+    }
+
+    fn kept(&self, content: &[u8], info: &FileInfo) -> FileState {
+        match self.call.vault() {
+            Some(vault) => FileState::File(vault.keep(content, info.mode)),
+            None => FileState::Unknown("the call belongs to no session".to_owned()),
+        }
+    }
+
+    /// Writes down what is about to be done.
+    fn noted(&self, before: FileState, content: &[u8]) -> FileChange {
+        let mode = if let FileState::File(image) = &before { image.mode } else { 0o644 };
+        let hash = Some(blake3::hash(content).to_hex().to_string());
+        let after = FileImage { hash, mode, bytes: content.len() as u64, not_kept: None, stamp: None };
+        let change = FileChange { path: self.path(), before, after: FileState::File(after) };
+        self.note(change.clone(), false);
+        change
+    }
+
+    fn note(&self, change: FileChange, not_made: bool) {
+        let (Some(vault), Some((_, seq))) = (self.call.vault(), self.call.context.changes.place()) else { return };
+        let note = Note { seq, restore: None, change, not_made };
+        if let Err(error) = vault.note(&note) {
+            // The result says it too; only a crash right now would lose it.
+            tracing::warn!(session = %self.call.context.session, %error, "a change could not be noted");
+        }
+    }
+
+    /// Says what was done, and remembers it.
+    fn say(&self, change: FileChange, written: &Written, content: &[u8]) {
+        let call = self.call;
+        call.remember(self.place, Glimpse::of_content(content));
+        let Some(vault) = call.vault() else { return };
+        // Kept as well: it is what is there before the next change, whoever makes that.
+        let image = vault.keep(content, written.info.mode);
+        let remembered = Remembered { version: written.info.version, image: image.clone() };
+        call.files.known.remember(&call.context.session, call.real(self.place), remembered);
+        let before = match change.before {
+            FileState::Absent if !written.created => {
+                FileState::Unknown("someone else made it at that moment".to_owned())
+            }
+            before => before,
+        };
+        call.context.changes.add(FileChange { before, after: FileState::File(image), ..change });
+    }
+
+    /// Where the file is, without links, as it stands on the tape.
+    fn path(&self) -> String {
+        names::shown(&self.call.path_from(&self.call.real(self.place)))
     }
 
     /// What the model is told of a file that somebody else changed.
@@ -86,16 +180,5 @@ impl<'c> Held<'c> {
     fn recalled(&self) -> Option<Glimpse> {
         let spot = self.call.workspace.spot(self.place).ok()?;
         self.call.seen.recall(&self.call.context.session, &spot)
-    }
-}
-
-fn key(call: &Call, place: &WorkspacePath) -> Result<FileKey, ToolResult> {
-    match call.workspace.info(place) {
-        Ok(info) => {
-            let (device, inode) = info.version.identity();
-            Ok(FileKey::Existing(device, inode))
-        }
-        Err(WorkspaceError::NotFound { .. }) => Ok(FileKey::New(call.workspace.absolute(place))),
-        Err(error) => Err(failure(error)),
     }
 }

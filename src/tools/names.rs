@@ -13,7 +13,7 @@ use std::{
 /// A path as it is shown: plain where that is unambiguous, else in quotes.
 ///
 /// A path that ends in `/` is shown as one, inside the quotes too, so that it can be given back.
-pub(super) fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     match path.to_str() {
         Some(text) if is_plain(text) => text.to_owned(),
         _ => quoted(path),
@@ -29,7 +29,7 @@ pub(super) fn shown_before_number(path: &Path) -> String {
 }
 
 /// The path that a model means: as written, or what a quoted form stands for.
-pub(super) fn given(text: &str) -> PathBuf {
+pub(crate) fn given(text: &str) -> PathBuf {
     let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let bytes = inner.filter(|inner| !inner.is_empty()).and_then(unquoted);
     bytes.map_or_else(|| PathBuf::from(text), |bytes| PathBuf::from(OsString::from_vec(bytes)))

@@ -97,12 +97,18 @@ impl Call<'_> {
         }
     }
 
+    /// The absolute path without links of a place. Where it cannot be walked to, it is the path as it was named.
+    pub(super) fn real(&self, place: &WorkspacePath) -> PathBuf {
+        let real = self.workspace.real(place).map(|real| place.sibling(real));
+        self.workspace.absolute(real.as_ref().unwrap_or(place))
+    }
+
     /// The path of a place: relative to the workspace where it is inside, else absolute.
     pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
         self.path_from(&self.workspace.absolute(place))
     }
 
-    fn path_from(&self, absolute: &Path) -> PathBuf {
+    pub(super) fn path_from(&self, absolute: &Path) -> PathBuf {
         let relative = absolute.strip_prefix(self.workspace.root()).map(Path::to_owned);
         match relative {
             Ok(path) if path.as_os_str().is_empty() => PathBuf::from("."),

@@ -14,8 +14,9 @@ use crate::{
     message::FilePart,
     tool::{
         ToolResult,
+        files::Remembered,
         truncate::{BYTES_MAX, LINES_MAX, format_bytes},
-        workspace::FileInfo,
+        workspace::{FileInfo, WorkspacePath},
     },
     tools::{
         arguments::number,
@@ -34,6 +35,9 @@ const IMAGE_BYTES_MAX: u64 = 4_718_592;
 
 /// How far past what is shown a file is read in order to say how much more there is.
 const SCAN_AHEAD_BYTES: usize = 64 * 1024 * 1024;
+
+/// Largest file that is kept because it was read, in bytes.
+const KEEP_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads a file.
 pub(super) struct Read;
@@ -101,9 +105,27 @@ fn read(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
     call.go_on()?;
     call.remember(&place, file.glimpse(&info));
+    keep(call, &place, &info);
     // What a shell would read there is what is shown here.
     let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
     answer(page, encoded, limit, &shown, word.as_deref())
+}
+
+/// Keeps what was read, so that it can be put back should a command of the shell change it. A small file is read once more
+/// for that; one that changes meanwhile is not known.
+fn keep(call: &Call, place: &WorkspacePath, info: &FileInfo) {
+    let Some(vault) = call.vault().filter(|_| info.bytes <= KEEP_BYTES_MAX) else { return };
+    let real = call.real(place);
+    let (session, known) = (&call.context.session, &call.files.known);
+    if known.recall(session, &real, &info.version).is_some() {
+        return;
+    }
+    let Ok((content, again)) = call.workspace.read(place, KEEP_BYTES_MAX) else { return };
+    let still = call.workspace.info(place).is_ok_and(|now| now.version == again.version);
+    if still {
+        let image = vault.keep(&content, again.mode);
+        known.remember(session, real, Remembered { version: again.version, image });
+    }
 }
 
 /// `word`: the path as a shell takes it, where a command may help.

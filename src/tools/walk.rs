@@ -12,10 +12,7 @@ use std::{
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::tool::{
-    ToolContext,
-    workspace::{Dir, DirEntry, FileKind, Workspace, WorkspaceError, WorkspacePath},
-};
+use crate::tool::workspace::{Dir, DirEntry, FileKind, Workspace, WorkspaceError, WorkspacePath};
 
 /// Folders that are left out unless they are asked for (FT-9).
 const LEFT_OUT: [&str; 5] = [".git", "node_modules", "_build", "deps", "target"];
@@ -85,21 +82,21 @@ struct Ignore {
     bytes: usize,
 }
 
-/// Shows every entry beneath a folder to `visit`, which may stop the walk. The walk also stops once the call must.
+/// Shows every entry beneath a folder to `visit`, which may stop the walk. The walk also stops once `stop` says so.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &WorkspacePath,
     rules: &Rules,
-    context: &ToolContext,
+    stop: &dyn Fn() -> bool,
     mut visit: impl FnMut(&Entry) -> Step,
 ) -> Result<Missed, WorkspaceError> {
     let mut missed = Missed::default();
     let dir = workspace.open_dir(start)?;
     let mut ignores = if rules.obey_ignore { ignores_above(workspace, start, &mut missed) } else { Vec::new() };
     let prefix = start.relative().to_owned();
-    let mut levels = vec![level(dir, PathBuf::new(), &prefix, rules, &mut ignores, &mut missed, context)?];
+    let mut levels = vec![level(dir, PathBuf::new(), &prefix, rules, &mut ignores, &mut missed, stop)?];
     while let Some(current) = levels.last_mut() {
-        if context.is_cancelled() {
+        if stop() {
             break;
         }
         ignores.truncate(current.ignores);
@@ -131,7 +128,7 @@ pub(super) fn walk(
         }
         let below = levels.last().map(|current| current.dir.open_dir(&entry.name));
         let below = below.and_then(Result::ok);
-        match below.and_then(|dir| level(dir, path, &prefix, rules, &mut ignores, &mut missed, context).ok()) {
+        match below.and_then(|dir| level(dir, path, &prefix, rules, &mut ignores, &mut missed, stop).ok()) {
             Some(below) => levels.push(below),
             None => missed.unreadable += 1,
         }
@@ -147,11 +144,11 @@ fn level(
     rules: &Rules,
     ignores: &mut Vec<Ignore>,
     missed: &mut Missed,
-    context: &ToolContext,
+    stop: &dyn Fn() -> bool,
 ) -> Result<Level, WorkspaceError> {
     let mut entries = Vec::new();
     for entry in dir.entries()? {
-        if context.is_cancelled() {
+        if stop() {
             break;
         }
         entries.push(entry?);

@@ -49,7 +49,7 @@ fn write(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
     let place = call.resolve(&arguments.path)?;
     let held = Held::take(call, &place)?;
     let options = WriteOptions { expect: held.overwritable()?, ..WriteOptions::default() };
-    let written = held.write(arguments.content.as_bytes(), &options)?.map_err(|error| match error {
+    let written = held.write(None, arguments.content.as_bytes(), &options)?.map_err(|error| match error {
         WorkspaceError::Changed { .. } => held.stale(),
         error => failure(error),
     })?;

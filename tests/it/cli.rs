@@ -4,6 +4,7 @@ mod commands;
 mod cost;
 mod demo;
 mod errors;
+mod files;
 mod lab;
 mod search;
 mod sessions;

@@ -14,10 +14,10 @@ use tamtam::{
     permission::Ruleset,
     session::{
         AskClosedWhy, CallOpened, Compacted, CompactionReason, Down, DownReason, Entry, Link, OpenCompaction, Record,
-        RequestOpened, Reserve, Scope, Settings, Spent, State, TaskOrder, Tie,
+        RefusedFile, RequestOpened, Reserve, RestoredFiles, Scope, Settings, Spent, State, TaskOrder, Tie,
     },
     tape::Cause,
-    tool::{Access, Effect, ToolResult},
+    tool::{Access, Effect, FileChange, FileImage, FileState, ToolResult},
     usage::{MicroUsd, Usage},
 };
 
@@ -134,6 +134,22 @@ fn records() -> Vec<Record> {
         Record::Ended { why: "over".into() },
         Record::Paused {},
         Record::Resumed {},
+        Record::Restored(Arc::new(RestoredFiles {
+            since: Seq(3),
+            key: "r-1".into(),
+            files: vec![FileChange {
+                path: "a".into(),
+                before: FileState::Absent,
+                after: FileState::File(FileImage {
+                    hash: Some("ab".into()),
+                    mode: 0o644,
+                    bytes: 2,
+                    not_kept: None,
+                    stamp: None,
+                }),
+            }],
+            refused: vec![RefusedFile { path: "b".into(), why: "someone else changed it since".into() }],
+        })),
     ]
 }
 

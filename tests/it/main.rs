@@ -9,6 +9,8 @@ mod cli;
 mod compaction;
 mod core;
 mod crash_points;
+#[cfg(feature = "tools")]
+mod files;
 #[cfg(feature = "cli")]
 mod flood;
 mod formats;

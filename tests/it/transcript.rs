@@ -56,7 +56,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     std::fs::write(work("dot.png"), PNG).unwrap();
     let usage = Usage { input: 7, output: 5, reasoning: 2, cache_read: 3, cache_write: 1 };
     let busy = ModelError::new(ErrorKind::Overloaded, "busy").with_retry_after(Some(Duration::from_millis(1)));
-    let wait = r#"{"command":"until [ -e go ]; do sleep 0.02; done"}"#;
+    let wait = r#"{"command":"until [ -e ../go ]; do sleep 0.02; done"}"#;
     let model = Arc::new(Scripted::new([
         Reply::error(busy),
         Reply::empty()
@@ -99,7 +99,8 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     assert_eq!(states[0], &json!({"status": "running", "input": wait, "time": {"start": "T"}}));
     assert_eq!(states[2], &json!({"status": "pending", "input": r#"{"path":"dot.png"}"#}));
 
-    std::fs::write(work("go"), "").unwrap();
+    // Beside the workspace: what appears in it while a command runs is taken for its work.
+    std::fs::write(folder.path().join("go"), "").unwrap();
     let answer = receipt.wait().await.unwrap();
     assert_eq!((answer.outcome, answer.text.as_str()), (Outcome::Done, "Done."));
     session.wait().await.unwrap();
@@ -120,7 +121,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
             "c1",
             "bash",
             json!({"status": "completed", "input": wait, "output": "(no output)",
-            "title": "until [ -e go ]; do sleep 0.02; done", "time": span}),
+            "title": "until [ -e ../go ]; do sleep 0.02; done", "time": span}),
         ),
         call(
             "c2",

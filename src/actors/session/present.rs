@@ -121,6 +121,7 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Resume { .. } => ("resume", None),
         Signal::Configure { .. } => ("configure", None),
         Signal::Compact { .. } => ("compact", None),
+        Signal::Restored { .. } => ("restored", None),
         Signal::Anchor => ("anchor", None),
         Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
         Signal::Spawn { .. } => ("spawn", None),

@@ -128,6 +128,7 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Pause { reply }
         | Signal::Resume { reply }
         | Signal::Compact { reply }
+        | Signal::Restored { reply, .. }
         | Signal::Configure { reply, .. }
         | Signal::Spawn { reply, .. }
         | Signal::Adopt { reply, .. }

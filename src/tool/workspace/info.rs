@@ -75,6 +75,17 @@ impl Version {
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
+
+    /// When anything of it was last changed, its content or what the system knows of it. No program can set this time.
+    pub(crate) fn changed(&self) -> SystemTime {
+        system_time(self.changed)
+    }
+
+    /// The version as a text, to compare it with another of the same file.
+    pub(crate) fn stamp(&self) -> String {
+        let Version { device, inode, bytes, modified, changed } = self;
+        format!("{device}:{inode}:{bytes}:{}.{}:{}.{}", modified.0, modified.1, changed.0, changed.1)
+    }
 }
 
 /// What the system says about a file.

@@ -33,11 +33,13 @@ pub struct WriteOptions {
     pub expect: Option<Version>,
     /// Wait until the disk has it. False by default.
     pub sync: bool,
+    /// The permission bits of the file from then on. `None` by default: an old file keeps its own, a new one has the usual.
+    pub mode: Option<u32>,
 }
 
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
-        WriteOptions { create_parents: true, expect: None, sync: false }
+        WriteOptions { create_parents: true, expect: None, sync: false, mode: None }
     }
 }
 
@@ -153,6 +155,7 @@ impl Target<'_> {
         let write = || {
             let mut temporary = Temporary::create(self.parent, Mode::from_bits_truncate(0o666))?;
             temporary.fill(content, self.options)?;
+            self.set_mode(&temporary.file)?;
             temporary.rename(self.name)?;
             self.sync_directory()?;
             // The rename changes the time of change, so the file is asked afterwards.
@@ -174,6 +177,7 @@ impl Target<'_> {
             let _ = fchown(&temporary.file, Some(owner.0), Some(owner.1));
         }
         fchmod(&temporary.file, Mode::from_raw_mode(stat.st_mode & 0o777))?;
+        self.set_mode(&temporary.file)?;
         let now = statat(self.parent, self.name, AtFlags::SYMLINK_NOFOLLOW).ok();
         if !self.is_expected(now.as_ref()) {
             return Err(Errno::STALE);
@@ -199,6 +203,7 @@ impl Target<'_> {
         let io = |error: std::io::Error| Stop::Error(WorkspaceError::io(self.path.to_string(), &error));
         old.write_all(content).map_err(io)?;
         old.set_len(content.len() as u64).map_err(io)?;
+        self.set_mode(&old).map_err(|errno| self.error(errno))?;
         if self.options.sync {
             old.sync_all().map_err(io)?;
         }
@@ -213,6 +218,13 @@ impl Target<'_> {
     fn is_expected(&self, stat: Option<&Stat>) -> bool {
         let expected = self.options.expect;
         expected.is_none_or(|version| stat.is_some_and(|stat| FileInfo::from_stat(stat).version == version))
+    }
+
+    fn set_mode(&self, file: &File) -> Result<(), Errno> {
+        match self.options.mode {
+            Some(mode) => fchmod(file, Mode::from_raw_mode(mode & 0o7777)),
+            None => Ok(()),
+        }
     }
 
     fn sync_directory(&self) -> Result<(), Errno> {

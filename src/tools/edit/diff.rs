@@ -19,15 +19,15 @@ const SEARCH_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// A change of one file, for people.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Diff {
+pub(in crate::tools) struct Diff {
     /// The hunks, without a file header. Bytes that are no text are shown as U+FFFD.
-    pub(super) content: String,
+    pub(in crate::tools) content: String,
     /// The number of the first changed line, in the new file.
-    pub(super) first_changed_line: usize,
+    pub(in crate::tools) first_changed_line: usize,
 }
 
 /// The difference between two contents of a file. Only LF ends a line.
-pub(super) fn unified(old: &[u8], new: &[u8]) -> Diff {
+pub(in crate::tools) fn unified(old: &[u8], new: &[u8]) -> Diff {
     let (old, new) = (lines(old), lines(new));
     let ops = line_ops(&old, &new);
     let first_changed_line = ops.iter().find(|op| op.tag() != DiffTag::Equal).map_or(1, |op| op.new_range().start + 1);

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use crate::{
     message::ErrorReason,
+    tool::files::FileKey,
     tools::{
         Setup,
         call::{self, Shared},
         lab::Lab,
-        locks::FileKey,
     },
 };
 
@@ -33,7 +33,7 @@ async fn a_call_that_waits_for_a_file_is_answered_when_it_must_stop() {
         (metadata.dev(), metadata.ino())
     };
     let key = FileKey::Existing(identity.0, identity.1);
-    let held = setup.shared.locks.lock(key, &holder).unwrap();
+    let held = setup.shared.files.locks.lock(key, || holder.is_cancelled()).unwrap();
     let context = lab.context();
     let tool = lab.tools.find("edit").unwrap().clone();
     let mut call = tool.run(json!({"path": "f", "old_string": "one", "new_string": "two"}), &context);

@@ -581,6 +581,7 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Resume { .. }
             | Signal::Configure { .. }
             | Signal::Compact { .. }
+            | Signal::Restored { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::End { .. }

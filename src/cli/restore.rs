@@ -1,0 +1,90 @@
+//! The files that a session changed: listed, and put back. What would change is always shown first.
+
+use std::fmt::Write as _;
+
+use tamtam::{
+    FilePlan, Restore, RestoreError, Seq,
+    restore::{self, PlanError},
+    tape::{Store, StoreOptions, TapeError},
+};
+
+use super::{
+    arguments::{ChangesArguments, RestoreArguments},
+    escape,
+    failure::{Exit, Failure},
+    place::Environment,
+    print, tapes,
+};
+
+/// Lists the files, and what putting them back would do. Reads only.
+pub(super) fn changes(given: &ChangesArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let (plan, _) = plan(given, environment)?;
+    print(&plan.to_string())?;
+    Ok(Exit::Done)
+}
+
+/// Shows what would change; with `--yes` it is done.
+pub(super) fn restore(given: &RestoreArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let (plan, since) = plan(&given.changes, environment)?;
+    let mut shown = plan.to_string();
+    let how = match (given.rest, given.over) {
+        (_, true) => Restore::Over,
+        (true, _) => Restore::Rest,
+        (false, false) => Restore::Whole,
+    };
+    let has_work = plan.to_change().next().is_some() || (how == Restore::Over && plan.refused().next().is_some());
+    if !given.yes || !has_work {
+        let (to_change, refused) = (plan.to_change().count(), plan.refused().count());
+        // Writing to a String cannot fail.
+        let _ = match has_work {
+            true => writeln!(shown, "\n{to_change} files would change, {refused} are refused; --yes does it"),
+            false => writeln!(shown, "\nthere is nothing to put back"),
+        };
+        print(&shown)?;
+        return Ok(Exit::Done);
+    }
+    print(&shown)?;
+    let session = &given.changes.session;
+    let store = Store::open(environment.store(given.changes.store.store.as_deref())?, StoreOptions::default())?;
+    let done = restore::offline(&store, session, since, &environment.tools(), how)?;
+    let mut text = String::new();
+    let _ = writeln!(text, "\n{} files were put back: entry {}", done.files.files.len(), done.entry);
+    for refused in &done.files.refused {
+        let _ = writeln!(text, "left as it is: {}: {}", escape::line(&refused.path), escape::line(&refused.why));
+    }
+    print(&text)?;
+    Ok(if done.files.refused.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn plan(given: &ChangesArguments, environment: &Environment) -> Result<(FilePlan, Seq), Failure> {
+    let missing = || TapeError::Missing { session: given.session.clone() };
+    let store = tapes::open(&environment.store(given.store.store.as_deref())?)?.ok_or_else(missing)?;
+    let since = match given.since {
+        Some(since) => Seq(since),
+        None => newest_turn(&store, given)?,
+    };
+    Ok((restore::changes(&store, &given.session, since).map_err(RestoreError::from)?, since))
+}
+
+/// The entry that began the newest turn.
+fn newest_turn(store: &Store, given: &ChangesArguments) -> Result<Seq, Failure> {
+    let entries = store.read(&given.session, Seq::ZERO)?;
+    let newest = entries.iter().rev().find_map(|entry| entry.turn);
+    newest.ok_or_else(|| Failure::usage("the session has no turn yet: name an entry with --since"))
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Failure {
+        match error {
+            RestoreError::Plan(PlanError::Tape(error)) => error.into(),
+            RestoreError::Plan(PlanError::Workspace(_)) => Failure::usage(error.to_string()),
+            RestoreError::Busy { .. } => Failure::failed(
+                "the session is in the middle of a turn: go on with it by `tamtam resume`, then restore",
+            ),
+            RestoreError::Refused { .. } => {
+                Failure::failed(format!("{error}: --rest puts the others back, --over also what someone else changed"))
+            }
+            error => Failure::failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Putting files back: from what a tape says that calls changed to a plan, and from the plan to the files.
+//!
+//! Three steps, each its own: [`plan`] is a function of values, [`look`] says how the files are now, [`act`] does what the plan
+//! says. Nothing is ever changed that a plan did not name, and nothing outside of the workspace. A file that somebody else
+//! changed since the session did is refused by name; so is one whose old content nobody has. What is replaced or deleted is
+//! kept first, so a restore can be undone by another.
+//!
+//! What a session changed is known from the results on its tape; of a call that a crash cut off, from the notes that it made
+//! before each change. What ran without saying what it changes is named in the plan.
+
+mod act;
+mod error;
+mod history;
+mod look;
+mod offline;
+mod plan;
+mod show;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{Seq, SessionId},
+    session::{Entry, RestoredFiles},
+    tape::Store,
+    tool::{Files, files::Vault, workspace::Workspace},
+};
+
+pub use error::{PlanError, RestoreError, Restored};
+pub use offline::offline;
+pub use plan::{FilePlan, PlannedFile, Step};
+
+/// What is to be done about files that cannot simply be put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Restore {
+    /// Nothing at all is done where a single file has to be refused.
+    #[default]
+    Whole,
+    /// What has to be refused is left as it is; the rest is put back.
+    Rest,
+    /// As [`Restore::Rest`], but a file that somebody else changed is put back too. What they wrote is kept first.
+    Over,
+}
+
+/// What a restore works with.
+pub(crate) struct Bench {
+    workspace: Workspace,
+    files: Files,
+    vault: Vault,
+    /// The session itself first, then those that it was forked from.
+    vaults: Vec<Vault>,
+    /// Names this restore.
+    key: String,
+}
+
+/// What calls of a session changed after that entry, and what putting it back would do. Reads only; blocks on the disk, and
+/// may run beside whatever else is done with the store.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn changes(store: &Store, session: &SessionId, since: Seq) -> Result<FilePlan, PlanError> {
+    prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
+}
+
+/// The plan, and what is needed to carry it out.
+pub(crate) fn prepare(
+    store: &Store,
+    session: &SessionId,
+    since: Seq,
+    files: Files,
+) -> Result<(FilePlan, Bench), PlanError> {
+    let entries = entries(store, session, since)?;
+    prepare_from(&entries, &|session| store.files_path(session), session, since, files)
+}
+
+fn prepare_from(
+    entries: &[Entry],
+    folder_of: &dyn Fn(&SessionId) -> PathBuf,
+    session: &SessionId,
+    since: Seq,
+    files: Files,
+) -> Result<(FilePlan, Bench), PlanError> {
+    let vault = files.vaults.at(&folder_of(session));
+    let notes = vault.notes().unwrap_or_default();
+    let history = history::of(entries, &notes, since);
+    let vaults: Vec<Vault> = std::iter::once(session)
+        .chain(&history.forked_from)
+        .map(|session| files.vaults.at(&folder_of(session)))
+        .collect();
+    let workspace = Workspace::open(&PathBuf::from(&history.workspace))?;
+    let now = look::at(&workspace, history.changes.iter().filter(|made| made.here).map(|made| &made.change.path));
+    let kept = |hash: &str| vaults.iter().any(|vault| vault.has(hash));
+    let mut plan = plan::plan(&history, &now, &kept);
+    show::add_diffs(&mut plan, &workspace, &vaults);
+    let key = uuid::Uuid::now_v7().to_string();
+    Ok((plan, Bench { workspace, files, vault, vaults, key }))
+}
+
+/// Does what a plan says, and says what came of each file. Blocks on the disk.
+pub(crate) fn carry_out(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles {
+    act::act(plan, bench, how)
+}
+
+/// The entries from the newest anchor at or before that one, to the end.
+fn entries(store: &Store, session: &SessionId, since: Seq) -> Result<Vec<Entry>, PlanError> {
+    let before = if since == Seq::ZERO { Vec::new() } else { store.read_to(session, since)?.entries };
+    let after = store.read(session, since)?;
+    Ok(before.iter().chain(&after).map(Entry::from_tape).collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,84 @@
+//! What came of a restore, or why there was none.
+
+use std::sync::Arc;
+
+use crate::{
+    error::SendError,
+    ids::Seq,
+    restore::FilePlan,
+    session::{BadRecord, RestoredFiles},
+    tape::TapeError,
+    tool::workspace::WorkspaceError,
+};
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The tape cannot be read.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// An entry of it cannot be understood.
+    #[error(transparent)]
+    Entry(#[from] BadRecord),
+    /// The workspace cannot be opened.
+    #[error("the workspace cannot be opened: {0}")]
+    Workspace(#[from] WorkspaceError),
+}
+
+/// What a restore did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The entry that records it. To undo the restore, restore to the entry before this one.
+    pub entry: Seq,
+    /// What was done, and what was refused.
+    pub files: Arc<RestoredFiles>,
+}
+
+/// Why files were not put back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// A turn is running, and may be changing files. Nothing was done.
+    #[error("turn {turn} is running: wait for its end, or abort it")]
+    Busy {
+        /// Which.
+        turn: Seq,
+    },
+    /// Some files have to be refused, and it was to be all or nothing. Nothing was done; the plan names them.
+    #[error("{} of {} files cannot be put back, so none was: {}", .plan.refused().count(), .plan.files.len(), refused(.plan))]
+    Refused {
+        /// What would have been done.
+        plan: Box<FilePlan>,
+    },
+    /// The tools of this runtime do not work on files, or not here. Nothing was done.
+    #[error("the tools of this runtime change no files here, so none can be put back")]
+    NoFiles,
+    /// There is no plan. Nothing was done.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The session cannot be asked. Nothing was done.
+    #[error(transparent)]
+    Session(#[from] SendError),
+    /// The files were put back, and the tape does not say so. Made again, the restore finds what was done.
+    #[error("{} files were put back, but that could not be recorded: {source}", .files.files.len())]
+    NotRecorded {
+        /// What was done.
+        files: Arc<RestoredFiles>,
+        /// Why it could not be recorded.
+        source: SendError,
+    },
+    /// The work was cut off: a panic, or the end of the runtime. What was done by then is noted.
+    #[error("the restore was cut off; make it again")]
+    CutOff,
+}
+
+/// The first of the files that are refused, with the reasons.
+fn refused(plan: &FilePlan) -> String {
+    const SHOWN_MAX: usize = 3;
+    let shown: Vec<String> = plan.refused().take(SHOWN_MAX).map(|file| file.in_a_line()).collect();
+    let more = plan.refused().count().saturating_sub(SHOWN_MAX);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join("; "))
+}

@@ -1,0 +1,167 @@
+//! What a tape, and the notes beside it, say about files. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use crate::{
+    ids::{Seq, SessionId},
+    message::ErrorReason,
+    session::{CallState, Entry, Open, Record},
+    tool::{Effect, FileChange, ToolResult, files::Note},
+    tools::names,
+};
+
+/// What was changed after an entry.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    pub(super) since: Seq,
+    /// The newest entry.
+    pub(super) upto: Seq,
+    /// The workspace, as it is set now.
+    pub(super) workspace: String,
+    /// In the order in which it was done.
+    pub(super) changes: Vec<Made>,
+    /// What ran without saying what it changed.
+    pub(super) silent: Vec<String>,
+    /// The sessions that this one was forked from, nearest first.
+    pub(super) forked_from: Vec<SessionId>,
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    /// Where on the tape.
+    pub(super) at: Seq,
+    /// The call's ticket, or the restore's entry.
+    pub(super) by: Seq,
+    pub(super) change: FileChange,
+    /// It was about to be made when a crash came; whether it was, nobody knows.
+    pub(super) uncertain: bool,
+    /// Whether it is in the workspace that is set now.
+    pub(super) here: bool,
+}
+
+/// A call that was started.
+struct Call {
+    tool: String,
+    effect: Effect,
+}
+
+/// Reads a tape from an anchor on. Changes count from `since` on, without it.
+pub(super) fn of(entries: &[Entry], notes: &[Note], since: Seq) -> History {
+    let mut reader = Reader { since, notes, ..Reader::default() };
+    entries.iter().for_each(|entry| reader.take(entry));
+    reader.finish()
+}
+
+#[derive(Default)]
+struct Reader<'n> {
+    since: Seq,
+    notes: &'n [Note],
+    history: History,
+    /// Calls by ticket, those that may run.
+    calls: BTreeMap<Seq, Call>,
+    /// The workspace at each change, by its place in the list.
+    workspaces: Vec<String>,
+    /// Calls whose result was seen, and the restores.
+    over: BTreeSet<Seq>,
+    restores: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, entry: &Entry) {
+        self.history.upto = entry.seq;
+        let counts = entry.seq > self.since;
+        match &entry.record {
+            Record::State(state) => {
+                self.history.workspace.clone_from(&state.settings.workspace);
+                for (ticket, open) in &state.open {
+                    if let Open::Call(call) = open
+                        && matches!(call.state, CallState::Running | CallState::Closing)
+                    {
+                        self.calls.insert(*ticket, Call { tool: call.tool.clone(), effect: call.effect });
+                    }
+                }
+            }
+            Record::Settings(settings) => self.history.workspace.clone_from(&settings.workspace),
+            Record::Call(call) => {
+                self.calls.insert(entry.seq, Call { tool: call.tool.clone(), effect: call.effect });
+            }
+            Record::Result { result } => {
+                let ticket = entry.ticket.unwrap_or(entry.seq);
+                self.over.insert(ticket);
+                if let (Some(call), true) = (self.calls.remove(&ticket), counts) {
+                    self.result(entry.seq, ticket, &call, result);
+                }
+            }
+            Record::Restored(restored) => {
+                self.restores.insert(restored.key.clone());
+                if counts {
+                    restored.files.iter().for_each(|change| self.add(entry.seq, entry.seq, change, false));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn result(&mut self, at: Seq, ticket: Seq, call: &Call, result: &ToolResult) {
+        let tool = &call.tool;
+        let said = result.changes.as_deref();
+        for change in said.iter().flat_map(|changes| &changes.files) {
+            self.add(at, ticket, change, false);
+        }
+        let paths: BTreeSet<&str> =
+            said.iter().flat_map(|changes| &changes.files).map(|change| change.path.as_str()).collect();
+        let notes = self.notes.iter().filter(|note| note.restore.is_none() && note.seq == ticket);
+        let noted: Vec<&Note> = notes.filter(|note| !paths.contains(note.change.path.as_str())).collect();
+        for note in &noted {
+            self.add(at, ticket, &note.change, true);
+        }
+        let silent = match (said.map(|changes| &changes.unlisted), result.error) {
+            (Some(Some(why)), _) => Some(why.clone()),
+            (Some(None), _) => None,
+            (None, Some(ErrorReason::Unknown)) if call.effect != Effect::Read && noted.is_empty() => {
+                Some("it was cut off by a crash, and what it changed, if anything, is not known".to_owned())
+            }
+            (None, Some(ErrorReason::Blocked | ErrorReason::Denied | ErrorReason::Skipped | ErrorReason::Unknown)) => {
+                None
+            }
+            (None, _) => {
+                (call.effect != Effect::Read).then(|| "the tool does not say which files it changes".to_owned())
+            }
+        };
+        self.history.silent.extend(silent.map(|why| format!("{tool} (call {ticket}): {why}")));
+    }
+
+    fn add(&mut self, at: Seq, by: Seq, change: &FileChange, uncertain: bool) {
+        self.workspaces.push(self.history.workspace.clone());
+        self.history.changes.push(Made { at, by, change: change.clone(), uncertain, here: false });
+    }
+
+    fn finish(mut self) -> History {
+        // What was begun and has no entry: the process died before it could say more.
+        for note in self.notes {
+            let lost = match &note.restore {
+                None => note.seq > self.since && !self.over.contains(&note.seq),
+                Some(key) => note.seq >= self.since && !self.restores.contains(key),
+            };
+            if lost {
+                self.add(note.seq, note.seq, &note.change, true);
+            }
+        }
+        let History { workspace, changes, .. } = &mut self.history;
+        for (made, of) in changes.iter_mut().zip(&self.workspaces) {
+            made.here = of == workspace && !names::given(&made.change.path).is_absolute();
+            if of != workspace && !names::given(&made.change.path).is_absolute() {
+                // Shown by its whole name, so that it is not taken for the file of that name here.
+                made.change.path = names::shown(&Path::new(of).join(names::given(&made.change.path)));
+            }
+        }
+        // Stable: changes of one entry keep their order.
+        changes.sort_by_key(|made| made.at);
+        self.history.since = self.since;
+        self.history
+    }
+}

@@ -1,0 +1,83 @@
+//! Putting files back in a session that no runtime has open.
+
+use std::sync::Arc;
+
+use crate::{
+    error::SendError,
+    ids::{Millis, Seq, SessionId},
+    restore::{PlanError, Restore, RestoreError, Restored, carry_out, prepare},
+    session::{Entry, Record, State},
+    tape::{Appended, Store, Tape, TapeError},
+    tool::Toolbox,
+};
+
+/// Puts the files of a session back, as [`Session::restore`](crate::Session::restore) does, without a runtime: nothing of the
+/// session is gone on with. It is claimed meanwhile, so one that a runtime has open is refused. Blocks on the disk.
+///
+/// # Errors
+/// See [`RestoreError`].
+pub fn offline(
+    store: &Store,
+    session: &SessionId,
+    since: Seq,
+    tools: &Toolbox,
+    how: Restore,
+) -> Result<Restored, RestoreError> {
+    let files = tools.files().ok_or(RestoreError::NoFiles)?;
+    let (settled, settlement) = std::sync::mpsc::channel();
+    let settled = std::sync::Mutex::new(settled);
+    let notify = move |result| {
+        let settled = settled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Nobody waits where the append was answered at once.
+        drop(settled.send(result));
+    };
+    let mut loaded = store.load(session, Arc::new(notify)).map_err(PlanError::from)?;
+    if let Some(damage) = loaded.read_only {
+        return Err(PlanError::from(TapeError::Damaged(damage)).into());
+    }
+    let entries: Vec<Entry> =
+        loaded.entries.iter().map(Entry::from_tape).collect::<Result<_, _>>().map_err(PlanError::from)?;
+    let Some((state, newest)) = state_of(&entries).zip(entries.last()) else {
+        return Err(PlanError::from(TapeError::Missing { session: session.clone() }).into());
+    };
+    if let Some(turn) = &state.turn {
+        return Err(RestoreError::Busy { turn: turn.id });
+    }
+    let (plan, bench) = prepare(store, session, since, files)?;
+    if how == Restore::Whole && plan.refused().next().is_some() {
+        return Err(RestoreError::Refused { plan: Box::new(plan) });
+    }
+    let files = Arc::new(carry_out(&plan, &bench, how));
+    let entry = Entry {
+        seq: newest.seq.next(),
+        time: Millis::now().max(newest.time),
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        record: Record::Restored(files.clone()),
+    };
+    let wait = || settlement.recv().unwrap_or(Err(TapeError::Closed)).map(drop);
+    match record(&mut loaded.tape, &entry, wait) {
+        Ok(()) => Ok(Restored { entry: entry.seq, files }),
+        Err(error) => Err(RestoreError::NotRecorded { files, source: SendError::Storage(error) }),
+    }
+}
+
+fn record(tape: &mut Tape, entry: &Entry, wait: impl FnOnce() -> Result<(), TapeError>) -> Result<(), TapeError> {
+    let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
+    match tape.append(&[line]) {
+        Appended::Now(done) => done.map(drop),
+        Appended::Later => wait(),
+    }
+}
+
+/// The state that entries from an anchor on make.
+fn state_of(entries: &[Entry]) -> Option<State> {
+    let (first, rest) = entries.split_first()?;
+    let Record::State(state) = &first.record else { return None };
+    let mut state = (**state).clone();
+    state.apply(first);
+    rest.iter().for_each(|entry| state.apply(entry));
+    Some(state)
+}

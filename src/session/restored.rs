@@ -1,0 +1,28 @@
+//! What a restore did to files, as it stands on the tape. It changes nothing of the state: the conversation does not notice.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ids::Seq, tool::FileChange};
+
+/// What a restore did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoredFiles {
+    /// Changes after this entry were taken back.
+    pub since: Seq,
+    /// Names the restore in the notes beside the tape.
+    pub key: String,
+    /// The files that it changed, in the order in which it did.
+    pub files: Vec<FileChange>,
+    /// The files that it left as they are, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFile>,
+}
+
+/// A file that was left as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedFile {
+    /// Which, as it stands on the tape.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}

@@ -1,0 +1,46 @@
+//! What the tools of one toolbox share about the files that they change: one writer a file, and the contents of before.
+//!
+//! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)); here is what bounds
+//! them, and what must be the same for all who change files: whoever restores files waits for the same locks.
+
+mod known;
+mod locks;
+mod notes;
+mod vault;
+
+pub(crate) use known::Remembered;
+#[cfg(test)]
+pub(crate) use locks::FileKey;
+pub(crate) use locks::{FileLock, FileLocks};
+pub(crate) use notes::Note;
+pub(crate) use vault::{Vault, Vaults};
+
+pub use vault::Limits as KeepLimits;
+
+use known::Known;
+
+/// What the tools of one toolbox share about files. A clone shares it.
+///
+/// Opaque: a host's own tool that changes files hands on the one that it was given, so that it and the others wait for each
+/// other. See [`Tool::files`](super::Tool::files).
+#[derive(Clone, Default)]
+pub struct Files {
+    pub(crate) locks: FileLocks,
+    pub(crate) vaults: Vaults,
+    /// The files whose content is known as long as the system says that nobody touched them.
+    pub(crate) known: Known,
+}
+
+impl Files {
+    /// Files of which contents are kept within these limits.
+    #[must_use]
+    pub fn new(limits: KeepLimits) -> Files {
+        Files { vaults: Vaults::new(limits), ..Files::default() }
+    }
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Files").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,218 @@
+//! Contents of files, kept by their hash beside the tape of a session.
+//!
+//! ```text
+//! sessions/<id>/files/
+//!   <64 hex digits>     a content, under its BLAKE3 (mode 0600, in a folder of 0700)
+//!   .new-<random>       one that is being written
+//!   notes.jsonl         what is about to be changed, written before it is
+//! ```
+//!
+//! A content is there whole or not at all, and only once. There is a limit for each and one for all of a session; what is
+//! beyond is not kept, and whoever wanted it kept is told why. Nothing is removed before the session is. It is not synced:
+//! neither are the files that it is about.
+
+use std::{
+    collections::HashMap,
+    fs::{DirBuilder, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::tool::{
+    FileImage,
+    files::notes::{self, Note},
+    truncate::format_bytes,
+};
+
+/// Sums of folders that are remembered. One that is forgotten is counted again.
+const SUMS_MAX: usize = 1_024;
+
+/// How much is kept of what calls change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest content that is kept, in bytes. 10 MiB by default, as much as `edit` edits.
+    pub file_bytes_max: u64,
+    /// What the contents of one session may take together, in bytes. 256 MiB by default; 0 keeps nothing.
+    pub session_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { file_bytes_max: 10 * 1024 * 1024, session_bytes_max: 256 * 1024 * 1024 }
+    }
+}
+
+/// The vaults of all sessions that share a toolbox.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Vaults {
+    limits: Limits,
+    sums: Sums,
+}
+
+/// How much the contents of a folder take, where that was counted.
+type Sums = Arc<Mutex<HashMap<PathBuf, u64>>>;
+
+impl Vaults {
+    pub(crate) fn new(limits: Limits) -> Vaults {
+        Vaults { limits, sums: Sums::default() }
+    }
+
+    /// The contents that are kept in this folder. It need not exist yet.
+    pub(crate) fn at(&self, folder: &Path) -> Vault {
+        Vault { folder: folder.to_owned(), limits: self.limits, sums: self.sums.clone() }
+    }
+}
+
+/// The contents of one session.
+#[derive(Clone, Debug)]
+pub(crate) struct Vault {
+    folder: PathBuf,
+    limits: Limits,
+    sums: Sums,
+}
+
+/// Why a content cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    /// It was never kept, or somebody removed it.
+    #[error("its content is not among those that are kept")]
+    Missing,
+    /// It is not the content that it should be.
+    #[error("its content was kept, and is damaged")]
+    Damaged,
+    /// The system says so.
+    #[error("its content cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Vault {
+    /// The largest content that is kept, in bytes.
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        self.limits.file_bytes_max
+    }
+
+    /// Keeps a content. Never an error: the image says where it could not be kept, and why.
+    pub(crate) fn keep(&self, content: &[u8], mode: u32) -> FileImage {
+        let hash = blake3::hash(content).to_hex().to_string();
+        let not_kept = self.store(&hash, content).err();
+        FileImage { hash: Some(hash), mode, bytes: content.len() as u64, not_kept, stamp: None }
+    }
+
+    /// The image of a file that is too large to be kept, and so is not read.
+    pub(crate) fn too_large(&self, mode: u32, bytes: u64) -> FileImage {
+        FileImage { hash: None, mode, bytes, not_kept: Some(self.beyond_one()), stamp: None }
+    }
+
+    fn beyond_one(&self) -> String {
+        format!("it is larger than {}", shown(self.limits.file_bytes_max))
+    }
+
+    fn store(&self, hash: &str, content: &[u8]) -> Result<(), String> {
+        let bytes = content.len() as u64;
+        if bytes > self.limits.file_bytes_max {
+            return Err(self.beyond_one());
+        }
+        let path = self.folder.join(hash);
+        if std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.len() == bytes) {
+            return Ok(());
+        }
+        let failed = |error: io::Error| format!("it could not be kept: {error}");
+        // Held while it is written, so that two calls do not both take the last of the room.
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = match sums.get(&self.folder) {
+            Some(sum) => *sum,
+            None => self.count().map_err(failed)?,
+        };
+        if sum.saturating_add(bytes) > self.limits.session_bytes_max {
+            return Err(format!("the session keeps as much as it may, {}", shown(self.limits.session_bytes_max)));
+        }
+        self.write(&path, content).map_err(failed)?;
+        if sums.len() >= SUMS_MAX {
+            sums.clear();
+        }
+        sums.insert(self.folder.clone(), sum + bytes);
+        Ok(())
+    }
+
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        self.make_folder()?;
+        let draft = self.folder.join(format!(".new-{}", uuid::Uuid::now_v7().simple()));
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+            file.write_all(content)?;
+            std::fs::rename(&draft, path)
+        };
+        write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
+    }
+
+    fn make_folder(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
+    }
+
+    /// What is there takes so much. Drafts of a process that died go.
+    fn count(&self) -> io::Result<u64> {
+        let mut sum = 0;
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".new-") {
+                drop(std::fs::remove_file(entry.path()));
+            } else if is_hash(&entry.file_name().to_string_lossy()) {
+                sum += entry.metadata().map_or(0, |there| there.len());
+            }
+        }
+        Ok(sum)
+    }
+
+    /// A content that was kept.
+    pub(crate) fn read(&self, hash: &str) -> Result<Vec<u8>, Unreadable> {
+        // A hash comes from a tape, which may have come from anywhere.
+        if !is_hash(hash) {
+            return Err(Unreadable::Missing);
+        }
+        let file = match std::fs::File::open(self.folder.join(hash)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unreadable::Missing),
+            opened => opened?,
+        };
+        let mut content = Vec::new();
+        // Whoever set the limits lower since still gets back what was kept.
+        let bytes_max = file.metadata()?.len();
+        file.take(bytes_max).read_to_end(&mut content)?;
+        match blake3::hash(&content).to_hex().as_str() == hash {
+            true => Ok(content),
+            false => Err(Unreadable::Damaged),
+        }
+    }
+
+    /// Whether a content is there, without a look at it.
+    pub(crate) fn has(&self, hash: &str) -> bool {
+        is_hash(hash) && self.folder.join(hash).is_file()
+    }
+
+    /// Notes what is about to be done.
+    pub(crate) fn note(&self, note: &Note) -> io::Result<()> {
+        self.make_folder()?;
+        notes::append(&self.folder, note)
+    }
+
+    /// What was about to be done and not taken back, oldest first.
+    pub(crate) fn notes(&self) -> io::Result<Vec<Note>> {
+        notes::read(&self.folder)
+    }
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn shown(bytes: u64) -> String {
+    format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests;

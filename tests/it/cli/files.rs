@@ -1,0 +1,76 @@
+//! `tamtam tape changes` and `tamtam tape restore`: what a session changed is shown, and put back by another process.
+
+use serde_json::json;
+
+use super::lab::Lab;
+
+fn story(lab: &Lab) {
+    std::fs::write(lab.work("a"), "one\n").unwrap();
+    let model = lab.script(json!([
+        {"calls": [
+            {"name": "edit", "input": {"path": "a", "old_string": "one", "new_string": "two"}},
+            {"name": "write", "input": {"path": "b", "content": "new\n"}},
+        ]},
+        "first",
+        {"calls": [{"name": "edit", "input": {"path": "a", "old_string": "two", "new_string": "three"}}]},
+        "second",
+    ]));
+    for prompt in ["one", "two"] {
+        let ended = lab.run(&["run", "--session", "s", "--permission", "auto", "--model", &model, prompt]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "three\n");
+}
+
+/// Z-03: the diff comes first, and nothing is changed without a word; the newest turn is what is taken back where nothing is
+/// named.
+#[test]
+fn what_a_session_changed_is_shown_and_put_back() {
+    let lab = Lab::new();
+    story(&lab);
+    let shown = lab.run(&["tape", "restore", "s"]);
+    assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
+    let expected = "restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-three\n+two\n\n1 files would change, 0 are refused; --yes does it\n";
+    assert_eq!(shown.stdout, expected);
+    let all = lab.run(&["tape", "changes", "s", "--since", "0"]);
+    assert!(all.stdout.starts_with("restore   a\ndelete    b\n\n--- a/a\n"), "{}", all.stdout);
+    assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "three\n");
+
+    let done = lab.run(&["tape", "restore", "s", "--yes"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.contains("1 files were put back: entry "), "{}", done.stdout);
+    assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "two\n");
+    assert!(lab.run(&["tape", "restore", "s"]).stdout.contains("there is nothing to put back"));
+    let tape = lab.tape("s");
+    assert_eq!(tape.last().unwrap()["kind"], "restored");
+    // The undo is a restore to the entry before.
+    let before = (tape.last().unwrap()["seq"].as_u64().unwrap() - 1).to_string();
+    assert_eq!(lab.run(&["tape", "restore", "s", "--since", &before, "--yes"]).code, 0);
+    assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "three\n");
+    assert_eq!(lab.run(&["tape", "verify", "s"]).code, 0);
+}
+
+/// A file that was changed behind our back is named, and nothing is done until it is said what to do about it.
+#[test]
+fn a_file_that_someone_else_changed_is_refused_by_name() {
+    let lab = Lab::new();
+    story(&lab);
+    std::fs::write(lab.work("a"), "mine\n").unwrap();
+    let refused = lab.run(&["tape", "restore", "s", "--since", "0", "--yes"]);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.error().contains("a: someone else changed it since: --rest puts the others back"),
+        "{}",
+        refused.error()
+    );
+    assert!(lab.work("b").exists());
+    let rest = lab.run(&["tape", "restore", "s", "--since", "0", "--yes", "--rest"]);
+    assert_eq!(rest.code, 1, "one was left");
+    assert!(rest.stdout.contains("left as it is: a: someone else changed it since"), "{}", rest.stdout);
+    assert!(!lab.work("b").exists());
+    assert_eq!(lab.run(&["tape", "restore", "s", "--since", "0", "--yes", "--over"]).code, 0);
+    assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "one\n");
+    for wrong in [&["tape", "restore", "nope"][..], &["tape", "changes", "s", "--since", "x"]] {
+        assert_eq!(lab.run(wrong).code, 2, "{wrong:?}");
+    }
+}
