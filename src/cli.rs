@@ -17,6 +17,7 @@ mod output;
 mod place;
 mod progress;
 mod render;
+mod replay;
 mod restore;
 mod rules;
 mod run;
@@ -71,6 +72,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Sessions(arguments) => tapes::sessions(&arguments, environment),
+        Command::Replay(arguments) => replay::replay(&arguments, environment),
         Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
         Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),
         Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),

@@ -31,6 +31,7 @@
 //! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and who is asked.
 //! - [`supervisor`]: children, restarts, parking; hosts may put actors of their own under the same tree.
 //! - [`event`]: what happens, as hosts see it.
+//! - [`replay`]: a session again from its tape, with no network and no tool; a recorded tape as a test.
 //!
 //! # What a host must give
 //!
@@ -57,6 +58,7 @@ pub mod permission;
 #[cfg(all(unix, feature = "tools"))]
 pub mod process;
 pub mod prompt;
+pub mod replay;
 #[cfg(all(unix, feature = "tools"))]
 pub mod restore;
 pub mod runtime;

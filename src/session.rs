@@ -56,16 +56,17 @@ pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
-pub use decide::{Decision, Env, Windows, decide};
+pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
 pub use restored::{RefusedFile, RestoredFiles};
+pub(crate) use retry::jitter_of;
 pub use seen::{Seen, SeenMessages};
 pub use settings::{CompactionSettings, Mode, Settings};
 pub use signal::{
-    AskClosedWhy, Delivery, Directive, Disposition, Grant, Held, Outcome, Receipt, Refusal, Reply, ReplyTo, Scope,
-    Signal, Steering,
+    AskClosedWhy, Delivery, Directive, Disposition, Grant, Held, NoSummary, Outcome, Receipt, Refusal, Reply, ReplyTo,
+    Scope, Signal, Steering,
 };
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};

@@ -15,6 +15,7 @@
 //! The formats on disk and their version rules are written down in `docs/TAPE.md`.
 
 mod anchors;
+mod appends;
 mod commit;
 mod disk;
 mod entry;
@@ -36,6 +37,8 @@ mod write;
 pub(crate) mod tests;
 
 pub use anchors::{Anchor, ReadTo};
+pub use appends::Append;
+pub(crate) use appends::{TapeFile, decode_files};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use handle::{APPEND_BYTES_MAX, Appended, Tape};

@@ -15,13 +15,13 @@ use crate::{
         slots::Slots,
         timekeeper::{Keeper, Passivation},
     },
-    context::{Window, of_text},
+    context::Window,
     hook::Hooks,
     ids::{Millis, SessionId},
     message::ModelRef,
     model::{Models, Price, Prices},
     permission::Globs,
-    session::Windows,
+    session::{Windows, tools_tokens},
     supervisor::{Registry, SupervisorHandle},
     tape::Store,
     tool::Toolbox,
@@ -96,9 +96,7 @@ impl Host {
         registry: Registry,
         passivation: Passivation,
     ) -> Host {
-        let specs = serde_json::to_vec(&*toolbox.specs()).unwrap_or_default();
-        let tools_tokens = of_text(&String::from_utf8_lossy(&specs));
-        let toolbox_hash = blake3::hash(&specs).to_hex()[..32].to_owned();
+        let (toolbox_hash, tools_tokens) = (toolbox.hash(), tools_tokens(&toolbox));
         Host {
             store,
             toolbox,

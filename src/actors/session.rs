@@ -306,6 +306,7 @@ impl Live {
             toolbox_hash: &self.host.toolbox_hash,
             asks_are_heard: self.slot.is_heard(),
             jitter: build::draw(&self.slot.id, self.life, self.draws),
+            verdicts: None,
         };
         decide(&self.state, signal, &env, self.now())
     }

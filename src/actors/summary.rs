@@ -38,9 +38,9 @@ impl SummaryWorker {
             drop(card);
             let result = match written {
                 Ok(Ok(Ok((text, usage)))) => Ok((Arc::from(text), usage)),
-                Ok(Ok(Err(error))) => Err(error.message),
-                Ok(Err(_)) => Err(format!("it was not written within {} s", LIMIT.as_secs())),
-                Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic))),
+                Ok(Ok(Err(error))) => Err(error.message.as_str().into()),
+                Ok(Err(_)) => Err(format!("it was not written within {} s", LIMIT.as_secs()).as_str().into()),
+                Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic)).as_str().into()),
             };
             post.report(Signal::Summarised { ticket: post.ticket, result });
         });

@@ -32,6 +32,8 @@ pub(super) enum Command {
     Models(ModelsArguments),
     /// List the sessions of the store
     Sessions(SessionsArguments),
+    /// Run a session again from its tape, with no network and no tools; ends 1 at the first difference
+    Replay(ReplayArguments),
     /// Wait until the process that started this one is gone, then end what its calls left running
     #[command(name = "__watch", hide = true)]
     Watch {
@@ -226,6 +228,33 @@ pub(super) struct SearchArguments {
     /// One hit a line as JSON, with its whole entry
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReplayArguments {
+    /// Which session
+    #[arg(value_name = "ID", required_unless_present = "test")]
+    pub(super) session: Option<SessionId>,
+    /// Show every decision; on a terminal one at a time, Enter goes on and q ends
+    #[arg(long)]
+    pub(super) step: bool,
+    /// Begin at the newest anchor, not at the first entry
+    #[arg(long)]
+    pub(super) from_anchor: bool,
+    /// With the system prompt in this file: the first request that it changes is the difference
+    #[arg(long, value_name = "FILE")]
+    pub(super) prompt: Option<PathBuf>,
+    /// Write the tape as a test into this file, then replay it
+    #[arg(long, value_name = "FILE")]
+    pub(super) to_test: Option<PathBuf>,
+    /// Check a file that --to-test has written, on any machine
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["session", "step", "from_anchor", "prompt", "to_test", "against"])]
+    pub(super) test: Option<PathBuf>,
+    /// Compare with the tape of another session, and end 1 where the two part
+    #[arg(long, value_name = "ID", conflicts_with_all = ["step", "from_anchor", "prompt", "to_test"])]
+    pub(super) against: Option<SessionId>,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }

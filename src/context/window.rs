@@ -18,7 +18,7 @@ pub const CARRY_MAX: u64 = 2_000;
 const ANSWER_MIN: u64 = 1_024;
 
 /// The window of a model, as compaction sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Tokens of a request and its answer together.
     pub context: u64,

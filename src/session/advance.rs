@@ -134,15 +134,17 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         false => draft.env.toolbox_hash.to_owned(),
     };
     let params = serde_json::to_string(&(&settings.params, &turn.tools)).unwrap_or_default();
-    let (window, used) = compact::fullness(draft);
-    let max_output = window.answer_max(used, settings.params.max_output.unwrap_or(window.output));
+    let (room, used) = compact::fullness(draft);
+    let max_output = room.answer_max(used, settings.params.max_output.unwrap_or(room.output));
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
     let items = draft.state.history.len();
-    let (usable, estimated) = (window.usable(), compact::estimated(draft));
+    let (usable, estimated) = (room.usable(), compact::estimated(draft));
     let price = draft.env.windows.price(&model);
     let reserved = Reserve { input: used, output: 0 };
+    // As it is without the session's own settings, which can hide it: a replay finds it here.
+    let window = Some(draft.env.windows.window(&model));
     let opened = RequestOpened {
         model,
         attempt,
@@ -153,6 +155,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         used,
         usable,
         estimated,
+        window,
         price,
         reserved,
         max_output,

@@ -14,7 +14,7 @@ use crate::{
     permission::{Action, seen_from},
     session::{
         AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
-        Steering, advance, decide::Draft, state::Next,
+        Steering, Verdict, advance, decide::Draft, state::Next,
     },
     tool::{Access, Effect, ToolResult, access_of},
 };
@@ -174,7 +174,13 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
         // The tools may be others than when the call was opened: the session was rebuilt in between.
         return fail(draft, ticket, ErrorReason::Failed, text);
     }
-    let access = match access(draft, &call) {
+    let access = match draft.env.verdicts.and_then(|verdicts| verdicts.get(&ticket)) {
+        None => access(draft, &call),
+        Some(Verdict::Wants(access)) => Ok(access.clone()),
+        Some(Verdict::Ran) => return start(draft, ticket, &call),
+        Some(Verdict::Answered(reason, text)) => return fail(draft, ticket, *reason, text.clone()),
+    };
+    let access = match access {
         Ok(access) => access,
         Err(text) => return fail(draft, ticket, ErrorReason::Failed, text),
     };

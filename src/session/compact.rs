@@ -21,7 +21,9 @@ use crate::{
     ids::Seq,
     message::ModelRef,
     model::{Item, Price, ToolResultItem, UserItem},
-    session::{Charge, Directive, Held, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft},
+    session::{
+        Charge, Directive, Held, NoSummary, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft,
+    },
     usage::Usage,
 };
 
@@ -232,12 +234,12 @@ pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Held, Refusal> {
 }
 
 /// The summariser has answered, or failed.
-pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Arc<str>, Usage), String>) {
+pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Arc<str>, Usage), NoSummary>) {
     let Some(Open::Compaction(open)) = draft.state.open.get(&ticket).cloned() else { return };
     let (summary, usage) = match result {
         Ok((summary, usage)) => (summary, *usage),
-        Err(error) => {
-            let record = Record::CompactionFailed { error: error.clone(), usage: Usage::default() };
+        Err(NoSummary { error, usage }) => {
+            let record = Record::CompactionFailed { error: error.clone(), usage: *usage };
             draft.write(Some(ticket), record);
             return;
         }

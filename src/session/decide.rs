@@ -1,11 +1,11 @@
 //! What a signal means. The door of the core.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    context::Window,
+    context::{Window, of_text},
     ids::{Millis, Seq},
-    message::ModelRef,
+    message::{ErrorReason, ModelRef},
     model::{ModelLimits, Price},
     permission::Globs,
     session::{
@@ -13,7 +13,7 @@ use crate::{
         inbox, recover, retry, tasks,
     },
     tape::Cause,
-    tool::Toolbox,
+    tool::{Access, Toolbox},
 };
 
 /// What a decision may look at beside the state: values that the shell hands in.
@@ -33,6 +33,26 @@ pub struct Env<'a> {
     pub asks_are_heard: bool,
     /// A number from 0 up to 1, anew for each decision, for jitter.
     pub jitter: f64,
+    /// What was decided about calls before, by their tickets, where a decision is made again without their tools: in a
+    /// replay. Nothing in a session that lives: there every call is judged by what its tool says that it wants.
+    pub verdicts: Option<&'a BTreeMap<Seq, Verdict>>,
+}
+
+/// What was decided about a call before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It ran. What it wanted was not written down, so it is not judged again.
+    Ran,
+    /// Somebody was asked about this, and the rules are asked again.
+    Wants(Vec<Access>),
+    /// It was answered without being run, with these words.
+    Answered(ErrorReason, String),
+}
+
+/// What tools take in a request, in estimated tokens.
+#[must_use]
+pub fn tools_tokens(toolbox: &Toolbox) -> u64 {
+    of_text(&String::from_utf8_lossy(&toolbox.told()))
 }
 
 /// Knows how much models take, and what they cost. Pure: the same name always gives the same window, for one runtime.

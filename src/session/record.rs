@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
+    context::Window,
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Message, ModelRef},
     model::{Answer, ModelError, Params, Price},
@@ -247,6 +248,9 @@ pub struct RequestOpened {
     /// What a request to this model may take.
     #[serde(default)]
     pub usable: u64,
+    /// The model's window, as the host knows it. Tapes of before the field was there do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// Our own estimate of the request, whole.
     #[serde(default)]
     pub estimated: u64,

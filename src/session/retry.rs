@@ -121,11 +121,25 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: f64) ->
         }
         Some(asked) => Ok(Wait { length: asked, server: true }),
         None => {
-            let full = BACKOFF_BASE.saturating_mul(1 << tries_before.min(16)).min(BACKOFF_MAX);
+            let full = backoff(tries_before);
             // From 75 % up to 125 %, so that many sessions do not come back together.
             Ok(Wait { length: full.mul_f64(0.75 + 0.5 * jitter.clamp(0.0, 1.0)).min(BACKOFF_MAX), server: false })
         }
     }
+}
+
+/// The jitter that makes the wait before that retry so long, in milliseconds: what [`plan`] drew, read back from its outcome.
+pub(crate) fn jitter_of(attempt: u32, waited_ms: u64) -> f64 {
+    let full = backoff(attempt.saturating_sub(1)).as_secs_f64() * 1_000.0;
+    // Half a millisecond more, so that cutting off what is less than one gives the same again.
+    #[allow(clippy::cast_precision_loss, reason = "a wait is at most 30 s")]
+    let part = (waited_ms as f64 + 0.5) / full;
+    (part - 0.75) / 0.5
+}
+
+/// Our own wait after so many tries, without jitter.
+fn backoff(tries_before: u32) -> Duration {
+    BACKOFF_BASE.saturating_mul(1 << tries_before.min(16)).min(BACKOFF_MAX)
 }
 
 /// A wait whose time has come ends in the next try.
@@ -166,6 +180,18 @@ mod tests {
             |tries, jitter| plan(&error(ErrorKind::Server), tries, 99, jitter).map(|wait| wait.length.as_millis());
         assert_eq!((wait(0, 0.0), wait(0, 1.0)), (Ok(750), Ok(1_250)));
         assert_eq!(wait(60, 1.0), Ok(30_000));
+    }
+
+    /// What a wait was drawn with can be read back from it, to the millisecond.
+    #[test]
+    fn a_wait_tells_the_jitter_that_made_it() {
+        for (tries, draw) in (0..8).flat_map(|tries| (0..=40).map(move |n| (tries, f64::from(n) / 40.0))) {
+            let ms = |jitter| plan(&error(ErrorKind::Network), tries, 99, jitter).map(|wait| wait.length.as_millis());
+            let waited = ms(draw).unwrap_or_default();
+            let again = ms(jitter_of(tries + 1, u64::try_from(waited).unwrap_or_default()));
+            // At the very top the half millisecond more is cut off.
+            assert!(again == Ok(waited), "{tries} {draw}: {waited} and {again:?}");
+        }
     }
 
     /// C-19, V01: a server's wait is honoured up to 60 s, and is an error above.

@@ -63,6 +63,21 @@ pub enum Scope {
     Session,
 }
 
+/// Why there is no summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSummary {
+    /// What happened.
+    pub error: String,
+    /// What was used all the same.
+    pub usage: Usage,
+}
+
+impl From<&str> for NoSummary {
+    fn from(error: &str) -> NoSummary {
+        NoSummary { error: error.to_owned(), usage: Usage::default() }
+    }
+}
+
 /// Something that happened, as the core is told of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
@@ -148,7 +163,7 @@ pub enum Signal {
         /// The compaction.
         ticket: Seq,
         /// The summary and what it took, or why there is none.
-        result: Result<(Arc<str>, Usage), String>,
+        result: Result<(Arc<str>, Usage), NoSummary>,
     },
     /// A host, or a tool, gives a task to a new child.
     Spawn {

@@ -247,6 +247,8 @@ pub(crate) struct Decoded {
     /// Where each entry's line begins, in bytes.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
     pub(super) offsets: Vec<usize>,
+    /// How many lines of the same append follow each entry.
+    pub(super) more: Vec<usize>,
     /// What the first of them goes on from.
     pub(super) began: (Seq, Sum),
     /// Behind the last of them.
@@ -281,6 +283,7 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
     let mut good = Decoded {
         entries: Vec::new(),
         offsets: Vec::new(),
+        more: Vec::new(),
         began: (chain.seq, chain.sum),
         chain: chain.clone(),
         good_bytes: 0,
@@ -306,6 +309,7 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
                 good.chain = Chain { seq: entry.seq, sum, file_is_new: false, unknown: false, ..good.chain };
                 good.entries.push(entry);
                 good.offsets.push(from);
+                good.more.push(more);
                 good.good_bytes = end + 1;
                 pending = more.checked_sub(1);
                 if more == 0 {
@@ -336,6 +340,7 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
         good.rest = Rest::Torn { line: entries + 1, what };
         good.entries.truncate(entries);
         good.offsets.truncate(entries);
+        good.more.truncate(entries);
         good.chain = chain;
         good.good_bytes = good_bytes;
     }

@@ -1,6 +1,9 @@
 //! The tools that a session may call, by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     model::ToolSpec,
@@ -56,6 +59,24 @@ impl Toolbox {
         self.specs.clone()
     }
 
+    /// Tools that are known by other names than their own, and are offered to nobody.
+    pub(crate) fn by_other_names(tools: BTreeMap<String, Arc<dyn Tool>>) -> Toolbox {
+        let tools = tools.into_iter().map(|(name, tool)| (name, Known::new(tool))).collect();
+        Toolbox { tools: Arc::new(tools), specs: Arc::new([]) }
+    }
+
+    /// A hash of the tools as a model is told of them: the same for the same tools.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        blake3::hash(&self.told()).to_hex()[..32].to_owned()
+    }
+
+    /// The tools as a model is told of them, as JSON text.
+    pub(crate) fn told(&self) -> Vec<u8> {
+        // Names, descriptions and schemas can always be written.
+        serde_json::to_vec(&*self.specs).unwrap_or_default()
+    }
+
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
@@ -97,7 +118,8 @@ impl Toolbox {
     /// What the model is told when it calls a tool that does not exist (TOOL-EDGE-006).
     #[must_use]
     pub fn unknown_tool(&self, name: &str) -> String {
-        let names: Vec<_> = self.names().collect();
+        let names: BTreeSet<_> = self.tools.values().map(|known| known.tool.name()).collect();
+        let names: Vec<_> = names.into_iter().collect();
         format!("tool not found: {name}. Available tools: {}", names.join(", "))
     }
 }

@@ -16,6 +16,7 @@ use crate::support::{
     said::{Said, Wire, said},
     tamtam::{Ended, Tamtam, once},
     tap::Tap,
+    taped,
 };
 
 /// One run of the binary in folders of its own.
@@ -25,7 +26,7 @@ struct Lab {
     tap: Tap,
     mark: Mark,
     // Last, so that it goes when nothing uses it any more.
-    folder: tempfile::TempDir,
+    folder: taped::Folder,
 }
 
 impl Lab {
@@ -35,7 +36,7 @@ impl Lab {
 
     /// With a function that is called with the number of each request, before the server gets it.
     fn with_hook(wire: Wire, fixtures: &[Value], hook: impl Fn(&Mark, usize) + Send + Sync + 'static) -> Lab {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         std::fs::create_dir(folder.path().join("work")).unwrap();
         let server = Aimock::start(folder.path(), fixtures);
         let mark = Mark::new();

@@ -12,6 +12,8 @@ use tamtam::{
     tool::{Tool, ToolContext, ToolResult, partial_json::PartialJson},
 };
 
+use crate::support::taped;
+
 const PIECES: [&str; 3] = ["{\"name\": \"va", "l\", \"coun", "t\": 2}"];
 
 /// Writes one call in three pieces, then says what came of it.
@@ -66,7 +68,7 @@ impl Tool for Take {
 /// STREAM-ERR-003: a start, three pieces, an end; and what can be shown after each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arguments_in_three_pieces_are_shown_as_they_come() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(InPieces("test/pieces".parse().unwrap()));
     let builder = Runtime::builder().store(folder.path().join("store")).model(model);
     let runtime = builder.tool(Take).start().await.unwrap();

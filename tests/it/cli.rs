@@ -6,6 +6,7 @@ mod demo;
 mod errors;
 mod files;
 mod lab;
+mod replay;
 mod search;
 mod sessions;
 mod steering;

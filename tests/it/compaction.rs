@@ -15,6 +15,8 @@ use tamtam::{
     usage::Usage,
 };
 
+use crate::support::taped;
+
 /// A model with a window of its own, which refuses what does not fit, as a provider does.
 struct Counting {
     id: ModelRef,
@@ -119,7 +121,7 @@ async fn a_context_that_fills_up_is_told_before_it_is_summed_up() {
 /// turn 500, although the summariser drops it.
 #[tokio::test(flavor = "multi_thread")]
 async fn five_hundred_turns_never_overflow_and_keep_the_first_rule() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Counting::new(32_768);
     let runtime = runtime(folder.path(), model.clone()).await;
     let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
@@ -141,7 +143,7 @@ async fn five_hundred_turns_never_overflow_and_keep_the_first_rule() {
 /// BDD-COMPACT-008, J-20, S-16: a compaction begins an anchor of its own; from it the session opens again as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Counting::new(8_192);
     let first = runtime(folder.path(), model.clone()).await;
     let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);

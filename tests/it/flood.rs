@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{
     marked::Mark,
     tamtam::{Tamtam, event, is_event},
+    taped,
 };
 
 /// What the flood may cost in memory: buffers of a few hundred KiB, and room for what an allocator keeps.
@@ -21,7 +22,7 @@ fn peak_kb(pid: u32) -> u64 {
 
 /// A run that floods with numbered lines for 2 s, and is sent a message after half a second.
 fn flooded(steering: &str, check: impl FnOnce(&Path, &[Value], u64)) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let home = folder.path();
     fs::create_dir(home.join("work")).unwrap();
     let script = json!({"replies": [

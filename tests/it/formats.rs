@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
-    context::Replaced,
+    context::{Replaced, Window},
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, ModelError, Price},
     permission::Ruleset,
@@ -47,6 +47,7 @@ fn records() -> Vec<Record> {
         tools: "bb".into(),
         used: 20,
         usable: 100,
+        window: Some(Window { context: 128, reserve: 28, output: 12 }),
         estimated: 18,
         price: Some(price),
         reserved: Reserve { input: 20, output: 0 },

@@ -11,6 +11,8 @@ use tamtam::{
     supervisor::{ChildSpec, Status},
 };
 
+use crate::support::taped;
+
 async fn runtime(folder: &std::path::Path, children: Vec<ChildSpec>) -> Runtime {
     let model = Scripted::new((0..10).map(|_| Reply::text("Yes.")));
     let builder = Runtime::builder().store(folder).model(Arc::new(model));
@@ -33,7 +35,7 @@ fn diarist(id: &'static str, diary: &Arc<Mutex<Vec<String>>>) -> ChildSpec {
 
 #[tokio::test]
 async fn a_hosts_children_stand_in_the_tree_and_end_with_the_runtime() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let diary = Arc::default();
     let runtime = runtime(folder.path(), vec![diarist("built in", &diary)]).await;
     runtime.host().start_child(diarist("added", &diary)).await.unwrap();
@@ -53,7 +55,7 @@ async fn a_hosts_children_stand_in_the_tree_and_end_with_the_runtime() {
 /// Twenty crashes as fast as may be: without a wall between them the root would have given up, and the session with it.
 #[tokio::test]
 async fn a_hosts_child_that_crashes_for_ever_is_parked_and_reaches_no_session() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = runtime(folder.path(), vec![]).await;
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     let poison = ChildSpec::new("poison", |_| async { panic!("out of order") });
@@ -73,7 +75,7 @@ async fn a_hosts_child_that_crashes_for_ever_is_parked_and_reaches_no_session() 
 /// A start that fails at boot is the runtime's: it says which child, and why, and nothing stays behind.
 #[tokio::test]
 async fn a_hosts_child_that_cannot_start_at_boot_fails_the_runtime_with_its_cause() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let broken = ChildSpec::with_start("connector", |_| async { Err("no such host".into()) });
     let model = Scripted::new([Reply::text("Yes.")]);
     let builder = Runtime::builder().store(folder.path()).model(Arc::new(model)).child(broken);

@@ -21,7 +21,7 @@ use tamtam::{
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 
-use crate::support::bomb::Bomb;
+use crate::support::{bomb::Bomb, taped};
 
 /// A tool that waits until it is stopped, or crashes whoever asks what it wants.
 struct Stub {
@@ -62,7 +62,7 @@ impl Tool for Stub {
 }
 
 struct Lab {
-    folder: tempfile::TempDir,
+    folder: taped::Folder,
     model: Arc<Scripted>,
     runtime: Runtime,
     parent: Session,
@@ -83,7 +83,7 @@ fn options(folder: &Path) -> SessionOptions {
 }
 
 async fn lab(replies: impl IntoIterator<Item = Reply>) -> Lab {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let (model, slow) = (Arc::new(Scripted::new(replies)), Arc::default());
     let runtime = start(folder.path(), &model, &slow).await;
     let parent = runtime.create(options(folder.path())).await.unwrap();
@@ -278,7 +278,7 @@ async fn a_parked_child_is_down() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_parent_may_not_do_is_a_typed_error() {
     let lab = lab([Reply::hang().when("user: work")]).await;
-    let (inside, outside) = (lab.folder.path().join("inside"), tempfile::tempdir().unwrap());
+    let (inside, outside) = (lab.folder.path().join("inside"), taped::folder());
     std::fs::create_dir(&inside).unwrap();
     let elsewhere = lab.parent.spawn_child(options(outside.path()), "work", Link::LINKED).await;
     assert!(matches!(elsewhere, Err(SpawnError::OutsideWorkspace { .. })), "{elsewhere:?}");

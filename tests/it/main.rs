@@ -29,6 +29,8 @@ mod passive;
 mod processes;
 #[cfg(feature = "tools")]
 mod race;
+#[cfg(feature = "tools")]
+mod replay;
 mod runtime;
 mod sim;
 #[cfg(feature = "cli")]

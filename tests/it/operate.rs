@@ -17,7 +17,10 @@ use tamtam::{
     tool::{Access, Tool, ToolContext, ToolResult},
 };
 
-use crate::support::bomb::{Bomb, WORDS};
+use crate::support::{
+    bomb::{Bomb, WORDS},
+    taped,
+};
 
 #[allow(dead_code, unreachable_pub, reason = "its main is for people, and it is a program of its own elsewhere")]
 #[path = "../../examples/operate.rs"]
@@ -78,14 +81,14 @@ fn reply(request: &Request) -> Reply {
 
 struct Lab {
     runtime: Runtime,
-    folder: tempfile::TempDir,
+    folder: taped::Folder,
     /// While it is there, whoever is blocked stays so.
     hold: Option<mpsc::Sender<()>>,
 }
 
 impl Lab {
     async fn new() -> Lab {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let (hold, held) = mpsc::channel();
         let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::from_fn(reply)));
         let bomb = Bomb::default();
@@ -252,7 +255,7 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
 /// shell makes a wait a crash, so this holds for every test; here is one life with everything in it that could be waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_24_the_handler_of_a_session_never_waits() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let limited =
         ModelError::new(ErrorKind::RateLimited, "slow down").with_retry_after(Some(Duration::from_millis(20)));
     let model = Scripted::new([

@@ -11,6 +11,8 @@ use tamtam::{
     tools,
 };
 
+use crate::support::taped;
+
 fn results(model: &Scripted) -> Vec<String> {
     let requests = model.requests();
     let items = requests.last().unwrap().history.iter();
@@ -38,7 +40,7 @@ async fn ask(events: &mut tamtam::EventStream) -> (tamtam::Seq, Vec<(String, Str
 /// a path of the same call's folder that was not asked for stays out of reach.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_outside_is_reached_in_the_call_that_was_allowed_to() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let top = folder.path().canonicalize().unwrap();
     let (work, other) = (top.join("work"), top.join("other"));
     std::fs::create_dir(&work).unwrap();
@@ -82,7 +84,7 @@ async fn a_place_outside_is_reached_in_the_call_that_was_allowed_to() {
 /// F03, S10, K04: a rule about a file holds for a link to it and for a search that comes by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denied_file_is_not_read_through_a_link_or_by_a_search() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let work = folder.path().join("work");
     std::fs::create_dir(&work).unwrap();
     std::fs::write(work.join(".env"), "KEY=needle\n").unwrap();

@@ -5,6 +5,8 @@
 
 use std::{path::Path, process::Command};
 
+use crate::support::taped;
+
 /// What a program says whose only work is the crate's own refusal.
 fn says(setting: &str, folder: &Path) -> String {
     let refusal = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/supervisor/abort.rs");
@@ -29,7 +31,7 @@ fn says(setting: &str, folder: &Path) -> String {
 
 #[test]
 fn invariant_35_a_program_built_with_panic_abort_is_refused_with_a_clear_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     assert_eq!(says("unwind", folder.path()), "runs\n");
     assert_eq!(
         says("abort", folder.path()),

@@ -17,6 +17,7 @@ use tamtam::{
 use crate::support::{
     marked::Mark,
     tamtam::{Tamtam, event, once},
+    taped,
 };
 
 /// How long nothing may be left after a host was killed, and after the last of many calls was aborted.
@@ -58,7 +59,7 @@ fn lives(pid: &str) -> bool {
 
 /// A `tamtam run` with a call that has tried everything to get away and still runs.
 struct Host {
-    folder: tempfile::TempDir,
+    folder: taped::Folder,
     mark: Mark,
     host: Tamtam,
     pids: Vec<String>,
@@ -68,7 +69,7 @@ const SESSION: &str = "s";
 
 impl Host {
     fn start() -> Host {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let home = folder.path();
         fs::create_dir(home.join("work")).unwrap();
         let command = format!("{}\nsleep 999", ESCAPES.join("\n"));
@@ -164,7 +165,7 @@ fn calls() -> usize {
 fn aborted_calls_leave_no_process() {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     tokio.block_on(async {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let processes = Processes::unwatched();
         let owner = processes.owner();
         let path = std::env::var_os("PATH").unwrap();

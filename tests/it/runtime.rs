@@ -21,7 +21,7 @@ use tamtam::{
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
-use crate::support::bomb::Bomb;
+use crate::support::{bomb::Bomb, taped};
 
 /// What a misbehaving tool does.
 #[derive(Clone, Copy)]
@@ -148,7 +148,7 @@ async fn states(session: &Session) -> Vec<ToolState> {
 /// on, and another session does not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_misbehaves_costs_its_own_call_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Scripted::from_fn(|request| {
         let asked = |text: &str| {
             request
@@ -201,7 +201,7 @@ async fn a_tool_that_misbehaves_costs_its_own_call_and_nothing_else() {
 /// T-02, T-03, BDD-AGENT-031: steering in mid-call lets the running call finish, skips the rest, and is read next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steering_skips_the_calls_not_yet_started() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let four = Reply::call("first", json!({})).with_call("echo", json!({"n": 2})).with_call("echo", json!({"n": 3}));
     let model = Arc::new(Scripted::new([four, Reply::text("I obey")]));
     let echo = stub("echo", Does::Echo);
@@ -238,7 +238,7 @@ async fn steering_skips_the_calls_not_yet_started() {
 /// tool that runs once is not run again, and the model is told that its outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_whose_actor_dies_goes_on_from_its_tape() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::call("slow", json!({})), Reply::text("went on"), Reply::text("next")]));
     let slow = stub("slow", Does::UntilStopped);
     let began = slow.began.clone();
@@ -262,7 +262,7 @@ async fn a_session_whose_actor_dies_goes_on_from_its_tape() {
 /// again as it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_turn_goes_on_when_the_runtime_starts_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let hanging = Arc::new(Scripted::new([Reply::hang()]));
     let first = runtime(folder.path(), hanging.clone(), vec![]).await;
     let session_before = session(&first, folder.path()).await;
@@ -290,7 +290,7 @@ async fn an_interrupted_turn_goes_on_when_the_runtime_starts_again() {
 /// T-06, ABORT-001: an abort ends the call, answers it, holds what is queued, and the next send goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abort_closes_everything_and_holds_the_queue() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::call("slow", json!({})), Reply::text("second"), Reply::text("third")]));
     let runtime = runtime(folder.path(), model, vec![stub("slow", Does::UntilStopped)]).await;
     let session = session(&runtime, folder.path()).await;
@@ -312,7 +312,7 @@ async fn an_abort_closes_everything_and_holds_the_queue() {
 /// H-13, C-06: an ask reaches whoever listens; each answer does what it says; where nobody listens it is denied at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let replies = (0..4).flat_map(|_| [Reply::call("echo", json!({})), Reply::text("ok")]);
     let model = Arc::new(Scripted::new(replies));
     let echo = stub("echo", Does::Echo);
@@ -349,7 +349,7 @@ async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
 /// K-08, K-11, BDD-AGENT-033: a failure that may pass is tried again, seen as an event, and eats no step; a bad key is not.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_transient_failure_is_retried_and_a_permanent_one_is_not() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let limited =
         ModelError::new(ErrorKind::RateLimited, "429 rate limit").with_retry_after(Some(Duration::from_secs(7)));
     let refused = ModelError::new(ErrorKind::Auth, "invalid API key");
@@ -409,7 +409,7 @@ impl Hook for Guard {
 /// hook that hangs is cut off.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn hooks_guard_calls_and_rewrite_what_passes() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let call = |what: &str| Reply::call("echo", json!({ "do": what, "key": "sk-secret" }));
     let model =
         Arc::new(Scripted::new([call("block"), call("crash"), call("hang"), call("pass"), Reply::text("done")]));
@@ -439,7 +439,7 @@ async fn hooks_guard_calls_and_rewrite_what_passes() {
 /// Design §9: durable events replay from any seq, with none missing and none twice, and then go on live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn durable_events_replay_from_any_entry() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::call("echo", json!({})), Reply::text("one"), Reply::text("two")]));
     let runtime = runtime(folder.path(), model, vec![stub("echo", Does::Echo)]).await;
     let session = session(&runtime, folder.path()).await;
@@ -474,7 +474,7 @@ async fn durable_events_replay_from_any_entry() {
 /// Promise 7, 13: two runtimes in one process do not see each other, and a session has one writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_has_one_writer() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = || Arc::new(Scripted::new([Reply::text("mine")]));
     let first = runtime(folder.path(), model(), vec![]).await;
     let session = session(&first, folder.path()).await;
@@ -490,7 +490,7 @@ async fn a_session_has_one_writer() {
 /// Drain lets the running turn finish, refuses new messages, and is not held up by an open ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_finishes_the_running_turn_and_takes_no_more() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::text("finished").at_barrier("think")]));
     let runtime = runtime(folder.path(), model.clone(), vec![]).await;
     let session = session(&runtime, folder.path()).await;
@@ -514,7 +514,7 @@ async fn a_drain_finishes_the_running_turn_and_takes_no_more() {
 /// neither the restart nor the shutdown is held up by the ask's limit of ten minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_outlive_the_actor_and_an_open_ask_leaves_nothing_behind() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([
         Reply::call("echo", json!({})),
         Reply::text("asked and done"),
@@ -596,7 +596,7 @@ async fn a_tool_that_panics_over_its_arguments_loses_its_call_and_nothing_else()
 /// another session lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let bomb = Bomb::default();
     let calls_bomb = Arc::new(Scripted::from_fn(|_| Reply::call("bomb", json!({}))));
     let builder = Runtime::builder().store(folder.path().join("store")).model(calls_bomb).tool(bomb.clone());
@@ -679,7 +679,7 @@ impl tamtam::model::Model for Blocking {
 /// Design §5: the next step starts when what was stopped is really down: a request that was cut does not run beside the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_request_that_was_cut_is_down_before_the_next_begins() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let id = "test/blocking".parse().unwrap();
     let (began, beside) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let model = Arc::new(Blocking { id, began, inside: Arc::default(), beside });

@@ -15,8 +15,10 @@
 //! | `tasks.rs` | child sessions, which live on through a crash of their parent |
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
+//! | `again.rs` | the tape of a schedule, replayed from its entries alone |
 //! | `checks.rs` | what must hold after each signal, at each request, and on the whole tape |
 
+mod again;
 mod chance;
 mod checks;
 mod host;

@@ -27,6 +27,8 @@ use tamtam::{
 
 use crate::{sim::rng::Rng, support::marked::Mark};
 
+use crate::support::taped;
+
 /// Steps of a turn, and calls of a step.
 const STEPS: usize = 10;
 const CALLS: usize = 5;
@@ -253,7 +255,7 @@ fn resident() -> usize {
 }
 
 async fn round(count: usize) -> (Calls, usize) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let (mark, killer) = (Mark::new(), Killer::default());
     let environment =
         [("PATH".into(), std::env::var_os("PATH").unwrap()), (mark.variable().into(), mark.value().into())];

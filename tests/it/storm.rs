@@ -27,6 +27,8 @@ use tamtam::{
 };
 use tokio::sync::Notify;
 
+use crate::support::taped;
+
 /// Where the host keeps its store; unset in an ordinary run of the tests.
 const FOLDER: &str = "TAMTAM_TEST_STORM_FOLDER";
 
@@ -238,7 +240,7 @@ fn requests(folder: &Path) -> BTreeMap<String, Vec<String>> {
 /// and what was asked of the model when it died is asked again in the same words.
 #[test]
 fn recovery_of_the_whole_process_all_sessions_go_on_by_themselves() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let count = sessions();
     let first = Life::begin(folder.path());
     first.until("ready");

@@ -15,3 +15,4 @@ pub(crate) mod said;
 pub(crate) mod tamtam;
 #[cfg(feature = "cli")]
 pub(crate) mod tap;
+pub(crate) mod taped;

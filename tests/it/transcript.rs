@@ -13,6 +13,8 @@ use tamtam::{
     usage::Usage,
 };
 
+use crate::support::taped;
+
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
 
 /// Whatever is a moment becomes `"T"`; that the moments of one thing are in order is checked here.
@@ -50,7 +52,7 @@ async fn told(session: &tamtam::Session) -> Value {
 /// to completed or error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     std::fs::create_dir(folder.path().join("work")).unwrap();
     let work = |name: &str| folder.path().join("work").join(name);
     std::fs::write(work("dot.png"), PNG).unwrap();

@@ -9,13 +9,14 @@ use std::{
 };
 
 use serde_json::Value;
-use tempfile::TempDir;
+
+use crate::support::taped;
 
 /// How long one process may take; only one that hangs does.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Lab {
-    folder: TempDir,
+    folder: taped::Folder,
 }
 
 /// How a process ended.
@@ -42,7 +43,7 @@ impl Ended {
 
 impl Lab {
     pub(super) fn new() -> Lab {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         for name in ["work", "home", "tmp"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }

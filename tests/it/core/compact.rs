@@ -43,7 +43,7 @@ fn ticket(play: &Play) -> Seq {
 }
 
 fn summarised(play: &mut Play, summary: Result<&str, &str>) {
-    let result = summary.map(|text| (Arc::from(text), Default::default())).map_err(str::to_owned);
+    let result = summary.map(|text| (Arc::from(text), Default::default())).map_err(Into::into);
     let ticket = ticket(play);
     play.signal(Signal::Summarised { ticket, result });
 }

@@ -160,6 +160,7 @@ impl Play {
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.5,
+            verdicts: None,
         };
         let decision = decide(&self.state, &signal, &env, self.now);
         self.before = self.tape.len();

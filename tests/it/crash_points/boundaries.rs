@@ -15,6 +15,8 @@ use super::{
     world::{Outside, World, ticket_of},
 };
 
+use crate::support::taped;
+
 /// Cuts that are gone on with at the same time.
 const AT_ONCE: usize = 16;
 
@@ -24,7 +26,7 @@ fn tape_of(store: &Path) -> PathBuf {
 
 /// The story as it is when nothing goes wrong.
 struct Reference {
-    folder: tempfile::TempDir,
+    folder: taped::Folder,
     lines: Vec<String>,
     entries: Vec<tamtam::tape::Entry>,
     told: Vec<String>,
@@ -33,7 +35,7 @@ struct Reference {
 
 impl Reference {
     async fn play() -> Reference {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let (world, store) = (World::default(), folder.path().join("store"));
         let runtime = runtime(&world, &store).start().await.unwrap();
         let state = play(&runtime, &world, folder.path()).await.unwrap();
@@ -72,7 +74,7 @@ impl Reference {
 
     /// Goes on from a tape with so many whole entries and so many bytes of the next line; what was wrong then.
     async fn cut(&self, whole: usize, torn: usize) -> Vec<String> {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let store = folder.path().join("store");
         let tape = tape_of(&store);
         fs::create_dir_all(tape.parent().unwrap()).unwrap();

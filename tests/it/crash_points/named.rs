@@ -18,6 +18,8 @@ use super::{
     world::World,
 };
 
+use crate::support::taped;
+
 const AT_ONCE: usize = 12;
 
 /// The points that the story does not pass; who passes and strikes them instead.
@@ -62,7 +64,7 @@ pub(crate) struct Played {
 
 /// Plays the story in a runtime that is struck; the host starts another one where that one does not go on.
 pub(crate) async fn play_struck(durability: Durability, strike: Strike) -> Played {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = |world: &World, store: &Path| runtime(world, store);
     go_on_struck(folder.path(), &World::default(), durability, strike, runtime).await
 }
@@ -199,7 +201,7 @@ async fn kills(durability: Durability) {
     let counted = play_struck(durability, Strike::default()).await;
     let passings = passings(&counted.strike.passed());
     let (world, strike) = (World::default(), Strike::default());
-    let home = tempfile::tempdir().unwrap();
+    let home = taped::folder();
     let store = home.path().join("store");
     let pictures: Arc<Mutex<Vec<Picture>>> = Arc::default();
     for (point, nth) in &passings {

@@ -4,10 +4,12 @@ use std::{fs, path::Path};
 
 use super::world::{Outside, World};
 
+use crate::support::taped;
+
 /// A store as a `kill -9` at that moment leaves it, and what was outside then.
 pub(crate) struct Picture {
     pub(crate) place: String,
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) folder: taped::Folder,
     pub(crate) outside: Outside,
 }
 
@@ -24,7 +26,7 @@ pub(crate) fn picture(place: &str, store: &Path, world: &World) -> Picture {
             ..Outside::default()
         }
     };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     copy(store, &folder.path().join("store"));
     Picture { place: place.to_owned(), folder, outside }
 }

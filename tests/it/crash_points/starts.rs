@@ -15,6 +15,8 @@ use super::{
     world::{Outside, World},
 };
 
+use crate::support::taped;
+
 /// The points of a start with something to recover.
 const STARTS: [&str; 13] = [
     "session.begun",
@@ -37,7 +39,7 @@ const OWN_PANIC: &str = "start.resumed";
 
 /// The story as it is in the middle of a call, and as it ends.
 async fn cut_off(durability: Durability) -> (Picture, Vec<String>) {
-    let home = tempfile::tempdir().unwrap();
+    let home = taped::folder();
     let store = home.path().join("store");
     let (world, strike) = (World::default(), Strike::default());
     let taken: Arc<Mutex<Option<Picture>>> = Arc::default();
@@ -55,8 +57,8 @@ async fn cut_off(durability: Durability) -> (Picture, Vec<String>) {
     (picture, told(&state))
 }
 
-fn again(picture: &Picture) -> (tempfile::TempDir, World) {
-    let folder = tempfile::tempdir().unwrap();
+fn again(picture: &Picture) -> (taped::Folder, World) {
+    let folder = taped::folder();
     copy(&picture.folder.path().join("store"), &folder.path().join("store"));
     let (ran, ran_as, failed) =
         (picture.outside.ran.clone(), picture.outside.ran_as.clone(), picture.outside.failed.clone());

@@ -20,6 +20,8 @@ use super::{
     world::World,
 };
 
+use crate::support::taped;
+
 /// The longest that anything here may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -30,7 +32,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 /// Row "session": it is rebuilt from its tape; its handle, its receipts and its listeners live on, and hear of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_of_a_session() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let (strike, world) = (Strike::default(), World::default());
     let model = Scripted::new([
         Reply::call("look", json!({"at": "a"})),
@@ -74,7 +76,7 @@ async fn recovery_of_a_session() {
 /// Row "llm worker": a model client that panics costs one try; the turn goes on with the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_of_a_model_request_worker() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let strike = Strike::default();
     strike.panic_at("worker.request", 1);
     let model = Arc::new(Scripted::new([Reply::text("after all")]));
@@ -102,7 +104,7 @@ async fn recovery_of_a_model_request_worker() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_of_a_tool_worker() {
     for point in ["worker.call", "worker.call_made"] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let (strike, world) = (Strike::default(), World::default());
         strike.panic_at(point, 1);
         let model = Scripted::new([Reply::call("look", json!({"at": "a"})), Reply::text("I see").expecting("crashed")]);
@@ -119,7 +121,7 @@ async fn recovery_of_a_tool_worker() {
 /// Row "event bus": a listener that lagged is told how many events it missed, and has the durable ones again from the tape.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_of_the_event_ring() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let talk = (0..5_000).fold(Reply::empty(), |reply, n| reply.with_text(n.to_string()));
     let model = Arc::new(Scripted::new([talk]));
     let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
@@ -148,7 +150,7 @@ async fn recovery_of_the_event_ring() {
 /// the handles stay valid, and the turn goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_of_the_supervisor_of_all_sessions() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let strike = Strike::default();
     let model = Scripted::new([Reply::text("first").at_barrier("middle"), Reply::text("second")]);
     let middle = model.barrier("middle");
@@ -176,7 +178,7 @@ async fn recovery_of_the_supervisor_of_all_sessions() {
 /// `shutdown`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_the_root_is_told_to_whoever_sends() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let strike = Strike::default();
     let model = || Arc::new(Scripted::new([Reply::text("again")]));
     let builder = Runtime::builder().store(folder.path().join("store")).model(model());
@@ -203,7 +205,7 @@ async fn the_end_of_the_root_is_told_to_whoever_sends() {
 /// that the session is in use. It once was, and that counted as a crash: three of them, and an operator's lever parked it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_by_hand_in_the_middle_of_a_start_is_no_crash() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let strike = Strike::default();
     let model = Arc::new(Scripted::new([Reply::text("here")]));
     let builder = Runtime::builder().store(folder.path().join("store")).model(model);
@@ -248,7 +250,7 @@ async fn a_crash_in_the_life_after_a_crash_is_one_more_crash() {
         ("session.took", 3, "session.late_report"),
         ("session.took", 3, "session.late_report"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let (world, strike, store) = (World::default(), Strike::default(), folder.path().join("store"));
         let calls = strike.clone();
         strike.at(first, nth, move || {

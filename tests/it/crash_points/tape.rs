@@ -18,6 +18,8 @@ use super::{
     strike::{STRUCK, Strike},
 };
 
+use crate::support::taped;
+
 const SESSIONS: usize = 6;
 const APPENDS: u64 = 25;
 
@@ -133,7 +135,7 @@ fn judge(folder: &Path, least: &BTreeMap<usize, u64>) {
 
 /// One round; how often each point was passed.
 fn round(durability: Durability, strike: &Strike) -> BTreeMap<String, u64> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let path = folder.path().join("store");
     let store = Store::open(&path, options(durability, strike)).unwrap();
     let written: BTreeMap<_, _> = std::thread::scope(|scope| {
@@ -195,14 +197,14 @@ fn recovery_of_the_tape_writer_in_mid_batch_with_power() {
 }
 
 /// Where it was taken, the store as it was then, and what was acknowledged.
-type Picture = (String, tempfile::TempDir, BTreeMap<usize, u64>);
+type Picture = (String, taped::Folder, BTreeMap<usize, u64>);
 
 /// Must show 5, D01: the same for a process that is killed there: what it had acknowledged is there, once.
 #[test]
 fn recovery_of_the_tape_writer_killed_in_mid_batch() {
     for durability in [Durability::Process, Durability::Power] {
         let counted = round(durability, &Strike::default());
-        let (folder, strike) = (tempfile::tempdir().unwrap(), Strike::default());
+        let (folder, strike) = (taped::folder(), Strike::default());
         let path = folder.path().join("store");
         let acknowledged: Arc<[std::sync::atomic::AtomicU64; SESSIONS]> = Arc::default();
         let pictures: Arc<std::sync::Mutex<Vec<Picture>>> = Arc::default();
@@ -215,7 +217,7 @@ fn recovery_of_the_tape_writer_killed_in_mid_batch() {
                     .map(|last| last.load(std::sync::atomic::Ordering::SeqCst))
                     .enumerate()
                     .collect();
-                let home = tempfile::tempdir().unwrap();
+                let home = taped::folder();
                 copy(&path, &home.path().join("store"));
                 pictures.lock().unwrap().push((point.clone(), home, known));
             });
@@ -250,7 +252,7 @@ fn recovery_of_the_tape_writer_killed_in_mid_batch() {
 /// made anew has.
 #[test]
 fn recovery_of_the_index() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let path = folder.path().join("store");
     let store = Store::open(&path, options(Durability::Process, &Strike::default())).unwrap();
     (0..SESSIONS).for_each(|n| assert_eq!(write(&store, n), APPENDS * 2));
@@ -259,7 +261,7 @@ fn recovery_of_the_index() {
     let points = ["index.opened", "index.session", "index.pulled", "index.committed", "index.deleted"];
     for point in points {
         for nth in [1, 4] {
-            let home = tempfile::tempdir().unwrap();
+            let home = taped::folder();
             let (panicked, killed) = (home.path().join("panicked"), home.path().join("killed"));
             copy(&path, &panicked);
             let strike = Strike::default();

@@ -13,6 +13,8 @@ use crate::{
     },
 };
 
+use crate::support::taped;
+
 pub(super) const PROMPT: &str = "tell the story";
 /// Lives of the process that a round may take: the last one is not killed.
 const LIVES_MAX: usize = 3;
@@ -165,7 +167,7 @@ impl Plan {
 
     /// Carries it out.
     pub(super) fn run(&self) -> Facts {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let home = folder.path();
         std::fs::create_dir(home.join("work")).unwrap();
         std::fs::write(home.join("work/NOTES.md"), "The gong is in the cellar.\n").unwrap();

@@ -16,6 +16,8 @@ use tamtam::{
 
 use super::{count, is_down, options, start, until};
 
+use crate::support::taped;
+
 fn model() -> Arc<Scripted> {
     Arc::new(Scripted::new([
         Reply::call("quick", json!({})).when("user: look it up").when_answers(0),
@@ -44,8 +46,8 @@ fn place(lines: &[String], wanted: &str) -> usize {
 }
 
 /// The store as it was when the tapes had so many lines, in a folder of its own: with the marks of open turns, without claims.
-fn cut(from: &Path, parent: &[String], child: &[String]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn cut(from: &Path, parent: &[String], child: &[String]) -> taped::Folder {
+    let folder = taped::folder();
     let store = folder.path().join("store");
     for (session, lines) in [("parent", parent), ("child", child)] {
         if lines.is_empty() {
@@ -77,8 +79,8 @@ async fn plays_out(folder: &Path) -> (Runtime, usize, Option<DownReason>) {
 }
 
 /// The tapes of a parent that spawned a child, heard of its end, and was woken by it.
-async fn whole() -> (tempfile::TempDir, Vec<String>, Vec<String>) {
-    let folder = tempfile::tempdir().unwrap();
+async fn whole() -> (taped::Folder, Vec<String>, Vec<String>) {
+    let folder = taped::folder();
     let (model, slow) = (model(), Arc::default());
     let runtime = start(folder.path(), &model, &slow).await;
     // A workspace that is there in every copy.
@@ -131,7 +133,7 @@ async fn the_process_may_die_while_the_childs_tape_is_made() {
     for made in [path.parent().unwrap().parent().unwrap().to_owned(), path.parent().unwrap().to_owned()] {
         fs::create_dir_all(made).unwrap();
         fs::write(&path, "").ok();
-        let again = tempfile::tempdir().unwrap();
+        let again = taped::folder();
         let copied =
             std::process::Command::new("cp").arg("-r").arg(copy.path().join("store")).arg(again.path()).status();
         assert!(copied.unwrap().success());

@@ -11,11 +11,13 @@ use tamtam::{
 
 use super::{Arc, ask, builder, counts, create, start};
 
+use crate::support::taped;
+
 /// APP-001: started: the root has the tape store, places for models and tools, the sessions' supervisor and the timekeeper, in
 /// the order in which they start, then the host's own; all of them run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn app_001_a_started_runtime_has_the_whole_tree() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let own = ChildSpec::new("connector", |cx| async move {
         cx.stopping().await;
         Ok(())
@@ -47,7 +49,7 @@ async fn app_001_a_started_runtime_has_the_whole_tree() {
 /// APP-003: the provider that was registered is the one that answers, and nobody else is asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn app_003_the_registered_provider_answers() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let (registered, other) = (counts(), counts());
     let runtime = start(folder.path(), registered.clone()).await;
     let session = create(&runtime, folder.path()).await;
@@ -60,7 +62,7 @@ async fn app_003_the_registered_provider_answers() {
 /// second is told so, until the first gives it up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn app_004_a_second_start_takes_nothing_from_the_first() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let first = start(folder.path(), counts()).await;
     let session = create(&first, folder.path()).await;
     assert_eq!(ask(&session, "one").await, "1");
@@ -118,7 +120,7 @@ impl Tool for Runs {
 /// APP-005: stopped: no actor and no worker of any session is left, no claim, no lock; the tree is empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn app_005_nothing_of_a_stopped_runtime_is_left() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let running = Arc::<AtomicUsize>::default();
     let model = Arc::new(Scripted::from_fn(|_| Reply::call("runs", serde_json::json!({}))));
     let runtime = builder(folder.path(), model).tool(Runs(running.clone())).start().await.unwrap();

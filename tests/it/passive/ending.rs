@@ -16,6 +16,8 @@ use tamtam::{
 
 use super::{Arc, Duration, Runtime, ask, builder, counts, create, options, start, until};
 
+use crate::support::taped;
+
 /// The runtime that a part of itself ends.
 type OfItself = Arc<OnceLock<Runtime>>;
 
@@ -94,7 +96,7 @@ async fn nothing_is_left(folder: &std::path::Path) {
 /// Invariant 28 (supervision §8): shutdown many times and side by side: all return the same, and nothing hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_28_shutdown_twice_and_side_by_side() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = start(folder.path(), Arc::new(Scripted::new([Reply::hang()]))).await;
     let session = create(&runtime, folder.path()).await;
     let prompt = session.prompt("hang").await.unwrap();
@@ -123,7 +125,7 @@ async fn invariant_28_shutdown_twice_and_side_by_side() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_28_shutdown_from_inside_a_tool_and_a_gate() {
     for by_hook in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = taped::folder();
         let own = OfItself::default();
         let mut builder = builder(folder.path(), calls_shutdown()).tool(Suicide(own.clone()));
         if by_hook {
@@ -144,7 +146,7 @@ async fn invariant_28_shutdown_from_inside_a_tool_and_a_gate() {
 /// Invariant 28: from inside an input hook, which runs in the sender's own task and so sees the end of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_28_shutdown_from_inside_an_input_hook() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let (own, returned) = (OfItself::default(), Arc::<AtomicUsize>::default());
     let hook = Ender { own: own.clone(), on_input: true, returned: returned.clone() };
     let runtime = builder(folder.path(), counts()).hook(hook).start().await.unwrap();
@@ -158,7 +160,7 @@ async fn invariant_28_shutdown_from_inside_an_input_hook() {
 /// Invariant 28: from inside a child of the host's, which waits for its own end: it is killed when its shutdown time is over.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn invariant_28_shutdown_from_inside_a_child_of_the_host() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let own = OfItself::default();
     let for_child = own.clone();
     let child = ChildSpec::new("own", move |_| {
@@ -182,7 +184,7 @@ async fn invariant_28_shutdown_from_inside_a_child_of_the_host() {
 /// A runtime that is dropped without a shutdown ends in the background: handles answer, the claims and the lock are given back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_that_is_dropped_ends_in_the_background() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = start(folder.path(), Arc::new(Scripted::new([Reply::hang()]))).await;
     let session = create(&runtime, folder.path()).await;
     let prompt = session.prompt("hang").await.unwrap();
@@ -207,7 +209,7 @@ async fn a_runtime_that_is_dropped_ends_in_the_background() {
 /// A runtime whose tokio runtime went first does no harm: handles answer, and a new one on the same store goes on.
 #[test]
 fn a_runtime_whose_tokio_runtime_went_first_does_no_harm() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let tokio = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let first = tokio();
     let (runtime, session) = first.block_on(async {
@@ -234,7 +236,7 @@ fn a_runtime_whose_tokio_runtime_went_first_does_no_harm() {
 /// runtime, do not see each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_34_two_runtimes_with_the_same_ids_do_not_see_each_other() {
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let folders = [taped::folder(), taped::folder()];
     let runtimes = [start(folders[0].path(), counts()).await, start(folders[1].path(), counts()).await];
     let mut sessions = Vec::new();
     for (runtime, folder) in runtimes.iter().zip(&folders) {

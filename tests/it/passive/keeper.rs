@@ -10,6 +10,8 @@ use tamtam::{
 
 use super::{Arc, Duration, Runtime, Session, ask, builder, counts, create, passivation, start};
 
+use crate::support::taped;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Waits for the awake ones to be as many; virtual time passes only as far as `within`.
@@ -29,7 +31,7 @@ async fn awake_within(runtime: &Runtime, count: usize, within: Duration) -> Vec<
 /// By default an idle session sleeps after 15 minutes, and not before; whoever uses it starts the time anew.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn an_idle_session_sleeps_after_fifteen_minutes() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = start(folder.path(), counts()).await;
     let session = create(&runtime, folder.path()).await;
     ask(&session, "one").await;
@@ -46,7 +48,7 @@ async fn an_idle_session_sleeps_after_fifteen_minutes() {
 /// A turn that takes hours is not idle, however long nobody says anything.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_turn_of_hours_is_not_idle() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::text("at last").at_barrier("think")]));
     let runtime = start(folder.path(), model.clone()).await;
     let session = create(&runtime, folder.path()).await;
@@ -63,7 +65,7 @@ async fn a_turn_of_hours_is_not_idle() {
 /// Where idleness is no reason, nobody is put to sleep.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn without_a_limit_nobody_is_put_to_sleep() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let builder = builder(folder.path(), counts()).passivation(passivation(|p| p.idle_after = None));
     let runtime = builder.start().await.unwrap();
     let session = create(&runtime, folder.path()).await;
@@ -77,7 +79,7 @@ async fn without_a_limit_nobody_is_put_to_sleep() {
 /// is the oldest of all.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn above_the_bound_the_least_recently_used_sleep_and_a_busy_one_does_not() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::hang()]));
     let builder = builder(folder.path(), model.clone()).passivation(passivation(|p| {
         p.idle_after = None;
@@ -110,7 +112,7 @@ async fn above_the_bound_the_least_recently_used_sleep_and_a_busy_one_does_not()
 /// An age limit is off by default; where there is one, a session that is used all the time sleeps for a moment too.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_session_of_great_age_sleeps_although_it_is_used() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let builder = builder(folder.path(), counts()).passivation(passivation(|p| {
         p.idle_after = None;
         p.age_max = Some(60 * MINUTE);
@@ -141,7 +143,7 @@ async fn a_session_of_great_age_sleeps_although_it_is_used() {
 /// A host that is short of memory says how many may stay awake, or is asked what share must go; one that panics is passed over.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn memory_pressure_puts_the_least_recently_used_to_sleep() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let percent = Arc::new(AtomicU64::new(0));
     let asked = percent.clone();
     let pressure = Pressure::new(MINUTE, move || match asked.load(Ordering::Relaxed) {
@@ -181,7 +183,7 @@ async fn memory_pressure_puts_the_least_recently_used_to_sleep() {
 /// Promise 11: how many may be awake at all is bounded, also where all are busy; one more is refused, and told what to do.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn beyond_the_limit_of_awake_sessions_waking_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let builder = builder(folder.path(), counts()).passivation(passivation(|p| {
         p.idle_after = None;
         p.awake_limit = 3;

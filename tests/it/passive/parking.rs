@@ -5,7 +5,7 @@ use tamtam::{
     model::{Reply, Scripted},
 };
 
-use crate::support::bomb::Bomb;
+use crate::support::{bomb::Bomb, taped};
 
 use super::{Arc, Runtime, Session, ask, builder, counts, create, start, until};
 
@@ -29,7 +29,7 @@ async fn with_a_parked_session(folder: &std::path::Path) -> (Runtime, Session) {
 /// here), says that it is parked and why, and unparks it when told to. And the mark is gone for the runtime after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_session_is_parked_in_the_next_runtime_too() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let (first, poisoned) = with_a_parked_session(folder.path()).await;
     let id = poisoned.id().clone();
     assert!(first.parked()[0].why.contains("the bomb goes off"), "{:?}", first.parked());
@@ -66,7 +66,7 @@ async fn a_parked_session_is_parked_in_the_next_runtime_too() {
 /// A session that is not parked cannot be unparked, and a restart by hand unparks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unparking_and_restarting_by_hand() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let (runtime, poisoned) = with_a_parked_session(folder.path()).await;
     let other = create(&runtime, folder.path()).await;
     assert!(matches!(runtime.unpark(other.id()).await, Err(OpenError::NotStarted { .. })));

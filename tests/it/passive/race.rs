@@ -6,6 +6,8 @@ use tamtam::{Message, SendError, error::PassivateError};
 
 use super::{Arc, ask, counts, create, said, start};
 
+use crate::support::taped;
+
 /// Cheap random numbers, the same for the same seed.
 struct Dice(u64);
 
@@ -24,7 +26,7 @@ impl Dice {
 async fn invariant_17_passivate_against_send_loses_and_doubles_nothing() {
     const SESSIONS: usize = 100;
     const SENDS: usize = 100;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = counts();
     let runtime = start(folder.path(), model.clone()).await;
     let slept = Arc::new(AtomicUsize::new(0));
@@ -91,7 +93,7 @@ async fn invariant_17_passivate_against_send_loses_and_doubles_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn invariant_17_restart_against_send_and_sleep_loses_and_doubles_nothing() {
     const SENDS: usize = 300;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = counts();
     let runtime = start(folder.path(), model.clone()).await;
     let id = create(&runtime, folder.path()).await.id().clone();

@@ -10,11 +10,13 @@ use tamtam::{
 
 use super::{Arc, Duration, SessionOptions, ask, counts, create, event, options, said, start, until};
 
+use crate::support::taped;
+
 /// Design §4: a handle is an id. A session that was put to sleep has no actor and no claim, and the next message wakes it with
 /// all that was said before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_message_wakes_a_session_that_sleeps() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = start(folder.path(), counts()).await;
     let session = create(&runtime, folder.path()).await;
     assert_eq!(ask(&session, "one").await, "1");
@@ -40,7 +42,7 @@ async fn the_next_message_wakes_a_session_that_sleeps() {
 /// Orleans' rule: what is asked, not only what is said, wakes; what is on the tape can be read without waking.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn questions_wake_and_readers_of_the_tape_do_not() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = start(folder.path(), counts()).await;
     let session = create(&runtime, folder.path()).await;
     let receipt = session.prompt("one").await.unwrap();
@@ -60,7 +62,7 @@ async fn questions_wake_and_readers_of_the_tape_do_not() {
 /// Single flight: many that send and two that resume at once start one actor with one claim, and none is told "in use".
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_senders_and_resumers_at_once_start_one_actor() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = counts();
     let first = start(folder.path(), model.clone()).await;
     let id = create(&first, folder.path()).await.id().clone();
@@ -101,7 +103,7 @@ async fn many_senders_and_resumers_at_once_start_one_actor() {
 /// A session that cannot be woken is an answer to who wanted it, and no crash: missing, claimed by another, damaged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_cannot_be_woken_says_why() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = start(folder.path(), counts()).await;
     let nobody = runtime.session(&"nobody".parse().unwrap());
     let refused = nobody.prompt("hello").await.unwrap_err();
@@ -131,7 +133,7 @@ async fn a_session_that_cannot_be_woken_says_why() {
 /// Never a busy one: an open turn, an open ask, and a message that waits keep a session awake.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_session_is_not_put_to_sleep() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::text("thought").at_barrier("think"), Reply::text("next")]));
     let runtime = start(folder.path(), model.clone()).await;
     let session = create(&runtime, folder.path()).await;
@@ -158,7 +160,7 @@ async fn a_busy_session_is_not_put_to_sleep() {
 /// An open ask keeps a session awake; its answer lets it sleep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_ask_keeps_a_session_awake() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::call("ls", serde_json::json!({ "path": "." })), Reply::text("done")]));
     let builder = super::builder(folder.path(), model);
     let runtime = builder.tools(tamtam::tools::full()).start().await.unwrap();
@@ -181,7 +183,7 @@ async fn an_open_ask_keeps_a_session_awake() {
 /// nothing that is on the tape.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn event_streams_outlive_the_sleep_of_their_session() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = start(folder.path(), counts()).await;
     let session = create(&runtime, folder.path()).await;
     let id: SessionId = session.id().clone();
@@ -209,7 +211,7 @@ async fn event_streams_outlive_the_sleep_of_their_session() {
 /// A message with an id that was sent before the sleep is known after it: the same receipt, and not said twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_message_id_is_known_after_a_sleep() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = counts();
     let runtime = start(folder.path(), model.clone()).await;
     let session = create(&runtime, folder.path()).await;

@@ -277,9 +277,9 @@ impl World {
         }
     }
 
-    fn summary(&mut self) -> Result<(std::sync::Arc<str>, tamtam::usage::Usage), String> {
+    fn summary(&mut self) -> Result<(std::sync::Arc<str>, tamtam::usage::Usage), tamtam::session::NoSummary> {
         match self.rng.below(5) {
-            0 => Err("the summariser is down".to_owned()),
+            0 => Err("the summariser is down".into()),
             1 => Ok(("".into(), Default::default())),
             2 => Ok(("far too long ".repeat(1_000).into(), Default::default())),
             _ => Ok(("sum".into(), Default::default())),

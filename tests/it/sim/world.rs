@@ -27,6 +27,9 @@ use super::{
 };
 use crate::core::{line, tools};
 
+/// Of so many of a hundred schedules the tape is replayed.
+const REPLAYED: usize = 10;
+
 /// What happened in how many schedules, to see that they are not tame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
@@ -125,6 +128,8 @@ pub(super) struct World {
     /// The fold that knows no compaction: the whole conversation, against which the compacted one is judged.
     whole: State,
     written: Vec<Entry>,
+    /// How many entries each append had, and whether all of them were written.
+    appends: Vec<(usize, bool)>,
     late: VecDeque<Late>,
     ready: VecDeque<Directive>,
     /// Told to stop before they were started.
@@ -173,6 +178,7 @@ impl World {
             window,
             initial: settings,
             written: vec![through_bytes(&first)],
+            appends: vec![(1, true)],
             late: VecDeque::new(),
             ready: VecDeque::new(),
             stopped_early: BTreeSet::new(),
@@ -209,6 +215,7 @@ impl World {
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter,
+            verdicts: None,
         };
         let decision = decide(&self.state, signal, &env, self.now);
         self.counts.signals += 1;
@@ -291,6 +298,7 @@ impl World {
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.0,
+            verdicts: None,
         };
         let decision = decide(&self.state, &Signal::Tick, &env, self.now);
         let quiet = decision.entries.is_empty() && decision.directives.is_empty();
@@ -319,6 +327,7 @@ impl World {
     /// The tape writes one decision more.
     pub(super) fn write(&mut self) {
         if let Some(late) = self.late.pop_front() {
+            self.appends.push((late.lines.len(), true));
             self.written.extend(late.lines);
             self.ready.extend(late.directives);
         }
@@ -395,11 +404,17 @@ impl World {
     /// The process dies, with any prefix of what was not written yet on its disk, and the session is rebuilt.
     pub(super) fn crash(&mut self) -> Result<(), Broken> {
         self.counts.crashes += 1;
+        let lengths: Vec<_> = self.late.iter().map(|late| late.lines.len()).collect();
         let unwritten: Vec<_> = self.late.drain(..).flat_map(|late| late.lines).collect();
         let kept = self.rng.below(unwritten.len() + 1);
         self.counts.torn += u64::from(kept < unwritten.len());
         self.tell(|_| format!("\nCRASH: {kept} of {} unwritten entries are kept", unwritten.len()));
         self.written.extend(unwritten.into_iter().take(kept));
+        let mut left = kept;
+        for length in lengths {
+            self.appends.push((length.min(left), left >= length));
+            left -= length.min(left);
+        }
         self.ready.clear();
         self.stopped_early.clear();
         let dead: Vec<_> = self.workers.iter().map(|(ticket, worker)| (*ticket, *worker)).collect();
@@ -431,6 +446,7 @@ impl World {
             let decision = self.decided(&left);
             self.tell(|_| format!("LEFT {left:?}"));
             hold!(decision.directives.is_empty(), "a late report starts {:?}", decision.directives);
+            self.appends.push((decision.entries.len(), true));
             self.written.extend(decision.entries.iter().map(through_bytes));
             self.state = decision.after;
             self.folded = self.fold(self.written.iter());
@@ -450,6 +466,7 @@ impl World {
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter,
+            verdicts: None,
         };
         decide(&self.state, signal, &env, self.now)
     }
@@ -523,6 +540,9 @@ impl World {
         checks::tape(&entries)?;
         tasks::over(&self.whole, &entries)?;
         self.counts.turns += self.state.turns;
+        if self.rng.percent(REPLAYED) {
+            super::again::replays(&entries, &self.appends)?;
+        }
         if self.rng.percent(25) { self.opens_from_an_anchor(entries) } else { Ok(()) }
     }
 

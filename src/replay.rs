@@ -1,0 +1,284 @@
+//! Replay: a session again from its tape, with no network and no tool.
+//!
+//! Every append of a tape is one decision of the core. A replay walks through them: it finds the signal that each decision
+//! answered (`infer.rs`), reads back what else it looked at (`inputs.rs`), decides again, and compares what comes out with what
+//! stands there, entry by entry: kind, data, cause, turn, step, ticket. Requests are built anew from the folded history, so
+//! that their hashes are compared too. The state that the next decision starts from is the fold of what stands on the tape.
+//!
+//! It starts nothing, writes nothing and asks nobody. What only the shell knew (the words of an answer, of a result, of an
+//! error) is taken from the tape; what a call wanted is known where somebody was asked about it, and every other call is
+//! taken to have been judged rightly, unless its tools are given ([`Replay::toolbox`]).
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
+//! use tamtam::{replay::Replay, tape::{Access, Store, StoreOptions}};
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+//! # let folder = tempfile::tempdir()?;
+//! # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+//! # let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+//! # let session = runtime.create(SessionOptions::new(folder.path())).await?;
+//! # session.prompt("Say hello.").await?.wait().await?;
+//! # let id = session.id().clone();
+//! # runtime.shutdown().await;
+//!
+//! let mut reading = StoreOptions::default();
+//! reading.access = Access::Read;
+//! let store = Store::open(folder.path(), reading)?;
+//! for step in Replay::open(&store, &id)? {
+//!     assert_eq!(step.difference, None);
+//! }
+//! let other = Replay::open(&store, &id)?.prompt("You are a drum.").first_difference();
+//! assert!(other.is_some_and(|found| found.path == "data.system"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+
+mod case;
+mod difference;
+mod diverge;
+mod infer;
+mod inputs;
+mod tools;
+
+use std::{path::PathBuf, sync::Arc};
+
+use crate::{
+    context::Window,
+    ids::{Millis, Seq, SessionId},
+    permission::Globs,
+    session::{BadRecord, Entry, Record, Settings, State, decide},
+    tape::{Append, Store, TapeError},
+    tool::Toolbox,
+};
+
+pub use case::{CheckError, Checked, check, write_test};
+pub use difference::Difference;
+pub use diverge::{Divergence, diverge};
+
+/// Why a tape cannot be replayed at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// An entry is of a kind that is not known here, or has another shape.
+    #[error(transparent)]
+    Entry(#[from] BadRecord),
+    /// There is nothing on it, or it does not begin with a state.
+    #[error("there is nothing to replay: a tape begins with an entry of the kind state")]
+    NoBeginning,
+}
+
+/// What is handed in, in place of what the tape says.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    prompt: Option<Arc<str>>,
+    settings: Option<Box<Settings>>,
+    toolbox: Option<Toolbox>,
+    window: Option<Window>,
+}
+
+impl Given {
+    /// Puts what is handed in over what the tape says.
+    fn put_into(&self, state: &mut State) {
+        if let Some(settings) = &self.settings
+            && *state.settings != **settings
+        {
+            state.settings = Arc::new((**settings).clone());
+        }
+        if let Some(prompt) = &self.prompt
+            && state.settings.system != *prompt
+        {
+            Arc::make_mut(&mut state.settings).system = prompt.clone();
+        }
+    }
+}
+
+/// A replay of one tape: an iterator over its decisions, in order.
+///
+/// After a difference it goes on from what stands on the tape, so that later decisions are judged by themselves.
+#[derive(Debug)]
+pub struct Replay {
+    appends: Vec<(Append, Vec<Entry>)>,
+    inputs: inputs::Inputs,
+    given: Given,
+    globs: Globs,
+    /// The append that is next.
+    next: usize,
+    state: Option<State>,
+}
+
+/// One decision, made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// Its number among the decisions of the tape, from 1.
+    pub number: usize,
+    /// What the decision answered, in a few words.
+    pub signal: String,
+    /// The file that its entries stand in.
+    pub file: PathBuf,
+    /// The line of the first of them, from 1.
+    pub line: usize,
+    /// When it was made.
+    pub time: Millis,
+    /// The entries that stand on the tape, by seq and kind. Never empty.
+    pub recorded: Vec<(Seq, String)>,
+    /// Where what was decided is not what stands there.
+    pub difference: Option<Difference>,
+}
+
+impl Step {
+    /// The newest entry of the decision.
+    #[must_use]
+    pub fn last(&self) -> Seq {
+        self.recorded.last().map_or(Seq::ZERO, |(seq, _)| *seq)
+    }
+}
+
+impl Replay {
+    /// A replay of a session of a store, from its first entry on. Takes no lock, and reads the whole tape at once.
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    pub fn open(store: &Store, session: &SessionId) -> Result<Replay, ReplayError> {
+        Replay::of(store.appends(session)?)
+    }
+
+    /// A replay of a tape that was read before.
+    ///
+    /// # Errors
+    /// [`ReplayError::Entry`], [`ReplayError::NoBeginning`].
+    pub fn of(appends: Vec<Append>) -> Result<Replay, ReplayError> {
+        let typed = |append: Append| {
+            let entries = append.entries.iter().map(Entry::from_tape).collect::<Result<Vec<_>, _>>()?;
+            Ok((append, entries))
+        };
+        let appends = appends.into_iter().map(typed).collect::<Result<Vec<_>, BadRecord>>()?;
+        if !appends.first().is_some_and(|(_, entries)| begins(entries)) {
+            return Err(ReplayError::NoBeginning);
+        }
+        let inputs = inputs::Inputs::of(appends.iter().flat_map(|(_, entries)| entries));
+        Ok(Replay { appends, inputs, given: Given::default(), globs: Globs::default(), next: 0, state: None })
+    }
+
+    /// Begins at the newest anchor, as a session does that is opened: what was before it is not looked at.
+    #[must_use]
+    pub fn from_newest_anchor(mut self) -> Replay {
+        self.next = self.appends.iter().rposition(|(_, entries)| begins(entries)).unwrap_or(0);
+        self
+    }
+
+    /// With another system prompt. The first request that it changes is the first difference.
+    #[must_use]
+    pub fn prompt(mut self, prompt: impl Into<Arc<str>>) -> Replay {
+        self.given.prompt = Some(prompt.into());
+        self
+    }
+
+    /// With other settings, which hold for the whole tape.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Replay {
+        self.given.settings = Some(Box::new(settings));
+        self
+    }
+
+    /// With these tools: calls are judged anew by what they say that they want. None of them runs.
+    ///
+    /// Where they are not those of the tape, the first request that offers them is the first difference.
+    #[must_use]
+    pub fn toolbox(mut self, toolbox: Toolbox) -> Replay {
+        self.given.toolbox = Some(toolbox);
+        self
+    }
+
+    /// With another window for every model.
+    #[must_use]
+    pub fn window(mut self, window: Window) -> Replay {
+        self.given.window = Some(window);
+        self
+    }
+
+    /// How many decisions are on the tape.
+    #[must_use]
+    pub fn decisions(&self) -> usize {
+        self.appends.len()
+    }
+
+    /// How many entries are on the tape.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.appends.iter().map(|(_, entries)| entries.len()).sum()
+    }
+
+    /// The state that the newest decision left on the tape, with what was handed in; nothing before the first.
+    #[must_use]
+    pub fn state(&self) -> Option<&State> {
+        self.state.as_ref()
+    }
+
+    /// Goes on up to the first difference.
+    pub fn first_difference(&mut self) -> Option<Difference> {
+        self.find_map(|step| step.difference)
+    }
+
+    /// Decides again, and gives what was answered and the first difference.
+    fn decide_again(&self, state: &State, append: &Append, entries: &[Entry]) -> (String, Option<Difference>) {
+        let now = entries.first().map_or(state.time, |entry| entry.time);
+        let around = inputs::Around::of(&self.inputs, &self.given, state, entries);
+        let mut closest: Option<(usize, String, Difference)> = None;
+        for signal in infer::signals(state, entries) {
+            let decision = decide(state, &signal, &around.env(&self.globs), now);
+            let words = infer::in_words(&signal);
+            match difference::first(append, &decision.entries) {
+                None => return (words, None),
+                // Of two that are as close the likelier one is told.
+                Some((equal, _)) if closest.as_ref().is_some_and(|(best, ..)| equal <= *best) => {}
+                Some((equal, found)) => closest = Some((equal, words, found)),
+            }
+        }
+        closest.map_or_else(|| ("nothing".to_owned(), None), |(_, words, found)| (words, Some(found)))
+    }
+}
+
+impl Iterator for Replay {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        let (append, entries) = self.appends.get(self.next)?;
+        let first = entries.first()?;
+        let (signal, difference) = match &self.state {
+            Some(state) => self.decide_again(state, append, entries),
+            // Nothing was before it that it could follow from; what is read must still be what was written.
+            None => ("the beginning".to_owned(), difference::first(append, entries).map(|(_, found)| found)),
+        };
+        let step = Step {
+            number: self.next + 1,
+            signal,
+            file: append.file.clone(),
+            line: append.line,
+            time: first.time,
+            recorded: append.entries.iter().map(|entry| (entry.seq, entry.kind.clone())).collect(),
+            difference,
+        };
+        for entry in entries {
+            match (&mut self.state, &entry.record) {
+                (Some(state), _) => state.apply(entry),
+                (none, Record::State(first)) => none.insert((**first).clone()).apply(entry),
+                (None, _) => {}
+            }
+            if let Some(state) = &mut self.state {
+                self.given.put_into(state);
+            }
+        }
+        self.next += 1;
+        Some(step)
+    }
+}
+
+/// Whether a replay can begin with these entries.
+fn begins(entries: &[Entry]) -> bool {
+    matches!(entries, [Entry { record: Record::State(_), .. }, ..])
+}

@@ -1,0 +1,211 @@
+//! What decisions looked at beside the state, read back from what they wrote.
+//!
+//! | input | where it stands on the tape |
+//! |---|---|
+//! | the time | the time of the entries |
+//! | a model's window | `window` of the nearest `request` to that model |
+//! | the window of a model that only sums up | `room` of the nearest `compaction` |
+//! | a model's price | the nearest `request` or `compaction` |
+//! | hash of the tools | `tools` of the nearest `request` that offers some |
+//! | tokens of the tools | `estimated` of that request, less what the conversation takes |
+//! | whether anybody listens | an `ask`, or a denial that says that nobody does |
+//! | jitter | `until` of a `retry_wait` |
+//! | tools and judgements | see `tools.rs` |
+//!
+//! The nearest request is the next one, for a decision that leads to it saw the same; else the last one before.
+
+use std::collections::BTreeMap;
+
+use super::{Given, tools};
+use crate::{
+    context::{RESERVE_MIN, Window, of_text},
+    ids::Seq,
+    message::ModelRef,
+    model::Price,
+    permission::Globs,
+    session::{Entry, Env, Record, RequestOpened, State, Verdict, Windows, jitter_of, tools_tokens},
+    tool::Toolbox,
+};
+
+/// The window of a model of which the tape says nothing.
+const UNKNOWN: Window = Window { context: 128_000, reserve: RESERVE_MIN, output: 0 };
+
+/// What one request says of what was handed in.
+#[derive(Debug)]
+struct Seen {
+    seq: Seq,
+    model: ModelRef,
+    window: Window,
+    price: Option<Price>,
+    /// Hash of the tools; empty where none were offered.
+    tools: String,
+    tokens: u64,
+}
+
+/// What one compaction says of the model that sums up.
+#[derive(Debug)]
+struct Summariser {
+    seq: Seq,
+    model: ModelRef,
+    usable: u64,
+    price: Option<Price>,
+}
+
+/// What the requests of a tape say of what was handed in.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    seen: Vec<Seen>,
+    /// What the models that only sum up take, by the entries that opened their compactions.
+    summarisers: Vec<Summariser>,
+}
+
+impl Inputs {
+    /// Reads them in one pass over all entries.
+    pub(super) fn of<'e>(entries: impl Iterator<Item = &'e Entry>) -> Inputs {
+        let mut inputs = Inputs::default();
+        let mut state: Option<State> = None;
+        for entry in entries {
+            if let (Record::Request(request), Some(state)) = (&entry.record, &state) {
+                inputs.seen.push(Seen::of(entry.seq, request, state));
+            }
+            if let (Record::Compaction(opened), Some(state)) = (&entry.record, &state) {
+                // Back from what the summariser is shown, by our estimate, to what it takes, by its own count.
+                let factor = u128::from(state.context.meter.factor.max(1_000));
+                let usable = (u128::from(opened.room) * factor).div_ceil(1_000);
+                let usable = u64::try_from(usable).unwrap_or(u64::MAX);
+                let (model, price) = (opened.model.clone(), opened.price.clone());
+                inputs.summarisers.push(Summariser { seq: entry.seq, model, usable, price });
+            }
+            match (&mut state, &entry.record) {
+                (Some(state), _) => state.apply(entry),
+                (none, Record::State(first)) => none.insert((**first).clone()).apply(entry),
+                (None, _) => {}
+            }
+        }
+        inputs
+    }
+
+    /// The nearest compaction that a model was asked for.
+    fn summariser(&self, seq: Seq, model: &ModelRef) -> Option<&Summariser> {
+        let mut asked = self.summarisers.iter().filter(|asked| asked.model == *model);
+        asked.clone().find(|asked| asked.seq >= seq).or_else(|| asked.next_back())
+    }
+
+    /// The nearest request that is meant: the first from there on, else the last before.
+    fn near(&self, seq: Seq, is_meant: impl Fn(&Seen) -> bool) -> Option<&Seen> {
+        let (before, after) = self.seen.split_at(self.seen.partition_point(|seen| seen.seq < seq));
+        after.iter().find(|seen| is_meant(seen)).or_else(|| before.iter().rev().find(|seen| is_meant(seen)))
+    }
+}
+
+impl Seen {
+    fn of(seq: Seq, request: &RequestOpened, state: &State) -> Seen {
+        // Written before the field was: only the room is known.
+        let guessed = || {
+            let reserve = RESERVE_MIN.min(request.usable);
+            Window { context: request.usable.saturating_add(reserve), reserve, output: 0 }
+        };
+        let conversation = state.context.estimated + of_text(&state.settings.system);
+        Seen {
+            seq,
+            model: request.model.clone(),
+            window: request.window.unwrap_or_else(guessed),
+            price: request.price.clone(),
+            tools: request.tools.clone(),
+            tokens: request.estimated.saturating_sub(conversation),
+        }
+    }
+}
+
+/// The windows as the decision that begins at an entry saw them.
+#[derive(Debug)]
+struct WindowsAt<'a> {
+    inputs: &'a Inputs,
+    seq: Seq,
+    given: Option<Window>,
+}
+
+impl Windows for WindowsAt<'_> {
+    fn window(&self, model: &ModelRef) -> Window {
+        let seen = || self.inputs.near(self.seq, |seen| seen.model == *model).map(|seen| seen.window);
+        // Of a model that no request was made to but for summaries only the room is known.
+        let asked = || {
+            let asked = self.inputs.summariser(self.seq, model);
+            asked.map(|asked| Window { context: asked.usable, reserve: 0, output: 0 })
+        };
+        self.given.or_else(seen).or_else(asked).unwrap_or(UNKNOWN)
+    }
+
+    fn price(&self, model: &ModelRef) -> Option<Price> {
+        match self.inputs.near(self.seq, |seen| seen.model == *model) {
+            Some(seen) => seen.price.clone(),
+            None => self.inputs.summariser(self.seq, model).and_then(|asked| asked.price.clone()),
+        }
+    }
+}
+
+/// All that one decision looked at beside the state.
+#[derive(Debug)]
+pub(super) struct Around<'a> {
+    toolbox: Toolbox,
+    toolbox_hash: String,
+    tools_tokens: u64,
+    windows: WindowsAt<'a>,
+    asks_are_heard: bool,
+    jitter: f64,
+    verdicts: Option<BTreeMap<Seq, Verdict>>,
+}
+
+impl<'a> Around<'a> {
+    /// Reads it back for the decision that wrote these entries.
+    pub(super) fn of(inputs: &'a Inputs, given: &Given, state: &State, entries: &[Entry]) -> Around<'a> {
+        let seq = entries.first().map_or(state.seq, |entry| entry.seq);
+        let windows = WindowsAt { inputs, seq, given: given.window };
+        let (asks_are_heard, jitter) = (!entries.iter().any(says_nobody_listens), jitter(entries));
+        if let Some(toolbox) = given.toolbox.clone() {
+            let (toolbox_hash, tools_tokens) = (toolbox.hash(), tools_tokens(&toolbox));
+            let verdicts = None;
+            return Around { toolbox, toolbox_hash, tools_tokens, windows, asks_are_heard, jitter, verdicts };
+        }
+        let offered = inputs.near(seq, |seen| !seen.tools.is_empty());
+        Around {
+            toolbox: tools::toolbox(state, entries),
+            toolbox_hash: offered.map_or_else(String::new, |seen| seen.tools.clone()),
+            tools_tokens: offered.or_else(|| inputs.near(seq, |_| true)).map_or(0, |seen| seen.tokens),
+            windows,
+            asks_are_heard,
+            jitter,
+            verdicts: Some(tools::verdicts(entries)),
+        }
+    }
+
+    /// The same, as the core takes it.
+    pub(super) fn env<'e>(&'e self, globs: &'e Globs) -> Env<'e> {
+        Env {
+            toolbox: &self.toolbox,
+            globs,
+            toolbox_hash: &self.toolbox_hash,
+            tools_tokens: self.tools_tokens,
+            windows: &self.windows,
+            asks_are_heard: self.asks_are_heard,
+            jitter: self.jitter,
+            verdicts: self.verdicts.as_ref(),
+        }
+    }
+}
+
+fn says_nobody_listens(entry: &Entry) -> bool {
+    matches!(&entry.record, Record::Result { result }
+        if result.content.starts_with("Permission denied: ") && result.content.ends_with("nobody listens who could answer."))
+}
+
+fn jitter(entries: &[Entry]) -> f64 {
+    let drawn = entries.iter().find_map(|entry| match &entry.record {
+        Record::RetryWait { attempt, until, server: false } => {
+            let waited = until.0.saturating_sub(entry.time.0);
+            Some(jitter_of(*attempt, waited))
+        }
+        _ => None,
+    });
+    drawn.unwrap_or(0.5)
+}

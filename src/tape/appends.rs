@@ -1,0 +1,149 @@
+//! A tape read back by appends: what one decision put there, with the place of every line.
+//!
+//! Reading takes no lock. What a live writer is writing just now is left out.
+
+use std::path::PathBuf;
+
+use super::{
+    Damage, Entry, Store, TapeError,
+    layout::anchor_number,
+    line::{Chain, Rest, decode_lines},
+    read::read_file,
+};
+use crate::ids::{Seq, SessionId};
+
+/// What one decision put on a tape: entries that stand there together or not at all. Never empty.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Append {
+    /// The file that they stand in.
+    pub file: PathBuf,
+    /// The line of the first of them, from 1.
+    pub line: usize,
+    /// The entries, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// One anchor's file, read whole: without a tail that was not written to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct TapeFile {
+    pub(crate) anchor: String,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Store {
+    /// All entries of a session by appends, of all anchors.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
+    /// [`TapeError::Io`].
+    pub fn appends(&self, session: &SessionId) -> Result<Vec<Append>, TapeError> {
+        decode_files(session, &self.tape_files(session)?)
+    }
+
+    /// The files of a session's tape, oldest first.
+    pub(crate) fn tape_files(&self, session: &SessionId) -> Result<Vec<TapeFile>, TapeError> {
+        if !self.exists(session) {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        let layout = self.layout();
+        let anchors = layout.anchor_names(session)?;
+        let newest = anchors.len();
+        let files = anchors.into_iter().enumerate().map(|(n, anchor)| {
+            let path = layout.entries(session, &anchor);
+            let (mut bytes, read) = read_file(layout, session, &anchor)?;
+            if n + 1 == newest && matches!(read.rest, Rest::Torn { .. }) {
+                bytes.truncate(read.good_bytes);
+            }
+            Ok(TapeFile { anchor, path, bytes })
+        });
+        files.collect()
+    }
+}
+
+/// The appends in the files of one tape. Every line is checked, and that each file goes on from the one before.
+pub(crate) fn decode_files(session: &SessionId, files: &[TapeFile]) -> Result<Vec<Append>, TapeError> {
+    let mut appends = Vec::new();
+    let mut last: Option<Chain> = None;
+    for TapeFile { anchor, path, bytes } in files {
+        let damaged = |line, what, last_good| TapeError::Damaged(Damage { file: path.clone(), line, what, last_good });
+        let is_first = anchor_number(anchor) == Some(1);
+        let chain = if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) };
+        let read = decode_lines(&chain, bytes).map_err(|error| match error {
+            TapeError::Newer { found, known, .. } => TapeError::Newer { file: path.clone(), found, known },
+            other => other,
+        })?;
+        match (&last, read.entries.first()) {
+            (Some(last), Some(_)) if read.began != (last.seq, last.sum) => {
+                return Err(damaged(1, "the anchor does not go on from the one before".to_owned(), last.seq));
+            }
+            (None, Some(first)) if first.seq != Seq(1) => {
+                return Err(damaged(1, "the anchors before it are missing".to_owned(), Seq::ZERO));
+            }
+            _ => {}
+        }
+        if let Rest::Torn { line, what } | Rest::Bad { line, what } = read.rest {
+            return Err(damaged(line, what, read.chain.seq));
+        }
+        let mut whole = true;
+        for (n, (entry, more)) in read.entries.into_iter().zip(read.more).enumerate() {
+            match appends.last_mut() {
+                Some(Append { entries, .. }) if !whole => entries.push(entry),
+                _ => appends.push(Append { file: path.clone(), line: n + 1, entries: vec![entry] }),
+            }
+            whole = more == 0;
+        }
+        last = Some(read.chain);
+    }
+    Ok(appends)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        ids::Millis,
+        tape::{Appended, StoreOptions},
+    };
+
+    fn entry(seq: u64) -> Entry {
+        let data = serde_json::value::to_raw_value(&seq).unwrap();
+        let (seq, time) = (Seq(seq), Millis(1));
+        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, kind: "note".into(), data }
+    }
+
+    /// Every append comes back as one, with its place; so does an anchor's first.
+    #[test]
+    fn a_tape_comes_back_by_appends() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let id: SessionId = "s".parse().unwrap();
+        let mut tape = store.create(&id, Arc::new(|_| {})).unwrap();
+        for entries in [vec![entry(1)], vec![entry(2), entry(3), entry(4)], vec![entry(5)]] {
+            assert!(matches!(tape.append(&entries), Appended::Now(Ok(_))));
+        }
+        assert!(matches!(tape.begin_anchor("later", &entry(6)), Appended::Now(Ok(_))));
+        assert!(matches!(tape.append(&[entry(7), entry(8)]), Appended::Now(Ok(_))));
+        let shape = |appends: &[Append]| -> Vec<(u64, usize, usize)> {
+            appends.iter().map(|append| (append.entries[0].seq.0, append.line, append.entries.len())).collect()
+        };
+        let appends = store.appends(&id).unwrap();
+        assert_eq!(shape(&appends), [(1, 1, 1), (2, 2, 3), (5, 5, 1), (6, 1, 1), (7, 2, 2)]);
+        assert!(appends[3].file.ends_with("002_later/entries.jsonl"));
+        let all: Vec<_> = appends.iter().flat_map(|append| append.entries.clone()).collect();
+        assert_eq!(all, store.read(&id, Seq::ZERO).unwrap());
+
+        // A tail that is not whole is what a writer writes just now; a file that is gone is not.
+        let newest = &appends[4].file;
+        let mut bytes = std::fs::read(newest).unwrap();
+        bytes.truncate(bytes.len() - 10);
+        std::fs::write(newest, bytes).unwrap();
+        assert_eq!(shape(&store.appends(&id).unwrap()), [(1, 1, 1), (2, 2, 3), (5, 5, 1), (6, 1, 1)]);
+        std::fs::remove_file(&appends[0].file).unwrap();
+        assert!(matches!(store.appends(&id), Err(TapeError::Damaged(_))));
+    }
+}
