@@ -44,7 +44,7 @@ impl fmt::Display for Divergence {
 
 /// The first divergence of two tapes: where they differ in what was said and decided.
 ///
-/// Entries are compared by their seq. Not compared is what differs between any two runs: times, ids that are UUIDs (the same
+/// Entries are compared by their seq. Not compared is what differs between any two runs: times and how long calls took, ids that are UUIDs (the same
 /// one must come at the same places, though), the sessions' own names, and hashes over these.
 #[must_use]
 pub fn diverge(a: &[Append], b: &[Append]) -> Option<Divergence> {
@@ -172,9 +172,9 @@ fn uuid_in(text: &str) -> Option<usize> {
     bytes.windows(UUID).position(is_uuid)
 }
 
-/// Whether a number under that key is a moment.
+/// Whether a number under that key is a moment, or how long something took.
 fn is_time(key: &str) -> bool {
-    matches!(key, "time" | "created" | "completed" | "start" | "end" | "until" | "expires" | "started")
+    matches!(key, "duration_ms" | "time" | "created" | "completed" | "start" | "end" | "until" | "expires" | "started")
 }
 
 impl Divergence {

@@ -571,7 +571,7 @@ async fn a_tool_that_panics_over_its_arguments_loses_its_call_and_nothing_else()
             Box::pin(async { ToolResult::ok("ran") })
         }
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Scripted::new([
         Reply::call("careless", json!({ "n": "one" })).with_call("careless", json!({ "n": 1 })),
         Reply::text("done"),
