@@ -73,7 +73,7 @@ impl Inputs {
                 let factor = u128::from(state.context.meter.factor.max(1_000));
                 let usable = (u128::from(opened.room) * factor).div_ceil(1_000);
                 let usable = u64::try_from(usable).unwrap_or(u64::MAX);
-                let (model, price) = (opened.model.clone(), opened.price.clone());
+                let (model, price) = (opened.model.clone(), opened.price);
                 inputs.summarisers.push(Summariser { seq: entry.seq, model, usable, price });
             }
             match (&mut state, &entry.record) {
@@ -110,7 +110,7 @@ impl Seen {
             seq,
             model: request.model.clone(),
             window: request.window.unwrap_or_else(guessed),
-            price: request.price.clone(),
+            price: request.price,
             tools: request.tools.clone(),
             tokens: request.estimated.saturating_sub(conversation),
         }
@@ -138,8 +138,8 @@ impl Windows for WindowsAt<'_> {
 
     fn price(&self, model: &ModelRef) -> Option<Price> {
         match self.inputs.near(self.seq, |seen| seen.model == *model) {
-            Some(seen) => seen.price.clone(),
-            None => self.inputs.summariser(self.seq, model).and_then(|asked| asked.price.clone()),
+            Some(seen) => seen.price,
+            None => self.inputs.summariser(self.seq, model).and_then(|asked| asked.price),
         }
     }
 }
