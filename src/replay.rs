@@ -22,8 +22,7 @@
 //! # let id = session.id().clone();
 //! # runtime.shutdown().await;
 //!
-//! let mut reading = StoreOptions::default();
-//! reading.access = Access::Read;
+//! let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
 //! let store = Store::open(folder.path(), reading)?;
 //! for step in Replay::open(&store, &id)? {
 //!     assert_eq!(step.difference, None);

@@ -17,8 +17,7 @@ use tamtam::{
 use crate::support::taped;
 
 fn store(folder: &Path) -> Store {
-    let mut options = StoreOptions::default();
-    options.access = Access::Read;
+    let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
     Store::open(folder.join("store"), options).unwrap()
 }
 

@@ -46,8 +46,7 @@ impl Drop for Folder {
 pub(crate) fn replay_below(folder: &Path) {
     let mut left = ENTRIES_MAX;
     for path in stores(folder, 5) {
-        let mut options = StoreOptions::default();
-        options.access = Access::Read;
+        let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
         let Ok(store) = Store::open(&path, options) else { continue };
         // What was damaged on purpose is not listed, or not read.
         for session in store.list().unwrap_or_default() {
