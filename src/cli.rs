@@ -5,6 +5,7 @@
 
 mod arguments;
 mod attach;
+mod budget;
 mod catalogue;
 mod command;
 mod demo;

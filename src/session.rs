@@ -24,6 +24,7 @@
 //! | `retry.rs` | whether and when a failed request is made again |
 //! | `compact.rs` | when the conversation is made smaller, and what takes its place |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
+//! | `budget.rs`, `spending.rs` | what may be used, and what happens when that is not enough |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
@@ -31,6 +32,7 @@ mod advance;
 mod apply;
 mod batch;
 mod bill;
+mod budget;
 mod child;
 mod compact;
 mod decide;
@@ -44,6 +46,7 @@ mod retry;
 mod seen;
 mod settings;
 mod signal;
+mod spending;
 mod spent;
 mod state;
 mod tasks;
@@ -54,6 +57,7 @@ mod transcript;
 pub(crate) use advance::LAST_STEP_REMINDER;
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
+pub use budget::{Account, Breach, Budget, Extent, Limits, OnBreach, OpenBudgetAsk, Resource};
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Windows, decide};

@@ -5,10 +5,10 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use tamtam::{Millis, SessionId, permission::Profile, tape::Cursor};
 
-use super::{escape, failure::Exit};
+use super::{budget::BudgetArguments, escape, failure::Exit};
 
 /// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or
-/// the step limit, 130 aborted.
+/// a limit of steps or budget, 130 aborted.
 #[derive(Debug, Parser)]
 #[command(name = "tamtam", version, propagate_version = true, disable_help_subcommand = true)]
 pub(super) struct Arguments {
@@ -97,6 +97,8 @@ pub(super) struct TurnArguments {
     /// Model requests that a turn may make [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,
+    #[command(flatten)]
+    pub(super) budget: BudgetArguments,
     /// One event a line on stdout, one command a line on stdin (see docs/FORMATS.md)
     #[arg(long)]
     pub(super) json: bool,

@@ -13,7 +13,7 @@ pub(super) enum Exit {
     Failed,
     /// It could not be begun: arguments or configuration.
     Usage,
-    /// A person, or the limit of steps, stopped it.
+    /// A person, a budget or the limit of steps stopped it.
     Stopped,
     /// It was ended by the user.
     Aborted,
@@ -36,7 +36,7 @@ impl Exit {
         match outcome {
             Outcome::Done => Exit::Done,
             Outcome::Aborted { .. } => Exit::Aborted,
-            Outcome::Rejected { .. } | Outcome::StepLimit { .. } => Exit::Stopped,
+            Outcome::Rejected { .. } | Outcome::StepLimit { .. } | Outcome::Budget { .. } => Exit::Stopped,
             _ => Exit::Failed,
         }
     }

@@ -21,7 +21,7 @@ use crate::{
         children::{self, Family},
         ending::Ending,
     },
-    session::{Mode, Settings},
+    session::{Budget, Mode, Settings},
     supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorHandle, SupervisorSpec},
     tape::{Durability, Store, StoreOptions, TapeError},
     tool::{Tool, Toolbox},
@@ -367,6 +367,7 @@ impl Defaults {
         let system = options.system.unwrap_or_else(|| crate::prompt::system(&workspace, options.date.as_deref()));
         settings.system = system.into();
         settings.agent = options.agent.unwrap_or(settings.agent);
+        settings.budget = options.budget;
         settings.params = options.params;
         settings.steps_max = options.steps_max;
         settings.steering_mode = options.steering_mode;
@@ -409,6 +410,9 @@ pub struct SessionOptions {
     pub ask_limit: Duration,
     /// The rules of permission; those of [`Profile::Strict`] by default.
     pub rules: Option<Ruleset>,
+    /// What it may use, with its children, and what happens when that is not enough; no limit by default. Of a child the
+    /// session's limits are what its parent grants to it; where they say nothing, a share of what is left.
+    pub budget: Budget,
     /// How deep children may stand below the session at the top; the runtime's, which is 1 by default.
     pub task_depth_max: Option<u32>,
     /// How many children it may have open at the same time; the runtime's, which is 8 by default.
@@ -432,6 +436,7 @@ impl SessionOptions {
             queue_mode: Mode::One,
             ask_limit: Duration::from_secs(600),
             rules: None,
+            budget: Budget::default(),
             task_depth_max: None,
             task_width_max: None,
         }

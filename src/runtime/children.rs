@@ -21,8 +21,8 @@ use crate::{
     model::BoxFuture,
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
-        Delivery, Down, Entry, Held, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State, TaskOrder,
-        Tie,
+        Delivery, Down, Entry, Held, Limits, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State,
+        TaskOrder, Tie,
     },
     tape::{Appended, TapeError},
 };
@@ -113,7 +113,11 @@ impl Session {
         // The watch over it says so too, and again after a crash; said here, it is so when this returns.
         let state = self.state().await?;
         let (parent, ticket, depth) = (self.id().clone(), adopted.ticket, state.depth() + 1);
-        let (tie, above) = (Tie { parent, ticket, link, depth }, state.settings.above_children());
+        let grant = match state.open.get(&ticket) {
+            Some(Open::Task(task)) => task.grant,
+            _ => Limits::default(),
+        };
+        let (tie, above) = (Tie { parent, ticket, link, depth, grant }, state.settings.above_children());
         adopted.session.ask(|reply| Signal::Adopted { tie, above, reply }).await?;
         Ok(adopted)
     }
@@ -146,6 +150,7 @@ impl Session {
             ticket,
             link: task.map_or_else(Link::default, |task| task.link),
             depth: task.map_or(0, |task| task.depth),
+            grant: task.map_or_else(Limits::default, |task| task.grant),
             order: task.and_then(|task| task.order.clone()),
         }
     }
@@ -183,6 +188,7 @@ fn of_child(parent: &Settings, options: SessionOptions, workspace: String) -> Se
     }
     settings.workspace = workspace;
     settings.read_roots.clear();
+    settings.budget = options.budget;
     settings.model = options.model.unwrap_or(settings.model);
     settings.agent = options.agent.unwrap_or(settings.agent);
     settings.system = options.system.map_or(settings.system, Into::into);
@@ -299,6 +305,7 @@ impl Runtime {
             prompt.role = Role::User;
             prompt.time = MessageTime { created: now, completed: Some(now) };
             let mut state = State::new(birth.child.clone(), settings, now);
+            state.take_grant(&birth.grant);
             state.origin = Some(Arc::new(Origin {
                 parent: birth.parent.clone(),
                 ticket: birth.ticket,

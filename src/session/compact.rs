@@ -21,7 +21,9 @@ use crate::{
     ids::Seq,
     message::ModelRef,
     model::{Item, Price, ToolResultItem, UserItem},
-    session::{Charge, Directive, Held, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft},
+    session::{
+        Charge, Directive, Held, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft, spending,
+    },
     usage::Usage,
 };
 
@@ -168,9 +170,8 @@ pub(super) fn holds_up(draft: &mut Draft<'_>) -> bool {
     let must = level == Level::Full || overflowed(draft);
     if (level >= Level::Compact || must) && draft.state.compaction().is_none() {
         let reason = if overflowed(draft) { CompactionReason::Overflow } else { CompactionReason::Threshold };
-        if draft.state.context.failures < FAILURES_MAX {
-            open(draft, reason);
-        } else if must {
+        let opened = draft.state.context.failures < FAILURES_MAX && open(draft, reason).is_some();
+        if !opened && must {
             truncate(draft);
         }
     }
@@ -200,10 +201,11 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Option<Seq> {
     // It may have another window; and what it counts may be more than we estimate.
     let shown = draft.env.windows.window(&model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
+    let (price, reserved) = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()))?;
     let opened = OpenCompaction {
         reason,
-        price: draft.env.windows.price(&model),
-        reserved: Reserve { input: meter.corrected(going), output: 0 },
+        price,
+        reserved,
         model,
         room: shown,
         first_kept: found.first_kept,

@@ -6,11 +6,11 @@ use crate::{
     context::Window,
     ids::{Millis, Seq},
     message::ModelRef,
-    model::{ModelLimits, Price},
+    model::Price,
     permission::Globs,
     session::{
         Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, child, compact, end,
-        inbox, recover, retry, tasks,
+        inbox, recover, retry, spending, tasks,
     },
     tape::Cause,
     tool::Toolbox,
@@ -39,12 +39,6 @@ pub struct Env<'a> {
 pub trait Windows: std::fmt::Debug {
     /// The window of a model.
     fn window(&self, model: &ModelRef) -> Window;
-
-    /// Tokens that an answer of the model may have, where nobody asks for fewer.
-    fn output(&self, model: &ModelRef) -> u64 {
-        let _ = model;
-        ModelLimits::default().output
-    }
 
     /// What the model's tokens cost; `None` where that is not known.
     fn price(&self, model: &ModelRef) -> Option<Price> {
@@ -193,6 +187,8 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
         Signal::Returned { ticket, result } => batch::returned(draft, *ticket, result),
         Signal::Tick => {
             batch::expire_asks(draft);
+            spending::expire(draft);
+            spending::check_time(draft);
             retry::end_wait_when_due(draft);
         }
     }

@@ -8,6 +8,7 @@ use crate::{
     message::ModelRef,
     model::Params,
     permission::{Globs, Judgement, Profile, Ruleset, judge_all},
+    session::Budget,
     tool::Access,
 };
 
@@ -86,6 +87,9 @@ pub struct Settings {
     /// How its context is kept within the model's window.
     #[serde(default)]
     pub compaction: CompactionSettings,
+    /// What it may use, and what happens when that is not enough. No limit by default.
+    #[serde(default, skip_serializing_if = "Budget::is_none")]
+    pub budget: Budget,
     /// The rules of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
     /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -119,6 +123,7 @@ impl Settings {
             retries_max: 3,
             rules: vec![Profile::default().ruleset()],
             compaction: CompactionSettings::default(),
+            budget: Budget::default(),
             above: Vec::new(),
             task_depth_max: task_depth_max(),
             task_width_max: task_width_max(),

@@ -9,7 +9,7 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{Down, Link, RestoredFiles, Settings, TaskOrder, Tie},
+    session::{Breach, Down, Limits, Link, RestoredFiles, Settings, TaskOrder, Tie},
     tool::ToolResult,
     usage::Usage,
 };
@@ -48,6 +48,9 @@ pub enum Grant {
     Once,
     /// This call may run, and so may all that ask for the same again within the scope.
     Always(Scope),
+    /// Only of a question for more of a budget: its limits are raised by so much. There, `Once` raises the limit by as much as
+    /// it was, `Always` lifts it, and `Reject` ends the turn.
+    Raise(Limits),
     /// This call may not run. With a message the model is told and goes on; without one the turn ends (C-06).
     Reject(Option<String>),
 }
@@ -384,6 +387,18 @@ pub enum Refusal {
         /// Which.
         ask: Seq,
     },
+    /// Only a question for more of a budget is answered by raising one.
+    #[error("ask {ask} is about a call: answer once, always or reject")]
+    NotABudget {
+        /// Which ask.
+        ask: Seq,
+    },
+    /// The budget does not allow the task.
+    #[error("{breach}: ask for less, or raise it")]
+    OverBudget {
+        /// Which limit.
+        breach: Breach,
+    },
     /// The session has ended for good.
     #[error("the session has ended")]
     Ended,
@@ -437,6 +452,11 @@ pub enum Outcome {
     StepLimit {
         /// How many.
         steps: u32,
+    },
+    /// A budget did not allow what was next.
+    Budget {
+        /// Which limit.
+        breach: Breach,
     },
     /// The answer reached the limit of output tokens.
     CutShort,

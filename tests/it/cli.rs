@@ -1,5 +1,6 @@
 //! The `tamtam` binary, as a shell and its scripts see it: the real process, real tools, real files; scripted models.
 
+mod budget;
 mod commands;
 mod cost;
 mod demo;

@@ -18,6 +18,7 @@ pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
         tape_seq: state.seq.0,
         usage: state.spent.usage,
         cost: state.spent_in_all().cost,
+        left: state.left(),
     }
 }
 
@@ -64,6 +65,10 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             Open::Ask(_) => {
                 asking = true;
                 what.push("waits for a person".to_owned());
+            }
+            Open::BudgetAsk(_) => {
+                asking = true;
+                what.push("waits for a larger budget".to_owned());
             }
             Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
                 tools = true;

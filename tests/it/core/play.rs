@@ -45,9 +45,9 @@ pub(crate) fn rules(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
 
 /// All models take the same, and cost what was said.
 #[derive(Debug)]
-struct Known<'a> {
-    window: Window,
-    prices: &'a Prices,
+pub(crate) struct Known<'a> {
+    pub(crate) window: Window,
+    pub(crate) prices: &'a Prices,
 }
 
 impl Windows for Known<'_> {
@@ -321,6 +321,11 @@ impl Play {
     pub(crate) fn later(&mut self, ms: u64) -> &mut Play {
         self.now = self.now.plus(Duration::from_millis(ms));
         self.signal(Signal::Tick)
+    }
+
+    /// That much later, and nobody looks at the clock.
+    pub(crate) fn asleep(&mut self, ms: u64) {
+        self.now = self.now.plus(Duration::from_millis(ms));
     }
 
     /// The process dies with all of the tape written, and the session is rebuilt from it.

@@ -197,7 +197,7 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
                 effects.insert(entry.seq, call.effect);
                 results.insert(entry.seq, 0);
             }
-            Record::CallStarted { attempt, key } => {
+            Record::CallStarted { attempt, key, .. } => {
                 let again = *attempt > 1;
                 hold!(
                     !(again && effects.get(&ticket) == Some(&Effect::Once)),
