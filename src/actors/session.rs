@@ -14,7 +14,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::{claim, fold, notify};
+pub(crate) use build::{claim, fold};
 use children::Children;
 
 use std::{

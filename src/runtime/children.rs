@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 use crate::{
     actors::{
         activation::Flight,
+        first_append::FirstAppend,
         links::{Birth, NotUp, Nursery},
-        session::notify,
         slot::{Door, Question, Slot},
     },
     error::{OpenError, SendError, SpawnError},
@@ -24,7 +24,7 @@ use crate::{
         Delivery, Down, Entry, Held, Limits, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State,
         TaskOrder, Tie,
     },
-    tape::{Appended, TapeError},
+    tape::TapeError,
 };
 
 /// A child and the ticket of its task. Dropping it changes nothing.
@@ -294,9 +294,10 @@ impl Runtime {
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         let made = tokio::task::spawn_blocking(move || {
             let order = birth.order.clone().ok_or(TapeError::Missing { session: birth.child.clone() })?;
+            let first = FirstAppend::new();
             let mut tape = match host.store.exists(&birth.child) {
-                true => host.store.load(&birth.child, notify(&for_tape))?.tape,
-                false => host.store.create(&birth.child, notify(&for_tape))?,
+                true => host.store.load(&birth.child, first.notify(&for_tape))?.tape,
+                false => host.store.create(&birth.child, first.notify(&for_tape))?,
             };
             let now = host.clock.now();
             let mut settings = order.settings.clone();
@@ -325,11 +326,9 @@ impl Runtime {
                 lines.push(entry.to_tape().map_err(|_| TapeError::Closed)?);
                 state.apply(&entry);
             }
-            if let Appended::Now(Err(error)) = tape.append(&lines) {
-                return Err(error);
-            }
+            first.append(&mut tape, &lines)?;
             for_tape.prepare(tape, state);
-            Ok(())
+            Ok::<_, TapeError>(())
         });
         let made = made.await.map_err(|_| OpenError::Closed).and_then(|made| made.map_err(OpenError::from));
         if let Err(error) = made {
