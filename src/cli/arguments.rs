@@ -57,6 +57,10 @@ pub(super) enum TapeCommand {
     Changes(ChangesArguments),
     /// Put the files back that a session changed; shows what would change, and does it with --yes
     Restore(RestoreArguments),
+    /// Write a session to one file, to be kept or carried to another store
+    Export(ExportArguments),
+    /// Bring in a session from a file that `export` wrote: all of it or nothing
+    Import(ImportArguments),
     /// Make the index anew from the tapes, and say whether it had been right
     Rebuild(RebuildArguments),
 }
@@ -269,6 +273,33 @@ pub(super) struct RestoreArguments {
     /// Put files back too that somebody else changed since; what they wrote is kept
     #[arg(long, conflicts_with = "rest")]
     pub(super) over: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExportArguments {
+    /// Which session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// The file, which must not be there yet [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(super) to: Option<PathBuf>,
+    /// With the large outputs that were cut off for the model
+    #[arg(long)]
+    pub(super) spills: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ImportArguments {
+    /// What `export` wrote
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Under this id instead of its own
+    #[arg(long = "as", value_name = "ID")]
+    pub(super) as_id: Option<SessionId>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]

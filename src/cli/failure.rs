@@ -81,6 +81,9 @@ impl From<TapeError> for Failure {
                 return Failure::usage(format!("{error}: `tamtam sessions` lists those there are"));
             }
             TapeError::Query { .. } => return Failure::usage(format!("{error} (see `tamtam tape search --help`)")),
+            TapeError::Index { message, .. } if message.contains("disk") => {
+                format!("{error}: free some space there; the tapes are as they were")
+            }
             TapeError::Index { .. } => format!("{error}: `tamtam tape rebuild` makes it anew"),
             TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
             TapeError::Damaged(_) => format!("{error}: see `tamtam tape verify`"),

@@ -5,6 +5,7 @@ mod commands;
 mod cost;
 mod demo;
 mod errors;
+mod faults;
 mod files;
 mod lab;
 mod search;

@@ -110,10 +110,10 @@ fn a_session_that_another_process_has_is_refused() {
 }
 
 /// A small disk, where this may be made; unmounted at the end.
-struct SmallDisk<'a>(&'a std::path::Path);
+pub(super) struct SmallDisk<'a>(&'a std::path::Path);
 
 impl SmallDisk<'_> {
-    fn mount(at: &std::path::Path) -> Option<SmallDisk<'_>> {
+    pub(super) fn mount(at: &std::path::Path) -> Option<SmallDisk<'_>> {
         std::fs::create_dir(at).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(at).output();
         mounted.is_ok_and(|mounted| mounted.status.success()).then_some(SmallDisk(at))
