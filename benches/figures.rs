@@ -24,6 +24,8 @@ use tamtam::{
 mod asleep;
 #[path = "support/parts.rs"]
 mod parts;
+#[path = "support/swap.rs"]
+mod swap;
 use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime};
 
 type Figure = fn(&tokio::runtime::Runtime);
@@ -35,6 +37,7 @@ fn main() {
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
+        ("swap", |tokio| tokio.block_on(swap::swap())),
         ("memory", |tokio| tokio.block_on(memory())),
         ("recover", |tokio| tokio.block_on(recovery())),
         ("append", |_| appends()),

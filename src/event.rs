@@ -373,6 +373,22 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// What a compaction replaced stands in the context again.
+    CompactionUndone {
+        /// The entry that recorded the compaction.
+        compaction: Seq,
+        /// Items that came back.
+        items: usize,
+    },
+    /// What came of a branch that was left stands in the context.
+    BranchSummary {
+        /// The entry after which the branch began.
+        from: Seq,
+        /// Its last entry.
+        to: Seq,
+        /// What came of it.
+        summary: Arc<str>,
+    },
     /// The session was rebuilt from its tape while a turn was running.
     SessionRecovered {
         /// How many times in a row, with no new answer or result in between.

@@ -25,6 +25,7 @@
 //! | `compact.rs` | when the conversation is made smaller, and what takes its place |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
 //! | `budget.rs`, `spending.rs` | what may be used, and what happens when that is not enough |
+//! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
@@ -32,6 +33,7 @@ mod advance;
 mod apply;
 mod batch;
 mod bill;
+mod branch;
 mod budget;
 mod child;
 mod compact;
@@ -53,10 +55,12 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod transcript;
+mod undo;
 
 pub(crate) use advance::LAST_STEP_REMINDER;
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
+pub use branch::{Branch, BranchSummary};
 pub use budget::{Account, Breach, Budget, Extent, Limits, OnBreach, OpenBudgetAsk, Resource};
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
@@ -75,3 +79,4 @@ pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
 pub use transcript::Transcript;
+pub use undo::Undone;

@@ -561,6 +561,8 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Configure { .. }
             | Signal::Compact { .. }
             | Signal::Restored { .. }
+            | Signal::UndoCompaction { .. }
+            | Signal::LeaveBranch { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::StopTask { .. }

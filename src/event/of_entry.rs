@@ -51,6 +51,12 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             summary: compacted.summary.clone(),
             error: None,
         }],
+        Record::CompactionUndone(undone) => {
+            vec![EventKind::CompactionUndone { compaction: undone.compaction, items: undone.history.len() }]
+        }
+        Record::BranchSummary(branch) => {
+            vec![EventKind::BranchSummary { from: branch.from, to: branch.to, summary: branch.summary.clone() }]
+        }
         Record::CompactionFailed { error, .. } => {
             vec![EventKind::CompactionFinished { items: 0, summary: None, error: Some(error.clone()) }]
         }

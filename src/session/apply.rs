@@ -85,6 +85,8 @@ impl State {
                 self.usage += *usage;
                 Arc::make_mut(&mut self.context).failures += 1;
             }
+            Record::CompactionUndone(undone) => self.put_back(undone),
+            Record::BranchSummary(branch) => self.take_branch(entry.seq, branch),
             Record::RetryWait { attempt, until, server } => {
                 let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
                 self.open.insert(entry.seq, Open::Wait(wait));
@@ -275,6 +277,7 @@ impl State {
             hash: request.hash.clone(),
             system: self.settings.system.clone(),
             params: request.params(&self.settings.params),
+            tools: self.settings.tools.clone(),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));

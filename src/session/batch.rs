@@ -69,6 +69,9 @@ fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<String> {
         return Some(draft.env.toolbox.unknown_tool(&call.tool));
     };
     let switched_off = draft.state.turn.as_ref().is_some_and(|turn| turn.tools.get(tool.name()) == Some(&false));
+    if !draft.state.settings.has_tool(tool.name()) {
+        return Some(format!("The tool {} is not among those of this agent.", tool.name()));
+    }
     if switched_off {
         return Some(format!("The tool {} is switched off in this turn.", tool.name()));
     }

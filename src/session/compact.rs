@@ -52,8 +52,12 @@ pub struct ContextState {
     pub compactions: u64,
     /// What is ready to be put in place as soon as no request is open.
     pub ready: Option<Arc<Compacted>>,
-    /// The compaction that is ready.
+    /// The compaction that is ready: its ticket, and the entry that recorded it.
     pub ready_ticket: Seq,
+    /// See `ready_ticket`.
+    pub ready_entry: Seq,
+    /// The entry that recorded the newest compaction in place; 0 for none.
+    pub newest: Seq,
 }
 
 /// Why a compaction was opened.
@@ -352,7 +356,7 @@ impl State {
     pub(super) fn take_compacted(&mut self, ticket: Seq, compacted: &Arc<Compacted>) {
         self.usage += compacted.usage;
         let context = Arc::make_mut(&mut self.context);
-        (context.ready, context.ready_ticket) = (Some(compacted.clone()), ticket);
+        (context.ready, context.ready_ticket, context.ready_entry) = (Some(compacted.clone()), ticket, self.seq);
         self.put_compacted_in_place();
     }
 
@@ -382,7 +386,8 @@ impl State {
         context.front = 1;
         context.failures = 0;
         context.compactions += 1;
-        context.ready_ticket = Seq::ZERO;
+        context.newest = context.ready_entry;
+        (context.ready_ticket, context.ready_entry) = (Seq::ZERO, Seq::ZERO);
         if let Some(turn) = &mut self.turn {
             Arc::make_mut(turn).overflowed = false;
         }
@@ -407,7 +412,7 @@ impl State {
         self.replace_history(pruned);
     }
 
-    fn replace_history(&mut self, items: impl Iterator<Item = Arc<Item>>) {
+    pub(super) fn replace_history(&mut self, items: impl Iterator<Item = Arc<Item>>) {
         let context = Arc::make_mut(&mut self.context);
         context.meter.forget();
         context.fullness = Fullness::default();

@@ -9,8 +9,8 @@ use crate::{
     model::Price,
     permission::Globs,
     session::{
-        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, child, compact, end,
-        inbox, recover, retry, spending, tasks,
+        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, branch, child, compact,
+        end, inbox, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::Toolbox,
@@ -148,6 +148,14 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
         Signal::Restored { files, reply } => {
             draft.write(None, Record::Restored(files.clone()));
             draft.done(*reply);
+        }
+        Signal::UndoCompaction { undone, reply } => {
+            let answer = undo::undo(draft, undone);
+            draft.reply(*reply, answer);
+        }
+        Signal::LeaveBranch { branch, reply } => {
+            let answer = branch::take(draft, branch);
+            draft.reply(*reply, answer);
         }
         Signal::Anchor => {
             let whole = Arc::new(draft.state.clone());

@@ -11,8 +11,8 @@ use crate::{
     model::{Answer, ModelError, Params, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, Breach, Compacted, Delivery, Down, Grant, Limits, Link, OpenCompaction, Outcome, Reserve,
-        RestoredFiles, Settings, State, TaskOrder, Tie,
+        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, OpenCompaction, Outcome,
+        Reserve, RestoredFiles, Settings, State, TaskOrder, Tie, Undone,
     },
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
@@ -179,6 +179,10 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "is_nothing")]
         usage: Usage,
     },
+    /// What a compaction replaced stands in the context again.
+    CompactionUndone(Arc<Undone>),
+    /// What came of a branch that was left stands in the context, in front of the next turn.
+    BranchSummary(Arc<BranchSummary>),
     /// Held messages, or an interrupted turn, may go on.
     Released {},
     /// A task is given to a child: written before the child is made. Opens a ticket.

@@ -1,6 +1,6 @@
 //! What a session is set to: all that its decisions depend on beside what happens. Kept on the tape.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,9 @@ pub struct Settings {
     pub agent: String,
     /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
     pub system: Arc<str>,
+    /// The tools that it is told of and may use; all where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
     pub params: Params,
     /// Model requests a turn may make, retries not counted; `None` for no limit. 50 by default (C-12).
@@ -114,6 +117,7 @@ impl Settings {
             model,
             agent: "build".to_owned(),
             system: "".into(),
+            tools: None,
             params: Params::default(),
             steps_max: Some(50),
             steering_mode: Mode::All,
@@ -145,6 +149,12 @@ impl Settings {
     pub fn above_children(&self) -> Vec<Vec<Ruleset>> {
         let own = (!self.above.contains(&self.rules)).then_some(&self.rules);
         self.above.iter().chain(own).cloned().collect()
+    }
+
+    /// Whether it is told of that tool at all.
+    #[must_use]
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.contains(name))
     }
 
     /// How long an ask may stay unanswered.

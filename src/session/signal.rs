@@ -9,7 +9,7 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{Breach, Down, Limits, Link, RestoredFiles, Settings, TaskOrder, Tie},
+    session::{BranchSummary, Breach, Down, Limits, Link, RestoredFiles, Settings, TaskOrder, Tie, Undone},
     tool::ToolResult,
     usage::Usage,
 };
@@ -141,6 +141,20 @@ pub enum Signal {
     Restored {
         /// What was done.
         files: Arc<RestoredFiles>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host wants the newest compaction undone, and brings what it replaced.
+    UndoCompaction {
+        /// What it replaced.
+        undone: Arc<Undone>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host leaves a branch and brings what came of it.
+    LeaveBranch {
+        /// What came of it.
+        branch: Arc<BranchSummary>,
         /// Whom to answer.
         reply: ReplyTo,
     },
@@ -381,6 +395,19 @@ pub enum Refusal {
     /// There is nothing that a summary could replace.
     #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
     NothingToCompact,
+    /// No summary stands in the context, or another one than was looked at.
+    #[error("there is no compaction that could be undone")]
+    NothingToUndo,
+    /// What comes back would be summed up again at once.
+    #[error(
+        "with what the compaction replaced the context would take {used} tokens, and may take {usable}: choose a model with a larger window first"
+    )]
+    WouldNotFit {
+        /// What it would take.
+        used: u64,
+        /// What it may take.
+        usable: u64,
+    },
     /// The ask is closed: answered, expired, withdrawn, or never open.
     #[error("ask {ask} is closed")]
     AskClosed {

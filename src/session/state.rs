@@ -339,6 +339,9 @@ pub struct OpenRequest {
     pub system: Arc<str>,
     /// Sampling and limits, as they were then.
     pub params: Params,
+    /// The tools that the agent had then; all where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<std::collections::BTreeSet<String>>,
 }
 
 /// An open call.

@@ -2,6 +2,7 @@
 
 mod budget;
 mod commands;
+mod compaction;
 mod cost;
 mod demo;
 mod errors;

@@ -127,6 +127,8 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Configure { .. } => ("configure", None),
         Signal::Compact { .. } => ("compact", None),
         Signal::Restored { .. } => ("restored", None),
+        Signal::UndoCompaction { .. } => ("undo compaction", None),
+        Signal::LeaveBranch { .. } => ("leave branch", None),
         Signal::Anchor => ("anchor", None),
         Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
         Signal::Spawn { .. } => ("spawn", None),

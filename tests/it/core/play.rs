@@ -180,6 +180,11 @@ impl Play {
         self
     }
 
+    /// The entries so far, as a reader of the tape finds them.
+    pub(crate) fn entries_of_the_tape(&self) -> Vec<Entry> {
+        self.tape.iter().map(|bytes| line::decode(bytes)).collect()
+    }
+
     fn fold(&self) -> State {
         let mut state = State::new("other".parse().unwrap(), settings(), Millis(0));
         self.tape.iter().for_each(|bytes| state.apply(&line::decode(bytes)));
