@@ -1,4 +1,5 @@
 //! What the swap of a compaction does to the steps round it: the same turn in a window that is small, and in one that is not.
+#![allow(unreachable_pub, reason = "a part of one bench")]
 
 use std::{
     sync::{Arc, Mutex},
@@ -42,7 +43,7 @@ impl Model for Talker {
         }
         let mut asked = self.asked.lock().unwrap();
         asked.push(Instant::now());
-        let last = asked.len() % STEPS == 0;
+        let last = asked.len().is_multiple_of(STEPS);
         drop(asked);
         Box::pin(async move {
             if last {
