@@ -24,6 +24,8 @@ use tamtam::{
 mod asleep;
 #[path = "support/parts.rs"]
 mod parts;
+#[path = "support/swap.rs"]
+mod swap;
 use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime};
 
 type Figure = fn(&tokio::runtime::Runtime);
@@ -31,10 +33,11 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 13] = [
+    let figures: [(&str, Figure); 14] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
+        ("swap", |tokio| tokio.block_on(swap::swap())),
         ("memory", |tokio| tokio.block_on(memory())),
         ("recover", |tokio| tokio.block_on(recovery())),
         ("append", |_| appends()),

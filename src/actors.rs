@@ -6,6 +6,7 @@
 //! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
 //! | `slots.rs` | the sessions that a runtime knows |
 //! | `activation.rs` | how a session wakes up |
+//! | `first_append.rs` | how the first entry of a new session gets onto the disk |
 //! | `timekeeper.rs` | the child that puts sessions to sleep |
 //! | `tape.rs` | the child that looks after the store |
 //! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
@@ -14,6 +15,7 @@
 //! | `host.rs` | what all sessions of a runtime share |
 
 pub(crate) mod activation;
+pub(crate) mod first_append;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod session;

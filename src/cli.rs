@@ -5,6 +5,7 @@
 
 mod arguments;
 mod attach;
+mod budget;
 mod catalogue;
 mod command;
 mod demo;
@@ -24,6 +25,7 @@ mod run;
 mod search;
 mod stdin;
 mod tapes;
+mod transfer;
 mod typed;
 
 use std::{
@@ -75,6 +77,8 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Replay(arguments) => replay::replay(&arguments, environment),
         Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
         Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),
+        Command::Tape { command: TapeCommand::Export(arguments) } => transfer::export(&arguments, environment),
+        Command::Tape { command: TapeCommand::Import(arguments) } => transfer::import(&arguments, environment),
         Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
         Command::Tape { command: TapeCommand::Changes(arguments) } => restore::changes(&arguments, environment),
         Command::Tape { command: TapeCommand::Restore(arguments) } => restore::restore(&arguments, environment),

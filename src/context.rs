@@ -3,6 +3,7 @@
 //! All of it is functions of values. The core decides with them when to prune and when to compact; nothing here asks a model,
 //! reads a clock or changes a history in place. What is left out of a request stays on the tape.
 
+mod branch;
 mod carried;
 mod cut;
 mod prune;
@@ -10,6 +11,7 @@ mod summary;
 mod tokens;
 mod window;
 
+pub use branch::{BRANCH_SUMMARY_MAX, branch_digest, branch_prompt, common_ancestor, render_branch};
 pub use carried::{Branches, Carried, FileOperations, Replaced, ReplacedCalls, Speaker, UserWords};
 pub use cut::{Cut, cut};
 pub use prune::{PRUNED_TEXT, PruneRule, prune};

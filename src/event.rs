@@ -22,7 +22,7 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{ErrorReason, FilePart, Finish, Message, Part},
     model::{ErrorKind, RetryClass},
-    session::{AskClosedWhy, CompactionReason, Delivery, Down, Grant, Link, Outcome, Tie},
+    session::{AskClosedWhy, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie},
     tape::Cause,
     tool::Access,
     usage::{ShownCost, Usage},
@@ -86,6 +86,18 @@ pub struct Event {
     /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
+}
+
+/// What happens where a budget does not allow what is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BudgetThen {
+    /// A person is asked for more.
+    Ask,
+    /// Another model is asked.
+    Model,
+    /// The turn ends.
+    Stop,
 }
 
 /// What happened.
@@ -288,6 +300,9 @@ pub enum EventKind {
         /// Cost of the step.
         #[serde(flatten)]
         cost: ShownCost,
+        /// What is left of the session's budget, of each thing that is limited.
+        #[serde(skip_serializing_if = "Limits::is_none")]
+        left: Limits,
         /// Whether the answer was cut off by us.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
@@ -317,6 +332,25 @@ pub enum EventKind {
         /// Tokens that it may take.
         usable: u64,
     },
+    /// A limit did not allow what was next. Where a person is asked for more, the answer closes it as any other ask.
+    Budget {
+        /// The limit, and what would be needed.
+        #[serde(flatten)]
+        breach: Breach,
+        /// What happens.
+        then: BudgetThen,
+        /// The ask's ticket: answer with it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ask: Option<Seq>,
+        /// When it stops by itself.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expires: Option<Millis>,
+        /// The model that is asked instead, as `provider/model`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// All of it in words.
+        text: String,
+    },
     /// A summary of the older part of the conversation is being written; the session goes on where it can.
     CompactionStarted {
         /// Why.
@@ -339,6 +373,22 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// What a compaction replaced stands in the context again.
+    CompactionUndone {
+        /// The entry that recorded the compaction.
+        compaction: Seq,
+        /// Items that came back.
+        items: usize,
+    },
+    /// What came of a branch that was left stands in the context.
+    BranchSummary {
+        /// The entry after which the branch began.
+        from: Seq,
+        /// Its last entry.
+        to: Seq,
+        /// What came of it.
+        summary: Arc<str>,
+    },
     /// The session was rebuilt from its tape while a turn was running.
     SessionRecovered {
         /// How many times in a row, with no new answer or result in between.
@@ -356,6 +406,9 @@ pub enum EventKind {
         link: Link,
         /// How deep it is below the session at the top.
         depth: u32,
+        /// What it may use of the session's budget.
+        #[serde(skip_serializing_if = "Limits::is_none")]
+        grant: Limits,
         /// Whether it was there before, and is adopted.
         adopted: bool,
     },

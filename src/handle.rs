@@ -4,6 +4,7 @@
 //! conversation may be asleep: the first call that needs it wakes it. All calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
 //! under the same id is the same message.
 
+mod context;
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 
@@ -159,15 +160,6 @@ impl Session {
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn resume(&self) -> Result<(), SendError> {
         self.ask(|reply| Signal::Resume { reply }).await.map(drop)
-    }
-
-    /// Has the older part of the conversation summed up now, in the background. Returns when the wish is on the tape; events
-    /// tell how it ends.
-    ///
-    /// # Errors
-    /// [`SendError::Refused`] where a summary is being written already, or there is nothing that one could replace.
-    pub async fn compact(&self) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Compact { reply }).await.map(drop)
     }
 
     /// Changes the settings; they hold from the next step on.

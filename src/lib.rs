@@ -46,6 +46,7 @@
 #[macro_use]
 mod fault;
 
+pub mod agent;
 pub mod context;
 pub mod error;
 pub mod event;
@@ -72,6 +73,7 @@ pub mod usage;
 
 mod actors;
 
+pub use agent::Agent;
 pub use error::{OpenError, SendError, SpawnError, StartError};
 pub use event::{Event, EventKind, EventStream};
 #[cfg(feature = "fault-injection")]

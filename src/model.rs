@@ -38,7 +38,7 @@ mod redact;
 #[cfg(feature = "http")]
 mod router;
 #[cfg(all(test, feature = "http"))]
-mod samples;
+pub(crate) mod samples;
 #[cfg(feature = "http")]
 mod schema;
 #[cfg(feature = "http")]

@@ -19,8 +19,8 @@ pub use report::{Leftover, Parked, Recovered, Tree};
 pub use crate::actors::timekeeper::{Passivation, Pressure};
 use crate::{
     actors::{
+        first_append::FirstAppend,
         host::Host,
-        session::notify,
         slot::{Door, Phase, Slot, slept},
         timekeeper::shed,
     },
@@ -31,7 +31,7 @@ use crate::{
     runtime::ending::Ending,
     session::{Entry, Record, State},
     supervisor::{AdminError, Down, SupervisorHandle},
-    tape::{Appended, SessionSummary, TapeError},
+    tape::{SessionSummary, TapeError},
 };
 
 /// How long [`Runtime::passivate`] waits for what passes by itself, and how often it looks.
@@ -302,16 +302,14 @@ impl Runtime {
 
 /// Makes the tape of a new session, with its first entry on it.
 fn make_tape(host: &Host, slot: &Arc<Slot>, settings: crate::session::Settings) -> Result<(), OpenError> {
-    let mut tape = host.store.create(&slot.id, notify(slot))?;
+    let first = FirstAppend::new();
+    let mut tape = host.store.create(&slot.id, first.notify(slot))?;
     let now = host.clock.now();
     let mut state = State::new(slot.id.clone(), settings, now);
     let record = Record::State(Arc::new(state.clone()));
     let entry = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
     let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
-    // A first append is never left for later unless the disk is slow, and then the actor's own appends wait for it.
-    if let Appended::Now(Err(error)) = tape.append(&[line]) {
-        return Err(error.into());
-    }
+    first.append(&mut tape, &[line])?;
     state.apply(&entry);
     slot.prepare(tape, state);
     Ok(())

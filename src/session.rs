@@ -24,6 +24,8 @@
 //! | `retry.rs` | whether and when a failed request is made again |
 //! | `compact.rs` | when the conversation is made smaller, and what takes its place |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
+//! | `budget.rs`, `spending.rs` | what may be used, and what happens when that is not enough |
+//! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
@@ -31,6 +33,8 @@ mod advance;
 mod apply;
 mod batch;
 mod bill;
+mod branch;
+mod budget;
 mod child;
 mod compact;
 mod decide;
@@ -44,16 +48,20 @@ mod retry;
 mod seen;
 mod settings;
 mod signal;
+mod spending;
 mod spent;
 mod state;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod transcript;
+mod undo;
 
 pub(crate) use advance::LAST_STEP_REMINDER;
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
+pub use branch::{Branch, BranchSummary};
+pub use budget::{Account, Breach, Budget, Extent, Limits, OnBreach, OpenBudgetAsk, Resource};
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
@@ -72,3 +80,4 @@ pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
 pub use transcript::Transcript;
+pub use undo::Undone;

@@ -20,7 +20,9 @@ mod commit;
 mod disk;
 mod entry;
 mod error;
+mod export;
 mod handle;
+mod import;
 #[cfg(feature = "sqlite")]
 mod index;
 mod layout;
@@ -41,9 +43,13 @@ pub use appends::Append;
 pub(crate) use appends::{TapeFile, decode_files};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
+pub use export::{Exported, Spills};
 pub use handle::{APPEND_BYTES_MAX, Appended, Tape};
+pub use import::Imported;
 #[cfg(feature = "sqlite")]
-pub use index::{BadCursor, Behind, CaughtUp, Cursor, Hit, Index, Order, Page, Query, Rebuilt, Rows, Snippet};
+pub use index::{
+    BadCursor, Behind, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
+};
 pub use line::LINE_BYTES_MAX;
 pub use log::Notify;
 pub use read::Repair;

@@ -77,10 +77,6 @@ impl Windows for Host {
         Window::new(limits.context, limits.output)
     }
 
-    fn output(&self, model: &ModelRef) -> u64 {
-        self.models.limits_of(model).output
-    }
-
     fn price(&self, model: &ModelRef) -> Option<Price> {
         self.prices.get(model).or_else(|| self.models.price_of(model))
     }

@@ -17,7 +17,9 @@ use crate::{
     ids::{Seq, SessionId},
     model::BoxFuture,
     permission::Ruleset,
-    session::{Down, DownReason, Held, Link, OpenTask, Refusal, ReplyTo, Signal, TaskOrder, Tie, Told, never_made},
+    session::{
+        Down, DownReason, Held, Limits, Link, OpenTask, Refusal, ReplyTo, Signal, TaskOrder, Tie, Told, never_made,
+    },
 };
 
 /// The first wait before a child that cannot be had just now is looked at again; each further one is twice as long.
@@ -36,6 +38,8 @@ pub(crate) struct Birth {
     pub(crate) ticket: Seq,
     pub(crate) link: Link,
     pub(crate) depth: u32,
+    /// What it may use.
+    pub(crate) grant: Limits,
     /// What to make it from where it is not there; without, it is not made.
     pub(crate) order: Option<Arc<TaskOrder>>,
 }
@@ -90,6 +94,7 @@ impl Watcher {
             ticket: post.ticket,
             link: task.link,
             depth: task.depth,
+            grant: task.grant,
             order: task.order.clone(),
         };
         let (tasks, over) = (post.slot.tasks(), life.clone());
@@ -255,8 +260,8 @@ impl Watch {
 
     /// Tells the child who its parent is, and what that one may not do.
     async fn take_over(&self, child: &Arc<Slot>, above: &[Vec<Ruleset>]) -> Result<(), Look> {
-        let Birth { parent, ticket, link, depth, .. } = self.birth.clone();
-        let (tie, above) = (Tie { parent, ticket, link, depth }, above.to_vec());
+        let Birth { parent, ticket, link, depth, grant, .. } = self.birth.clone();
+        let (tie, above) = (Tie { parent, ticket, link, depth, grant }, above.to_vec());
         match ask(child, |reply| Signal::Adopted { tie, above, reply }).await {
             Ok(_) => Ok(()),
             Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {

@@ -14,7 +14,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::{claim, fold, notify};
+pub(crate) use build::{claim, fold};
 use children::Children;
 
 use std::{
@@ -562,6 +562,8 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Configure { .. }
             | Signal::Compact { .. }
             | Signal::Restored { .. }
+            | Signal::UndoCompaction { .. }
+            | Signal::LeaveBranch { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::StopTask { .. }

@@ -8,8 +8,8 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::FutureExt as _;
 
 use crate::{
-    actors::worker::Post,
-    context::SUMMARY_SYSTEM,
+    actors::{host::Host, worker::Post},
+    agent::Agent,
     hook::panic_text,
     message::Part,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long it may take altogether, waits included: a turn may be held up by it.
-const LIMIT: Duration = Duration::from_secs(300);
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
 /// The waits before further tries; no wait that a server asks for is longer than the last of them.
 const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(30)];
@@ -34,7 +34,12 @@ impl SummaryWorker {
     pub(crate) fn start(post: Post, asked: Asked, card: WorkerCard) -> SummaryWorker {
         let tasks = post.slot.tasks();
         let task = tasks.spawn(async move {
-            let written = AssertUnwindSafe(tokio::time::timeout(LIMIT, write(&post, asked))).catch_unwind().await;
+            let written = AssertUnwindSafe(tokio::time::timeout(
+                LIMIT,
+                write(&post.host, &asked, format!("{}/{}", post.slot.id, post.ticket)),
+            ))
+            .catch_unwind()
+            .await;
             drop(card);
             let result = match written {
                 Ok(Ok(Ok((text, usage)))) => Ok((Arc::from(text), usage)),
@@ -54,14 +59,17 @@ impl Drop for SummaryWorker {
     }
 }
 
-async fn write(post: &Post, asked: Asked) -> Result<(String, Usage), ModelError> {
-    let model = post.host.models.find(&asked.model)?;
-    let parts = vec![Part::text(asked.prompt)];
+/// Has the hidden agent write a summary. Dropping it ends the request.
+pub(crate) async fn write(host: &Host, asked: &Asked, key: String) -> Result<(String, Usage), ModelError> {
+    let model = host.models.find(&asked.model)?;
+    let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
     let mut request = Request::new(History::from_iter([Item::User(user)]));
-    request.system = SUMMARY_SYSTEM.into();
-    request.params.max_output = Some(asked.tokens_max);
-    request.key = format!("{}/{}", post.slot.id, post.ticket);
+    // No tools are offered, and what it may do is nothing; a call that it asks for all the same is no part of its text.
+    let agent = Agent::compaction();
+    request.system = agent.prompt.unwrap_or_default().into();
+    request.params.max_output = Some(asked.tokens_max.min(agent.limits.output_max.unwrap_or(u64::MAX)));
+    request.key = key;
     let mut waits = WAITS.into_iter();
     loop {
         let error = match model.stream(&request, &mut |_: Delta| {}).await {

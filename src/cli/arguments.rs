@@ -5,10 +5,10 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use tamtam::{Millis, SessionId, permission::Profile, tape::Cursor};
 
-use super::{escape, failure::Exit};
+use super::{budget::BudgetArguments, escape, failure::Exit};
 
 /// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or
-/// the step limit, 130 aborted.
+/// a limit of steps or budget, 130 aborted.
 #[derive(Debug, Parser)]
 #[command(name = "tamtam", version, propagate_version = true, disable_help_subcommand = true)]
 pub(super) struct Arguments {
@@ -59,6 +59,10 @@ pub(super) enum TapeCommand {
     Changes(ChangesArguments),
     /// Put the files back that a session changed; shows what would change, and does it with --yes
     Restore(RestoreArguments),
+    /// Write a session to one file, to be kept or carried to another store
+    Export(ExportArguments),
+    /// Bring in a session from a file that `export` wrote: all of it or nothing
+    Import(ImportArguments),
     /// Make the index anew from the tapes, and say whether it had been right
     Rebuild(RebuildArguments),
 }
@@ -99,6 +103,8 @@ pub(super) struct TurnArguments {
     /// Model requests that a turn may make [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,
+    #[command(flatten)]
+    pub(super) budget: BudgetArguments,
     /// One event a line on stdout, one command a line on stdin (see docs/FORMATS.md)
     #[arg(long)]
     pub(super) json: bool,
@@ -296,6 +302,33 @@ pub(super) struct RestoreArguments {
     /// Put files back too that somebody else changed since; what they wrote is kept
     #[arg(long, conflicts_with = "rest")]
     pub(super) over: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExportArguments {
+    /// Which session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// The file, which must not be there yet [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(super) to: Option<PathBuf>,
+    /// With the large outputs that were cut off for the model
+    #[arg(long)]
+    pub(super) spills: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ImportArguments {
+    /// What `export` wrote
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Under this id instead of its own
+    #[arg(long = "as", value_name = "ID")]
+    pub(super) as_id: Option<SessionId>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]

@@ -13,7 +13,7 @@ pub(super) enum Exit {
     Failed,
     /// It could not be begun: arguments or configuration.
     Usage,
-    /// A person, or the limit of steps, stopped it.
+    /// A person, a budget or the limit of steps stopped it.
     Stopped,
     /// It was ended by the user.
     Aborted,
@@ -36,7 +36,7 @@ impl Exit {
         match outcome {
             Outcome::Done => Exit::Done,
             Outcome::Aborted { .. } => Exit::Aborted,
-            Outcome::Rejected { .. } | Outcome::StepLimit { .. } => Exit::Stopped,
+            Outcome::Rejected { .. } | Outcome::StepLimit { .. } | Outcome::Budget { .. } => Exit::Stopped,
             _ => Exit::Failed,
         }
     }
@@ -81,6 +81,9 @@ impl From<TapeError> for Failure {
                 return Failure::usage(format!("{error}: `tamtam sessions` lists those there are"));
             }
             TapeError::Query { .. } => return Failure::usage(format!("{error} (see `tamtam tape search --help`)")),
+            TapeError::Index { message, .. } if message.contains("disk") => {
+                format!("{error}: free some space there; the tapes are as they were")
+            }
             TapeError::Index { .. } => format!("{error}: `tamtam tape rebuild` makes it anew"),
             TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
             TapeError::Damaged(_) => format!("{error}: see `tamtam tape verify`"),

@@ -126,6 +126,10 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             escape::short(&line, RESULT_MAX)
         }
         EventKind::Ask { name, input, access, .. } => question(name, input, access),
+        EventKind::Budget { ask: Some(_), text, .. } => {
+            format!("? {text}\n  y: as much again, a: no such limit any more, n: stop")
+        }
+        EventKind::Budget { model: Some(model), text, .. } => format!("! {text}: goes on with {}", escape::line(model)),
         EventKind::AskClosed { grant, why, .. } => closed(grant.as_ref(), *why).to_owned(),
         EventKind::Retry { attempt, until, server } => {
             let by = if *server { ", as the server asks" } else { "" };
@@ -204,6 +208,7 @@ fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {
     match (grant, why) {
         (Some(Grant::Once), _) => "? allowed once",
         (Some(Grant::Always(_)), _) => "? always allowed",
+        (Some(Grant::Raise(_)), _) => "? raised",
         (Some(Grant::Reject(_)), _) => "? rejected",
         (None, Some(AskClosedWhy::Expired)) => "? nobody answered in time: denied",
         (None, _) => "? the question is withdrawn",

@@ -14,6 +14,7 @@ use super::{
     failure::{Exit, Failure},
     place::Environment,
     print,
+    progress::Progress,
 };
 
 /// Characters of an entry's data that are shown without `--json`.
@@ -107,21 +108,40 @@ fn entry_line(entry: &Entry) -> String {
 /// Checks every line, and names the bad ones.
 pub(super) fn verify(given: &VerifyArguments, environment: &Environment) -> Result<Exit, Failure> {
     let missing = |session: &SessionId| tamtam::tape::TapeError::Missing { session: session.clone() };
-    let (findings, checked) = match (store(&given.store, environment)?, &given.session) {
+    let store = store(&given.store, environment)?;
+    let (findings, checked) = match (&store, &given.session) {
         (None, Some(session)) => return Err(missing(session).into()),
         (None, None) => (Vec::new(), 0),
         (Some(store), Some(session)) => (store.verify(session)?, 1),
         (Some(store), None) => (store.verify_all()?, store.list().map_or(0, |all| all.len())),
     };
+    let index = store.map(|store| store.check_index(given.session.as_ref())).transpose()?;
     let mut text = String::new();
     for finding in &findings {
         let _ = writeln!(text, "{}", escape::line(&finding.to_string()));
     }
-    if findings.is_empty() {
-        let _ = writeln!(text, "{checked} tape{} checked, no damage", if checked == 1 { "" } else { "s" });
+    let wrong = index.as_ref().map_or(0, |index| index.wrong_count);
+    if let Some(index) = &index {
+        for row in &index.wrong {
+            let _ = writeln!(text, "index.db: {}", escape::line(&row.to_string()));
+        }
+        if wrong > 0 {
+            let _ = writeln!(
+                text,
+                "{wrong} wrong in the index, which decides nothing: `tamtam tape rebuild` makes it anew"
+            );
+        }
+    }
+    if findings.is_empty() && wrong == 0 {
+        let _ = write!(text, "{checked} tape{} checked, no damage", if checked == 1 { "" } else { "s" });
+        text.push_str(match index {
+            Some(index) if !index.is_missing && index.behind > 0 => "; the index fits, and has some still to read\n",
+            Some(index) if !index.is_missing => "; the index fits\n",
+            _ => "\n",
+        });
     }
     print(&text)?;
-    Ok(if findings.is_empty() { Exit::Done } else { Exit::Failed })
+    Ok(if findings.is_empty() && wrong == 0 { Exit::Done } else { Exit::Failed })
 }
 
 /// Makes the index anew. It decides nothing, so whatever was in it, the tapes are what counts.
@@ -132,7 +152,11 @@ pub(super) fn rebuild(given: &RebuildArguments, environment: &Environment) -> Re
         return Ok(Exit::Done);
     }
     let store = Store::open(path, StoreOptions::default())?;
-    let Rebuilt { before, after } = store.index()?.rebuild()?;
+    let mut progress = Progress::new();
+    let rebuilt =
+        store.index()?.rebuild_telling(&mut |done| progress.show(&format!("{} entries indexed", done.added)))?;
+    drop(progress);
+    let Rebuilt { before, after } = rebuilt;
     let was = match before {
         Some(before) if before == after => "it had been right",
         Some(_) => "it had been wrong",

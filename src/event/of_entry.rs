@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     context::Fullness,
-    event::{EVENT_VERSION, Event, EventId, EventKind},
+    event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     ids::{Seq, SessionId},
     message::{Finish, Part, ReasoningPart, TextPart, ToolPart, ToolState},
     model::{Answer, AnswerPart},
-    session::{Charge, Entry, Open, OpenCall, Record, State},
+    session::{Charge, Entry, Limits, Open, OpenCall, Outcome, Record, State},
 };
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
@@ -51,6 +51,12 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             summary: compacted.summary.clone(),
             error: None,
         }],
+        Record::CompactionUndone(undone) => {
+            vec![EventKind::CompactionUndone { compaction: undone.compaction, items: undone.history.len() }]
+        }
+        Record::BranchSummary(branch) => {
+            vec![EventKind::BranchSummary { from: branch.from, to: branch.to, summary: branch.summary.clone() }]
+        }
         Record::CompactionFailed { error, .. } => {
             vec![EventKind::CompactionFinished { items: 0, summary: None, error: Some(error.clone()) }]
         }
@@ -68,18 +74,27 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             None => vec![EventKind::TurnStarted { messages: ids.clone() }],
         },
         Record::Request(request) => {
-            let mut kinds = vec![EventKind::StepStarted {
+            let instead = request.instead.map(|breach| {
+                let (then, model) = (BudgetThen::Model, Some(request.model.to_string()));
+                EventKind::Budget { breach, then, ask: None, expires: None, model, text: breach.to_string() }
+            });
+            let mut kinds = Vec::from_iter(instead);
+            kinds.push(EventKind::StepStarted {
                 model: request.model.to_string(),
                 attempt: request.attempt,
                 used: request.used,
                 usable: request.usable,
                 hash: request.hash.clone(),
-            }];
+            });
             let (used, usable) = (request.used, request.usable);
             if (Fullness { used, usable }).warns() && !before.context.fullness.warns() {
                 kinds.push(EventKind::ContextWarning { used, usable });
             }
             kinds
+        }
+        Record::BudgetAsk { breach, expires } => {
+            let (ask, expires, text) = (Some(entry.seq), Some(*expires), breach.to_string());
+            vec![EventKind::Budget { breach: *breach, then: BudgetThen::Ask, ask, expires, model: None, text }]
         }
         Record::Answer { answer, interrupted, estimated } => {
             let price = match before.open.get(&ticket) {
@@ -87,7 +102,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
                 _ => None,
             };
             let charge = Charge::of(price.as_ref(), &answer.usage, estimated.as_ref());
-            answer_events(answer, charge.unwrap_or_default(), *interrupted)
+            answer_events(answer, charge.unwrap_or_default(), *interrupted, left_after(before, entry))
         }
         Record::RequestFailed { error, .. } => {
             vec![EventKind::RequestFailed { error: error.message.clone(), kind: error.kind, class: error.class() }]
@@ -119,20 +134,33 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         Record::Result { result } => call(ticket).map_or(vec![], |call| result_events(before, entry, call, result)),
         Record::Recovered { n, resumed } => vec![EventKind::SessionRecovered { n: *n, resumed: *resumed }],
         Record::TurnFinished { outcome } => before.turn.as_ref().map_or(vec![], |turn| {
-            vec![EventKind::TurnFinished {
+            let stopped = match outcome {
+                Outcome::Budget { breach } => Some(EventKind::Budget {
+                    breach: *breach,
+                    then: BudgetThen::Stop,
+                    ask: None,
+                    expires: None,
+                    model: None,
+                    text: breach.to_string(),
+                }),
+                _ => None,
+            };
+            let finished = EventKind::TurnFinished {
                 outcome: outcome.clone(),
                 text: turn.text.clone(),
                 messages: turn.messages.clone(),
                 usage: turn.spent.usage,
                 estimated: turn.spent.estimated,
                 cost: turn.spent.cost.shown(),
-            }]
+            };
+            stopped.into_iter().chain([finished]).collect()
         }),
-        Record::TaskStarted { child, link, depth, order } => vec![EventKind::TaskStarted {
+        Record::TaskStarted { child, link, depth, grant, order } => vec![EventKind::TaskStarted {
             ticket: entry.seq,
             child: child.clone(),
             link: *link,
             depth: *depth,
+            grant: *grant,
             adopted: order.is_none(),
         }],
         Record::TaskFinished { down, notice } => child_of(before, ticket).map_or(vec![], |child| {
@@ -165,10 +193,20 @@ fn child_of(before: &State, task: Seq) -> Option<SessionId> {
     }
 }
 
-fn answer_events(answer: &Answer, charge: Charge, interrupted: bool) -> Vec<EventKind> {
+/// What is left of the budget once that entry is in. Nothing is computed where nothing is limited.
+fn left_after(before: &State, entry: &Entry) -> Limits {
+    if before.left().is_none() {
+        return Limits::default();
+    }
+    let mut after = before.clone();
+    after.apply(entry);
+    after.left()
+}
+
+fn answer_events(answer: &Answer, charge: Charge, interrupted: bool, left: Limits) -> Vec<EventKind> {
     let mut kinds: Vec<_> = answer.parts.iter().map(|part| EventKind::PartUpdated { part: part_of(part) }).collect();
     if !has_calls(answer) {
-        kinds.push(step_finished(answer.finish, charge, interrupted));
+        kinds.push(step_finished(answer.finish, charge, interrupted, left));
     }
     kinds
 }
@@ -206,12 +244,12 @@ fn result_events(
     let is_last = before.calls().count() == 1;
     let answer = before.turn.as_ref().and_then(|turn| turn.answered);
     if let (true, Some((finish, charge))) = (is_last, answer) {
-        kinds.push(step_finished(finish, charge, false));
+        kinds.push(step_finished(finish, charge, false, left_after(before, entry)));
     }
     kinds
 }
 
-fn step_finished(finish: Finish, charge: Charge, interrupted: bool) -> EventKind {
+fn step_finished(finish: Finish, charge: Charge, interrupted: bool, left: Limits) -> EventKind {
     let Charge { usage, estimated, cost } = charge;
-    EventKind::StepFinished { finish, usage, estimated, cost: cost.shown(), interrupted }
+    EventKind::StepFinished { finish, usage, estimated, cost: cost.shown(), left, interrupted }
 }

@@ -40,7 +40,7 @@ pub struct Quirks {
     pub reasoning: ReasoningBack,
     /// Which JSON schema the provider takes for the arguments of tools (E-03).
     pub schema: SchemaDialect,
-    /// Whether to ask for automatic caching of the prefix (Messages).
+    /// Whether to mark how far the provider is to keep the prefix for the next request (Messages).
     pub auto_cache: bool,
 }
 

@@ -68,6 +68,8 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         }
         Record::Released {} => vec![Signal::GoOn { reply }],
         Record::Restored(files) => vec![Signal::Restored { files: files.clone(), reply }],
+        Record::CompactionUndone(undone) => vec![Signal::UndoCompaction { undone: undone.clone(), reply }],
+        Record::BranchSummary(branch) => vec![Signal::LeaveBranch { branch: branch.clone(), reply }],
         Record::Paused {} => vec![Signal::Pause { reply }],
         Record::Resumed {} => vec![Signal::Resume { reply }],
         Record::Compaction(_) => vec![Signal::Compact { reply }],
@@ -100,6 +102,7 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
                 ticket: origin.ticket,
                 link: origin.link,
                 depth: origin.depth,
+                grant: state.settings.budget.session,
             });
             origin.map(|tie| Signal::Adopted { tie, above: above.clone(), reply }).into_iter().collect()
         }
@@ -118,6 +121,7 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         | Record::RetryWait { .. }
         | Record::Call(_)
         | Record::Ask { .. }
+        | Record::BudgetAsk { .. }
         | Record::AskClosed { .. }
         | Record::CallStarted { .. }
         | Record::Ending { .. }
@@ -167,10 +171,13 @@ pub(super) fn in_words(signal: &Signal) -> String {
             Grant::Once => format!("ask {ask} was granted once"),
             Grant::Always(_) => format!("ask {ask} was granted for more than once"),
             Grant::Reject(_) => format!("ask {ask} was rejected"),
+            Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
         },
         Signal::Abort { .. } => "abort".to_owned(),
         Signal::GoOn { .. } => "go on".to_owned(),
         Signal::Restored { .. } => "files were put back".to_owned(),
+        Signal::UndoCompaction { undone, .. } => format!("compaction {} was undone", undone.compaction),
+        Signal::LeaveBranch { branch, .. } => format!("the branch of entries {} to {} was left", branch.from, branch.to),
         Signal::Pause { .. } => "pause".to_owned(),
         Signal::Resume { .. } => "the pause is over".to_owned(),
         Signal::Configure { .. } => "the settings were changed".to_owned(),

@@ -1,6 +1,7 @@
 //! What a runtime and a session are made from.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -10,6 +11,7 @@ use futures_util::StreamExt as _;
 
 use crate::{
     actors::{host::Host, slot::Door, tape::look_after_store, timekeeper::keep_time},
+    agent::{Agent, BadAgent},
     error::StartError,
     hook::{Hook, Hooks},
     ids::SessionId,
@@ -21,7 +23,7 @@ use crate::{
         children::{self, Family},
         ending::Ending,
     },
-    session::{Mode, Settings},
+    session::{Budget, Mode, Settings},
     supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorHandle, SupervisorSpec},
     tape::{Durability, Store, StoreOptions, TapeError},
     tool::{Tool, Toolbox},
@@ -367,7 +369,9 @@ impl Defaults {
         let system = options.system.unwrap_or_else(|| crate::prompt::system(&workspace, options.date.as_deref()));
         settings.system = system.into();
         settings.agent = options.agent.unwrap_or(settings.agent);
+        settings.budget = options.budget;
         settings.params = options.params;
+        settings.tools = options.tools;
         settings.steps_max = options.steps_max;
         settings.steering_mode = options.steering_mode;
         settings.queue_mode = options.queue_mode;
@@ -397,6 +401,8 @@ pub struct SessionOptions {
     pub system: Option<String>,
     /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
     pub date: Option<String>,
+    /// The tools that it is told of and may use; all of the runtime's by default.
+    pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
     pub params: Params,
     /// Model requests a turn may make; 50 by default, `None` for no limit.
@@ -409,6 +415,9 @@ pub struct SessionOptions {
     pub ask_limit: Duration,
     /// The rules of permission; those of [`Profile::Strict`] by default.
     pub rules: Option<Ruleset>,
+    /// What it may use, with its children, and what happens when that is not enough; no limit by default. Of a child the
+    /// session's limits are what its parent grants to it; where they say nothing, a share of what is left.
+    pub budget: Budget,
     /// How deep children may stand below the session at the top; the runtime's, which is 1 by default.
     pub task_depth_max: Option<u32>,
     /// How many children it may have open at the same time; the runtime's, which is 8 by default.
@@ -416,6 +425,23 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
+    /// What an agent says, for a workspace; all that it leaves open is as in [`SessionOptions::new`].
+    ///
+    /// # Errors
+    /// [`BadAgent`] where the agent cannot be used.
+    pub fn from_agent(agent: &Agent, workspace: impl Into<PathBuf>) -> Result<SessionOptions, BadAgent> {
+        agent.check()?;
+        let mut options = SessionOptions::new(workspace);
+        options.agent = Some(agent.name.clone());
+        options.system.clone_from(&agent.prompt);
+        options.model.clone_from(&agent.model);
+        options.tools.clone_from(&agent.tools);
+        options.rules = agent.ruleset();
+        options.params.max_output = agent.limits.output_max;
+        options.steps_max = agent.limits.steps_max.or(options.steps_max);
+        Ok(options)
+    }
+
     /// The defaults, for a workspace.
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>) -> SessionOptions {
@@ -426,12 +452,14 @@ impl SessionOptions {
             agent: None,
             system: None,
             date: None,
+            tools: None,
             params: Params::default(),
             steps_max: Some(50),
             steering_mode: Mode::All,
             queue_mode: Mode::One,
             ask_limit: Duration::from_secs(600),
             rules: None,
+            budget: Budget::default(),
             task_depth_max: None,
             task_width_max: None,
         }

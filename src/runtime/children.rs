@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 use crate::{
     actors::{
         activation::Flight,
+        first_append::FirstAppend,
         links::{Birth, NotUp, Nursery},
-        session::notify,
         slot::{Door, Question, Slot},
     },
     error::{OpenError, SendError, SpawnError},
@@ -21,10 +21,10 @@ use crate::{
     model::BoxFuture,
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
-        Delivery, Down, Entry, Held, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State, TaskOrder,
-        Tie,
+        Delivery, Down, Entry, Held, Limits, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State,
+        TaskOrder, Tie,
     },
-    tape::{Appended, TapeError},
+    tape::TapeError,
 };
 
 /// A child and the ticket of its task. Dropping it changes nothing.
@@ -113,7 +113,11 @@ impl Session {
         // The watch over it says so too, and again after a crash; said here, it is so when this returns.
         let state = self.state().await?;
         let (parent, ticket, depth) = (self.id().clone(), adopted.ticket, state.depth() + 1);
-        let (tie, above) = (Tie { parent, ticket, link, depth }, state.settings.above_children());
+        let grant = match state.open.get(&ticket) {
+            Some(Open::Task(task)) => task.grant,
+            _ => Limits::default(),
+        };
+        let (tie, above) = (Tie { parent, ticket, link, depth, grant }, state.settings.above_children());
         adopted.session.ask(|reply| Signal::Adopted { tie, above, reply }).await?;
         Ok(adopted)
     }
@@ -146,6 +150,7 @@ impl Session {
             ticket,
             link: task.map_or_else(Link::default, |task| task.link),
             depth: task.map_or(0, |task| task.depth),
+            grant: task.map_or_else(Limits::default, |task| task.grant),
             order: task.and_then(|task| task.order.clone()),
         }
     }
@@ -183,6 +188,7 @@ fn of_child(parent: &Settings, options: SessionOptions, workspace: String) -> Se
     }
     settings.workspace = workspace;
     settings.read_roots.clear();
+    settings.budget = options.budget;
     settings.model = options.model.unwrap_or(settings.model);
     settings.agent = options.agent.unwrap_or(settings.agent);
     settings.system = options.system.map_or(settings.system, Into::into);
@@ -288,9 +294,10 @@ impl Runtime {
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         let made = tokio::task::spawn_blocking(move || {
             let order = birth.order.clone().ok_or(TapeError::Missing { session: birth.child.clone() })?;
+            let first = FirstAppend::new();
             let mut tape = match host.store.exists(&birth.child) {
-                true => host.store.load(&birth.child, notify(&for_tape))?.tape,
-                false => host.store.create(&birth.child, notify(&for_tape))?,
+                true => host.store.load(&birth.child, first.notify(&for_tape))?.tape,
+                false => host.store.create(&birth.child, first.notify(&for_tape))?,
             };
             let now = host.clock.now();
             let mut settings = order.settings.clone();
@@ -299,6 +306,7 @@ impl Runtime {
             prompt.role = Role::User;
             prompt.time = MessageTime { created: now, completed: Some(now) };
             let mut state = State::new(birth.child.clone(), settings, now);
+            state.take_grant(&birth.grant);
             state.origin = Some(Arc::new(Origin {
                 parent: birth.parent.clone(),
                 ticket: birth.ticket,
@@ -318,11 +326,9 @@ impl Runtime {
                 lines.push(entry.to_tape().map_err(|_| TapeError::Closed)?);
                 state.apply(&entry);
             }
-            if let Appended::Now(Err(error)) = tape.append(&lines) {
-                return Err(error);
-            }
+            first.append(&mut tape, &lines)?;
             for_tape.prepare(tape, state);
-            Ok(())
+            Ok::<_, TapeError>(())
         });
         let made = made.await.map_err(|_| OpenError::Closed).and_then(|made| made.map_err(OpenError::from));
         if let Err(error) = made {

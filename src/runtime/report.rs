@@ -90,7 +90,7 @@ fn is_at_rest(state: &State) -> bool {
     let mut own = state.open.values().filter(|open| !matches!(open, Open::Task(_) | Open::Compaction(_))).peekable();
     let only_asks = own.peek().is_some()
         && own.all(|open| match open {
-            Open::Ask(_) | Open::Task(_) | Open::Compaction(_) => true,
+            Open::Ask(_) | Open::BudgetAsk(_) | Open::Task(_) | Open::Compaction(_) => true,
             Open::Call(call) => !matches!(call.state, CallState::Running | CallState::Closing),
             Open::Request(_) | Open::Wait(_) => false,
         });

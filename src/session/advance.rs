@@ -11,8 +11,12 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Open, Outcome, Record, RequestOpened, Reserve, Steering, batch, compact, decide::Draft,
-        end, inbox, recover, state::Next, tasks,
+        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, compact,
+        decide::Draft,
+        end, inbox, recover,
+        spending::{self, Fit},
+        state::Next,
+        tasks,
     },
 };
 
@@ -57,7 +61,8 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         _ => None,
     }) {
         // Our own back-off is cut short by a message; a wait that the server asked for is not.
-        if wait.server || draft.state.steering.is_empty() || draft.state.paused || draft.state.waits {
+        let asks = draft.state.budget_ask().is_some();
+        if wait.server || draft.state.steering.is_empty() || draft.state.paused || draft.state.waits || asks {
             return false;
         }
         return request_again(draft);
@@ -65,7 +70,7 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
     if draft.state.calls().next().is_some() {
         return batch::go_on(draft);
     }
-    if draft.state.paused || draft.state.waits {
+    if draft.state.paused || draft.state.waits || draft.state.budget_ask().is_some() {
         return false;
     }
     let next = draft.state.turn.as_ref().map(|turn| turn.next.clone());
@@ -128,21 +133,23 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let step = turn.step + u32::from(attempt == 1);
     let last = settings.steps_max.is_some_and(|max| step >= max.max(1));
     let model = turn.model.clone().unwrap_or_else(|| settings.model.clone());
+    let (room, used) = compact::fullness(draft);
+    let wanted = settings.params.max_output.unwrap_or(room.output);
+    let by_window = room.answer_max(used, wanted);
+    let Some(fit) = spending::for_request(draft, model, by_window.unwrap_or(wanted)) else { return };
+    let Fit { model, price, reserved, output_max, instead } = fit;
+    let max_output = output_max.or(by_window);
     let system = short_hash(settings.system.as_bytes());
     let tools = match last {
         true => String::new(),
         false => draft.env.toolbox_hash.to_owned(),
     };
-    let params = serde_json::to_string(&(&settings.params, &turn.tools)).unwrap_or_default();
-    let (room, used) = compact::fullness(draft);
-    let max_output = room.answer_max(used, settings.params.max_output.unwrap_or(room.output));
+    let params = serde_json::to_string(&(&settings.params, &turn.tools, &settings.tools)).unwrap_or_default();
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
     let items = draft.state.history.len();
     let (usable, estimated) = (room.usable(), compact::estimated(draft));
-    let price = draft.env.windows.price(&model);
-    let reserved = Reserve { input: used, output: 0 };
     // As it is without the session's own settings, which can hide it: a replay finds it here.
     let window = Some(draft.env.windows.window(&model));
     let opened = RequestOpened {
@@ -159,6 +166,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         price,
         reserved,
         max_output,
+        instead,
         hash,
     };
     let ticket = draft.write(None, Record::Request(opened));
@@ -208,6 +216,7 @@ pub(super) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
 /// Closes what is open in a turn that is being ended; the turn is over when nothing is left.
 fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
     tasks::stop_with_turn(draft);
+    spending::withdraw(draft);
     if draft.state.waits {
         // No worker is alive that could be told to stop and say that it has.
         recover::take_down(draft);

@@ -12,8 +12,8 @@ use crate::{
     model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem, UserItem},
     session::{
         AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
-        OpenCall, OpenRequest, OpenTask, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, State, Told, Turn,
-        TurnEnd, Waiting,
+        OpenBudgetAsk, OpenCall, OpenRequest, OpenTask, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, Spent,
+        State, Told, Turn, TurnEnd, Waiting,
         state::{BatchItem, Next, SEEN_MAX, TURNS_REMEMBERED},
     },
     tool::ToolResult,
@@ -29,8 +29,8 @@ impl State {
         if let Record::State(state) = &entry.record {
             *self = (**state).clone();
         }
+        let before = std::mem::replace(&mut self.time, entry.time);
         self.seq = entry.seq;
-        self.time = entry.time;
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
             Record::State(_) => {}
@@ -85,6 +85,8 @@ impl State {
                 self.usage += *usage;
                 Arc::make_mut(&mut self.context).failures += 1;
             }
+            Record::CompactionUndone(undone) => self.put_back(undone),
+            Record::BranchSummary(branch) => self.take_branch(entry.seq, branch),
             Record::RetryWait { attempt, until, server } => {
                 let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
                 self.open.insert(entry.seq, Open::Wait(wait));
@@ -98,11 +100,16 @@ impl State {
             }
             Record::Granted { grant } => self.grant(ticket, grant),
             Record::AskClosed { why } => self.close_ask(ticket, *why),
-            Record::CallStarted { attempt, .. } => {
+            Record::CallStarted { attempt, bytes, .. } => {
                 if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
                     call.state = CallState::Running;
                     call.attempts = *attempt;
+                    call.bytes = *bytes;
+                    self.count(Spent { calls: 1, ..Spent::default() });
                 }
+            }
+            Record::BudgetAsk { breach, expires } => {
+                self.open.insert(entry.seq, Open::BudgetAsk(OpenBudgetAsk { breach: *breach, expires: *expires }));
             }
             Record::Closing {} => match self.open.get_mut(&ticket) {
                 Some(Open::Request(request)) => request.closing = true,
@@ -116,6 +123,8 @@ impl State {
             }
             Record::Recovered { n, resumed } => {
                 self.lose_what_was_under_way();
+                // No process had it from the last entry on.
+                self.stop_clock(before);
                 self.recoveries = *n;
                 self.waits = !resumed;
                 if self.waits {
@@ -124,9 +133,10 @@ impl State {
             }
             Record::TurnFinished { outcome } => self.finish_turn(outcome),
             Record::Released {} => self.release(),
-            Record::TaskStarted { child, link, depth, order } => {
+            Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());
-                let task = OpenTask { child, link: *link, depth: *depth, order, told: Told::Run };
+                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told: Told::Run };
+                self.count(Spent { tasks: 1, ..Spent::default() });
                 self.open.insert(entry.seq, Open::Task(task));
             }
             Record::TaskFinished { down, notice } => self.close_task(entry.seq, ticket, Some(down), notice.as_ref()),
@@ -139,6 +149,7 @@ impl State {
             Record::Paused {} => self.paused = true,
             Record::Resumed {} => self.paused = false,
         }
+        self.set_clock(entry.time);
     }
 
     fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
@@ -220,6 +231,7 @@ impl State {
                 text: "".into(),
                 usage: Default::default(),
                 spent: Default::default(),
+                limits: self.settings.budget.turn,
                 answered: None,
             }));
         }
@@ -265,6 +277,7 @@ impl State {
             hash: request.hash.clone(),
             system: self.settings.system.clone(),
             params: request.params(&self.settings.params),
+            tools: self.settings.tools.clone(),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));
@@ -335,6 +348,7 @@ impl State {
             effect: call.effect,
             parallel: call.parallel,
             attempts: 0,
+            bytes: None,
         };
         self.open.insert(ticket, Open::Call(opened));
         self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
@@ -347,7 +361,11 @@ impl State {
     }
 
     fn grant(&mut self, ticket: Seq, grant: &Grant) {
-        let Some(Open::Ask(ask)) = self.open.remove(&ticket) else { return };
+        let ask = match self.open.remove(&ticket) {
+            Some(Open::Ask(ask)) => ask,
+            Some(Open::BudgetAsk(ask)) => return self.grant_more(&ask.breach, grant),
+            _ => return,
+        };
         match grant {
             Grant::Once => self.set_call(ask.call, CallState::Allowed),
             Grant::Always(scope) => {
@@ -360,7 +378,7 @@ impl State {
                 self.set_call(ask.call, CallState::Allowed);
             }
             // The result of the call follows in the same decision.
-            Grant::Reject(_) => self.set_call(ask.call, CallState::Pending),
+            Grant::Reject(_) | Grant::Raise(_) => self.set_call(ask.call, CallState::Pending),
         }
     }
 
@@ -372,6 +390,11 @@ impl State {
 
     fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
+        if call.attempts > 0 {
+            // Our own words about a call, where they are longer than what was held back for it, are not the call's.
+            let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));
+            self.count(Spent { bytes, ..Spent::default() });
+        }
         // What recovery itself answers is no progress.
         if result.error != Some(ErrorReason::Unknown) {
             self.recoveries = 0;
@@ -403,6 +426,7 @@ impl State {
     }
 
     fn finish_turn(&mut self, outcome: &Outcome) {
+        self.stop_clock(self.time);
         let Some(turn) = self.turn.take() else { return };
         // Of the turn only waits can still be open, and a wait without a turn is nothing. Tasks and summaries are the session's.
         self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_)));
@@ -411,7 +435,8 @@ impl State {
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);
         }
-        let holds = matches!(outcome, Outcome::Aborted { .. } | Outcome::Failed { .. } | Outcome::Rejected { .. });
+        use Outcome::{Aborted, Budget, Failed, Rejected};
+        let holds = matches!(outcome, Aborted { .. } | Budget { .. } | Failed { .. } | Rejected { .. });
         self.held = holds && !turn.released && !self.queue.is_empty();
         Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
         self.turns += 1;

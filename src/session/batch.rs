@@ -14,7 +14,10 @@ use crate::{
     permission::{Action, seen_from},
     session::{
         AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
-        Steering, Verdict, advance, decide::Draft, state::Next,
+        Steering, Verdict, advance,
+        decide::Draft,
+        spending::{self, CallFit},
+        state::Next,
     },
     tool::{Access, Effect, ToolResult, access_of},
 };
@@ -66,6 +69,9 @@ fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<String> {
         return Some(draft.env.toolbox.unknown_tool(&call.tool));
     };
     let switched_off = draft.state.turn.as_ref().is_some_and(|turn| turn.tools.get(tool.name()) == Some(&false));
+    if !draft.state.settings.has_tool(tool.name()) {
+        return Some(format!("The tool {} is not among those of this agent.", tool.name()));
+    }
     if switched_off {
         return Some(format!("The tool {} is switched off in this turn.", tool.name()));
     }
@@ -110,10 +116,13 @@ pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
     }
     if !draft.state.paused && !draft.state.waits {
         while let Some(ticket) = next_to_start(draft) {
-            start_or_ask(draft, ticket);
+            if !start_or_ask(draft, ticket) {
+                break;
+            }
         }
     }
-    draft.state.calls().next().is_none()
+    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    ending || draft.state.calls().next().is_none()
 }
 
 /// Applies a waiting steering message to each call, by the state the call is in.
@@ -167,30 +176,41 @@ fn open_call<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenCall> {
     }
 }
 
-/// Starts a call that may run, asks about one that must be asked for, answers one that may not.
-fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
-    let Some(call) = open_call(draft, ticket).cloned() else { return };
+/// Starts a call that may run, asks about one that must be asked for, answers one that may not. Says whether the next one may
+/// be looked at: not where the budget allows no call now.
+fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
+    let Some(call) = open_call(draft, ticket).cloned() else { return true };
     if let Some(text) = unusable(draft, &call) {
         // The tools may be others than when the call was opened: the session was rebuilt in between.
-        return fail(draft, ticket, ErrorReason::Failed, text);
+        fail(draft, ticket, ErrorReason::Failed, text);
+        return true;
     }
     let access = match draft.env.verdicts.and_then(|verdicts| verdicts.get(&ticket)) {
         None => access(draft, &call),
         Some(Verdict::Wants(access)) => Ok(access.clone()),
-        Some(Verdict::Ran) => return start(draft, ticket, &call),
-        Some(Verdict::Answered(reason, text)) => return fail(draft, ticket, *reason, text.clone()),
+        Some(Verdict::Ran) => return start_if_affordable(draft, ticket, &call),
+        Some(Verdict::Answered(reason, text)) => {
+            let (reason, text) = (*reason, text.clone());
+            fail(draft, ticket, reason, text);
+            return true;
+        }
     };
     let access = match access {
         Ok(access) => access,
-        Err(text) => return fail(draft, ticket, ErrorReason::Failed, text),
+        Err(text) => {
+            fail(draft, ticket, ErrorReason::Failed, text);
+            return true;
+        }
     };
     let settings = draft.state.settings.clone();
     let judgement = settings.judge(&access, draft.env.globs);
     // A call that names no access has nothing that could have been granted.
     let granted = || !access.is_empty() && access.iter().all(|access| is_granted(draft, access));
     match judgement.action {
-        Action::Allow => start(draft, ticket, &call),
-        Action::Ask if call.state == CallState::Allowed || granted() => start(draft, ticket, &call),
+        Action::Allow => return start_if_affordable(draft, ticket, &call),
+        Action::Ask if call.state == CallState::Allowed || granted() => {
+            return start_if_affordable(draft, ticket, &call);
+        }
         Action::Ask if !draft.env.asks_are_heard => {
             let text = format!(
                 "Permission denied: {} must be asked for, and nobody listens who could answer.",
@@ -207,6 +227,7 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) {
             fail(draft, ticket, ErrorReason::Denied, format!("Permission denied: {} by {by}.", shown(&access)));
         }
     }
+    true
 }
 
 /// What a call wants to do, as its tool says; why it cannot run, where the tool crashes over its arguments.
@@ -235,18 +256,28 @@ fn shown(access: &[Access]) -> String {
     all.join(", ")
 }
 
-fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) {
+/// Starts a call where the budget allows it. Says whether it does.
+fn start_if_affordable(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) -> bool {
+    match spending::for_call(draft) {
+        CallFit::Yes(bytes) => start(draft, ticket, call, bytes),
+        CallFit::Wait => return false,
+    }
+    true
+}
+
+fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>) {
     let key = format!("{}/{ticket}", draft.state.session);
-    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts + 1, key });
+    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts + 1, key, bytes });
     draft.direct(Directive::StartCall(ticket));
 }
 
 /// Runs a call again whose outcome is not known, where its effect allows that.
 pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
     let Some(call) = open_call(draft, ticket).cloned() else { return };
-    match unusable(draft, &call) {
-        Some(text) => fail(draft, ticket, ErrorReason::Failed, text),
-        None => start(draft, ticket, &call),
+    match (unusable(draft, &call), spending::for_call_again(draft, &call)) {
+        (Some(text), _) => fail(draft, ticket, ErrorReason::Failed, text),
+        (None, Some(bytes)) => start(draft, ticket, &call, bytes),
+        (None, None) => close_unknown(draft, ticket),
     }
 }
 
@@ -268,6 +299,7 @@ pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
         Some(Outcome::Aborted { reason }) => {
             (AskClosedWhy::Aborted, ErrorReason::Aborted, format!("Aborted before it was started: {reason}"))
         }
+        Some(Outcome::Budget { breach }) => (AskClosedWhy::Aborted, ErrorReason::Denied, format!("Not run: {breach}.")),
         _ => (AskClosedWhy::Aborted, ErrorReason::Aborted, "Aborted before it was started.".to_owned()),
     };
     withdraw_ask(draft, call.state, why);
@@ -284,18 +316,22 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
         CallState::Closing => result.error = Some(result.error.unwrap_or(ErrorReason::Aborted)),
         CallState::Pending | CallState::Allowed | CallState::Asking(_) => return,
     }
+    spending::cut(&mut result, call);
     draft.write(Some(ticket), Record::Result { result: Arc::new(result) });
 }
 
 /// A person answered an ask.
 pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
     let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
-        return Err(Refusal::AskClosed { ask });
+        return spending::answer(draft, ask, grant);
     };
+    if matches!(grant, Grant::Raise(_)) {
+        return Err(Refusal::NotABudget { ask });
+    }
     let call = *call;
     let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
     match grant {
-        Grant::Once => {}
+        Grant::Once | Grant::Raise(_) => {}
         Grant::Always(_) => release_granted(draft),
         Grant::Reject(Some(message)) => {
             fail(draft, call, ErrorReason::Denied, format!("The user rejected this call and says: {message}"));

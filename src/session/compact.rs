@@ -23,6 +23,7 @@ use crate::{
     model::{Item, Price, ToolResultItem, UserItem},
     session::{
         Charge, Directive, Held, NoSummary, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft,
+        spending,
     },
     usage::Usage,
 };
@@ -52,8 +53,12 @@ pub struct ContextState {
     pub compactions: u64,
     /// What is ready to be put in place as soon as no request is open.
     pub ready: Option<Arc<Compacted>>,
-    /// The compaction that is ready.
+    /// The compaction that is ready: its ticket, and the entry that recorded it.
     pub ready_ticket: Seq,
+    /// See `ready_ticket`.
+    pub ready_entry: Seq,
+    /// The entry that recorded the newest compaction in place; 0 for none.
+    pub newest: Seq,
 }
 
 /// Why a compaction was opened.
@@ -170,9 +175,8 @@ pub(super) fn holds_up(draft: &mut Draft<'_>) -> bool {
     let must = level == Level::Full || overflowed(draft);
     if (level >= Level::Compact || must) && draft.state.compaction().is_none() {
         let reason = if overflowed(draft) { CompactionReason::Overflow } else { CompactionReason::Threshold };
-        if draft.state.context.failures < FAILURES_MAX {
-            open(draft, reason);
-        } else if must {
+        let opened = draft.state.context.failures < FAILURES_MAX && open(draft, reason).is_some();
+        if !opened && must {
             truncate(draft);
         }
     }
@@ -202,10 +206,11 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Option<Seq> {
     // It may have another window; and what it counts may be more than we estimate.
     let shown = draft.env.windows.window(&model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
+    let (price, reserved) = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()))?;
     let opened = OpenCompaction {
         reason,
-        price: draft.env.windows.price(&model),
-        reserved: Reserve { input: meter.corrected(going), output: 0 },
+        price,
+        reserved,
         model,
         room: shown,
         first_kept: found.first_kept,
@@ -352,7 +357,7 @@ impl State {
     pub(super) fn take_compacted(&mut self, ticket: Seq, compacted: &Arc<Compacted>) {
         self.usage += compacted.usage;
         let context = Arc::make_mut(&mut self.context);
-        (context.ready, context.ready_ticket) = (Some(compacted.clone()), ticket);
+        (context.ready, context.ready_ticket, context.ready_entry) = (Some(compacted.clone()), ticket, self.seq);
         self.put_compacted_in_place();
     }
 
@@ -382,7 +387,8 @@ impl State {
         context.front = 1;
         context.failures = 0;
         context.compactions += 1;
-        context.ready_ticket = Seq::ZERO;
+        context.newest = context.ready_entry;
+        (context.ready_ticket, context.ready_entry) = (Seq::ZERO, Seq::ZERO);
         if let Some(turn) = &mut self.turn {
             Arc::make_mut(turn).overflowed = false;
         }
@@ -407,7 +413,7 @@ impl State {
         self.replace_history(pruned);
     }
 
-    fn replace_history(&mut self, items: impl Iterator<Item = Arc<Item>>) {
+    pub(super) fn replace_history(&mut self, items: impl Iterator<Item = Arc<Item>>) {
         let context = Arc::make_mut(&mut self.context);
         context.meter.forget();
         context.fullness = Fullness::default();

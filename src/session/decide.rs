@@ -6,11 +6,11 @@ use crate::{
     context::{Window, of_text},
     ids::{Millis, Seq},
     message::{ErrorReason, ModelRef},
-    model::{ModelLimits, Price},
+    model::Price,
     permission::Globs,
     session::{
-        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, child, compact, end,
-        inbox, recover, retry, tasks,
+        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, branch, child, compact,
+        end, inbox, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::{Access, Toolbox},
@@ -59,12 +59,6 @@ pub fn tools_tokens(toolbox: &Toolbox) -> u64 {
 pub trait Windows: std::fmt::Debug {
     /// The window of a model.
     fn window(&self, model: &ModelRef) -> Window;
-
-    /// Tokens that an answer of the model may have, where nobody asks for fewer.
-    fn output(&self, model: &ModelRef) -> u64 {
-        let _ = model;
-        ModelLimits::default().output
-    }
 
     /// What the model's tokens cost; `None` where that is not known.
     fn price(&self, model: &ModelRef) -> Option<Price> {
@@ -175,6 +169,14 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             draft.write(None, Record::Restored(files.clone()));
             draft.done(*reply);
         }
+        Signal::UndoCompaction { undone, reply } => {
+            let answer = undo::undo(draft, undone);
+            draft.reply(*reply, answer);
+        }
+        Signal::LeaveBranch { branch, reply } => {
+            let answer = branch::take(draft, branch);
+            draft.reply(*reply, answer);
+        }
         Signal::Anchor => {
             let whole = Arc::new(draft.state.clone());
             draft.write(None, Record::State(whole));
@@ -213,6 +215,8 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
         Signal::Returned { ticket, result } => batch::returned(draft, *ticket, result),
         Signal::Tick => {
             batch::expire_asks(draft);
+            spending::expire(draft);
+            spending::check_time(draft);
             retry::end_wait_when_due(draft);
         }
     }

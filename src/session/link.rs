@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{MessageId, Seq, SessionId},
     message::Message,
-    session::{Outcome, Settings, Spent},
+    session::{Limits, Outcome, Settings, Spent},
     usage::Usage,
 };
 
@@ -64,6 +64,9 @@ pub struct Down {
     /// What the child used, with its own children that are over; nothing where nobody says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
+    /// What is still out of its grant with children of its own: it counts as used.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub lent: Limits,
 }
 
 /// Why a task is over.
@@ -101,7 +104,7 @@ impl Down {
     /// The end of a task of which nothing was heard.
     #[must_use]
     pub fn without_a_word(reason: DownReason) -> Down {
-        Down { reason, text: "".into(), steps: 0, usage: Usage::default(), spent: None }
+        Down { reason, text: "".into(), steps: 0, usage: Usage::default(), spent: None, lent: Limits::default() }
     }
 }
 
@@ -128,6 +131,7 @@ impl DownReason {
             Outcome::Aborted { reason } => DownReason::Aborted { why: reason.clone() },
             Outcome::Rejected { tool } => failed(&format!("the user rejected the call of {tool}")),
             Outcome::StepLimit { steps } => failed(&format!("stopped after {steps} steps")),
+            Outcome::Budget { breach } => failed(&breach.to_string()),
             Outcome::CutShort => failed("the answer reached the limit of output tokens"),
             Outcome::Refused => failed("the provider withheld the answer"),
         }
@@ -163,6 +167,9 @@ pub struct OpenTask {
     pub link: Link,
     /// How deep the child is below the session at the top: 1 for a child of that one.
     pub depth: u32,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub grant: Limits,
     /// What it is made from; nothing where it was there before, and was adopted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Arc<TaskOrder>>,
@@ -231,4 +238,7 @@ pub struct Tie {
     pub link: Link,
     /// How deep it is.
     pub depth: u32,
+    /// What it may use from here on.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub grant: Limits,
 }

@@ -12,8 +12,8 @@ use crate::{
     model::{Answer, ModelError, Params, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, Compacted, Delivery, Down, Grant, Link, OpenCompaction, Outcome, Reserve, RestoredFiles,
-        Settings, State, TaskOrder, Tie,
+        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, OpenCompaction, Outcome,
+        Reserve, RestoredFiles, Settings, State, TaskOrder, Tie, Undone,
     },
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
@@ -121,12 +121,22 @@ pub enum Record {
         /// Why.
         why: AskClosedWhy,
     },
+    /// A person is asked for more of a budget. Opens a ticket.
+    BudgetAsk {
+        /// The limit, and what would be needed.
+        breach: Breach,
+        /// When it stops by itself.
+        expires: Millis,
+    },
     /// A call is about to run: written before it does.
     CallStarted {
         /// 1 for the first try, more after a crash.
         attempt: u32,
         /// The same for every try.
         key: String,
+        /// Bytes that its result may have, where a budget limits them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
     },
     /// A request or call is told to stop; its ticket stays open until it is down.
     Closing {},
@@ -170,6 +180,10 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "is_nothing")]
         usage: Usage,
     },
+    /// What a compaction replaced stands in the context again.
+    CompactionUndone(Arc<Undone>),
+    /// What came of a branch that was left stands in the context, in front of the next turn.
+    BranchSummary(Arc<BranchSummary>),
     /// Held messages, or an interrupted turn, may go on.
     Released {},
     /// A task is given to a child: written before the child is made. Opens a ticket.
@@ -180,6 +194,9 @@ pub enum Record {
         link: Link,
         /// How deep it is below the session at the top.
         depth: u32,
+        /// What it may use of the session's budget: held back from here on, and given back with its end.
+        #[serde(default, skip_serializing_if = "Limits::is_none")]
+        grant: Limits,
         /// What it is made from; left out where it was there before, and is adopted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Arc<TaskOrder>>,
@@ -254,7 +271,7 @@ pub struct RequestOpened {
     /// Our own estimate of the request, whole.
     #[serde(default)]
     pub estimated: u64,
-    /// Tokens of the answer, at most, where the window leaves less than was asked for.
+    /// Tokens of the answer, at most, where the window or a budget leaves less than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
     /// What its tokens cost; left out where that is not known. It stands here so that a replay comes to the same sums.
@@ -263,6 +280,9 @@ pub struct RequestOpened {
     /// What is held back for it.
     #[serde(default)]
     pub reserved: Reserve,
+    /// The limit that sent it to this model instead of the one that was to be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Breach>,
     /// Hash of all that determines the request: the same after a crash.
     pub hash: String,
 }

@@ -8,7 +8,7 @@
 //! | call, running: `Once` | never again: answered "outcome unknown" |
 //! | call, told to stop | answered: stopped, how far it got is unknown |
 //! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
-//! | ask | asked again, with the time it had left |
+//! | ask, for a call or a budget | asked again, with the time it had left |
 //! | wait | goes on until the moment it names |
 //! | compaction | its summary is asked for again |
 //! | task | its child is brought up, or made where it was not yet; it is told again what it was told |
@@ -20,7 +20,7 @@
 //! (promise 5), so that a turn that kills its process does not do so for ever.
 
 use crate::{
-    session::{CallState, Open, Record, Steering, advance, batch, compact, decide::Draft, retry, tasks},
+    session::{CallState, Open, Record, Steering, advance, batch, compact, decide::Draft, retry, spending, tasks},
     tool::Effect,
 };
 
@@ -59,7 +59,12 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
                 (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),
                 _ => {}
             },
-            Open::Request(_) | Open::Ask(_) | Open::Wait(_) | Open::Compaction(_) | Open::Task(_) => {}
+            Open::Request(_)
+            | Open::Ask(_)
+            | Open::BudgetAsk(_)
+            | Open::Wait(_)
+            | Open::Compaction(_)
+            | Open::Task(_) => {}
         }
     }
 }
@@ -70,9 +75,12 @@ pub(super) fn start_again(draft: &mut Draft<'_>) {
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
-            Open::Request(_) => retry::make_again(draft, ticket),
+            Open::Request(_) if spending::again_fits(draft, ticket) => retry::make_again(draft, ticket),
+            // It is not made again, and what was held back for it is spent.
+            Open::Request(_) => retry::close_lost(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
-            Open::Call(_) | Open::Ask(_) | Open::Wait(_) | Open::Compaction(_) | Open::Task(_) => {}
+            Open::Call(_) | Open::Ask(_) | Open::BudgetAsk(_) | Open::Wait(_) | Open::Compaction(_) | Open::Task(_) => {
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 /// The model answered.
 pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer) {
     if let Some(request) = open_request(draft, ticket) {
-        let estimated = spent::estimate(request, answer);
+        let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
         let answer = Arc::new(answer.clone());
         draft.write(Some(ticket), Record::Answer { answer, interrupted: false, estimated });
         batch::open(draft);
@@ -41,7 +41,8 @@ pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer) {
 pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart]) {
     let Some(request) = open_request(draft, ticket) else { return };
     // The provider has read it and written that much, and says nothing of it.
-    let estimated = spent::estimate(request, &Answer::new(partial.to_vec(), Finish::Unknown));
+    let read = draft.state.context.meter.used(request.estimated);
+    let estimated = spent::estimate(read, &Answer::new(partial.to_vec(), Finish::Unknown));
     close_cut_off(draft, ticket, partial, estimated);
 }
 
@@ -75,7 +76,8 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let smaller_helps = error.kind == ErrorKind::ContextOverflow
         && draft.state.settings.compaction.auto
         && turn.is_some_and(|turn| !turn.overflowed_before);
-    let estimated = spent::estimate_of_failure(request, error);
+    let read = draft.state.context.meter.used(request.estimated);
+    let estimated = spent::estimate_of_failure(read, error);
     draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated });
     if smaller_helps {
         // The next step is held up until there is room, and is then made again: once (J-01).
@@ -145,7 +147,7 @@ fn backoff(tries_before: u32) -> Duration {
 /// A wait whose time has come ends in the next try.
 pub(super) fn end_wait_when_due(draft: &mut Draft<'_>) {
     let due = draft.state.open.values().any(|open| matches!(open, Open::Wait(wait) if wait.until <= draft.now));
-    if due && !draft.state.paused && !draft.state.waits {
+    if due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
         advance::request_again(draft);
     }
 }

@@ -1,6 +1,6 @@
 //! What a session is set to: all that its decisions depend on beside what happens. Kept on the tape.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,7 @@ use crate::{
     message::ModelRef,
     model::Params,
     permission::{Globs, Judgement, Profile, Ruleset, judge_all},
+    session::Budget,
     tool::Access,
 };
 
@@ -67,6 +68,9 @@ pub struct Settings {
     pub agent: String,
     /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
     pub system: Arc<str>,
+    /// The tools that it is told of and may use; all where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
     pub params: Params,
     /// Model requests a turn may make, retries not counted; `None` for no limit. 50 by default (C-12).
@@ -86,6 +90,9 @@ pub struct Settings {
     /// How its context is kept within the model's window.
     #[serde(default)]
     pub compaction: CompactionSettings,
+    /// What it may use, and what happens when that is not enough. No limit by default.
+    #[serde(default, skip_serializing_if = "Budget::is_none")]
+    pub budget: Budget,
     /// The rules of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
     /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -110,6 +117,7 @@ impl Settings {
             model,
             agent: "build".to_owned(),
             system: "".into(),
+            tools: None,
             params: Params::default(),
             steps_max: Some(50),
             steering_mode: Mode::All,
@@ -119,6 +127,7 @@ impl Settings {
             retries_max: 3,
             rules: vec![Profile::default().ruleset()],
             compaction: CompactionSettings::default(),
+            budget: Budget::default(),
             above: Vec::new(),
             task_depth_max: task_depth_max(),
             task_width_max: task_width_max(),
@@ -140,6 +149,12 @@ impl Settings {
     pub fn above_children(&self) -> Vec<Vec<Ruleset>> {
         let own = (!self.above.contains(&self.rules)).then_some(&self.rules);
         self.above.iter().chain(own).cloned().collect()
+    }
+
+    /// Whether it is told of that tool at all.
+    #[must_use]
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.contains(name))
     }
 
     /// How long an ask may stay unanswered.

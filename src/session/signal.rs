@@ -9,7 +9,7 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{Down, Link, RestoredFiles, Settings, TaskOrder, Tie},
+    session::{BranchSummary, Breach, Down, Limits, Link, RestoredFiles, Settings, TaskOrder, Tie, Undone},
     tool::ToolResult,
     usage::Usage,
 };
@@ -48,6 +48,9 @@ pub enum Grant {
     Once,
     /// This call may run, and so may all that ask for the same again within the scope.
     Always(Scope),
+    /// Only of a question for more of a budget: its limits are raised by so much. There, `Once` raises the limit by as much as
+    /// it was, `Always` lifts it, and `Reject` ends the turn.
+    Raise(Limits),
     /// This call may not run. With a message the model is told and goes on; without one the turn ends (C-06).
     Reject(Option<String>),
 }
@@ -153,6 +156,20 @@ pub enum Signal {
     Restored {
         /// What was done.
         files: Arc<RestoredFiles>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host wants the newest compaction undone, and brings what it replaced.
+    UndoCompaction {
+        /// What it replaced.
+        undone: Arc<Undone>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host leaves a branch and brings what came of it.
+    LeaveBranch {
+        /// What came of it.
+        branch: Arc<BranchSummary>,
         /// Whom to answer.
         reply: ReplyTo,
     },
@@ -393,11 +410,36 @@ pub enum Refusal {
     /// There is nothing that a summary could replace.
     #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
     NothingToCompact,
+    /// No summary stands in the context, or another one than was looked at.
+    #[error("there is no compaction that could be undone")]
+    NothingToUndo,
+    /// What comes back would be summed up again at once.
+    #[error(
+        "with what the compaction replaced the context would take {used} tokens, and may take {usable}: choose a model with a larger window first"
+    )]
+    WouldNotFit {
+        /// What it would take.
+        used: u64,
+        /// What it may take.
+        usable: u64,
+    },
     /// The ask is closed: answered, expired, withdrawn, or never open.
     #[error("ask {ask} is closed")]
     AskClosed {
         /// Which.
         ask: Seq,
+    },
+    /// Only a question for more of a budget is answered by raising one.
+    #[error("ask {ask} is about a call: answer once, always or reject")]
+    NotABudget {
+        /// Which ask.
+        ask: Seq,
+    },
+    /// The budget does not allow the task.
+    #[error("{breach}: ask for less, or raise it")]
+    OverBudget {
+        /// Which limit.
+        breach: Breach,
     },
     /// The session has ended for good.
     #[error("the session has ended")]
@@ -452,6 +494,11 @@ pub enum Outcome {
     StepLimit {
         /// How many.
         steps: u32,
+    },
+    /// A budget did not allow what was next.
+    Budget {
+        /// Which limit.
+        breach: Breach,
     },
     /// The answer reached the limit of output tokens.
     CutShort,

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     context::of_item,
     model::{Answer, ErrorKind, Item, ModelError, Price},
-    session::OpenRequest,
     usage::{Cost, Usage},
 };
 
@@ -142,16 +141,15 @@ impl Reserve {
 }
 
 /// Our estimate of an answer's tokens, where the provider gave none.
-pub(super) fn estimate(request: &OpenRequest, answer: &Answer) -> Option<Usage> {
-    let read = request.reserved.input;
+pub(super) fn estimate(read: u64, answer: &Answer) -> Option<Usage> {
     let written = of_item(&Item::Assistant(answer.clone()));
     (answer.usage.total() == 0).then(|| Usage { input: read, output: written, ..Usage::default() })
 }
 
 /// Our estimate of what a request used that failed: what broke off was read, and nobody says what was written.
-pub(super) fn estimate_of_failure(request: &OpenRequest, error: &ModelError) -> Option<Usage> {
+pub(super) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
     let was_read = matches!(error.kind, ErrorKind::Truncated | ErrorKind::Timeout);
-    was_read.then(|| Usage { input: request.reserved.input, ..Usage::default() })
+    was_read.then(|| Usage { input: read, ..Usage::default() })
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -12,8 +12,8 @@ use crate::{
     message::{Finish, Message, ModelRef},
     model::{History, Params, Price, ToolResultItem},
     session::{
-        Charge, ContextState, Delivery, OpenCompaction, OpenTask, Origin, Outcome, Reserve, SeenMessages, Settings,
-        Spent, Steering, TaskEnd, Told,
+        Account, Charge, ContextState, Delivery, Limits, OpenBudgetAsk, OpenCompaction, OpenTask, Origin, Outcome,
+        Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told,
     },
     tool::{Access, Effect},
     usage::Usage,
@@ -79,6 +79,9 @@ pub struct State {
     /// What its tasks have used that are over, with those below them.
     #[serde(default)]
     pub spent_by_tasks: Spent,
+    /// Where it stands in its budget beside that.
+    #[serde(default)]
+    pub account: Account,
     /// Where the session comes from, where it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<Origin>>,
@@ -117,6 +120,7 @@ impl State {
             usage: Usage::default(),
             spent: Spent::default(),
             spent_by_tasks: Spent::default(),
+            account: Account::default(),
             origin: None,
             tasks_ended: VecDeque::new(),
             closed: None,
@@ -162,12 +166,16 @@ impl State {
     /// The moment at which the core wants to hear a [`Signal::Tick`](crate::session::Signal::Tick).
     #[must_use]
     pub fn due(&self) -> Option<Millis> {
+        let asks_for_more = self.budget_ask().is_some();
         let moments = self.open.values().filter_map(|open| match open {
             Open::Ask(ask) => Some(ask.expires),
-            Open::Wait(wait) if !self.paused && !self.waits => Some(wait.until),
+            Open::BudgetAsk(ask) => Some(ask.expires),
+            Open::Wait(wait) if !self.paused && !self.waits && !asks_for_more => Some(wait.until),
             _ => None,
         });
-        moments.min()
+        let ending = self.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+        let time = if ending { None } else { self.time_is_over_at() };
+        moments.chain(time).min()
     }
 
     /// What was used by the session and by its tasks that are over.
@@ -258,6 +266,9 @@ pub struct Turn {
     /// What it has used.
     #[serde(default)]
     pub spent: Spent,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
     /// How the newest answer ended, and what it used.
     pub answered: Option<(Finish, Charge)>,
 }
@@ -292,6 +303,8 @@ pub enum Open {
     Call(OpenCall),
     /// A question to a person.
     Ask(OpenAsk),
+    /// A question to a person, for more of a budget.
+    BudgetAsk(OpenBudgetAsk),
     /// A wait before a retry.
     Wait(OpenWait),
     /// A summary that is being written. Belongs to the session, not to its turn.
@@ -326,6 +339,9 @@ pub struct OpenRequest {
     pub system: Arc<str>,
     /// Sampling and limits, as they were then.
     pub params: Params,
+    /// The tools that the agent had then; all where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<std::collections::BTreeSet<String>>,
 }
 
 /// An open call.
@@ -345,6 +361,9 @@ pub struct OpenCall {
     pub parallel: bool,
     /// Tries so far.
     pub attempts: u32,
+    /// Bytes that its result may have, where a budget limits them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// How far an open call is.

@@ -9,8 +9,8 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::{Message, MessageTime, Role},
     session::{
-        Directive, Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Settings, TaskOrder, Told,
-        decide::Draft, end,
+        Directive, Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent,
+        TaskOrder, Told, decide::Draft, end,
     },
 };
 
@@ -56,7 +56,14 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
     if open >= width_max {
         return Err(Refusal::TooManyTasks { open, max: width_max });
     }
-    let ticket = draft.write(None, Record::TaskStarted { child: child.clone(), link, depth, order });
+    if let Some(breach) = state.breach(Resource::Tasks, 1) {
+        return Err(Refusal::OverBudget { breach });
+    }
+    // An orphan has the settings it has, and asks for nothing.
+    let asked = order.as_ref().map(|order| order.settings.budget.session).unwrap_or_default();
+    let may_have_children = order.as_ref().is_none_or(|order| order.settings.task_depth_max > depth);
+    let grant = state.grant_for(&asked, may_have_children).map_err(|breach| Refusal::OverBudget { breach })?;
+    let ticket = draft.write(None, Record::TaskStarted { child: child.clone(), link, depth, grant, order });
     draft.direct(Directive::StartTask(ticket));
     Ok(Held::Done(ticket))
 }
@@ -159,9 +166,11 @@ pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
 /// The end of a task whose child was never made and need not be.
 pub(crate) fn never_made(told: Told) -> Down {
     let why = "stopped before it began".to_owned();
-    Down::without_a_word(match told {
+    let mut down = Down::without_a_word(match told {
         Told::Run => DownReason::Lost { error: "the child is not there".to_owned() },
         Told::Stop | Told::Leave => DownReason::Aborted { why },
         Told::End => DownReason::Ended { why },
-    })
+    });
+    down.spent = Some(Spent::default());
+    down
 }

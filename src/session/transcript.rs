@@ -13,7 +13,6 @@ use crate::{
     model::{Answer, AnswerPart, Price},
     session::{CallOpened, Charge, Entry, Record},
     tool::{FileImage, FileState, ToolResult},
-    usage::Usage,
 };
 
 /// Builds messages from entries, one by one.
@@ -76,7 +75,7 @@ impl Transcript {
                 let attempt = u32::try_from(attempt).unwrap_or(u32::MAX).saturating_add(1);
                 self.before.push(Part::Retry(RetryPart { attempt, error: error.message.clone(), time: entry.time }));
             }
-            Record::Answer { answer, estimated, .. } => self.answer(entry, answer, estimated.as_ref()),
+            Record::Answer { answer, .. } => self.answer(entry, answer),
             Record::Call(call) => self.call(entry.seq, call),
             Record::CallStarted { .. } => self.change_call(ticket, |state| {
                 let input = input_of(state).to_owned();
@@ -90,13 +89,14 @@ impl Transcript {
         }
     }
 
-    fn answer(&mut self, entry: &Entry, answer: &Answer, estimated: Option<&Usage>) {
+    fn answer(&mut self, entry: &Entry, answer: &Answer) {
         let (created, model, price) = match self.requested.take() {
             Some((time, model, price)) => (time, Some(model), price),
             None => (entry.time, None, None),
         };
-        let charge = Charge::of(price.as_ref(), &answer.usage, estimated).unwrap_or_default();
-        let cost = charge.cost.shown().cost.filter(|_| charge.usage.total() > 0);
+        // A message has no mark for an estimate, so it carries none: where the provider gave no figures it has no cost.
+        let charge = Charge::of(price.as_ref(), &answer.usage, None);
+        let cost = charge.and_then(|charge| charge.cost.shown().cost);
         let mut parts = std::mem::take(&mut self.before);
         let mut call_parts = Vec::new();
         for part in &answer.parts {
@@ -124,7 +124,7 @@ impl Transcript {
             }
         }
         let step = entry.step.unwrap_or(1);
-        let finished = StepFinishPart { step, finish: answer.finish, tokens: charge.usage, cost };
+        let finished = StepFinishPart { step, finish: answer.finish, tokens: answer.usage, cost };
         parts.push(Part::StepFinish(finished));
         self.answers.insert(entry.seq, (self.messages.len(), call_parts));
         self.messages.push(Message {
@@ -135,7 +135,7 @@ impl Transcript {
             model,
             tools: BTreeMap::new(),
             time: MessageTime { created, completed: Some(entry.time) },
-            tokens: Some(charge.usage),
+            tokens: Some(answer.usage),
             cost,
             finish: Some(answer.finish),
         });

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 pub(crate) use crate::supervisor::{shown::Shown, status::Status};
 use crate::{
     ids::{Millis, Seq},
+    session::Limits,
     supervisor::{
         exit::ExitReason,
         handle::SupervisorHandle,
@@ -76,6 +77,7 @@ pub(crate) struct Words {
     pub(crate) last_exit: Option<(ExitReason, Instant)>,
     pub(crate) usage: Usage,
     pub(crate) cost: Cost,
+    pub(crate) left: Limits,
     ring: Ring,
 }
 
@@ -109,6 +111,7 @@ pub(crate) struct Presented {
     pub(crate) tape_seq: u64,
     pub(crate) usage: Usage,
     pub(crate) cost: Cost,
+    pub(crate) left: Limits,
 }
 
 impl ActorCard {
@@ -290,7 +293,7 @@ impl ActorCard {
 
     /// All that a session has to say about itself after a piece of work.
     pub(crate) fn present(&self, presented: Presented) {
-        let Presented { phase, doing, at, waiting, tape_seq, usage, cost } = presented;
+        let Presented { phase, doing, at, waiting, tape_seq, usage, cost, left } = presented;
         self.queue(waiting);
         self.tape_seq(tape_seq);
         let mut words = self.words();
@@ -300,7 +303,7 @@ impl ActorCard {
         }
         words.set_doing(doing);
         words.at = at;
-        (words.usage, words.cost) = (usage, cost);
+        (words.usage, words.cost, words.left) = (usage, cost, left);
     }
 
     pub(crate) fn set_status(&self, status: Status) {

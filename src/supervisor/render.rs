@@ -95,6 +95,9 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
         (None, None) => facts.push("cost unknown".to_owned()),
         (Some(_), _) => {}
     }
+    if !node.left.is_none() {
+        facts.push(format!("left {}", node.left));
+    }
     if node.tape_seq > 0 {
         facts.push(format!("tape {}", node.tape_seq));
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::{
     ids::Millis,
+    session::Limits,
     supervisor::{
         card::{ActorCard, At, Status, millis},
         exit::ExitReason,
@@ -93,6 +94,9 @@ pub struct Node {
     /// What they cost, with what its tasks cost that are over.
     #[serde(flatten)]
     pub cost: ShownCost,
+    /// What is left of its budget, of each thing that is limited.
+    #[serde(skip_serializing_if = "Limits::is_none")]
+    pub left: Limits,
     /// The end of its tape; 0 where it has none.
     pub tape_seq: u64,
     /// The nodes shown under it.
@@ -139,6 +143,7 @@ impl Node {
             tokens_in: usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write),
             tokens_out: usage.output.saturating_add(usage.reasoning),
             cost: words.cost.shown(),
+            left: words.left,
             tape_seq: numbers.tape_seq,
             children: Vec::new(),
         }

@@ -43,14 +43,26 @@ impl Disk for RealDisk {
     }
 
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        within_limit(offset.saturating_add(bytes.len() as u64))?;
         file.write_all_at(bytes, offset)
     }
 
     fn cut(&self, file: &File, length: u64) -> io::Result<()> {
+        within_limit(length)?;
         file.set_len(length)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
+}
+
+/// Whether this process may make a file that long (`ulimit -f`). Who writes past the limit is not refused but killed, unless the
+/// host ignores the signal of it; so it is looked at first, each time, because the limit may be changed while we run.
+pub(super) fn within_limit(length: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| length > limit) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(())
 }

@@ -116,6 +116,14 @@ pub enum TapeError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// What was to be brought in is no export of a session, is damaged, or needs what is not here. Nothing was made.
+    #[error("cannot import line {line}: {what}")]
+    Import {
+        /// Which line of the file, from 1.
+        line: u64,
+        /// Why.
+        what: String,
+    },
     /// Nothing can be searched for with this.
     #[error("cannot search for that: {what}")]
     Query {

@@ -6,6 +6,7 @@
 //!
 //! One process writes it at a time: who catches up or rebuilds holds the lock of `index.lock`. Readers never wait.
 
+mod check;
 mod pull;
 mod query;
 mod schema;
@@ -28,6 +29,7 @@ use super::{
     layout::{Layout, open_or_make, remove_file},
 };
 
+pub use check::{IndexCheck, WrongRow};
 pub use query::{BadCursor, Cursor, Order, Query};
 pub use search::{Behind, Hit, Page};
 pub use snippet::Snippet;

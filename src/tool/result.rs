@@ -59,6 +59,13 @@ impl ToolResult {
         ToolResult { error: Some(reason), ..ToolResult::ok(content) }
     }
 
+    /// How many bytes of it a model is given.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let attached = self.attachments.iter().map(|file| file.url.len() as u64).sum::<u64>();
+        attached.saturating_add(self.content.len() as u64)
+    }
+
     /// The same result with details.
     #[must_use]
     pub fn with_details(mut self, details: Value) -> ToolResult {

@@ -1,9 +1,12 @@
 //! The `tamtam` binary, as a shell and its scripts see it: the real process, real tools, real files; scripted models.
 
+mod budget;
 mod commands;
+mod compaction;
 mod cost;
 mod demo;
 mod errors;
+mod faults;
 mod files;
 mod lab;
 mod replay;

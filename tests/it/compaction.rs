@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use tamtam::{
@@ -24,6 +24,8 @@ struct Counting {
     largest: AtomicU64,
     refused: AtomicU64,
     summaries: AtomicU64,
+    /// Whether it has no mind to sum anything up.
+    no_summaries: AtomicBool,
     newest: Mutex<String>,
 }
 
@@ -35,6 +37,7 @@ impl Counting {
             largest: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             summaries: AtomicU64::new(0),
+            no_summaries: AtomicBool::new(false),
             newest: Mutex::default(),
         })
     }
@@ -68,7 +71,11 @@ impl Model for Counting {
         if !fits {
             self.refused.fetch_add(1, Ordering::SeqCst);
         }
+        let refuses = &*request.system == SUMMARY_SYSTEM && self.no_summaries.load(Ordering::SeqCst);
         Box::pin(async move {
+            if refuses {
+                return Err(ModelError::new(tamtam::model::ErrorKind::InvalidRequest, "no"));
+            }
             if !fits {
                 return Err(ModelError::new(tamtam::model::ErrorKind::ContextOverflow, "too large"));
             }
@@ -170,4 +177,84 @@ async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {
     let answer = session.prompt("and now?").await.unwrap().wait().await.unwrap();
     assert_eq!(answer.outcome, Outcome::Done);
     assert!(second.shutdown().await.is_empty());
+}
+
+/// What stands on the tape of a session that was compacted can be put back: through the whole runtime, and it opens so again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_is_undone_from_the_tape_and_stays_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Counting::new(65_536);
+    let first = runtime(folder.path(), model.clone()).await;
+    let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
+    let session = first.create(options).await.unwrap();
+    assert!(session.undo_compaction().await.unwrap_err().to_string().contains("no compaction"));
+    session.configure(|settings| settings.compaction.keep = Some(0)).await.unwrap();
+    for turn in 0..10 {
+        session.prompt(format!("turn {turn}")).await.unwrap().wait().await.unwrap();
+    }
+    let before = session.state().await.unwrap().history;
+    let mut events = session.events();
+    session.compact().await.unwrap();
+    while !matches!(events.next().await.unwrap(), Next::Event(event) if matches!(event.kind, EventKind::CompactionFinished { .. }))
+    {
+    }
+    session.prompt("since then").await.unwrap().wait().await.unwrap();
+    assert!(session.state().await.unwrap().history.len() < before.len());
+    session.undo_compaction().await.unwrap();
+    let after = session.state().await.unwrap().history;
+    assert_eq!(after.len(), before.len() + 2);
+    assert!(before.iter().zip(after.iter()).all(|(was, is)| was == is));
+    let id = session.id().clone();
+    assert!(first.shutdown().await.is_empty());
+    let second = runtime(folder.path(), model.clone()).await;
+    let session = second.resume(&id).await.unwrap();
+    assert_eq!(session.state().await.unwrap().history, after);
+    assert!(second.shutdown().await.is_empty());
+}
+
+/// A branch that is left is summed up where one goes to, with the files of its calls; where no model can write, its
+/// beginnings stand there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_of_a_branch_is_taken_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Counting::new(65_536);
+    let runtime = runtime(folder.path(), model.clone()).await;
+    let options = || SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
+    let (main, branch) = (runtime.create(options()).await.unwrap(), runtime.create(options()).await.unwrap());
+    branch.prompt("before the branch").await.unwrap().wait().await.unwrap();
+    let after = branch.state().await.unwrap().seq;
+    assert!(main.leave_branch(&branch, after).await.is_err(), "nothing was said there");
+    branch.prompt("Run tests another way").await.unwrap().wait().await.unwrap();
+    main.leave_branch(&branch, after).await.unwrap();
+    main.prompt("go on").await.unwrap().wait().await.unwrap();
+    let asked = model.newest.lock().unwrap().clone();
+    assert!(asked.contains("another way was tried and left") && asked.contains("## Goal\nGo on."), "{asked}");
+    assert!(asked.find("another way").unwrap() < asked.find("go on").unwrap());
+
+    model.no_summaries.store(true, Ordering::SeqCst);
+    main.leave_branch(&branch, after).await.unwrap();
+    main.prompt("and on").await.unwrap().wait().await.unwrap();
+    let asked = model.newest.lock().unwrap().clone();
+    assert!(asked.contains("[user] Run tests another way") && !asked.contains("before the branch"), "{asked}");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A session made from an agent has its prompt, its tools and its limits, and no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_as_its_agent_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Counting::new(65_536);
+    let runtime = runtime(folder.path(), model.clone()).await;
+    let agent = tamtam::Agent::from_json(
+        r#"{"name":"quiet","description":"Says little.","prompt":"Be quiet.","tools":[],"limits":{"steps_max":3,"output_max":77},
+            "permission":[{"permission":"*","pattern":"*","action":"deny"}]}"#,
+    );
+    let options = SessionOptions::from_agent(&agent.unwrap(), folder.path().join("work")).unwrap();
+    let session = runtime.create(options).await.unwrap();
+    session.prompt("hello").await.unwrap().wait().await.unwrap();
+    let settings = session.state().await.unwrap().settings;
+    assert_eq!((&*settings.system, settings.agent.as_str(), settings.steps_max), ("Be quiet.", "quiet", Some(3)));
+    assert_eq!((settings.params.max_output, settings.has_tool("read")), (Some(77), false));
+    assert_eq!(settings.rules.last().unwrap().name, "agent quiet");
+    assert!(runtime.shutdown().await.is_empty());
 }

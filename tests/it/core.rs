@@ -2,6 +2,7 @@
 
 mod abort;
 mod batch;
+mod budget;
 mod bytes;
 mod compact;
 mod delivery;

@@ -13,12 +13,13 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, ModelError, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, CallOpened, Compacted, CompactionReason, Down, DownReason, Entry, Link, OpenCompaction, Record,
-        RefusedFile, RequestOpened, Reserve, RestoredFiles, Scope, Settings, Spent, State, TaskOrder, Tie,
+        AskClosedWhy, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason, Entry, Extent,
+        Limits, Link, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve, Resource, RestoredFiles, Scope,
+        Settings, Spent, State, TaskOrder, Tie, Undone,
     },
     tape::Cause,
     tool::{Access, Effect, FileChange, FileImage, FileState, ToolResult},
-    usage::{MicroUsd, Usage},
+    usage::{MicroUsd, PicoUsd, Usage},
 };
 
 fn model() -> tamtam::ModelRef {
@@ -38,6 +39,8 @@ fn records() -> Vec<Record> {
     let answer = Arc::new(Answer::new(vec![text, call], Finish::ToolCalls));
     let error = ModelError::new(ErrorKind::RateLimited, "slow down").with_status(429);
     let price = Price { cache_read: Some(MicroUsd(25_000)), ..Price::new(MicroUsd(250_000), MicroUsd(2_000_000)) };
+    let breach = Breach { resource: Resource::Usd, extent: Extent::Session, max: 9, used: 5, held: 1, needs: 4 };
+    let grant = Limits { tokens: Some(10_000), usd: Some(PicoUsd(7)), ..Limits::default() };
     let request = RequestOpened {
         model: model(),
         attempt: 1,
@@ -52,6 +55,7 @@ fn records() -> Vec<Record> {
         price: Some(price),
         reserved: Reserve { input: 20, output: 0 },
         max_output: Some(4_000),
+        instead: Some(breach),
         hash: "cc".into(),
     };
     let opened = CallOpened {
@@ -64,10 +68,11 @@ fn records() -> Vec<Record> {
     };
     let order = TaskOrder { settings: settings.clone(), prompt: Message::user("help").with_id("m-2".into()) };
     let mut down = Down::without_a_word(DownReason::Failed { error: "it failed".into() });
+    down.lent = grant;
     (down.text, down.steps) = ("this far".into(), 2);
     down.spent = Some(Spent { requests: 2, calls: 1, ..Spent::default() });
     let notice = Arc::new(Message::user("Task task-1 is over: failed: it failed.").with_id("task-9".into()));
-    let tie = Tie { parent: "ticket-2".parse().unwrap(), ticket: Seq(4), link: Link::MONITORED, depth: 1 };
+    let tie = Tie { parent: "ticket-2".parse().unwrap(), ticket: Seq(4), link: Link::MONITORED, depth: 1, grant };
     let result = Arc::new(ToolResult::ok("text").with_details(json!({ "lines": 1 })).with_title("read a"));
     vec![
         Record::State(Arc::new(State::new(session(), settings.clone(), Millis(1)))),
@@ -88,7 +93,8 @@ fn records() -> Vec<Record> {
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
         Record::Granted { grant: Grant::Always(Scope::Session) },
         Record::AskClosed { why: AskClosedWhy::Expired },
-        Record::CallStarted { attempt: 1, key: "ticket-1/6".into() },
+        Record::BudgetAsk { breach, expires: Millis(600_000) },
+        Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200) },
         Record::Closing {},
         Record::Result { result },
         Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() } },
@@ -121,10 +127,26 @@ fn records() -> Vec<Record> {
             carry: 2_000,
         })),
         Record::CompactionFailed { error: "the summary is empty".into(), usage: Default::default() },
+        Record::CompactionUndone(Arc::new(Undone {
+            compaction: Seq(6),
+            history: Default::default(),
+            front: 1,
+            summary: Some("## Goal".into()),
+            carried: Default::default(),
+            newest: Seq(2),
+        })),
+        Record::BranchSummary(Arc::new(BranchSummary {
+            from: Seq(2),
+            to: Seq(6),
+            summary: "It failed.".into(),
+            usage: Default::default(),
+            files: Default::default(),
+        })),
         Record::TaskStarted {
             child: "task-1".parse().unwrap(),
             link: Link::LINKED,
             depth: 1,
+            grant,
             order: Some(Arc::new(order)),
         },
         Record::TaskFinished { down: Arc::new(down), notice: Some(notice) },

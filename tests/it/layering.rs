@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 5] = [
     &["fault", "ids", "message", "usage"],
     // `event` is of the contracts, but it shows what the core decided, so it stands with the core.
     &["model", "tool", "tools", "permission", "tape", "process", "context"],
-    &["session", "prompt", "event", "hook"],
+    &["session", "prompt", "event", "hook", "agent"],
     &["supervisor", "actors", "error", "replay", "restore"],
     &["runtime", "handle", "cli", "main"],
 ];

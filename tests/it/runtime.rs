@@ -592,6 +592,22 @@ async fn a_tool_that_panics_over_its_arguments_loses_its_call_and_nothing_else()
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// A session that was made is on the disk, also where each append is left to the I/O thread: before anything is said to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_was_made_is_on_the_disk() {
+    use tamtam::tape::{Access, Durability, Store, StoreOptions};
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let model = Arc::new(Scripted::from_fn(|_| Reply::text("yes")));
+    let runtime = Runtime::builder().store(&store).durability(Durability::Power).model(model).start().await.unwrap();
+    for _ in 0..20 {
+        let made = session(&runtime, folder.path()).await;
+        let reader = Store::open(&store, StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+        assert_eq!(reader.read(made.id(), tamtam::Seq::ZERO).unwrap().len(), 1);
+    }
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// A-01, design §4: a session that crashes again and again is parked, says so to whoever sends, and an operator unparks it;
 /// another session lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

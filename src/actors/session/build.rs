@@ -102,7 +102,10 @@ pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenReques
         request.reminder = Some(LAST_STEP_REMINDER.into());
         return request;
     }
-    let switched_off = |name: &str| state.turn.as_ref().is_some_and(|turn| turn.tools.get(name) == Some(&false));
+    let is_of_another = |name: &str| open.tools.as_ref().is_some_and(|tools| !tools.contains(name));
+    let switched_off = |name: &str| {
+        is_of_another(name) || state.turn.as_ref().is_some_and(|turn| turn.tools.get(name) == Some(&false))
+    };
     let specs = host.toolbox.specs();
     request.tools = match specs.iter().any(|spec| switched_off(&spec.name)) {
         false => specs,

@@ -18,6 +18,7 @@ pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
         tape_seq: state.seq.0,
         usage: state.spent.usage,
         cost: state.spent_in_all().cost,
+        left: state.left(),
     }
 }
 
@@ -64,6 +65,10 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             Open::Ask(_) => {
                 asking = true;
                 what.push("waits for a person".to_owned());
+            }
+            Open::BudgetAsk(_) => {
+                asking = true;
+                what.push("waits for a larger budget".to_owned());
             }
             Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
                 tools = true;
@@ -122,6 +127,8 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Configure { .. } => ("configure", None),
         Signal::Compact { .. } => ("compact", None),
         Signal::Restored { .. } => ("restored", None),
+        Signal::UndoCompaction { .. } => ("undo compaction", None),
+        Signal::LeaveBranch { .. } => ("leave branch", None),
         Signal::Anchor => ("anchor", None),
         Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
         Signal::Spawn { .. } => ("spawn", None),

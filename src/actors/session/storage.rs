@@ -129,6 +129,8 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Resume { reply }
         | Signal::Compact { reply }
         | Signal::Restored { reply, .. }
+        | Signal::UndoCompaction { reply, .. }
+        | Signal::LeaveBranch { reply, .. }
         | Signal::Configure { reply, .. }
         | Signal::Spawn { reply, .. }
         | Signal::Adopt { reply, .. }

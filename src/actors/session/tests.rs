@@ -53,7 +53,7 @@ fn bench() -> Bench {
     let slot = host.slot(&id);
     // As if it were awake.
     slot.begin_activation().unwrap().land(Ok(()));
-    let mut tape = store.create(&id, notify(&slot)).unwrap();
+    let mut tape = store.create(&id, build::notify(&slot)).unwrap();
     let now = host.clock.now();
     let mut state = State::new(id, Settings::new("/w", "fake/model".parse().unwrap()), now);
     let record = Record::State(Arc::new(state.clone()));

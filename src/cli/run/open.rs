@@ -6,7 +6,7 @@ use tamtam::{
     ModelRef, OpenError, Runtime, Seq, Session, SessionId, SessionOptions,
     event::EventStream,
     permission::Ruleset,
-    session::{Entry, Open, Record, State},
+    session::{Budget, Entry, Open, Record, State},
     tape::TapeError,
 };
 
@@ -54,9 +54,11 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
     options.agent = given.turn.agent.clone();
     options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
     options.steps_max = given.turn.max_steps.or(options.steps_max);
+    given.turn.budget.apply(&mut options.budget);
     // As fine as a day: the prompt stays the same for the provider's cache.
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
-    let (runtime, hints) = start(store, choice, environment).await?;
+    given.turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
+    let (runtime, hints) = start(store, choice, &given.turn, environment).await?;
     match runtime.create(options).await {
         Ok(session) => {
             let events = session.events();
@@ -101,13 +103,22 @@ async fn take_up(
         None
     };
     let model = Some(choice.model.clone()).filter(|_| given.model.is_some());
-    let (runtime, hints) = start(store, choice, environment).await?;
+    let mut budget = settings.budget.clone();
+    given.budget.apply(&mut budget);
+    given.budget.check(&choice.model, &*choice.models, &budget)?;
+    let (runtime, hints) = start(store, choice, given, environment).await?;
     let (session, events) = match runtime.resume_heard(id).await {
         Ok(resumed) => resumed,
         Err(error) => return Err(give_up(&runtime, error).await),
     };
-    configure(&session, given, model, rules).await?;
-    let asked = before.open.iter().filter(|(_, open)| matches!(open, Open::Ask(_))).map(|(ask, _)| *ask).collect();
+    let budget = Some(budget).filter(|budget| *budget != settings.budget);
+    configure(&session, given, model, rules, budget).await?;
+    let asked = before
+        .open
+        .iter()
+        .filter(|(_, open)| matches!(open, Open::Ask(_) | Open::BudgetAsk(_)))
+        .map(|(ask, _)| *ask)
+        .collect();
     Ok(Opened { runtime, session, events, hints, asked })
 }
 
@@ -117,8 +128,10 @@ async fn configure(
     given: &TurnArguments,
     model: Option<ModelRef>,
     rules: Option<Ruleset>,
+    budget: Option<Budget>,
 ) -> Result<(), Failure> {
-    if model.is_none() && rules.is_none() && given.agent.is_none() && given.max_steps.is_none() {
+    let nothing = model.is_none() && rules.is_none() && budget.is_none();
+    if nothing && given.agent.is_none() && given.max_steps.is_none() {
         return Ok(());
     }
     let changed = session.configure(|settings| {
@@ -131,15 +144,28 @@ async fn configure(
         if let Some(agent) = &given.agent {
             settings.agent.clone_from(agent);
         }
+        if let Some(budget) = budget {
+            settings.budget = budget;
+        }
         settings.steps_max = given.max_steps.or(settings.steps_max);
     });
     Ok(changed.await?)
 }
 
-async fn start(store: PathBuf, choice: Choice, environment: &Environment) -> Result<(Runtime, Hints), Failure> {
+async fn start(
+    store: PathBuf,
+    choice: Choice,
+    given: &TurnArguments,
+    environment: &Environment,
+) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url } = choice;
-    let builder =
-        Runtime::builder().store(store).models(models, model).tools(environment.tools()).watch(Environment::watch());
+    let prices = given.budget.price.map(|price| (model.clone(), price));
+    let builder = Runtime::builder()
+        .store(store)
+        .prices(prices)
+        .models(models, model)
+        .tools(environment.tools())
+        .watch(Environment::watch());
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());
     let runtime = builder.without_auto_resume().start().await?;

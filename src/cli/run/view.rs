@@ -92,6 +92,10 @@ impl View {
         for piece in show {
             self.output.show(piece).await;
         }
+        if let (EventKind::Budget { ask: Some(ask), .. }, false) = (&event.kind, self.interactive) {
+            // Nobody is there who could give more. Closed meanwhile is as good.
+            drop(self.session.answer(*ask, Grant::Reject(None)).await);
+        }
         if let (EventKind::Ask { ask, .. }, false) = (&event.kind, self.interactive) {
             // Closed meanwhile is as good.
             drop(self.session.answer(*ask, Grant::Reject(Some(NOBODY.to_owned()))).await);
@@ -103,7 +107,7 @@ impl View {
         let mut shown = self.shown();
         let mut show = shown.renderer.show(&event.kind, event.time);
         match &event.kind {
-            EventKind::Ask { ask, .. } if self.interactive => {
+            EventKind::Ask { ask, .. } | EventKind::Budget { ask: Some(ask), .. } if self.interactive => {
                 let question = std::mem::take(&mut show);
                 if shown.asked.is_empty() {
                     show.clone_from(&question);

@@ -38,21 +38,42 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
     }
     if !request.system.trim().is_empty() {
         out.extend_from_slice(b",\"system\":");
-        write_json(&mut out, &*request.system);
+        match endpoint.quirks.auto_cache {
+            true => {
+                out.extend_from_slice(b"[{\"type\":\"text\",\"text\":");
+                write_json(&mut out, &*request.system);
+                out.extend_from_slice(MARK);
+                out.extend_from_slice(b"}]");
+            }
+            false => write_json(&mut out, &*request.system),
+        }
     }
     out.extend_from_slice(b",\"messages\":[");
-    Messages { out: &mut out, role: None, has_block: false }.all(endpoint, wire, request);
+    let mut messages = Messages { out: &mut out, role: None, has_block: false, ends: [None; 2] };
+    messages.all(endpoint, wire, request);
+    let ends = messages.ends;
     out.extend_from_slice(b"]}");
+    if endpoint.quirks.auto_cache {
+        // The later one first, so that the other stays where it is.
+        for end in ends.into_iter().rev().flatten() {
+            let before_the_brace = end.saturating_sub(1);
+            out.splice(before_the_brace..before_the_brace, MARK.iter().copied());
+        }
+    }
     out.into()
 }
+
+/// Marks a block: the provider keeps what goes up to its end, and looks for what it has kept some twenty blocks back from it.
+///
+/// At most four may be set. They stand on the last tool, on the system prompt, at the end of the history, and at the end of
+/// the user's message before the newest answer: there the request before this one ended, so what it had kept is found
+/// however many calls came between. The marks are no part of what is compared, so they may move.
+const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// The plain fields, in a fixed order: ours, then the options by name. An option replaces a field of ours of its name.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     let max = request.params.max_output.unwrap_or(endpoint.limits.output).clamp(1, endpoint.limits.output.max(1));
     let mut fields = vec![("max_tokens".to_owned(), max.into())];
-    if endpoint.quirks.auto_cache {
-        fields.push(("cache_control".to_owned(), json!({ "type": "ephemeral" })));
-    }
     fields.extend(sampling(&request.params));
     if request.tools.is_empty() && has_calls(request) {
         fields.push(("tool_choice".to_owned(), json!({ "type": "none" })));
@@ -65,6 +86,8 @@ struct Tool<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     input_schema: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Value>,
 }
 
 /// The tools on offer. A history with calls must come with tools, so where none are on offer (the last step of a turn) those
@@ -75,8 +98,13 @@ fn tools<'a>(endpoint: &Endpoint, request: &'a Request) -> Vec<Tool<'a>> {
             name: tool.name.as_str().into(),
             description: &tool.description,
             input_schema: in_dialect(&tool.schema, endpoint.quirks.schema),
+            cache_control: None,
         };
-        return request.tools.iter().map(tool).collect();
+        let mut tools: Vec<_> = request.tools.iter().map(tool).collect();
+        if let (Some(last), true) = (tools.last_mut(), endpoint.quirks.auto_cache) {
+            last.cache_control = Some(json!({ "type": "ephemeral" }));
+        }
+        return tools;
     }
     let answers = request.history.iter().filter_map(|item| match item.as_ref() {
         Item::Assistant(answer) => Some(answer),
@@ -88,6 +116,7 @@ fn tools<'a>(endpoint: &Endpoint, request: &'a Request) -> Vec<Tool<'a>> {
         name,
         description: "Not on offer now.",
         input_schema: in_dialect(&json!({}), endpoint.quirks.schema),
+        cache_control: None,
     };
     names.into_iter().map(called).collect()
 }
@@ -102,10 +131,12 @@ struct Messages<'a> {
     out: &'a mut Vec<u8>,
     role: Option<&'static str>,
     has_block: bool,
+    /// Where the newest two messages of the user end: behind the last block of each.
+    ends: [Option<usize>; 2],
 }
 
 impl Messages<'_> {
-    fn all(mut self, endpoint: &Endpoint, wire: &str, request: &Request) {
+    fn all(&mut self, endpoint: &Endpoint, wire: &str, request: &Request) {
         let takes = Takes { images: endpoint.limits.images, pdf: endpoint.limits.images };
         for said in paired(&request.history) {
             match said {
@@ -133,6 +164,8 @@ impl Messages<'_> {
                 Said::Stray { result } => self.blocks("user", &blocks([text_block(&stray_text(result))])),
             }
         }
+        // Behind it comes what is for this request only.
+        self.note_end();
         if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
             self.blocks("user", &blocks([text_block(reminder)]));
         }
@@ -142,11 +175,20 @@ impl Messages<'_> {
         self.out.extend_from_slice(b"]}");
     }
 
+    /// A message of the user ends here, for now.
+    fn note_end(&mut self) {
+        let end = Some(self.out.len());
+        if self.role == Some("user") && self.ends[1] != end {
+            self.ends = [self.ends[1], end];
+        }
+    }
+
     fn blocks(&mut self, role: &'static str, blocks: &[u8]) {
         if blocks.is_empty() {
             return;
         }
         if self.role != Some(role) {
+            self.note_end();
             if self.role.is_some() {
                 self.out.extend_from_slice(b"]},");
             }

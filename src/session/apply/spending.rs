@@ -1,6 +1,6 @@
 //! What the entries do to the sums of what was used.
 
-use crate::session::{Charge, Open, Spent, State};
+use crate::session::{Breach, Charge, Grant, Open, Resource, Spent, State};
 
 impl State {
     /// A request of the running turn used that.
@@ -15,6 +15,29 @@ impl State {
     pub(super) fn spend(&mut self, charge: Option<Charge>) {
         if let Some(charge) = charge {
             self.spent += charge;
+        }
+    }
+
+    /// Something was used by the running turn.
+    pub(super) fn count(&mut self, spent: Spent) {
+        self.in_turn(|turn| turn.spent += spent);
+        self.spent += spent;
+    }
+
+    /// A person was asked for more, and said so.
+    pub(super) fn grant_more(&mut self, breach: &Breach, grant: &Grant) {
+        let (extent, resource) = (breach.extent, breach.resource);
+        match grant {
+            Grant::Once => self.raise(extent, resource, Some(breach.max.max(breach.missing()))),
+            Grant::Always(_) => self.raise(extent, resource, None),
+            Grant::Raise(more) => {
+                for resource in Resource::ALL {
+                    if let Some(by) = more.of(resource) {
+                        self.raise(extent, resource, Some(by));
+                    }
+                }
+            }
+            Grant::Reject(_) => {}
         }
     }
 

@@ -37,8 +37,16 @@ impl State {
         notice: Option<&Arc<Message>>,
     ) {
         let Some(Open::Task(task)) = self.open.remove(&ticket) else { return };
-        if let Some(spent) = down.and_then(|down| down.spent) {
-            self.spent_by_tasks += spent;
+        match down.map(|down| (down.spent, down.lent)) {
+            Some((Some(spent), lent)) => {
+                self.spent_by_tasks += spent;
+                self.write_off(&lent);
+            }
+            // Nobody gives account of it, or it goes on by itself: all of its grant counts as used.
+            _ => {
+                self.spent_by_tasks.cost.unpriced += 1;
+                self.write_off(&task.grant);
+            }
         }
         self.tasks_ended.push_back(TaskEnd { ticket, child: task.child, down: down.cloned() });
         if self.tasks_ended.len() > TASKS_REMEMBERED {
@@ -64,7 +72,13 @@ impl State {
                 (Some(why), Outcome::Aborted { .. }) => DownReason::Ended { why: why.to_string() },
                 _ => DownReason::of(outcome),
             };
-            self.end_task(Down { reason, text: turn.text.clone(), steps: turn.step, usage: turn.usage, spent: None });
+            self.end_task(Down {
+                reason,
+                text: turn.text.clone(),
+                steps: turn.step,
+                usage: turn.usage,
+                ..Down::without_a_word(DownReason::Done)
+            });
         }
     }
 
@@ -73,7 +87,13 @@ impl State {
         let Some(turn) = self.turn.clone().filter(|turn| self.is_task(&turn.messages)) else { return };
         let error = "interrupted again without progress; it waits to be told to go on".to_owned();
         let reason = DownReason::Failed { error };
-        self.end_task(Down { reason, text: turn.text.clone(), steps: turn.step, usage: turn.usage, spent: None });
+        self.end_task(Down {
+            reason,
+            text: turn.text.clone(),
+            steps: turn.step,
+            usage: turn.usage,
+            ..Down::without_a_word(DownReason::Done)
+        });
     }
 
     /// The message that is the task was taken back before it was read.
@@ -92,7 +112,11 @@ impl State {
 
     /// Once: what happens in the session afterwards is no business of its parent's.
     fn end_task(&mut self, mut down: Down) {
-        down.spent = Some(self.spent_in_all());
+        let (spent, lent) = self.account_for_task();
+        (down.spent, down.lent) = (Some(spent), lent);
+        if self.origin.as_ref().is_some_and(|origin| origin.end.is_none()) {
+            self.close_grant();
+        }
         if let Some(origin) = &mut self.origin
             && origin.end.is_none()
         {
@@ -107,6 +131,9 @@ impl State {
     }
 
     pub(super) fn adopt(&mut self, tie: &Tie, above: &[Vec<Ruleset>]) {
+        if self.origin.as_ref().is_some_and(|origin| origin.end.is_none()) {
+            self.take_grant(&tie.grant);
+        }
         let Some(origin) = &mut self.origin else { return };
         let origin = Arc::make_mut(origin);
         let former = std::mem::replace(&mut origin.parent, tie.parent.clone());

@@ -6,7 +6,7 @@ use crate::{
     ids::SessionId,
     tape::{
         TapeError, commit,
-        disk::Disk,
+        disk::{Disk, within_limit},
         layout::{Layout, new_file, remove_file},
     },
 };
@@ -29,6 +29,7 @@ pub(in crate::tape) fn make_reserve(layout: &Layout, owner: &str, bytes: u64) ->
         return Ok(());
     }
     let make = || -> io::Result<()> {
+        within_limit(bytes)?;
         let file = new_file(&path)?;
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {

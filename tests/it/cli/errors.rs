@@ -110,10 +110,10 @@ fn a_session_that_another_process_has_is_refused() {
 }
 
 /// A small disk, where this may be made; unmounted at the end.
-struct SmallDisk<'a>(&'a std::path::Path);
+pub(super) struct SmallDisk<'a>(&'a std::path::Path);
 
 impl SmallDisk<'_> {
-    fn mount(at: &std::path::Path) -> Option<SmallDisk<'_>> {
+    pub(super) fn mount(at: &std::path::Path) -> Option<SmallDisk<'_>> {
         std::fs::create_dir(at).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(at).output();
         mounted.is_ok_and(|mounted| mounted.status.success()).then_some(SmallDisk(at))
@@ -124,6 +124,34 @@ impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
+}
+
+/// F08: a tape at the limit of the file size (`ulimit -f`), where the system kills who writes on: the command ends with 1 like
+/// one whose disk is full, and without the limit the session goes on.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_tape_at_the_limit_of_the_file_size_is_a_full_disk_and_no_death() {
+    let lab = Lab::new();
+    let store = lab.path("store");
+    let store = store.to_str().unwrap();
+    let model = lab.script(json!([
+        {"text": "y".repeat(100_000), "calls": [{"name": "ls", "input": {"path": "."}}]}, "After.",
+    ]));
+    let arguments = ["run", "--session", "s", "--permission", "auto", "--model", &model, "--store", store, "begin"];
+    let limited = Command::new("bash")
+        .args(["-c", "ulimit -c 0; ulimit -f 32; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tamtam")])
+        .args(arguments)
+        .current_dir(lab.path(""))
+        .env("HOME", lab.path("home"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&limited.stderr);
+    assert_eq!(limited.status.code(), Some(1), "{said}");
+    assert!(said.contains("File too large") || said.contains("file too large"), "{said}");
+    let resumed = lab.run(&["resume", "s", "--model", &model, "--store", store]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert!(resumed.stdout.ends_with("After.\n"), "{}", resumed.stdout);
+    assert_eq!(lab.run(&["tape", "verify", "--store", store]).code, 0);
 }
 
 /// The disk fills up in the middle of a turn. The command ends with 1 and says so; with room again the session goes on and has

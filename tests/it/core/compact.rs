@@ -7,7 +7,7 @@ use tamtam::{
     context::{PRUNED_TEXT, Window},
     message::Finish,
     model::{ErrorKind, Item},
-    session::{Directive, Held, Outcome, Record, Refusal, Reply, Signal, Steering},
+    session::{BranchSummary, Directive, Held, Outcome, Record, Refusal, Reply, Signal, Steering, Undone},
 };
 
 use super::play::{Play, call, text};
@@ -438,4 +438,105 @@ fn what_the_summariser_is_shown_follows_what_it_counts() {
     compact(&mut play).unwrap();
     let open = play.state.compaction().unwrap().1.clone();
     assert!(open.room <= open.usable * 6 / 10, "{open:?}");
+}
+
+/// What the newest compaction of this session replaced, as a reader of its tape finds it.
+fn undone(play: &Play) -> std::sync::Arc<Undone> {
+    let entries = play.entries_of_the_tape();
+    let at = entries.iter().position(|entry| entry.seq == play.state.context.newest).unwrap();
+    Undone::of(&entries[..=at]).unwrap().into()
+}
+
+fn undo(play: &mut Play, undone: std::sync::Arc<Undone>) -> Reply {
+    let reply = play.reply_to();
+    play.signal(Signal::UndoCompaction { undone, reply });
+    play.reply.clone().unwrap()
+}
+
+/// A compaction is undone by one entry: what it replaced stands in front of what was said since, and the session is as it was;
+/// the one before it can be undone then.
+#[test]
+fn compactions_are_undone_one_by_one() {
+    let mut play = talked(5, 500);
+    let mut said = play.state.history.clone();
+    let mut of_two = None;
+    for n in 0..2 {
+        compact(&mut play).unwrap();
+        summarised(&mut play, Ok(&format!("summary {n}")));
+        of_two = Some(play.state.history.clone()).filter(|_| n == 0).or(of_two);
+        play.send(&format!("after {n} {}", "x".repeat(500)));
+        play.answer_text("noted");
+        for item in play.state.history.iter().skip(play.state.history.len() - 2) {
+            said.push_shared(item.clone());
+        }
+    }
+    play.window = Window::new(20_000, 0);
+    let second = undone(&play);
+    undo(&mut play, second.clone()).unwrap();
+    assert_eq!(play.entries.len(), 1);
+    assert_eq!(play.state.context.summary.as_deref(), Some("summary 0"));
+    assert!(first_text(&play).contains("summary 0") && play.history().iter().any(|line| line.contains("after 0")));
+    assert_eq!(undo(&mut play, second), Err(Refusal::NothingToUndo), "it is undone");
+    let first = undone(&play);
+    undo(&mut play, first).unwrap();
+    assert_eq!(play.state.history, said, "all of it is there, in order");
+    assert_eq!((play.state.context.front, play.state.context.newest), (0, Seq::ZERO));
+    play.crash();
+    assert_eq!(play.state.history, said);
+    play.send("go on");
+    play.answer_text("gladly");
+}
+
+/// Nothing is undone under a running turn, beside another compaction, or where it would be summed up again at once.
+#[test]
+fn a_compaction_is_not_undone_where_it_cannot_last() {
+    let mut play = talked(6, 500);
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("sum"));
+    let back = undone(&play);
+    let refused = undo(&mut play, back.clone()).unwrap_err();
+    assert!(matches!(refused, Refusal::WouldNotFit { usable: 1_500, .. }), "{refused}");
+    assert!(refused.to_string().contains("larger window"));
+    play.window = Window::new(20_000, 0);
+    play.send("next");
+    assert!(matches!(undo(&mut play, back.clone()), Err(Refusal::Busy { .. })));
+    play.answer_text("done");
+    play.configure(|settings| settings.compaction.keep = Some(0));
+    compact(&mut play).unwrap();
+    assert!(matches!(undo(&mut play, back.clone()), Err(Refusal::Compacting { .. })));
+    summarised(&mut play, Err("no"));
+    undo(&mut play, back).unwrap();
+}
+
+/// BDD-COMPACT-027: the summary of a branch stands in front of the next turn, and no compaction sums it up: it is there
+/// word for word after several of them.
+#[test]
+fn bdd_compact_027_the_summary_of_a_branch_survives_compaction() {
+    let mut play = talked(3, 500);
+    let left = play.reply_to();
+    let files = tamtam::context::FileOperations { read: vec!["a.rs".into()], modified: vec![] };
+    let branch = BranchSummary {
+        from: Seq(4),
+        to: Seq(19),
+        summary: "The cache was no help.".into(),
+        usage: Default::default(),
+        files,
+    };
+    play.signal(Signal::LeaveBranch { branch: std::sync::Arc::new(branch.clone()), reply: left });
+    play.reply.clone().unwrap().unwrap();
+    assert!(play.history().last().unwrap().contains("The cache was no help."));
+    for _ in 0..3 {
+        for turn in 0..3 {
+            play.send(&format!("{}{turn}{}", play.state.seq, "x".repeat(500)));
+            play.answer_text(&"y".repeat(500));
+        }
+        compact(&mut play).unwrap();
+        summarised(&mut play, Ok("a summary that forgets"));
+        assert_eq!(play.history().join("\n").matches("The cache was no help.").count(), 1);
+    }
+    assert!(first_text(&play).contains("The cache was no help.") && first_text(&play).contains("- a.rs"));
+    play.send("next");
+    let reply = play.reply_to();
+    play.signal(Signal::LeaveBranch { branch: std::sync::Arc::new(branch), reply });
+    assert!(matches!(play.reply, Some(Err(Refusal::Busy { .. }))), "not under a running turn");
 }

@@ -45,9 +45,9 @@ pub(crate) fn rules(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
 
 /// All models take the same, and cost what was said.
 #[derive(Debug)]
-struct Known<'a> {
-    window: Window,
-    prices: &'a Prices,
+pub(crate) struct Known<'a> {
+    pub(crate) window: Window,
+    pub(crate) prices: &'a Prices,
 }
 
 impl Windows for Known<'_> {
@@ -179,6 +179,11 @@ impl Play {
         assert!(replies.len() <= 1, "one signal was answered {} times", replies.len());
         self.reply = replies.pop();
         self
+    }
+
+    /// The entries so far, as a reader of the tape finds them.
+    pub(crate) fn entries_of_the_tape(&self) -> Vec<Entry> {
+        self.tape.iter().map(|bytes| line::decode(bytes)).collect()
     }
 
     fn fold(&self) -> State {
@@ -322,6 +327,11 @@ impl Play {
     pub(crate) fn later(&mut self, ms: u64) -> &mut Play {
         self.now = self.now.plus(Duration::from_millis(ms));
         self.signal(Signal::Tick)
+    }
+
+    /// That much later, and nobody looks at the clock.
+    pub(crate) fn asleep(&mut self, ms: u64) {
+        self.now = self.now.plus(Duration::from_millis(ms));
     }
 
     /// The process dies with all of the tape written, and the session is rebuilt from it.

@@ -14,7 +14,7 @@ use super::play::{Play, rules};
 /// The idempotency keys and attempts that the tape holds for a call, newest decision only.
 fn keys(play: &Play) -> Vec<(Option<Seq>, u32, String)> {
     let started = play.entries.iter().filter_map(|entry| match &entry.record {
-        Record::CallStarted { attempt, key } => Some((entry.ticket, *attempt, key.clone())),
+        Record::CallStarted { attempt, key, .. } => Some((entry.ticket, *attempt, key.clone())),
         _ => None,
     });
     started.collect()

@@ -6,8 +6,8 @@ use tamtam::{
     Message, Outcome, Seq, SessionId,
     permission::{Action, Globs, Rule, Ruleset, judge_all},
     session::{
-        Directive, Down, DownReason, Held, Link, Open, Origin, Record, Refusal, Settings, Signal, State, Steering,
-        TaskOrder, Tie, Told,
+        Directive, Down, DownReason, Held, Limits, Link, Open, Origin, Record, Refusal, Settings, Signal, State,
+        Steering, TaskOrder, Tie, Told,
     },
     tool::Access,
 };
@@ -392,7 +392,8 @@ fn an_orphan_is_adopted_and_orphaned_again() {
     play.send("p");
     let adopt = |play: &mut Play, parent: &str, ticket: u64| {
         let reply = play.reply_to();
-        let tie = Tie { parent: id(parent), ticket: Seq(ticket), link: Link::MONITORED, depth: 1 };
+        let tie =
+            Tie { parent: id(parent), ticket: Seq(ticket), link: Link::MONITORED, depth: 1, grant: Limits::default() };
         play.signal(Signal::Adopted { tie, above: vec![vec![rules("new parent", &[])]], reply });
         play.reply.clone().unwrap()
     };
@@ -451,7 +452,7 @@ fn a_child_is_narrowed_with_its_parent() {
     play.send("p");
     let tell = |play: &mut Play, above: Vec<Vec<Ruleset>>| {
         let reply = play.reply_to();
-        let tie = Tie { parent: id("parent"), ticket: Seq(7), link: Link::LINKED, depth: 1 };
+        let tie = Tie { parent: id("parent"), ticket: Seq(7), link: Link::LINKED, depth: 1, grant: Limits::default() };
         play.signal(Signal::Adopted { tie, above, reply });
         assert!(matches!(play.reply, Some(Ok(_))));
     };

@@ -7,7 +7,7 @@ use tamtam::{
     message::{ErrorReason, Finish},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
     permission::Action,
-    session::{Delivery, Grant, Mode, Open, Scope, Settings, Signal, Steering},
+    session::{BranchSummary, Delivery, Grant, Mode, Open, Scope, Settings, Signal, Steering},
     tool::ToolResult,
 };
 
@@ -58,6 +58,8 @@ enum Happening {
     CarryOut,
     CatchUp,
     Compact,
+    Undo,
+    Branch,
     Anchor,
     Crash,
     Spawn,
@@ -66,7 +68,7 @@ enum Happening {
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 23] = [
+const HAPPENINGS: [(usize, Happening); 25] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -83,7 +85,9 @@ const HAPPENINGS: [(usize, Happening); 23] = [
     (4, Happening::Write),
     (4, Happening::CarryOut),
     (6, Happening::CatchUp),
-    (1, Happening::Compact),
+    (3, Happening::Compact),
+    (5, Happening::Undo),
+    (1, Happening::Branch),
     (1, Happening::Anchor),
     (3, Happening::Crash),
     (4, Happening::Spawn),
@@ -145,6 +149,17 @@ impl World {
             Happening::Compact => {
                 let reply = self.host.wish(Wish::Other);
                 self.signal(&Signal::Compact { reply })
+            }
+            Happening::Undo => {
+                let Some(undone) = self.undone() else { return Ok(()) };
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::UndoCompaction { undone: undone.into(), reply })
+            }
+            Happening::Branch => {
+                let reply = self.host.wish(Wish::Other);
+                let (from, to, summary) = (Seq(1), self.state.seq, "[It failed.]".into());
+                let branch = BranchSummary { from, to, summary, usage: Default::default(), files: Default::default() };
+                self.signal(&Signal::LeaveBranch { branch: branch.into(), reply })
             }
             Happening::Anchor => self.signal(&Signal::Anchor),
             Happening::Crash => self.crash(),

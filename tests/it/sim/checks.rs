@@ -169,7 +169,7 @@ pub(super) fn paired(history: &History) -> Result<(), Broken> {
 /// doubled or moved by a compaction, and of a pruned result only the content is gone.
 pub(super) fn is_end_of(state: &State, whole: &State) -> Result<(), Broken> {
     let front = state.context.front;
-    hold!(front <= 1 && (front == 1) == (state.context.compactions > 0), "{front} summaries stand in the context");
+    hold!(front <= 1 && (front == 1) == (state.context.newest > Seq::ZERO), "{front} summaries stand in the context");
     let kept = state.history.len() - front;
     let all = whole.history.len();
     hold!(kept <= all, "{kept} items are seen, and {all} were said");
@@ -197,7 +197,7 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
                 effects.insert(entry.seq, call.effect);
                 results.insert(entry.seq, 0);
             }
-            Record::CallStarted { attempt, key } => {
+            Record::CallStarted { attempt, key, .. } => {
                 let again = *attempt > 1;
                 hold!(
                     !(again && effects.get(&ticket) == Some(&Effect::Once)),

@@ -132,6 +132,9 @@ impl Host {
         let mut order: BTreeMap<bool, Seq> = BTreeMap::new();
         for item in state.history.iter() {
             let Item::User(user) = item.as_ref() else { continue };
+            if user.id.as_str().starts_with("branch-") {
+                continue;
+            }
             let said = Message { parts: user.parts.clone(), ..Message::user("") }.text();
             let times = read.entry(&user.id).or_insert((0, said));
             times.0 += 1;

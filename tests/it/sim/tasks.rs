@@ -128,7 +128,13 @@ impl World {
             }
             1 => Signal::Orphan { parent, ticket, why, reply },
             _ => {
-                let tie = Tie { parent: "other".parse().unwrap(), ticket, link: Link::MONITORED, depth: 0 };
+                let tie = Tie {
+                    parent: "other".parse().unwrap(),
+                    ticket,
+                    link: Link::MONITORED,
+                    depth: 0,
+                    grant: Default::default(),
+                };
                 Signal::Adopted { tie, above: Vec::new(), reply }
             }
         };

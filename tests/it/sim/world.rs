@@ -15,7 +15,7 @@ use tamtam::{
     message::ErrorReason,
     model::{Answer, AnswerPart},
     permission::Globs,
-    session::{Directive, Entry, Env, Open, Record, Settings, Signal, State, decide},
+    session::{Directive, Entry, Env, Open, Record, Settings, Signal, State, Undone, decide},
     tool::{Effect, ToolResult, Toolbox},
 };
 
@@ -43,6 +43,7 @@ pub(super) struct Counts {
     stops: u64,
     compactions: u64,
     downs: u64,
+    undone: u64,
 }
 
 impl Counts {
@@ -74,6 +75,7 @@ impl AddAssign for Counts {
         self.stops += other.stops;
         self.compactions += other.compactions;
         self.downs += other.downs;
+        self.undone += other.undone;
     }
 }
 
@@ -253,6 +255,8 @@ impl World {
         let started: BTreeSet<_> = waits.iter().filter_map(ticket_of).collect();
         self.counts.compactions +=
             lines.iter().filter(|line| matches!(line.record, Record::Compacted(_))).count() as u64;
+        self.counts.undone +=
+            lines.iter().filter(|line| matches!(line.record, Record::CompactionUndone(_))).count() as u64;
         for ticket in stops.iter().filter_map(summary_of) {
             // Nobody reports the end of a summary that is not wanted any more.
             self.workers.remove(&ticket);
@@ -471,6 +475,12 @@ impl World {
         decide(&self.state, signal, &env, self.now)
     }
 
+    /// What the newest compaction replaced, where the tape has it.
+    pub(super) fn undone(&self) -> Option<Undone> {
+        let at = self.written.iter().position(|line| line.seq == self.state.context.newest)?;
+        Undone::of(&self.written[..=at])
+    }
+
     /// What the shell has yet to do.
     pub(super) fn coming(&self) -> impl Iterator<Item = &Directive> {
         self.late.iter().flat_map(|late| &late.directives).chain(&self.ready)
@@ -563,7 +573,7 @@ impl World {
 /// Applies an entry as if nothing were ever made smaller. An anchor says nothing new.
 fn apply_uncompacted(state: &mut State, line: &Entry) {
     match &line.record {
-        Record::Compacted(_) | Record::Pruned { .. } => {}
+        Record::Compacted(_) | Record::Pruned { .. } | Record::CompactionUndone(_) => {}
         Record::State(_) if line.seq > Seq(1) => {}
         _ => state.apply(line),
     }
@@ -602,6 +612,8 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Configure { .. }
             | Signal::Compact { .. }
             | Signal::Restored { .. }
+            | Signal::UndoCompaction { .. }
+            | Signal::LeaveBranch { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::End { .. }

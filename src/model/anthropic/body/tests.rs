@@ -42,9 +42,10 @@ fn the_whole_body_has_its_fixed_order() {
     let mut endpoint = endpoint();
     endpoint.quirks.auto_cache = true;
     let expected = concat!(
-        r#"{"model":"m","stream":true,"max_tokens":8192,"cache_control":{"type":"ephemeral"},"temperature":0.5,"#,
-        r#""thinking":{"type":"adaptive"},"tools":[{"name":"t","description":"d","input_schema":{"properties":{},"type":"object"}}],"#,
-        r#""system":"be brief","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}"#,
+        r#"{"model":"m","stream":true,"max_tokens":8192,"temperature":0.5,"#,
+        r#""thinking":{"type":"adaptive"},"tools":[{"name":"t","description":"d","input_schema":{"properties":{},"type":"object"},"cache_control":{"type":"ephemeral"}}],"#,
+        r#""system":[{"type":"text","text":"be brief","cache_control":{"type":"ephemeral"}}],"#,
+        r#""messages":[{"role":"user","content":[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}]}"#,
     );
     assert_eq!(body(&endpoint, &rendering(&endpoint), &request), expected.as_bytes());
 }
@@ -101,6 +102,55 @@ fn thinking_goes_back_signed_and_only_to_its_own_provider() {
         {"type": "text", "text": "a"},
     ]);
     assert_eq!(messages(items)[1]["content"], expected);
+}
+
+/// Promise 12: over consecutive requests there are at most four marks; the last but one stands where the request before ended,
+/// however many calls came between; and without the marks each request is the beginning of the next.
+#[test]
+fn the_marks_stand_where_the_request_before_ended() {
+    let mut endpoint = endpoint();
+    endpoint.quirks.auto_cache = true;
+    let name = rendering(&endpoint);
+    let mark = std::str::from_utf8(MARK).unwrap();
+    let mut history = History::default();
+    let mut before: Option<String> = None;
+    for step in 0..30 {
+        match step % 3 {
+            0 => history.push(user(&format!("go {step}"))),
+            _ => {
+                let ids: Vec<_> = (0..24).map(|n| format!("c{step}-{n}")).collect();
+                history.push(answer(ids.iter().map(|id| call(id, "{}")).collect()));
+                ids.iter().for_each(|id| history.push(Item::Result(result(id, "done"))));
+                if step % 2 == 0 {
+                    history.push(user("steer"));
+                }
+            }
+        }
+        let mut request = Request::new(history.clone());
+        request.system = "be brief".into();
+        request.tools =
+            [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }].into();
+        request.reminder = (step % 5 == 4).then(|| "the last step".into());
+        let sent = String::from_utf8(body(&endpoint, &name, &request).to_vec()).unwrap();
+        let parsed: Value = serde_json::from_str(&sent).unwrap();
+        assert!(matches!(sent.matches(mark).count(), 3 | 4), "{sent}");
+        assert!(parsed["tools"][0]["cache_control"].is_object() && parsed["system"][0]["cache_control"].is_object());
+        // What goes up to the last mark is what the next request finds kept at its last mark but one, or before it.
+        let plain = sent.replace(mark, "");
+        let last = sent.rfind(mark).unwrap();
+        let kept = sent[..last].replace(mark, "");
+        if let Some(before) = before {
+            assert!(plain.starts_with(&before), "{before}\n{plain}");
+            if step % 3 != 0 {
+                let earlier = sent[..last].rfind(mark).unwrap();
+                assert_eq!(sent[..earlier].replace(mark, ""), before, "step {step}");
+            }
+        }
+        if step % 3 == 2 {
+            history.push(answer(vec![text("done")]));
+        }
+        before = Some(kept);
+    }
 }
 
 /// Promise 12

@@ -163,8 +163,7 @@ fn pages_follow_each_other_without_a_gap() {
     let mut a = tape(&store, "a");
     for n in 0..450 {
         // Three of each millisecond.
-        let text = "word ".repeat(1 + n % 3);
-        let _ = a.append(&[entry(a.last().next(), n as u64 / 3, "note", json!({ "text": text }))]);
+        say(&store, &mut a, "note", n as u64 / 3, &"word ".repeat(1 + n % 3));
     }
     for order in [Order::Newest, Order::Best] {
         let before = a.last().0;

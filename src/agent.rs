@@ -1,0 +1,228 @@
+//! An agent: a persona with a prompt, a model, tools, permission and limits. Data, not a process.
+//!
+//! A session's settings may come from one ([`SessionOptions::from_agent`](crate::SessionOptions::from_agent)), and the runtime
+//! itself uses one: the hidden agent that sums conversations up. An agent that is read from a file or a request is checked
+//! before it is used ([`Agent::from_json`]): a wrong word is an error, never silently another agent.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::{SUMMARY_MAX, SUMMARY_SYSTEM},
+    message::ModelRef,
+    permission::{Action, Rule, Ruleset},
+};
+
+/// Characters of a name, at most.
+const NAME_MAX: usize = 64;
+/// Characters of a description, at most.
+const DESCRIPTION_MAX: usize = 1_024;
+/// Characters of a prompt, at most.
+const PROMPT_MAX: usize = 200_000;
+
+/// An agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Agent {
+    /// Its name: small letters, digits, `-` and `_`.
+    pub name: String,
+    /// What it is for, for whoever chooses among agents. A hidden one needs none.
+    #[serde(default)]
+    pub description: String,
+    /// Its system prompt, whole; the default one where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The model that answers; the runtime's default where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// The tools that it is told of; all where this is left out, none where it is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<BTreeSet<String>>,
+    /// What it may do, the last rule that matches counts; where there is none, what the session's host says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permission: Vec<Rule>,
+    /// Its limits.
+    #[serde(default)]
+    pub limits: AgentLimits,
+    /// Whether it is left out where agents are listed, and cannot be chosen by a person or a model.
+    #[serde(default)]
+    pub hidden: bool,
+}
+
+/// The limits of an agent. What is left out is what a session has without one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct AgentLimits {
+    /// Model requests a turn may make; at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_max: Option<u32>,
+    /// Tokens of one answer, at most; at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_max: Option<u64>,
+}
+
+/// Why something is no agent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadAgent {
+    /// It is no JSON object of an agent.
+    #[error("it is no agent: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// A field says what it may not.
+    #[error("agent {name:?}: {field} {problem}")]
+    Field {
+        /// Which agent.
+        name: String,
+        /// Which field.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Agent {
+    /// An agent of that name with all else left open.
+    #[must_use]
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Agent {
+        Agent {
+            name: name.into(),
+            description: description.into(),
+            prompt: None,
+            model: None,
+            tools: None,
+            permission: Vec::new(),
+            limits: AgentLimits::default(),
+            hidden: false,
+        }
+    }
+
+    /// The one that sums conversations up (J-13): hidden, with a prompt of its own and no tools, and nothing that it may do.
+    #[must_use]
+    pub fn compaction() -> Agent {
+        Agent {
+            prompt: Some(SUMMARY_SYSTEM.to_owned()),
+            tools: Some(BTreeSet::new()),
+            permission: vec![Rule::new("*", "*", Action::Deny)],
+            limits: AgentLimits { steps_max: Some(1), output_max: Some(SUMMARY_MAX) },
+            hidden: true,
+            ..Agent::new("compaction", "Sums a conversation up.")
+        }
+    }
+
+    /// Reads an agent and checks it.
+    ///
+    /// # Errors
+    /// See [`BadAgent`].
+    pub fn from_json(text: &str) -> Result<Agent, BadAgent> {
+        let agent: Agent = serde_json::from_str(text)?;
+        agent.check()?;
+        Ok(agent)
+    }
+
+    /// Whether it can be used.
+    ///
+    /// # Errors
+    /// [`BadAgent::Field`] names the first field that cannot be as it is.
+    pub fn check(&self) -> Result<(), BadAgent> {
+        let bad = |field, problem: String| Err(BadAgent::Field { name: self.name.clone(), field, problem });
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+        if self.name.is_empty() || self.name.len() > NAME_MAX || !self.name.chars().all(is_plain) {
+            return bad("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _"));
+        }
+        if self.description.trim().is_empty() && !self.hidden {
+            return bad("description", "is missing: nobody could tell what the agent is for".to_owned());
+        }
+        if self.description.chars().count() > DESCRIPTION_MAX {
+            return bad("description", format!("is longer than {DESCRIPTION_MAX} characters"));
+        }
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
+            return bad("prompt", "is empty: leave it out for the default one".to_owned());
+        }
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > PROMPT_MAX) {
+            return bad("prompt", format!("is longer than {PROMPT_MAX} characters"));
+        }
+        if self.tools.iter().flatten().any(|tool| tool.trim().is_empty()) {
+            return bad("tools", "names a tool without a name".to_owned());
+        }
+        if self.permission.iter().any(|rule| rule.permission.trim().is_empty() || rule.pattern.is_empty()) {
+            return bad("permission", "has a rule without a permission or a pattern: write * for all".to_owned());
+        }
+        if self.limits.steps_max == Some(0) {
+            return bad("limits.steps_max", "is 0: a turn takes at least 1 step".to_owned());
+        }
+        if self.limits.output_max == Some(0) {
+            return bad("limits.output_max", "is 0: an answer takes at least 1 token".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Its rules as a layer under the host's; `None` where it has none.
+    #[must_use]
+    pub fn ruleset(&self) -> Option<Ruleset> {
+        let rules = Ruleset { name: format!("agent {}", self.name), rules: self.permission.clone() };
+        (!self.permission.is_empty()).then_some(rules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+    use crate::{
+        permission::{Globs, judge_all},
+        tool::Access,
+    };
+
+    /// J-13, H-22: the one who sums up is hidden, has its own prompt and no tools, and may do nothing.
+    #[test]
+    fn the_compaction_agent_may_do_nothing() {
+        let agent = Agent::compaction();
+        agent.check().unwrap();
+        assert!(agent.hidden && agent.tools == Some(BTreeSet::new()) && agent.prompt.is_some());
+        let rules = agent.ruleset().unwrap();
+        for access in ["read", "edit", "bash", "external_directory", "anything"].map(|tool| Access::new(tool, "x")) {
+            assert_eq!(judge_all(&[&rules], &[access], &Globs::default()).action, Action::Deny);
+        }
+    }
+
+    #[test]
+    fn an_agent_is_read_as_it_was_written() {
+        let text = r#"{"name":"review","description":"Reads code.","prompt":"You review.","model":{"provider":"openai","model":"gpt-x"},
+            "tools":["read","grep"],"permission":[{"permission":"read","pattern":"*","action":"allow"}],
+            "limits":{"steps_max":9,"output_max":500}}"#;
+        let agent = Agent::from_json(text).unwrap();
+        assert_eq!(agent.limits.steps_max, Some(9));
+        assert_eq!(Agent::from_json(&serde_json::to_string(&agent).unwrap()).unwrap(), agent);
+        for agent in [Agent::compaction(), Agent::new("plain", "Does all.")] {
+            assert_eq!(Agent::from_json(&serde_json::to_string(&agent).unwrap()).unwrap(), agent);
+        }
+    }
+
+    /// What is wrong is named, with the field that is to be mended.
+    #[test]
+    fn a_wrong_agent_is_refused_by_the_name_of_its_field() {
+        for (text, expected) in [
+            (r#"{"name":"A b","description":"x"}"#, "name must be"),
+            (r#"{"name":"","description":"x"}"#, "name must be"),
+            (r#"{"name":"a"}"#, "description is missing"),
+            (r#"{"name":"a","description":"x","prompt":" "}"#, "prompt is empty"),
+            (r#"{"name":"a","description":"x","tools":[" "]}"#, "tools names a tool"),
+            (r#"{"name":"a","description":"x","limits":{"steps_max":0}}"#, "limits.steps_max is 0"),
+            (r#"{"name":"a","description":"x","limits":{"output_max":0}}"#, "limits.output_max is 0"),
+            (r#"{"name":"a","description":"x","limits":{"time":1}}"#, "unknown field `time`"),
+            (
+                r#"{"name":"a","description":"x","permission":[{"permission":"","pattern":"*","action":"deny"}]}"#,
+                "permission has",
+            ),
+            (r#"{"name":"a","descripton":"x"}"#, "unknown field `descripton`"),
+            ("[]", "it is no agent"),
+        ] {
+            let refused = Agent::from_json(text).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a session may use, as arguments: limits, what happens at them, and the price of the model.
+
+use clap::Args;
+use tamtam::{
+    ModelRef,
+    model::{Models, Price},
+    session::{Budget, OnBreach},
+    usage::{MicroUsd, PicoUsd},
+};
+
+use super::failure::Failure;
+
+/// What the session may use over its whole life; what it has used before counts.
+#[derive(Args, Debug, Default)]
+pub(super) struct BudgetArguments {
+    /// US dollars that the session may cost, such as 0.50
+    #[arg(long = "budget-usd", value_name = "X")]
+    usd: Option<PicoUsd>,
+    /// Tokens that the session may use, read and written
+    #[arg(long = "budget-tokens", value_name = "N")]
+    tokens: Option<u64>,
+    /// At a limit: ask, stop, or go down to PROVIDER/MODEL [default: ask]
+    #[arg(long = "on-budget", value_name = "WHAT", value_parser = on_breach)]
+    on_breach: Option<OnBreach>,
+    /// What the model costs: US dollars for a million tokens, as INPUT/OUTPUT or INPUT/OUTPUT/CACHE_READ/CACHE_WRITE
+    #[arg(long, value_name = "IN/OUT", value_parser = price)]
+    pub(super) price: Option<Price>,
+}
+
+impl BudgetArguments {
+    /// Sets what was named, and leaves the rest.
+    pub(super) fn apply(&self, budget: &mut Budget) {
+        budget.session.usd = self.usd.or(budget.session.usd);
+        budget.session.tokens = self.tokens.or(budget.session.tokens);
+        if let Some(on_breach) = &self.on_breach {
+            budget.on_breach = on_breach.clone();
+        }
+    }
+
+    /// Says at once what would be refused at the first request: a limit in dollars for a model without a price.
+    pub(super) fn check(&self, model: &ModelRef, models: &dyn Models, budget: &Budget) -> Result<(), Failure> {
+        let is_unpriced = self.price.is_none() && models.price_of(model).is_none();
+        match budget.session.usd.or(budget.turn.usd) {
+            Some(_) if is_unpriced => Err(Failure::usage(format!(
+                "the price of {model} is not known, and a budget in US dollars cannot be held without it: give it with \
+                 --price IN/OUT (dollars for a million tokens), or use --budget-tokens"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn on_breach(text: &str) -> Result<OnBreach, String> {
+    match text {
+        "ask" => Ok(OnBreach::Ask),
+        "stop" => Ok(OnBreach::Stop),
+        model => model.parse().map(OnBreach::Model).map_err(|_| "choose ask, stop or PROVIDER/MODEL".to_owned()),
+    }
+}
+
+fn price(text: &str) -> Result<Price, String> {
+    let kinds: Result<Vec<MicroUsd>, _> =
+        text.split('/').map(|usd| usd.parse::<PicoUsd>().map(PicoUsd::to_micro)).collect();
+    match kinds.map_err(|error| error.to_string())?.as_slice() {
+        [input, output] => Ok(Price::new(*input, *output)),
+        [input, output, read, write] => {
+            Ok(Price { cache_read: Some(*read), cache_write: Some(*write), ..Price::new(*input, *output) })
+        }
+        _ => Err("write it as INPUT/OUTPUT or INPUT/OUTPUT/CACHE_READ/CACHE_WRITE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_price_is_two_or_four_sums() {
+        assert_eq!(price("0.25/2"), Ok(Price::new(MicroUsd(250_000), MicroUsd(2_000_000))));
+        assert_eq!(price("3/15/0.3/3.75").unwrap().cache_write, Some(MicroUsd(3_750_000)));
+        for bad in ["", "1", "1/2/3", "1/x"] {
+            assert!(price(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_happens_at_a_limit_is_one_of_three() {
+        assert_eq!(on_breach("ask"), Ok(OnBreach::Ask));
+        assert_eq!(on_breach("stop"), Ok(OnBreach::Stop));
+        assert_eq!(on_breach("a/b"), Ok(OnBreach::Model("a/b".parse().unwrap())));
+        assert!(on_breach("maybe").is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! Carrying a session out of a store and into another one, as one file.
+
+use std::{
+    io::{BufReader, BufWriter, Write as _},
+    path::Path,
+};
+
+use tamtam::tape::{Exported, Imported, Spills, Store, StoreOptions, TapeError};
+
+use super::{
+    arguments::{ExportArguments, ImportArguments},
+    escape,
+    failure::{Exit, Failure},
+    place::Environment,
+    print, tapes,
+};
+
+/// Writes a session to a file that must not be there yet, or to stdout.
+pub(super) fn export(given: &ExportArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let missing = || TapeError::Missing { session: given.session.clone() };
+    let path = environment.store(given.store.store.as_deref())?;
+    let store = tapes::open(&path)?.ok_or_else(missing)?;
+    let spills = if given.spills { Spills::Taken } else { Spills::Left };
+    let Some(to) = given.to.as_deref() else {
+        // Whole in memory, so that a reader never gets half of one that fails.
+        let mut file = Vec::new();
+        store.export(&given.session, spills, &mut file)?;
+        let text = String::from_utf8(file).map_err(|_| Failure::failed("the tape is not text"))?;
+        print(&text)?;
+        return Ok(Exit::Done);
+    };
+    let exported = export_to(&store, given, spills, to)?;
+    let Exported { last, anchors, spills } = exported;
+    let text = format!("{last} entries, {anchors} anchors, {spills} large outputs: {}\n", to.display());
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) -> Result<Exported, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::usage(format!("cannot write {}: {error}: name another file with --to", to.display()))
+    };
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(to).map_err(failed)?;
+    let mut out = BufWriter::new(file);
+    let exported = store.export(&given.session, spills, &mut out).map_err(Failure::from).and_then(|exported| {
+        out.flush().and_then(|()| out.get_ref().sync_all()).map_err(failed)?;
+        Ok(exported)
+    });
+    if exported.is_err() {
+        // Half of one would be refused anyway; nobody misses it.
+        drop(std::fs::remove_file(to));
+    }
+    exported
+}
+
+/// Brings in a session from a file.
+pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let file = std::fs::File::open(&given.file)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", given.file.display())))?;
+    let store = Store::open(environment.store(given.store.store.as_deref())?, StoreOptions::default())?;
+    let imported = store.import(&mut BufReader::new(file), given.as_id.as_ref());
+    let Imported { session, last, anchors, spills } = imported.map_err(|error| match error {
+        TapeError::Exists { .. } => Failure::failed(format!("{error}: bring it in under another id with --as ID")),
+        other => other.into(),
+    })?;
+    print(&escape::text(&format!("session {session}: {last} entries, {anchors} anchors, {spills} large outputs\n")))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,84 @@
+//! What a host can say about the context of a conversation: have it summed up, have that undone, take along what came of a
+//! branch. The tape is read here, off the actor; what follows from it is one recorded entry.
+
+use std::sync::Arc;
+
+use crate::{
+    actors::summary,
+    context::{BRANCH_SUMMARY_MAX, FileOperations, branch_digest, branch_prompt},
+    error::SendError,
+    handle::Session,
+    ids::Seq,
+    session::{Asked, Branch, BranchSummary, Entry, Refusal, Signal, Undone, Windows as _},
+    usage::Usage,
+};
+
+/// Tokens of the request that has a branch summed up, beside what was said on it.
+const TASK_TOKENS: u64 = 500;
+
+impl Session {
+    /// Has the older part of the conversation summed up now, in the background. Returns when the wish is on the tape; events
+    /// tell how it ends.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] where a summary is being written already, or there is nothing that one could replace.
+    pub async fn compact(&self) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Compact { reply }).await.map(drop)
+    }
+
+    /// Puts back what the newest compaction replaced, and behind it what was said since: read from the tape, and put in place
+    /// by one entry. Asked again, it undoes the compaction before.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
+    /// written, or what comes back would not fit the model's window; [`SendError::Storage`] where the tape cannot be read.
+    pub async fn undo_compaction(&self) -> Result<(), SendError> {
+        let newest = self.state().await?.context.newest;
+        if newest == Seq::ZERO {
+            return Err(SendError::Refused(Refusal::NothingToUndo));
+        }
+        let (store, id) = (self.host.store.clone(), self.slot.id.clone());
+        let read = tokio::task::spawn_blocking(move || store.read_to(&id, newest)).await;
+        let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?.entries;
+        let entries: Result<Vec<_>, _> = lines.iter().map(Entry::from_tape).collect();
+        // The session was made from these entries, so they can be read; what cannot is not undone.
+        let undone = entries.ok().and_then(|entries| Undone::of(&entries));
+        let undone = Arc::new(undone.ok_or(SendError::Refused(Refusal::NothingToUndo))?);
+        self.ask(|reply| Signal::UndoCompaction { undone, reply }).await.map(drop)
+    }
+
+    /// Leaves a branch: what was said in `branch` after that entry is summed up, by the model that sums up here, and stands in
+    /// front of the next turn of this session. Where no model can write it, the beginnings of what was said there do.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there; [`SendError::Storage`]
+    /// where the branch's tape cannot be read.
+    pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
+        let (store, id) = (branch.host.store.clone(), branch.slot.id.clone());
+        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
+        let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?;
+        let entries: Vec<_> = lines.iter().map_while(|line| Entry::from_tape(line).ok()).collect();
+        let left = Branch::of(&entries, after);
+        if left.items.is_empty() {
+            return Err(SendError::Refused(Refusal::Empty));
+        }
+        let state = self.state().await?;
+        if let Some(turn) = &state.turn {
+            return Err(SendError::Busy { turn: turn.id });
+        }
+        let settings = &state.settings;
+        let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
+        let room = self.host.window(&model).usable().saturating_sub(TASK_TOKENS);
+        let asked = Asked { model, prompt: branch_prompt(&left.items, room), tokens_max: BRANCH_SUMMARY_MAX };
+        let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
+        let written = tokio::time::timeout(summary::LIMIT, summary::write(&self.host, &asked, key)).await;
+        let (summary, usage) = match written {
+            Ok(Ok((text, usage))) if !text.trim().is_empty() => (text, usage),
+            _ => (branch_digest(&left.items, BRANCH_SUMMARY_MAX), Usage::default()),
+        };
+        let mut files = FileOperations::default();
+        files.note(left.items.iter().map(|item| &**item));
+        let branch = BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files };
+        self.ask(|reply| Signal::LeaveBranch { branch: branch.into(), reply }).await.map(drop)
+    }
+}

@@ -1,0 +1,95 @@
+//! Branch summaries: whoever leaves a branch of a conversation can take along what came of it.
+//!
+//! What was said on the branch is read from its tape by whoever asks ([`Branch::of`]) and summed up by a model, or told by its
+//! beginnings where none can write. One entry puts the summary in front of the next turn. It reads as a user's message that
+//! the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::FileOperations,
+    ids::Seq,
+    model::{Item, UserItem},
+    session::{Entry, Held, Record, Refusal, State, decide::Draft},
+    usage::Usage,
+};
+
+/// A branch that is left: what was said on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// The entry after which it begins.
+    pub from: Seq,
+    /// Its last entry.
+    pub to: Seq,
+    /// What was said between them, whatever was summed up meanwhile.
+    pub items: Vec<Arc<Item>>,
+}
+
+impl Branch {
+    /// What was said after that entry. The entries begin with a state; of a tape read whole all is there, however often it
+    /// was compacted.
+    #[must_use]
+    pub fn of(entries: &[Entry], after: Seq) -> Branch {
+        let mut state: Option<State> = None;
+        let mut before = 0;
+        for entry in entries {
+            match (&mut state, &entry.record) {
+                (Some(_), Record::State(_) | Record::Compacted(_) | Record::Pruned { .. })
+                | (Some(_), Record::CompactionUndone(_)) => {}
+                (Some(state), _) => state.apply(entry),
+                (None, Record::State(first)) => state = Some((**first).clone()),
+                (None, _) => {}
+            }
+            if entry.seq <= after {
+                before = state.as_ref().map_or(0, |state| state.history.len());
+            }
+        }
+        let items = state.map(|state| state.history.iter().skip(before).cloned().collect());
+        let to = entries.last().map_or(after, |entry| entry.seq);
+        Branch { from: after, to, items: items.unwrap_or_default() }
+    }
+}
+
+/// What came of a branch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BranchSummary {
+    /// The entry after which the branch began.
+    pub from: Seq,
+    /// Its last entry.
+    pub to: Seq,
+    /// What came of it.
+    pub summary: Arc<str>,
+    /// What writing that took.
+    #[serde(default)]
+    pub usage: Usage,
+    /// The files that were touched on it.
+    #[serde(default)]
+    pub files: FileOperations,
+}
+
+/// A host brings the summary of a branch.
+pub(super) fn take(draft: &mut Draft<'_>, branch: &Arc<BranchSummary>) -> Result<Held, Refusal> {
+    if draft.state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    if let Some(turn) = &draft.state.turn {
+        return Err(Refusal::Busy { turn: turn.id });
+    }
+    if branch.summary.trim().is_empty() {
+        return Err(Refusal::Empty);
+    }
+    Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
+}
+
+impl State {
+    /// The summary stands in the context from here on.
+    pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
+        self.usage += branch.usage;
+        let text = crate::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
+        let parts = vec![crate::message::Part::text(text)];
+        let id = format!("branch-{seq}").into();
+        self.push_shared(Arc::new(Item::User(UserItem { id, parts, fragment: Default::default() })));
+    }
+}

@@ -1,0 +1,326 @@
+//! Bringing in what [`Store::export`] wrote: all of it or nothing.
+//!
+//! The file is not believed. It is written out under `importing/`, line by line, and each line is checked as on a tape; names
+//! are looked at before they become a path; nothing is larger than the header says, and that has bounds. Only when all of it
+//! is sound and on the disk, it gets its place with one rename. So whatever goes wrong, and whenever the process is killed,
+//! there is either the whole session or none.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufWriter, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    Entry, Store, TapeError,
+    export::{EXPORT_VERSION, Header, Piece},
+    handle::APPEND_BYTES_MAX,
+    layout::{
+        anchor_name, anchor_number, make_folder, make_new_folder, names_in, new_file, open_or_make, plain_anchor_name,
+        sync_folder,
+    },
+    line::{Chain, LINE_BYTES_MAX, Rest, decode_lines, encode_lines, glance},
+};
+use crate::ids::{Seq, SessionId};
+
+/// The longest header.
+const HEADER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The most anchors.
+const ANCHORS_MAX: usize = 10_000;
+/// The most large outputs, and of how many bytes together.
+const SPILLS_MAX: usize = 10_000;
+const SPILL_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// What was brought in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Under which id.
+    pub session: SessionId,
+    /// Its last entry.
+    pub last: Seq,
+    /// Anchors.
+    pub anchors: usize,
+    /// Large outputs.
+    pub spills: usize,
+}
+
+impl Store {
+    /// Brings in a session under its own id, or under another one: then the checksums are made anew, and the entries are the
+    /// same. Where its entries name places of the machine that it comes from, they still do.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Exists`]; [`TapeError::Import`] where the file is no export or a damaged one; [`TapeError::Newer`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error nothing is left.
+    pub fn import(&self, from: &mut dyn BufRead, as_id: Option<&SessionId>) -> Result<Imported, TapeError> {
+        self.inner.must_write()?;
+        let mut from = Lines { from, line: 0, of: HEADER_BYTES_MAX };
+        let header = read_header(&mut from)?;
+        let session = as_id.unwrap_or(&header.session).clone();
+        let exists = || TapeError::Exists { session: session.clone() };
+        if self.layout().session(&session).exists() {
+            return Err(exists());
+        }
+        let place = Place::new(self)?;
+        fault!(self.faults(), "tape.import.begun", session.as_str());
+        from.of = LINE_BYTES_MAX;
+        self.bring_in(&mut from, &header, &session, &place.folder)?;
+        if from.next()?.is_some() {
+            return Err(from.refuse("there is more behind its end"));
+        }
+        fault!(self.faults(), "tape.import.written", session.as_str());
+        let to = self.layout().session(&session);
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(rustix::fs::CWD, &place.folder, rustix::fs::CWD, &to, flags) {
+            Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOTEMPTY) => return Err(exists()),
+            moved => moved.map_err(|error| TapeError::io("make", &to)(error.into()))?,
+        }
+        sync_folder(&self.layout().sessions())?;
+        fault!(self.faults(), "tape.import.done", session.as_str());
+        Ok(Imported { session, last: header.last, anchors: header.anchors.len(), spills: header.spills.len() })
+    }
+
+    fn bring_in(
+        &self,
+        from: &mut Lines<'_>,
+        header: &Header,
+        session: &SessionId,
+        folder: &Path,
+    ) -> Result<(), TapeError> {
+        let anchors = folder.join("anchors");
+        make_folder(&anchors)?;
+        let mut ends: Option<(Chain, Chain)> = None;
+        for anchor in &header.anchors {
+            let chains = match &ends {
+                Some((old, new)) => (old.in_file(&anchor.name), new.in_file(&anchor.name)),
+                None => (Chain::start(&header.session, &anchor.name), Chain::start(session, &anchor.name)),
+            };
+            let at = anchors.join(&anchor.name);
+            make_new_folder(&at).map_err(TapeError::io("make", &at))?;
+            ends = Some(bring_in_anchor(from, anchor, chains, &at.join("entries.jsonl"))?);
+            sync_folder(&at)?;
+        }
+        let last = ends.map_or(Seq::ZERO, |(old, _)| old.seq);
+        if last != header.last {
+            return Err(from.refuse(&format!("it ends with entry {last} and not with {}", header.last)));
+        }
+        sync_folder(&anchors)?;
+        if !header.spills.is_empty() {
+            let spills = folder.join("spill");
+            make_folder(&spills)?;
+            header.spills.iter().try_for_each(|spill| bring_in_spill(from, spill, &spills.join(&spill.name)))?;
+            sync_folder(&spills)?;
+        }
+        sync_folder(folder)
+    }
+}
+
+fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u64,
+        #[allow(dead_code, reason = "it must be there")]
+        tamtam: String,
+    }
+    let not_ours = "it is no export of a session";
+    let line = from.next()?.ok_or_else(|| TapeError::Import { line: 1, what: "it is empty".into() })?;
+    // The version first: the rest may look different in a later one.
+    let version: Version = serde_json::from_slice(&line).map_err(|_| from.refuse(not_ours))?;
+    if version.v > EXPORT_VERSION {
+        return Err(TapeError::Newer { file: "the export".into(), found: version.v, known: EXPORT_VERSION });
+    }
+    let header: Header = serde_json::from_slice(&line).map_err(|error| from.refuse(&format!("{not_ours}: {error}")))?;
+    if header.anchors.len() > ANCHORS_MAX || header.spills.len() > SPILLS_MAX {
+        return Err(from.refuse("it has too many anchors or large outputs"));
+    }
+    let is_anchor =
+        |name: &str| anchor_number(name).is_some() && plain_anchor_name(anchor_name(name)) == anchor_name(name);
+    let ascend = header.anchors.windows(2).all(|pair| anchor_number(&pair[0].name) < anchor_number(&pair[1].name));
+    if !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
+        return Err(from.refuse("its anchors have names that no anchors have"));
+    }
+    let is_spill = |name: &str| {
+        let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        plain && name.ends_with(".log") && !name.starts_with('.') && name.len() <= 200
+    };
+    let bytes = header.spills.iter().fold(0_u64, |sum, spill| sum.saturating_add(spill.bytes));
+    if bytes > SPILL_BYTES_MAX || header.spills.iter().any(|spill| !is_spill(&spill.name)) {
+        return Err(from.refuse("its large outputs are too large, or have names that none has"));
+    }
+    Ok(header)
+}
+
+/// Copies the lines of one anchor, append by append, each checked. Gives where the old and the new lines end.
+fn bring_in_anchor(
+    from: &mut Lines<'_>,
+    anchor: &Piece,
+    (mut old, mut new): (Chain, Chain),
+    path: &Path,
+) -> Result<(Chain, Chain), TapeError> {
+    let renamed = old.session != new.session;
+    let file = new_file(path).map_err(TapeError::io("make", path))?;
+    let mut out = BufWriter::new(file);
+    let (mut hasher, mut bytes, mut lines) = (blake3::Hasher::new(), 0_u64, 0_u64);
+    let mut append: Vec<u8> = Vec::new();
+    while lines < anchor.lines {
+        let begins = from.line + 1;
+        append.clear();
+        loop {
+            let line = from.next()?.ok_or_else(|| from.refuse("it ends too early"))?;
+            append.extend_from_slice(&line);
+            append.push(b'\n');
+            lines += 1;
+            let more = glance(&line).map_or(0, |seen| seen.more);
+            if more == 0 || lines == anchor.lines {
+                break;
+            }
+            if append.len() > 2 * APPEND_BYTES_MAX {
+                return Err(from.refuse("one append of it is too large"));
+            }
+        }
+        hasher.update(&append);
+        bytes += append.len() as u64;
+        if bytes > anchor.bytes {
+            return Err(from.refuse("an anchor is larger than the first line says"));
+        }
+        let read = decode_lines(&old, &append)?;
+        match read.rest {
+            Rest::Nothing => {}
+            Rest::Torn { line, what } | Rest::Bad { line, what } => {
+                return Err(TapeError::Import { line: begins + line as u64 - 1, what });
+            }
+        }
+        let written = if renamed {
+            let named = |entry| under_new_name(entry, &old.session, &new.session);
+            let entries: Vec<Entry> = read.entries.into_iter().map(named).collect();
+            encode_lines(&mut new, &entries)?
+        } else {
+            new = read.chain.clone();
+            std::mem::take(&mut append)
+        };
+        old = read.chain;
+        out.write_all(&written).map_err(TapeError::io("write", path))?;
+    }
+    if bytes != anchor.bytes || hasher.finalize().to_hex().as_str() != anchor.hash {
+        return Err(from.refuse("the lines of an anchor are not those that the first line tells of"));
+    }
+    finish(out, path)?;
+    Ok((old, new))
+}
+
+/// The few entries that say the session's own name say the new one.
+fn under_new_name(entry: Entry, old: &SessionId, new: &SessionId) -> Entry {
+    let is_of_itself = matches!(entry.kind.as_str(), "state" | "forked");
+    let fields = serde_json::from_str::<std::collections::BTreeMap<String, Box<RawValue>>>(entry.data.get());
+    let Some(mut fields) = fields.ok().filter(|_| is_of_itself) else { return entry };
+    let said = fields.get("session").and_then(|name| serde_json::from_str::<SessionId>(name.get()).ok());
+    let name = serde_json::value::to_raw_value(new);
+    let (true, Ok(name)) = (said.as_ref() == Some(old), name) else { return entry };
+    fields.insert("session".into(), name);
+    match serde_json::value::to_raw_value(&fields) {
+        Ok(data) => Entry { data, ..entry },
+        Err(_) => entry,
+    }
+}
+
+fn bring_in_spill(from: &mut Lines<'_>, spill: &Piece, path: &Path) -> Result<(), TapeError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Part {
+        spill: String,
+        data: String,
+    }
+    let file = new_file(path).map_err(TapeError::io("make", path))?;
+    let mut out = BufWriter::new(file);
+    let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0_u64);
+    while bytes < spill.bytes {
+        let line = from.next()?.ok_or_else(|| from.refuse("it ends too early"))?;
+        let part: Option<Part> = serde_json::from_slice(&line).ok().filter(|part: &Part| part.spill == spill.name);
+        let data = part.and_then(|part| BASE64_STANDARD.decode(part.data).ok()).filter(|data| !data.is_empty());
+        let data = data.ok_or_else(|| from.refuse(&format!("a piece of {} should be there", spill.name)))?;
+        bytes += data.len() as u64;
+        hasher.update(&data);
+        if bytes > spill.bytes {
+            break;
+        }
+        out.write_all(&data).map_err(TapeError::io("write", path))?;
+    }
+    if bytes != spill.bytes || hasher.finalize().to_hex().as_str() != spill.hash {
+        return Err(from.refuse(&format!("{} is not what the first line tells of", spill.name)));
+    }
+    finish(out, path)
+}
+
+fn finish(out: BufWriter<File>, path: &Path) -> Result<(), TapeError> {
+    let file = out.into_inner().map_err(|error| TapeError::io("write", path)(error.into_error()))?;
+    file.sync_all().map_err(TapeError::io("sync", path))
+}
+
+/// The lines of what is brought in, each of a bounded length.
+struct Lines<'a> {
+    from: &'a mut dyn BufRead,
+    /// How many were read.
+    line: u64,
+    /// The longest one, in bytes.
+    of: usize,
+}
+
+impl Lines<'_> {
+    /// The next one without its line break; `None` at the end.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, TapeError> {
+        let mut line = Vec::new();
+        let limit = self.of as u64 + 1;
+        let read = (&mut self.from).take(limit).read_until(b'\n', &mut line);
+        read.map_err(TapeError::io("read", "the export"))?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        self.line += 1;
+        match line.pop() {
+            Some(b'\n') => Ok(Some(line)),
+            _ if line.len() >= self.of => Err(self.refuse("the line is too long")),
+            _ => Err(self.refuse("the line has no end")),
+        }
+    }
+
+    fn refuse(&self, what: &str) -> TapeError {
+        TapeError::Import { line: self.line.max(1), what: what.to_owned() }
+    }
+}
+
+/// A folder that the session is written into. Gone when this is dropped, where the session did not move out of it.
+struct Place {
+    folder: PathBuf,
+    /// One brings something in at a time; so what else is there was left by somebody who died.
+    _lock: File,
+}
+
+impl Place {
+    fn new(store: &Store) -> Result<Place, TapeError> {
+        let importing = store.layout().root.join("importing");
+        make_folder(&importing)?;
+        let path = importing.join("lock");
+        let lock = open_or_make(&path).map_err(TapeError::io("open", &path))?;
+        lock.lock().map_err(TapeError::io("lock", &path))?;
+        for left in names_in(&importing)?.iter().filter(|name| *name != "lock") {
+            let left = importing.join(left);
+            std::fs::remove_dir_all(&left).map_err(TapeError::io("remove", left))?;
+        }
+        let folder = importing.join(uuid::Uuid::now_v7().simple().to_string());
+        make_new_folder(&folder).map_err(TapeError::io("make", &folder))?;
+        Ok(Place { folder, _lock: lock })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // It may have moved; what cannot be removed now goes with the next import.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests;

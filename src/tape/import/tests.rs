@@ -1,0 +1,219 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use std::{fs, io::Cursor, path::Path, sync::Arc};
+
+use serde_json::{Value, json, value::to_raw_value};
+
+use super::*;
+use crate::{
+    ids::Millis,
+    tape::{Access, Spills, StoreOptions, Tape},
+};
+
+fn id(name: &str) -> SessionId {
+    name.parse().unwrap()
+}
+
+fn store(folder: &Path) -> Store {
+    Store::open(folder, StoreOptions::default()).unwrap()
+}
+
+fn entry(seq: u64, kind: &str, data: &Value) -> Entry {
+    Entry {
+        seq: Seq(seq),
+        time: Millis(1_732_000_000_000 + seq),
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        kind: kind.into(),
+        data: to_raw_value(data).unwrap(),
+    }
+}
+
+/// Two anchors, appends of several lines, two large outputs.
+fn original(store: &Store) -> Tape {
+    let mut tape = store.create(&id("s"), Arc::new(|_| {})).unwrap();
+    let note = |seq: u64| entry(seq, "note", &json!({"text": format!("entry {seq} 错误")}));
+    let _ = tape.append(&[entry(1, "state", &json!({"session": "s", "other": 1}))]);
+    let _ = tape.append(&[note(2), note(3), note(4)]);
+    let _ = tape.begin_anchor("phase-1", &entry(5, "state", &json!({"session": "s", "other": 2})));
+    let _ = tape.append(&[note(6), note(7)]);
+    assert!(store.settle(std::time::Duration::from_secs(30)));
+    let spill = store.spill_path(&id("s"));
+    make_folder(&spill).unwrap();
+    fs::write(spill.join("small-1.log"), "small").unwrap();
+    let large: Vec<u8> = (0..700_000_u32).map(|n| n as u8).collect();
+    fs::write(spill.join("large-1.log"), large).unwrap();
+    tape
+}
+
+fn exported(store: &Store, spills: Spills) -> Vec<u8> {
+    let mut file = Vec::new();
+    store.export(&id("s"), spills, &mut file).unwrap();
+    file
+}
+
+fn bring_in(store: &Store, file: &[u8]) -> Result<Imported, TapeError> {
+    store.import(&mut Cursor::new(file), None)
+}
+
+/// Nothing of an import that failed is there: no session, no file.
+fn nothing_is_left(store: &Store) {
+    assert_eq!(store.list().unwrap(), []);
+    assert_eq!(names_in(&store.layout().sessions()).unwrap(), Vec::<String>::new());
+    let left = names_in(&store.path().join("importing")).unwrap();
+    assert!(left.iter().all(|name| name == "lock"), "{left:?}");
+}
+
+#[test]
+fn a_session_comes_in_as_it_went_out_beside_its_writer() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (store(one.path()), store(other.path()));
+    let tape = original(&from);
+    let reader = Store::open(one.path(), StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+    let file = exported(&reader, Spills::Taken);
+    let imported = bring_in(&to, &file).unwrap();
+    assert_eq!(imported, Imported { session: id("s"), last: Seq(7), anchors: 2, spills: 2 });
+    let files = [
+        "anchors/001_session-start/entries.jsonl",
+        "anchors/002_phase-1/entries.jsonl",
+        "spill/small-1.log",
+        "spill/large-1.log",
+    ];
+    for name in files {
+        let read = |store: &Store| fs::read(store.layout().session(&id("s")).join(name)).unwrap();
+        assert!(read(&from) == read(&to), "{name}");
+    }
+    assert_eq!(to.verify_all().unwrap(), []);
+    assert_eq!(exported(&to, Spills::Taken), file, "and goes out again the same");
+    // It goes on like any other.
+    let mut loaded = to.load(&id("s"), Arc::new(|_| {})).unwrap();
+    let _ = loaded.tape.append(&[entry(8, "note", &json!({}))]);
+    drop((tape, loaded));
+    let twice = bring_in(&to, &file).unwrap_err();
+    assert!(matches!(twice, TapeError::Exists { .. }), "{twice}");
+    assert!(matches!(bring_in(&reader, &file), Err(TapeError::ReadingOnly)));
+}
+
+#[test]
+fn under_another_id_the_entries_are_the_same_and_the_sums_are_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    drop(original(&store));
+    let file = exported(&store, Spills::Left);
+    let imported = store.import(&mut Cursor::new(&file), Some(&id("t"))).unwrap();
+    assert_eq!((imported.session, imported.spills), (id("t"), 0));
+    assert_eq!(store.verify_all().unwrap(), []);
+    let (old, new) = (store.read(&id("s"), Seq(0)).unwrap(), store.read(&id("t"), Seq(0)).unwrap());
+    assert_eq!(new.len(), 7);
+    for (old, new) in old.iter().zip(&new) {
+        if old.kind == "state" {
+            let said: Value = serde_json::from_str(new.data.get()).unwrap();
+            assert_eq!(said["session"], "t");
+        } else {
+            assert_eq!(old, new);
+        }
+    }
+    assert_eq!(store.load(&id("t"), Arc::new(|_| {})).unwrap().entries.len(), 3);
+}
+
+/// Wherever the file is cut, and whichever byte is changed: refused, and nothing is left.
+#[test]
+fn a_cut_or_changed_file_is_refused_and_leaves_nothing() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (store(one.path()), store(other.path()));
+    drop(original(&from));
+    let file = exported(&from, Spills::Left);
+    for cut in (0..file.len()).step_by(7).chain([file.len() - 1]) {
+        let refused = bring_in(&to, &file[..cut]).unwrap_err();
+        assert!(matches!(refused, TapeError::Import { .. }), "cut at {cut}: {refused}");
+    }
+    let with_spills = exported(&from, Spills::Taken);
+    assert!(bring_in(&to, &with_spills[..with_spills.len() - 400_000]).is_err());
+    for at in (0..file.len()).step_by(11) {
+        let mut changed = file.clone();
+        changed[at] ^= 1;
+        assert!(bring_in(&to, &changed).is_err(), "byte {at}");
+    }
+    for (n, extra) in [&b"x"[..], b"{}\n", b"\n"].iter().enumerate() {
+        assert!(bring_in(&to, &[&file[..], extra].concat()).is_err(), "extra {n}");
+    }
+    nothing_is_left(&to);
+    bring_in(&to, &file).unwrap();
+}
+
+#[test]
+fn hostile_files_are_refused_with_a_clear_word() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (store(one.path()), store(other.path()));
+    drop(original(&from));
+    let file = exported(&from, Spills::Taken);
+    let (header, rest) = file.split_at(memchr::memchr(b'\n', &file).unwrap());
+    let header: Value = serde_json::from_slice(header).unwrap();
+    let refused = |change: &dyn Fn(&mut Value)| {
+        let mut changed = header.clone();
+        change(&mut changed);
+        let refused = bring_in(&to, &[changed.to_string().as_bytes(), rest].concat()).unwrap_err();
+        nothing_is_left(&to);
+        refused.to_string()
+    };
+    for name in ["../../evil", "/etc", "001_../x", "x", "", "001_", "001_a/b", "001_.."] {
+        let what = refused(&|header| header["anchors"][0]["name"] = name.into());
+        assert!(what.contains("names that no anchors have"), "{name}: {what}");
+    }
+    for name in ["../evil.log", "/tmp/evil.log", ".log", "a", "a\0.log"] {
+        let what = refused(&|header| header["spills"][0]["name"] = name.into());
+        assert!(what.contains("names that none has"), "{name}: {what}");
+    }
+    let backwards = refused(&|header| header["anchors"].as_array_mut().unwrap().reverse());
+    assert!(backwards.contains("names that no anchors have"), "{backwards}");
+    let id = refused(&|header| header["session"] = "../s".into());
+    assert!(id.contains("no export of a session"), "{id}");
+    assert!(refused(&|header| header["session"] = "t".into()).contains("line 2: the line is of session s"));
+    assert!(refused(&|header| header["v"] = 2.into()).contains("format version 2, this library knows up to 1"));
+    assert!(refused(&|header| header["spills"][0]["bytes"] = json!(1_u64 << 60)).contains("too large"));
+    assert!(refused(&|header| header["last"] = 9.into()).contains("ends with entry 7 and not with 9"));
+    assert!(refused(&|header| header["unknown"] = 9.into()).contains("no export"));
+    for (hostile, what) in [
+        (vec![b'x'; HEADER_BYTES_MAX + 10], "too long"),
+        (Vec::new(), "it is empty"),
+        (b"\0\0\0\n".to_vec(), "no export of a session"),
+        (b"[]\n".to_vec(), "no export of a session"),
+    ] {
+        let refused = bring_in(&to, &hostile).unwrap_err().to_string();
+        assert!(refused.contains(what), "{refused}");
+    }
+    nothing_is_left(&to);
+}
+
+/// A tape with a bad line does not go out; what is being written at its end just now is left out.
+#[test]
+fn what_is_damaged_is_not_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    drop(original(&store));
+    let file = store.layout().entries(&id("s"), "002_phase-1");
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 3]).unwrap();
+    let mut out = Vec::new();
+    assert_eq!(store.export(&id("s"), Spills::Left, &mut out).unwrap().last, Seq(5));
+    let first = store.layout().entries(&id("s"), "001_session-start");
+    let mut bytes = fs::read(&first).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&first, bytes).unwrap();
+    let damaged = store.export(&id("s"), Spills::Left, &mut Vec::new()).unwrap_err();
+    assert!(damaged.to_string().contains("entries.jsonl line 1"), "{damaged}");
+    assert!(matches!(store.export(&id("none"), Spills::Left, &mut Vec::new()), Err(TapeError::Missing { .. })));
+}
+
+/// What a killed import left is gone with the next one.
+#[test]
+fn what_a_killed_import_left_goes_with_the_next() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (store(one.path()), store(other.path()));
+    drop(original(&from));
+    let left = to.path().join("importing/left/anchors");
+    make_folder(&left).unwrap();
+    bring_in(&to, &exported(&from, Spills::Left)).unwrap();
+    assert_eq!(names_in(&to.path().join("importing")).unwrap(), ["lock"]);
+}

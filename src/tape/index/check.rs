@@ -1,0 +1,205 @@
+//! Index and tapes compared, row by row. Nothing is changed.
+//!
+//! What the index has not read yet is no fault of it, and neither is what is wrong with a tape: [`Store::verify`] tells that.
+
+use std::{collections::BTreeSet, fmt};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{Failed, open_as_it_is, schema::tag, text::text_of};
+use crate::{
+    ids::SessionId,
+    tape::{Store, TapeError, read::read_file},
+};
+
+/// The most faults that are told one by one.
+const WRONG_MAX: usize = 100;
+
+/// What comparing found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexCheck {
+    /// There is no index yet: nothing is wrong with that.
+    pub is_missing: bool,
+    /// Entries that were compared.
+    pub entries: u64,
+    /// Entries on the tapes that the index has not read yet.
+    pub behind: u64,
+    /// What is wrong, the first 100. Making the index anew mends all of it.
+    pub wrong: Vec<WrongRow>,
+    /// How much is wrong in all.
+    pub wrong_count: u64,
+}
+
+/// Something in which the index does not say what a tape says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongRow {
+    /// Of which session, as the index calls it.
+    pub session: String,
+    /// Which entry; 0 where it is not about one.
+    pub seq: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for WrongRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.session.as_str(), self.seq) {
+            ("", _) => write!(f, "{}", self.what),
+            (session, 0) => write!(f, "session {session}: {}", self.what),
+            (session, seq) => write!(f, "session {session} entry {seq}: {}", self.what),
+        }
+    }
+}
+
+impl IndexCheck {
+    fn wrong(&mut self, session: &str, seq: u64, what: impl Into<String>) {
+        self.wrong_count += 1;
+        if self.wrong.len() < WRONG_MAX {
+            self.wrong.push(WrongRow { session: session.to_owned(), seq, what: what.into() });
+        }
+    }
+}
+
+impl Store {
+    /// Compares the index with the tapes: of one session, or of all. Reads all of them. Takes no lock; beside a live writer of
+    /// the index it sees one state of it.
+    ///
+    /// A database that cannot be read is something that is wrong, and not an error.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Newer`] where a later version of this library made the index; [`TapeError::Missing`]; [`TapeError::Io`].
+    pub fn check_index(&self, session: Option<&SessionId>) -> Result<IndexCheck, TapeError> {
+        if let Some(session) = session {
+            self.must_exist(session)?;
+        }
+        let mut check = IndexCheck::default();
+        let path = self.layout().root.join("index.db");
+        if !path.exists() {
+            check.is_missing = true;
+            return Ok(check);
+        }
+        let compared = open_as_it_is(&path, true).and_then(|database| match database {
+            Some(database) => self.compare(&database, session, &mut check),
+            // An older version is made anew by whoever opens it to write.
+            None => {
+                check.is_missing = true;
+                Ok(())
+            }
+        });
+        match compared {
+            Ok(()) => {}
+            Err(Failed::Corrupt(what) | Failed::Database(what)) => {
+                check.wrong("", 0, format!("it cannot be read: {what}"))
+            }
+            Err(Failed::Tape(error)) => return Err(error),
+        }
+        Ok(check)
+    }
+
+    fn compare(
+        &self,
+        database: &Connection,
+        session: Option<&SessionId>,
+        check: &mut IndexCheck,
+    ) -> Result<(), Failed> {
+        let at_once = database.unchecked_transaction()?;
+        if session.is_none() {
+            let sound: String = at_once.query_row("pragma integrity_check(1)", [], |row| row.get(0))?;
+            if sound != "ok" {
+                check.wrong("", 0, sound);
+            }
+        }
+        let sessions = self.layout().session_ids()?;
+        for known in sessions.iter().filter(|known| session.is_none_or(|wanted| wanted == *known)) {
+            self.compare_session(&at_once, known, check)?;
+        }
+        if session.is_some() {
+            return Ok(());
+        }
+        let there: BTreeSet<&str> = sessions.iter().map(SessionId::as_str).collect();
+        let mut query = at_once.prepare("select session, count(*) from entries group by session")?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            let (name, count): (String, i64) = (row.get(0)?, row.get(1)?);
+            // Read before and gone since: the next catching up takes them out.
+            if !there.contains(name.as_str()) && name.parse::<SessionId>().is_err() {
+                check.wrong(&name, 0, format!("{count} entries of what is no session"));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_session(
+        &self,
+        database: &Connection,
+        session: &SessionId,
+        check: &mut IndexCheck,
+    ) -> Result<(), Failed> {
+        let layout = self.layout();
+        let name = session.as_str();
+        let number = |n: i64| u64::try_from(n).unwrap_or(0);
+        let mut mark = database.prepare("select offset from files where session = ?1 and anchor = ?2")?;
+        let mut row = database.prepare(
+            "select e.kind, e.time, e.offset, e.length, e.text, e.anchor, f.anchor, f.session,
+                    exists (select 1 from entries_fts_docsize d where d.id = e.id)
+             from entries e left join files f on f.id = e.file where e.session = ?1 and e.seq = ?2",
+        )?;
+        let mut on_tape = BTreeSet::new();
+        for anchor in layout.anchor_names(session)? {
+            let (_, read) = match read_file(layout, session, &anchor) {
+                Err(TapeError::Newer { .. }) => continue,
+                read => read?,
+            };
+            let read_up_to: Option<i64> = mark.query_row([name, &anchor], |row| row.get(0)).optional()?;
+            let read_up_to = number(read_up_to.unwrap_or(0));
+            let ends = read.offsets.iter().skip(1).copied().chain([read.good_bytes]);
+            for ((entry, offset), next) in read.entries.iter().zip(&read.offsets).zip(ends) {
+                if *offset as u64 >= read_up_to {
+                    check.behind += 1;
+                    continue;
+                }
+                check.entries += 1;
+                let seq = entry.seq.0;
+                on_tape.insert(seq);
+                let compared = row.query_row(params![name, i64::try_from(seq).unwrap_or(i64::MAX)], |row| {
+                    let place = (number(row.get(2)?), number(row.get(3)?));
+                    Ok([
+                        ("kind", row.get::<_, String>(0)? == entry.kind),
+                        ("time", row.get::<_, i64>(1)? == i64::try_from(entry.time.0).unwrap_or(i64::MAX)),
+                        ("place", place == (*offset as u64, (next - offset) as u64)),
+                        ("text", row.get::<_, String>(4)? == text_of(entry.data.get())),
+                        ("anchor", row.get::<_, String>(5)? == anchor),
+                        ("file", row.get::<_, Option<String>>(6)?.as_deref() == Some(anchor.as_str())),
+                        ("file", row.get::<_, Option<String>>(7)?.as_deref() == Some(name)),
+                        ("words", row.get(8)?),
+                    ])
+                });
+                match compared.optional()? {
+                    None => check.wrong(name, seq, "it is on the tape and not in the index"),
+                    Some(all) => all
+                        .iter()
+                        .filter(|(_, is_right)| !is_right)
+                        .for_each(|(what, _)| check.wrong(name, seq, format!("its {what} is not that of the tape"))),
+                }
+            }
+        }
+        let mut all = database.prepare("select seq from entries where session = ?1 order by seq")?;
+        let mut all = all.query([name])?;
+        let mut rows: i64 = 0;
+        while let Some(found) = all.next()? {
+            rows += 1;
+            let seq = number(found.get(0)?);
+            if !on_tape.contains(&seq) {
+                check.wrong(name, seq, "it is not on the tape");
+            }
+        }
+        let by_tag = format!("tags : \"{}\"", tag('s', name));
+        let sql = "select count(*) from entries_fts where entries_fts match ?1";
+        let tagged: i64 = database.query_row(sql, [by_tag], |row| row.get(0))?;
+        if tagged != rows {
+            check.wrong(name, 0, format!("{tagged} of {rows} entries can be found by their words"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! A small window through the binary: what was said before is summed up, and the session goes on, also in other processes.
+//!
+//! The rows speak of a chat with `/compact`, `/save` and `/restore`; those commands come with `chat`. What they are about is
+//! held here by `run` and `tape`: there is nothing to save or restore, because the tape always has it.
+
+use serde_json::{Value, json};
+
+use super::lab::{Ended, Lab};
+
+/// A model of 16,000 tokens that answers at such length that its second turn finds no room.
+fn model(lab: &Lab) -> String {
+    let file = lab.path("script.json");
+    let long = "word ".repeat(9_500);
+    let script = json!({
+        "limits": {"context": 16_000, "output": 500},
+        "replies": [
+            {"when": ["You write summaries"], "text": "## Goal\nTalk."},
+            {"when": ["## Goal", "- first question", "assistant: Two.", "user: third"], "text": "Three."},
+            {"when": ["## Goal", "- first question", "user: second"], "text": "Two."},
+            {"when": ["user: first question"], "text": long},
+            {"when": ["user: short"], "text": "Short."},
+        ],
+    });
+    std::fs::write(&file, script.to_string()).unwrap();
+    format!("scripted:{}", file.display())
+}
+
+fn run(lab: &Lab, session: &str, prompt: &str) -> Ended {
+    let model = model(lab);
+    let ended = lab.run(&["run", "--json", "--session", session, "--model", &model, prompt]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    ended
+}
+
+fn names(ended: &Ended) -> Vec<String> {
+    ended.lines().iter().filter_map(|line| line["event"].as_str().map(str::to_owned)).collect()
+}
+
+fn text(ended: &Ended) -> Value {
+    ended.lines().last().unwrap()["result"]["text"].clone()
+}
+
+/// CLI-COMPACT-001, 002, 003, 004, 005: the compaction is seen, its turn answers normally, its anchor is on the tape, and
+/// another process goes on with the user's question still in the context.
+#[test]
+fn a_session_that_was_summed_up_goes_on_in_other_processes() {
+    let lab = Lab::new();
+    let first = run(&lab, "s", "first question");
+    assert!(!names(&first).contains(&"compaction_started".to_owned()));
+    let second = run(&lab, "s", "second");
+    let seen: Vec<_> =
+        names(&second).into_iter().filter(|name| name.contains("compact") || name == "step_started").collect();
+    assert_eq!(seen, ["compaction_started", "compaction_finished", "step_started"]);
+    assert_eq!(text(&second), "Two.");
+    let anchors = std::fs::read_dir(lab.path("home/.local/share/tamtam/sessions/s/anchors")).unwrap();
+    let names: Vec<_> = anchors.map(|anchor| anchor.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().any(|name| name.contains("compaction-1-")), "{names:?}");
+    assert_eq!(lab.run(&["tape", "verify", "s"]).code, 0);
+    assert_eq!(text(&run(&lab, "s", "third")), "Three.");
+    // Nothing left the tape.
+    let said = lab.tape("s").iter().filter(|entry| entry["kind"] == "accepted").count();
+    assert_eq!(said, 3);
+}
+
+/// CLI-COMPACT-001 for people: a line says that it is done.
+#[test]
+fn people_are_told_that_it_is_summed_up() {
+    let lab = Lab::new();
+    run(&lab, "s", "first question");
+    let ended = lab.run(&["run", "--session", "s", "--model", &model(&lab), "second"]);
+    let shown = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(shown.contains("sums up what was said before") && shown.contains("older items are summed up"), "{shown}");
+}
+
+/// CLI-COMPACT-006: a short talk is left alone.
+#[test]
+fn a_short_talk_is_not_summed_up() {
+    let lab = Lab::new();
+    for _ in 0..3 {
+        let ended = run(&lab, "s", "short");
+        assert!(names(&ended).iter().all(|name| !name.contains("compact")));
+        assert_eq!(text(&ended), "Short.");
+    }
+}

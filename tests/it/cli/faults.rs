@@ -1,0 +1,170 @@
+//! What somebody does to a store behind our back: each is found, said, and mended or set aside as docs/TAPE.md says.
+
+use serde_json::{Value, json};
+
+use super::lab::Lab;
+
+const STORE: &str = "home/.local/share/tamtam";
+
+/// A session of two turns.
+fn two_turns(lab: &Lab) -> String {
+    let model = lab.script(json!(["The disk is fine.", "Still fine."]));
+    for prompt in ["look at the disk", "and again"] {
+        let ended = lab.run(&["run", "--session", "s", "--model", &model, prompt]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+    }
+    model
+}
+
+fn entries_file(lab: &Lab) -> std::path::PathBuf {
+    lab.path(&format!("{STORE}/sessions/s/anchors/001_session-start/entries.jsonl"))
+}
+
+fn found(lab: &Lab, words: &str) -> Vec<Value> {
+    let ended = lab.run(&["tape", "search", "--json", words]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    ended.lines().iter().map(|hit| hit["seq"].clone()).collect()
+}
+
+/// Promise 6, S-11: without its index a store finds the same, and one that says something else is found out.
+#[test]
+fn a_deleted_garbled_or_lying_index_is_found_and_made_anew() {
+    let lab = Lab::new();
+    two_turns(&lab);
+    let hits = found(&lab, "fine");
+    assert!(hits.len() >= 2, "{hits:?}");
+    let index = lab.path(&format!("{STORE}/index.db"));
+    std::fs::remove_file(&index).unwrap();
+    let verified = lab.run(&["tape", "verify"]);
+    assert_eq!((verified.code, verified.stdout.as_str()), (0, "1 tape checked, no damage\n"));
+    assert_eq!(found(&lab, "fine"), hits);
+    assert_eq!(lab.run(&["tape", "verify"]).stdout, "1 tape checked, no damage; the index fits\n");
+    std::fs::write(&index, "no database").unwrap();
+    let verified = lab.run(&["tape", "verify"]);
+    assert_eq!(verified.code, 1);
+    assert!(verified.stdout.contains("index.db: it cannot be read"), "{}", verified.stdout);
+    assert!(verified.stdout.contains("tape rebuild"), "{}", verified.stdout);
+    assert_eq!(found(&lab, "fine"), hits);
+    assert_eq!(lab.run(&["tape", "verify"]).code, 0);
+    // Another past of the same length: what the index has of it is not what the tape says.
+    let file = entries_file(&lab);
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
+    let verified = lab.run(&["tape", "verify", "s"]);
+    assert_eq!(verified.code, 1);
+    assert!(verified.stdout.contains("it is not on the tape"), "{}", verified.stdout);
+    std::fs::write(&file, bytes).unwrap();
+    assert_eq!(lab.run(&["tape", "verify", "s"]).code, 0);
+}
+
+/// A line that was being written when the writer died: named, cut off and set aside; the session goes on.
+#[test]
+fn a_cut_last_line_is_named_and_set_aside() {
+    let lab = Lab::new();
+    let model = two_turns(&lab);
+    let file = entries_file(&lab);
+    let bytes = std::fs::read(&file).unwrap();
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+    std::fs::write(&file, &bytes[..bytes.len() - 20]).unwrap();
+    let verified = lab.run(&["tape", "verify"]);
+    assert_eq!(verified.code, 1);
+    // The first line of the append that was cut: it goes as a whole.
+    let named = (lines - 2..=lines).any(|line| verified.stdout.contains(&format!("entries.jsonl line {line}: ")));
+    assert!(named, "{}", verified.stdout);
+    let third = lab.script(json!(["The disk is fine.", "Still fine.", "For the third time."]));
+    let ended = lab.run(&["run", "--session", "s", "--model", &third, "once more"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let torn = std::fs::read(file.with_file_name("entries.torn-001")).unwrap();
+    assert!(bytes[..bytes.len() - 20].ends_with(&torn) && !torn.is_empty());
+    assert_eq!(lab.run(&["tape", "verify"]).code, 0, "{}", lab.run(&["tape", "verify"]).stdout);
+    assert!(found(&lab, "fine").len() >= 2);
+    drop(model);
+}
+
+/// A byte that is another one: named with its line; nothing folds past it, nothing is changed, and it does not go out.
+#[test]
+fn a_flipped_byte_is_named_and_nothing_goes_on_from_it() {
+    let lab = Lab::new();
+    let model = two_turns(&lab);
+    let file = entries_file(&lab);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let fourth: usize = bytes.split_inclusive(|byte| *byte == b'\n').take(3).map(<[u8]>::len).sum();
+    bytes[fourth + 60] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let verified = lab.run(&["tape", "verify"]);
+    assert_eq!(verified.code, 1);
+    assert!(verified.stdout.contains("entries.jsonl line 4: the checksum does not fit"), "{}", verified.stdout);
+    for refused in [
+        lab.run(&["run", "--session", "s", "--model", &model, "more"]),
+        lab.run(&["resume", "s", "--model", &model]),
+        lab.run(&["tape", "export", "s", "--to", "out.jsonl"]),
+    ] {
+        assert_eq!(refused.code, 1, "{}", refused.stderr);
+        assert!(refused.error().contains("tape verify"), "{}", refused.stderr);
+    }
+    assert!(!lab.work("out.jsonl").exists());
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "and it is left as it is");
+}
+
+/// With no room left, what is there can be searched and verified; with room again the index reads on.
+#[test]
+fn on_a_full_disk_what_is_there_is_still_found() {
+    let lab = Lab::new();
+    let at = lab.path("disk");
+    let Some(_disk) = super::errors::SmallDisk::mount(&at) else {
+        eprintln!("skipped: mounting a small disk needs root");
+        return;
+    };
+    let store = at.join("store");
+    let store = store.to_str().unwrap();
+    let model = lab.script(json!(["The disk is fine.", "Still fine."]));
+    let run = |prompt: &str| lab.run(&["run", "--session", "s", "--model", &model, "--store", store, prompt]);
+    let search = || lab.run(&["tape", "search", "--json", "--store", store, "fine", "--kind", "answer"]);
+    assert_eq!(run("look").code, 0);
+    assert_eq!(search().lines().len(), 1);
+    assert_eq!(run("again").code, 0);
+    let filler = at.join("filler");
+    let fill = format!("cat /dev/zero > '{}'", filler.display());
+    drop(std::process::Command::new("sh").args(["-c", &fill]).stderr(std::process::Stdio::null()).status());
+    let full = search();
+    assert!(full.code == 0 || full.error().contains("free some space"), "{full:?}");
+    assert_eq!(lab.run(&["tape", "verify", "--store", store]).code, 0);
+    let refused = run("more");
+    assert_eq!(refused.code, 1);
+    refused.error();
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(search().lines().len(), 2);
+    assert_eq!(lab.run(&["tape", "verify", "--store", store]).stdout, "1 tape checked, no damage; the index fits\n");
+}
+
+/// A session goes out as one file and comes in elsewhere, whole or not at all.
+#[test]
+fn a_session_is_carried_to_another_store() {
+    let lab = Lab::new();
+    let model = two_turns(&lab);
+    let exported = lab.run(&["tape", "export", "s", "--to", "s.jsonl"]);
+    assert_eq!(exported.code, 0, "{}", exported.stderr);
+    assert_eq!(lab.run(&["tape", "export", "s"]).stdout, std::fs::read_to_string(lab.work("s.jsonl")).unwrap());
+    assert_eq!(lab.run(&["tape", "export", "s", "--to", "s.jsonl"]).code, 2, "nothing is written over");
+    let other = ["--store", "other"];
+    let import = |more: &[&str]| lab.run(&[&["tape", "import", "s.jsonl"][..], more, &other].concat());
+    let imported = import(&[]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    assert!(import(&[]).error().contains("--as ID"));
+    assert_eq!(import(&["--as", "t"]).code, 0);
+    assert_eq!(lab.run(&[&["tape", "verify"][..], &other].concat()).code, 0);
+    let show = |more: &[&str]| lab.run(&[&["tape", "show"][..], more, &["--json"]].concat()).stdout;
+    assert_eq!(show(&["s"]), show(&["s", "--store", "other"]));
+    let third = lab.script(json!(["The disk is fine.", "Still fine.", "Elsewhere."]));
+    for session in ["s", "t"] {
+        let went_on = lab.run(&["run", "--session", session, "--model", &third, "--store", "other", "go on"]);
+        assert_eq!((went_on.code, went_on.stdout.as_str()), (0, "Elsewhere.\n"), "{}", went_on.stderr);
+    }
+    drop(model);
+    // What is no export is refused in one line, and nothing is left.
+    std::fs::write(lab.work("bad.jsonl"), "{\"tamtam\":\"tape\",\"v\":1}\n").unwrap();
+    let refused = lab.run(&["tape", "import", "bad.jsonl", "--as", "u", "--store", "other"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.error().contains("line 1"), "{}", refused.stderr);
+    assert!(!lab.work("other/sessions/u").exists());
+}
