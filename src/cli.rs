@@ -5,6 +5,7 @@
 
 mod arguments;
 mod attach;
+mod branch;
 mod budget;
 mod catalogue;
 mod command;
@@ -79,6 +80,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),
         Command::Tape { command: TapeCommand::Export(arguments) } => transfer::export(&arguments, environment),
         Command::Tape { command: TapeCommand::Import(arguments) } => transfer::import(&arguments, environment),
+        Command::Tape { command: TapeCommand::Rollback(arguments) } => branch::rollback(&arguments, environment).await,
         Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
         Command::Tape { command: TapeCommand::Changes(arguments) } => restore::changes(&arguments, environment),
         Command::Tape { command: TapeCommand::Restore(arguments) } => restore::restore(&arguments, environment),

@@ -2,7 +2,7 @@
 
 use crate::{
     ids::{MessageId, Seq, SessionId},
-    session::Refusal,
+    session::{NoPoint, Refusal},
     supervisor::StartError as TreeError,
     tape::TapeError,
 };
@@ -94,6 +94,27 @@ impl From<Refusal> for SendError {
             Refusal::Ended => SendError::Ended,
             other => SendError::Refused(other),
         }
+    }
+}
+
+/// Why a conversation did not go back. Nothing was recorded.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RollbackError {
+    /// The session did not take it: [`SendError::Busy`], [`Refusal::Moved`] in [`SendError::Refused`], and others.
+    #[error(transparent)]
+    Session(#[from] SendError),
+    /// There is no such point, or nothing to take back.
+    #[error(transparent)]
+    NoPoint(#[from] NoPoint),
+    /// The tape could not be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl From<TapeError> for RollbackError {
+    fn from(error: TapeError) -> RollbackError {
+        OpenError::from(error).into()
     }
 }
 

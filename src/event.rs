@@ -22,7 +22,7 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{ErrorReason, FilePart, Finish, Message, Part},
     model::{ErrorKind, RetryClass},
-    session::{AskClosedWhy, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie},
+    session::{AskClosedWhy, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     tape::Cause,
     tool::Access,
     usage::{ShownCost, Usage},
@@ -444,6 +444,17 @@ pub enum EventKind {
         /// Who it is, and how the session is tied to it.
         #[serde(flatten)]
         tie: Tie,
+    },
+    /// The conversation went back to a point of the tape.
+    RolledBack {
+        /// It is what it was when this entry was the newest.
+        to: Seq,
+        /// What was asked for.
+        way: Way,
+        /// Messages that are no part of it any more, oldest first.
+        gone: Vec<MessageId>,
+        /// Messages that are part of it again, oldest first.
+        again: Vec<MessageId>,
     },
     /// The session has ended for good.
     Ended {

@@ -4,11 +4,14 @@
 //! conversation may be asleep: the first call that needs it wakes it. All calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
 //! under the same id is the same message.
 
+mod back;
 mod context;
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 
 use std::sync::Arc;
+
+pub use back::Rollback;
 
 use tokio::sync::oneshot;
 

@@ -74,14 +74,14 @@ pub mod usage;
 mod actors;
 
 pub use agent::Agent;
-pub use error::{OpenError, SendError, SpawnError, StartError};
+pub use error::{OpenError, RollbackError, SendError, SpawnError, StartError};
 pub use event::{Event, EventKind, EventStream};
 #[cfg(feature = "fault-injection")]
 pub use fault::Faults;
-pub use handle::{Answer, Receipt, Session};
+pub use handle::{Answer, Receipt, Rollback, Session};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
 pub use message::{Message, ModelRef, Part};
 #[cfg(all(unix, feature = "tools"))]
 pub use restore::{FilePlan, Restore, RestoreError, Restored};
 pub use runtime::{Child, Runtime, SessionOptions};
-pub use session::{Delivery, Down, DownReason, Grant, Link, Outcome, Steering};
+pub use session::{Delivery, Down, DownReason, Grant, Link, NoPoint, Outcome, Point, Steering};

@@ -26,11 +26,13 @@
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
 //! | `budget.rs`, `spending.rs` | what may be used, and what happens when that is not enough |
 //! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
+//! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
 mod advance;
 mod apply;
+mod back;
 mod batch;
 mod bill;
 mod branch;
@@ -54,10 +56,12 @@ mod state;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod transcript;
 mod undo;
 
 pub(crate) use advance::LAST_STEP_REMINDER;
+pub use back::{RolledBack, Way, WentBack};
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
 pub use branch::{Branch, BranchSummary};
@@ -79,5 +83,6 @@ pub use signal::{
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
+pub use trail::{NoPoint, Point, Trail, Wanted, look_back};
 pub use transcript::Transcript;
 pub use undo::Undone;

@@ -564,6 +564,7 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Restored { .. }
             | Signal::UndoCompaction { .. }
             | Signal::LeaveBranch { .. }
+            | Signal::RollBack { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::StopTask { .. }

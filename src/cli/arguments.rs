@@ -53,6 +53,8 @@ pub(super) enum TapeCommand {
     Show(ShowArguments),
     /// Find entries of all tapes by what they say
     Search(SearchArguments),
+    /// Take a conversation back to a point; nothing leaves the tape, so that can be taken back too
+    Rollback(RollbackArguments),
     /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
     Verify(VerifyArguments),
     /// List the files that a session changed, and what putting them back would do
@@ -128,6 +130,25 @@ pub(super) struct RunArguments {
     pub(super) file: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
+}
+
+#[derive(Args, Debug)]
+#[group(id = "point", required = true, multiple = false, args = ["to", "message", "turn"])]
+pub(super) struct RollbackArguments {
+    /// Which session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// As it was when this entry was the newest (`tamtam tape show ID` numbers them)
+    #[arg(long, value_name = "SEQ")]
+    pub(super) to: Option<u64>,
+    /// Before this message, and those that were delivered together with it
+    #[arg(long, value_name = "ID")]
+    pub(super) message: Option<String>,
+    /// Before the turn that this entry began
+    #[arg(long, value_name = "SEQ")]
+    pub(super) turn: Option<u64>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]

@@ -157,6 +157,12 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             "! the session was rebuilt from its tape and waits".to_owned()
         }
         EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
+        EventKind::RolledBack { to, gone, .. } if gone.is_empty() => {
+            format!("! the conversation is what it was at entry {to}")
+        }
+        EventKind::RolledBack { to, gone, .. } => {
+            format!("! back to entry {to}: {} taken back", messages(gone.len()))
+        }
         EventKind::Paused {} => "! paused".to_owned(),
         EventKind::Resumed {} => "! goes on".to_owned(),
         EventKind::FilesRestored { files, refused, .. } => {
@@ -177,6 +183,11 @@ fn ended_badly(details: &serde_json::Value) -> Option<String> {
         (Some(code), _) => Some(format!("exit {code}")),
         (None, Some(signal)) => Some(format!("ended by {}", escape::line(signal))),
     }
+}
+
+/// So many messages, in words.
+fn messages(count: usize) -> String {
+    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
 
 fn call(name: &str, input: &str) -> String {

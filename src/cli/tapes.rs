@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use serde_json::json;
 use tamtam::{
-    Millis, SessionId,
+    Millis, SessionId, session,
     tape::{Access, Entry, Rebuilt, SessionSummary, Store, StoreOptions},
 };
 
@@ -31,6 +31,24 @@ pub(super) fn open(path: &Path) -> Result<Option<Store>, Failure> {
 
 fn store(arguments: &StoreArguments, environment: &Environment) -> Result<Option<Store>, Failure> {
     open(&environment.store(arguments.store.as_deref())?)
+}
+
+/// The state of a session by its tape; `None` where there is no such session. Changes nothing.
+pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<session::State>, Failure> {
+    let Some(store) = open(store)?.filter(|store| store.exists(id)) else { return Ok(None) };
+    let unreadable =
+        |why: &dyn std::fmt::Display| Failure::failed(format!("the tape of session {id} cannot be read: {why}"));
+    let mut state: Option<session::State> = None;
+    for line in store.read(id, tamtam::Seq::ZERO)? {
+        let entry = session::Entry::from_tape(&line).map_err(|error| unreadable(&error))?;
+        if let (None, session::Record::State(first)) = (&state, &entry.record) {
+            state = Some((**first).clone());
+        }
+        if let Some(state) = &mut state {
+            state.apply(&entry);
+        }
+    }
+    state.map(Some).ok_or_else(|| unreadable(&"it has no entry: the session was never begun, choose another id"))
 }
 
 /// Lists the sessions.
@@ -75,12 +93,51 @@ pub(super) fn show(given: &ShowArguments, environment: &Environment) -> Result<E
     let missing = || tamtam::tape::TapeError::Missing { session: given.session.clone() };
     let store = store(&given.store, environment)?.ok_or_else(missing)?;
     let mut text = String::new();
-    for entry in store.read(&given.session, tamtam::Seq::ZERO)? {
-        let line = if given.json { entry_json(&entry) } else { entry_line(&entry) };
+    let entries = store.read(&given.session, tamtam::Seq::ZERO)?;
+    let trail = trail(&entries);
+    for entry in &entries {
+        // What was taken back stays on the tape, and is no part of the conversation any more.
+        let mark = if trail.has(entry.seq) { ' ' } else { '~' };
+        let line = if given.json { entry_json(entry) } else { format!("{mark}{}", entry_line(entry)) };
         let _ = writeln!(text, "{line}");
     }
     print(&text)?;
     Ok(Exit::Done)
+}
+
+/// Which entries the conversation is made of now.
+fn trail(entries: &[Entry]) -> session::Trail {
+    let jumps = entries.iter().filter_map(|entry| Some((entry.seq, rolled_back(entry)?.to)));
+    let end = entries.last().map_or(tamtam::Seq::ZERO, |entry| entry.seq);
+    session::Trail::new(&jumps.collect(), end)
+}
+
+/// What an entry says of going back, where it does.
+fn rolled_back(entry: &Entry) -> Option<RolledBack> {
+    if entry.kind == "rolled_back" { serde_json::from_str(entry.data.get()).ok() } else { None }
+}
+
+#[derive(serde::Deserialize)]
+struct RolledBack {
+    to: tamtam::Seq,
+    way: String,
+    #[serde(default)]
+    gone: Vec<String>,
+    #[serde(default)]
+    again: Vec<String>,
+}
+
+impl RolledBack {
+    fn in_words(&self) -> String {
+        let mut words = format!("{}: as it was at entry {}", self.way, self.to);
+        for (what, ids) in [("taken back", &self.gone), ("there again", &self.again)] {
+            if !ids.is_empty() {
+                // Writing to a String cannot fail.
+                let _ = write!(words, "; {what}: {}", ids.join(", "));
+            }
+        }
+        words
+    }
 }
 
 pub(super) fn entry_json(entry: &Entry) -> String {
@@ -100,7 +157,8 @@ fn entry_line(entry: &Entry) -> String {
         _ => String::new(),
     };
     let ticket = entry.ticket.map(|ticket| format!("#{ticket}")).unwrap_or_default();
-    let data = escape::short(entry.data.get(), DATA_MAX);
+    let in_words = rolled_back(entry).map(|back| back.in_words());
+    let data = escape::short(in_words.as_deref().unwrap_or(entry.data.get()), DATA_MAX);
     let time = moment(entry.time);
     format!("{:5}  {time}  {at:7} {ticket:6} {:15} {data}", entry.seq.0, escape::line(&entry.kind))
 }

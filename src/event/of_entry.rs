@@ -175,6 +175,12 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             .as_ref()
             .map_or(vec![], |origin| vec![EventKind::Orphaned { parent: origin.parent.clone(), why: why.clone() }]),
         Record::Adopted { tie, .. } => vec![EventKind::Adopted { tie: tie.clone() }],
+        Record::RolledBack(back) => vec![EventKind::RolledBack {
+            to: back.to,
+            way: back.way,
+            gone: back.gone.clone(),
+            again: back.again.clone(),
+        }],
         Record::Ended { why } => vec![EventKind::Ended { why: why.clone() }],
         Record::Paused {} => vec![EventKind::Paused {}],
         Record::Resumed {} => vec![EventKind::Resumed {}],

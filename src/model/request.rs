@@ -121,6 +121,22 @@ impl History {
         self.full.is_empty() && self.tail.is_empty()
     }
 
+    /// The first so many items; all of them where there are no more. Whole chunks are shared.
+    #[must_use]
+    pub fn first(&self, items: usize) -> History {
+        let chunks = (items / CHUNK).min(self.full.len());
+        let mut first = History { full: Arc::new(self.full[..chunks].to_vec()), tail: Vec::new() };
+        let (taken, rest) = (chunks * CHUNK, items - chunks * CHUNK);
+        self.iter().skip(taken).take(rest).for_each(|item| first.push_shared(item.clone()));
+        first
+    }
+
+    /// How many items both begin with.
+    #[must_use]
+    pub fn common(&self, other: &History) -> usize {
+        self.iter().zip(other.iter()).take_while(|(a, b)| Arc::ptr_eq(a, b) || a == b).count()
+    }
+
     /// The newest item.
     #[must_use]
     pub fn last(&self) -> Option<&Arc<Item>> {

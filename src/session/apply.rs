@@ -144,6 +144,7 @@ impl State {
             Record::Orphaned { why } => self.orphan(why),
             Record::Adopted { tie, above } => self.adopt(tie, above),
             Record::Narrowed { above } => self.narrow(above),
+            Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Restored(_) => {}
             Record::Paused {} => self.paused = true,

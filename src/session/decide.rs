@@ -9,8 +9,8 @@ use crate::{
     model::Price,
     permission::Globs,
     session::{
-        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, batch, branch, child, compact,
-        end, inbox, recover, retry, spending, tasks, undo,
+        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch, child,
+        compact, end, inbox, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::{Access, Toolbox},
@@ -175,6 +175,10 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
         }
         Signal::LeaveBranch { branch, reply } => {
             let answer = branch::take(draft, branch);
+            draft.reply(*reply, answer);
+        }
+        Signal::RollBack { back, reply } => {
+            let answer = back::roll_back(draft, back);
             draft.reply(*reply, answer);
         }
         Signal::Anchor => {

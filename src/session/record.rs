@@ -13,7 +13,7 @@ use crate::{
     permission::Ruleset,
     session::{
         AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, OpenCompaction, Outcome,
-        Reserve, RestoredFiles, Settings, State, TaskOrder, Tie, Undone,
+        Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie, Undone,
     },
     tape::{self, Cause},
     tool::{Access, Effect, ToolResult},
@@ -230,6 +230,8 @@ pub enum Record {
         /// The rules that it may not go beyond either, from here on.
         above: Vec<Vec<Ruleset>>,
     },
+    /// The conversation goes back to a point of the tape. Nothing leaves the tape.
+    RolledBack(Arc<RolledBack>),
     /// The session has ended for good.
     Ended {
         /// Why.

@@ -9,7 +9,7 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{BranchSummary, Breach, Down, Limits, Link, RestoredFiles, Settings, TaskOrder, Tie, Undone},
+    session::{BranchSummary, Breach, Down, Limits, Link, RestoredFiles, RolledBack, Settings, TaskOrder, Tie, Undone},
     tool::ToolResult,
     usage::Usage,
 };
@@ -170,6 +170,13 @@ pub enum Signal {
     LeaveBranch {
         /// What came of it.
         branch: Arc<BranchSummary>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host wants the conversation to go back to a point, as it was worked out from the tape.
+    RollBack {
+        /// What is to be recorded.
+        back: Arc<RolledBack>,
         /// Whom to answer.
         reply: ReplyTo,
     },
@@ -440,6 +447,14 @@ pub enum Refusal {
     OverBudget {
         /// Which limit.
         breach: Breach,
+    },
+    /// Something was decided meanwhile: look again, and ask again.
+    #[error("the session has gone on meanwhile, from entry {expected} to {actual}: look again")]
+    Moved {
+        /// The entry that it was worked out for.
+        expected: Seq,
+        /// The newest.
+        actual: Seq,
     },
     /// The session has ended for good.
     #[error("the session has ended")]

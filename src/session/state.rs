@@ -13,7 +13,7 @@ use crate::{
     model::{History, Params, Price, ToolResultItem},
     session::{
         Account, Charge, ContextState, Delivery, Limits, OpenBudgetAsk, OpenCompaction, OpenTask, Origin, Outcome,
-        Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told,
+        Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told, WentBack,
     },
     tool::{Access, Effect},
     usage::Usage,
@@ -88,6 +88,9 @@ pub struct State {
     /// The newest tasks that are over, oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub tasks_ended: VecDeque<TaskEnd>,
+    /// The newest entry that took the conversation back to a point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub went_back: Option<WentBack>,
     /// Why the session has ended for good, where it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Arc<str>>,
@@ -123,6 +126,7 @@ impl State {
             account: Account::default(),
             origin: None,
             tasks_ended: VecDeque::new(),
+            went_back: None,
             closed: None,
         }
     }

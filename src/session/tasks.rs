@@ -105,6 +105,11 @@ fn notice_id(ticket: Seq) -> MessageId {
     MessageId::from(format!("task-{ticket}"))
 }
 
+/// Whether a message is news of a child, and no word of a host's.
+pub(super) fn is_notice(id: &MessageId) -> bool {
+    id.as_str().strip_prefix("task-").is_some_and(|ticket| ticket.parse::<u64>().is_ok())
+}
+
 /// A child knows that it is an orphan.
 pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Leave) {

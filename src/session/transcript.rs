@@ -11,7 +11,7 @@ use crate::{
         StepStartPart, TextPart, ToolPart, ToolState,
     },
     model::{Answer, AnswerPart, Price},
-    session::{CallOpened, Charge, Entry, Record},
+    session::{CallOpened, Charge, Entry, Record, trail::Trail},
     tool::{FileImage, FileState, ToolResult},
 };
 
@@ -28,6 +28,12 @@ pub struct Transcript {
     /// The parts that go before the next answer.
     before: Vec<Part>,
     requested: Option<(Millis, crate::message::ModelRef, Option<Price>)>,
+    /// The entry that each message came with.
+    made: Vec<Seq>,
+    /// What is no part of the conversation any more, and may be again.
+    away: Vec<(Seq, Message)>,
+    /// Where entries that roll back lead to.
+    jumps: BTreeMap<Seq, Seq>,
 }
 
 impl Transcript {
@@ -85,8 +91,33 @@ impl Transcript {
                 self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
                 self.patched(ticket, result);
             }
+            Record::RolledBack(back) => self.roll_back(entry.seq, back.to),
             _ => {}
         }
+        self.made.resize(self.messages.len(), entry.seq);
+    }
+
+    /// Shows what the conversation is made of from here on, and puts the rest away.
+    fn roll_back(&mut self, seq: Seq, to: Seq) {
+        self.jumps.insert(seq, to);
+        let trail = Trail::new(&self.jumps, seq);
+        let mut all = std::mem::take(&mut self.away);
+        all.extend(std::mem::take(&mut self.made).into_iter().zip(std::mem::take(&mut self.messages)));
+        // The order of their entries is the order in which they were said.
+        all.sort_by_key(|(made, _)| *made);
+        for (made, message) in all {
+            if trail.has(made) {
+                self.made.push(made);
+                self.messages.push(message);
+            } else {
+                self.away.push((made, message));
+            }
+        }
+        // Nothing is open where a conversation goes back, so nothing of these is asked for again.
+        self.calls.clear();
+        self.answers.clear();
+        self.before.clear();
+        self.requested = None;
     }
 
     fn answer(&mut self, entry: &Entry, answer: &Answer) {

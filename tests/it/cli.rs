@@ -1,5 +1,6 @@
 //! The `tamtam` binary, as a shell and its scripts see it: the real process, real tools, real files; scripted models.
 
+mod branch;
 mod budget;
 mod commands;
 mod compaction;

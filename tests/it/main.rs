@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cli")]
 mod aimock;
+mod back;
 mod call_input;
 #[cfg(feature = "cli")]
 mod cli;

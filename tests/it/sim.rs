@@ -13,12 +13,14 @@
 //! | `rng.rs` | chance, from a seed |
 //! | `world.rs` | the shell, the tape and the workers around the core, all of them able to die at any moment |
 //! | `tasks.rs` | child sessions, which live on through a crash of their parent |
+//! | `back.rs` | going back to any point, from any other |
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
 //! | `again.rs` | the tape of a schedule, replayed from its entries alone |
 //! | `checks.rs` | what must hold after each signal, at each request, and on the whole tape |
 
 mod again;
+mod back;
 mod chance;
 mod checks;
 mod host;

@@ -129,6 +129,7 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Restored { .. } => ("restored", None),
         Signal::UndoCompaction { .. } => ("undo compaction", None),
         Signal::LeaveBranch { .. } => ("leave branch", None),
+        Signal::RollBack { back, .. } => ("roll back", Some(back.to)),
         Signal::Anchor => ("anchor", None),
         Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
         Signal::Spawn { .. } => ("spawn", None),

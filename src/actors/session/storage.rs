@@ -131,6 +131,7 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Restored { reply, .. }
         | Signal::UndoCompaction { reply, .. }
         | Signal::LeaveBranch { reply, .. }
+        | Signal::RollBack { reply, .. }
         | Signal::Configure { reply, .. }
         | Signal::Spawn { reply, .. }
         | Signal::Adopt { reply, .. }

@@ -6,7 +6,7 @@ use tamtam::{
     ModelRef, OpenError, Runtime, Seq, Session, SessionId, SessionOptions,
     event::EventStream,
     permission::Ruleset,
-    session::{Budget, Entry, Open, Record, State},
+    session::{Budget, Open, State},
     tape::TapeError,
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Opened {
 pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> Result<Opened, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
     let before = match &given.session {
-        Some(id) => read(&store, id)?,
+        Some(id) => tapes::state(&store, id)?,
         None => None,
     };
     if let (Some(before), Some(id)) = (before, &given.session) {
@@ -72,7 +72,7 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
 pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environment) -> Result<Opened, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
     let missing = || TapeError::Missing { session: given.session.clone() };
-    let before = read(&store, &given.session)?.ok_or_else(missing)?;
+    let before = tapes::state(&store, &given.session)?.ok_or_else(missing)?;
     let opened = take_up(&given.session, &given.turn, &before, store, environment).await?;
     let state = opened.session.state().await?;
     if state.paused {
@@ -179,22 +179,4 @@ async fn give_up(runtime: &Runtime, error: OpenError) -> Failure {
 
 fn audience(given: &TurnArguments) -> Audience {
     if given.json || view::is_interactive() { Audience::Someone } else { Audience::Nobody }
-}
-
-/// The state of a session by its tape; `None` where there is no such session. Changes nothing.
-fn read(store: &Path, id: &SessionId) -> Result<Option<State>, Failure> {
-    let Some(store) = tapes::open(store)?.filter(|store| store.exists(id)) else { return Ok(None) };
-    let unreadable =
-        |why: &dyn std::fmt::Display| Failure::failed(format!("the tape of session {id} cannot be read: {why}"));
-    let mut state: Option<State> = None;
-    for line in store.read(id, Seq::ZERO)? {
-        let entry = Entry::from_tape(&line).map_err(|error| unreadable(&error))?;
-        if let (None, Record::State(first)) = (&state, &entry.record) {
-            state = Some((**first).clone());
-        }
-        if let Some(state) = &mut state {
-            state.apply(&entry);
-        }
-    }
-    state.map(Some).ok_or_else(|| unreadable(&"it has no entry: the session was never begun, choose another id"))
 }

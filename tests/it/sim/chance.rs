@@ -60,6 +60,7 @@ enum Happening {
     Compact,
     Undo,
     Branch,
+    GoBack,
     Anchor,
     Crash,
     Spawn,
@@ -68,7 +69,7 @@ enum Happening {
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 25] = [
+const HAPPENINGS: [(usize, Happening); 26] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -88,6 +89,7 @@ const HAPPENINGS: [(usize, Happening); 25] = [
     (3, Happening::Compact),
     (5, Happening::Undo),
     (1, Happening::Branch),
+    (4, Happening::GoBack),
     (1, Happening::Anchor),
     (3, Happening::Crash),
     (4, Happening::Spawn),
@@ -161,6 +163,7 @@ impl World {
                 let branch = BranchSummary { from, to, summary, usage: Default::default(), files: Default::default() };
                 self.signal(&Signal::LeaveBranch { branch: branch.into(), reply })
             }
+            Happening::GoBack => self.go_back(),
             Happening::Anchor => self.signal(&Signal::Anchor),
             Happening::Crash => self.crash(),
             Happening::Spawn => self.spawn(),

@@ -1,6 +1,6 @@
 //! Who sends: what was said, what was acknowledged, and what was promised by that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     Message, MessageId, Seq,
@@ -34,6 +34,8 @@ struct Known {
 /// The host: it remembers what it was promised.
 #[derive(Debug, Default)]
 pub(super) struct Host {
+    /// Taken back with the conversation they were in; their receipts stand.
+    pub(super) gone: BTreeSet<MessageId>,
     messages: BTreeMap<MessageId, Known>,
     wishes: BTreeMap<ReplyTo, Wish>,
     replies: u64,
@@ -155,7 +157,8 @@ impl Host {
             let there = was_read + still_waits;
             hold!(there <= 1, "{id} is there twice: read {was_read} times, waiting {still_waits} times");
             hold!(!(known.withdrawn && there > 0), "{id} was taken back and is there");
-            let lost = known.receipt.is_some() && there == 0 && !known.withdrawing;
+            let lost = known.receipt.is_some() && there == 0 && !known.withdrawing && !self.gone.contains(id);
+            hold!(!(self.gone.contains(id) && there > 0), "{id} was rolled back and is there");
             hold!(!lost, "{id} was acknowledged and is lost");
             if let Some((_, said)) = read.get(id).or_else(|| waits.get(id)) {
                 hold!(known.texts.contains(said), "{id} says {said:?}, and may say {:?}", known.texts);

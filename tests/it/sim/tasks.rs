@@ -65,8 +65,9 @@ pub(super) fn over(state: &State, entries: &[Entry]) -> Result<(), Broken> {
         let Record::TaskFinished { notice: Some(notice), .. } = &entry.record else { continue };
         let is_it = |item: &Item| matches!(item, Item::User(user) if user.id == notice.id);
         let times = state.history.iter().filter(|item| is_it(item)).count();
+        let taken_back = super::back::taken_back(entries, &notice.id);
         hold!(
-            times == 1 || (times == 0 && state.closed.is_some()),
+            times == 1 || (times == 0 && (taken_back || state.closed.is_some())),
             "the model was told {times} times of {}",
             notice.id
         );

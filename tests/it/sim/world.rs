@@ -13,14 +13,14 @@ use tamtam::{
     Millis, Seq,
     context::Window,
     message::ErrorReason,
-    model::{Answer, AnswerPart},
+    model::{Answer, AnswerPart, History},
     permission::Globs,
     session::{Directive, Entry, Env, Open, Record, Settings, Signal, State, Undone, decide},
     tool::{Effect, ToolResult, Toolbox},
 };
 
 use super::{
-    Broken, checks, hold,
+    Broken, back, checks, hold,
     host::{Host, Wish},
     rng::Rng,
     tasks::{self, Family},
@@ -44,6 +44,7 @@ pub(super) struct Counts {
     compactions: u64,
     downs: u64,
     undone: u64,
+    pub(super) backs: u64,
 }
 
 impl Counts {
@@ -58,6 +59,7 @@ impl Counts {
             self.stops,
             self.compactions,
             self.downs,
+            self.backs,
         ];
         all.iter().all(|count| *count > 0)
     }
@@ -76,6 +78,7 @@ impl AddAssign for Counts {
         self.compactions += other.compactions;
         self.downs += other.downs;
         self.undone += other.undone;
+        self.backs += other.backs;
     }
 }
 
@@ -230,7 +233,9 @@ impl World {
 
         let lines: Vec<_> = decision.entries.iter().map(through_bytes).collect();
         lines.iter().for_each(|line| self.folded.apply(line));
-        lines.iter().for_each(|line| apply_uncompacted(&mut self.whole, line));
+        let goes_back = lines.iter().any(|line| matches!(line.record, Record::RolledBack(_)));
+        let earlier = if goes_back { self.entries() } else { Vec::new() };
+        lines.iter().for_each(|line| self.apply_uncompacted(line, &earlier));
         hold!(self.folded == decision.after, "the fold of the tape is not the live state");
         checks::decision(&self.state, &decision.entries, &decision.after)?;
         checks::permitted(&self.state, &decision.entries, &decision.after, &self.toolbox)?;
@@ -431,6 +436,7 @@ impl World {
             self.fold(self.written[anchor..].iter()) == self.state,
             "from its newest anchor the tape folds to another state"
         );
+        self.host.gone = back::gone(&self.written);
         self.folded = self.state.clone();
         self.whole = self.fold_uncompacted();
         self.heard = self.rng.percent(80);
@@ -486,21 +492,44 @@ impl World {
         self.late.iter().flat_map(|late| &late.directives).chain(&self.ready)
     }
 
+    /// All entries that were decided, written or not.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.written.iter().chain(self.late.iter().flat_map(|late| &late.lines)).cloned().collect()
+    }
+
     /// Whether the tape has the entry.
     pub(super) fn is_written(&self, seq: Seq) -> bool {
         self.written.last().is_some_and(|last| last.seq >= seq)
     }
 
-    fn fold<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> State {
+    pub(super) fn fold<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> State {
         let mut state = State::new("other".parse().unwrap(), self.initial.clone(), Millis(0));
         entries.for_each(|entry| state.apply(entry));
         state
     }
 
     fn fold_uncompacted(&self) -> State {
+        self.uncompacted_of(&self.written)
+    }
+
+    fn uncompacted_of(&self, entries: &[Entry]) -> State {
         let mut state = State::new("other".parse().unwrap(), self.initial.clone(), Millis(0));
-        self.written.iter().for_each(|line| apply_uncompacted(&mut state, line));
+        for (at, line) in entries.iter().enumerate() {
+            apply_uncompacted(&mut state, line, || self.uncompacted_at(line, &entries[..at]));
+        }
         state
+    }
+
+    /// The whole conversation that an entry goes back to.
+    fn uncompacted_at(&self, line: &Entry, earlier: &[Entry]) -> History {
+        let Record::RolledBack(back) = &line.record else { return History::default() };
+        self.uncompacted_of(&earlier[..back.to.0 as usize]).history
+    }
+
+    fn apply_uncompacted(&mut self, line: &Entry, earlier: &[Entry]) {
+        let mut whole = self.whole.clone();
+        apply_uncompacted(&mut whole, line, || self.uncompacted_at(line, earlier));
+        self.whole = whole;
     }
 
     /// The environment stops being nasty: everything is answered, every report arrives, and the session must come to rest.
@@ -571,9 +600,13 @@ impl World {
 }
 
 /// Applies an entry as if nothing were ever made smaller. An anchor says nothing new.
-fn apply_uncompacted(state: &mut State, line: &Entry) {
+fn apply_uncompacted(state: &mut State, line: &Entry, then: impl Fn() -> History) {
     match &line.record {
         Record::Compacted(_) | Record::Pruned { .. } | Record::CompactionUndone(_) => {}
+        Record::RolledBack(_) => {
+            state.apply(line);
+            state.history = then();
+        }
         Record::State(_) if line.seq > Seq(1) => {}
         _ => state.apply(line),
     }
@@ -614,6 +647,7 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Restored { .. }
             | Signal::UndoCompaction { .. }
             | Signal::LeaveBranch { .. }
+            | Signal::RollBack { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::End { .. }

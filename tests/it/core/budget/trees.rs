@@ -58,6 +58,7 @@ impl World {
     fn signal(&self, state: &mut State, signal: &Signal) -> usize {
         let known = Known { window: tamtam::context::Window::new(200_000, 8_192), prices: &self.prices };
         let env = Env {
+            verdicts: None,
             toolbox: &self.toolbox,
             globs: &self.globs,
             tools_tokens: 0,

@@ -1,0 +1,116 @@
+//! Going back: the conversation as it was at an earlier entry takes the place of the conversation as it is.
+//!
+//! One entry does it, and carries what the fold needs: how many items of the present history stay, those that come after them,
+//! and the context of then. So a rollback within what the history still has is a few bytes, one across a compaction brings
+//! what the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision 0007).
+//!
+//! | goes back | never does |
+//! |---|---|
+//! | the history, its summary and what is carried beside it | usage and cost, ended turns and their outcomes, message ids |
+//! | how full the context is | settings, grants, tasks, the queue (which is held) |
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{MessageId, Seq},
+    model::History,
+    session::{ContextState, Directive, Held, Open, Record, Refusal, State, decide::Draft},
+};
+
+/// What a host asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Way {
+    /// Back to a point.
+    Rollback,
+    /// Back to before the newest message.
+    Undo,
+    /// Back to where the newest undo came from.
+    Redo,
+}
+
+/// The conversation goes back to a point of the tape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RolledBack {
+    /// The newest entry before this one: it was decided for the conversation as it was there.
+    pub from: Seq,
+    /// The conversation is what it was when this entry was the newest.
+    pub to: Seq,
+    /// What was asked for.
+    pub way: Way,
+    /// Messages of the host that are no part of the conversation any more, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<MessageId>,
+    /// Messages of the host that are part of it again, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<MessageId>,
+    /// Items of the history that stay, from the front.
+    pub keep: usize,
+    /// The items after them.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub items: History,
+    /// Hash of the history of then.
+    pub hash: String,
+    /// The context of then.
+    pub context: Arc<ContextState>,
+}
+
+/// The newest entry that went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WentBack {
+    /// The entry.
+    pub entry: Seq,
+    /// Where it went.
+    pub to: Seq,
+}
+
+/// A host wants to go back. What it was worked out for must be what is.
+pub(super) fn roll_back(draft: &mut Draft<'_>, back: &Arc<RolledBack>) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    if state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    if let Some(turn) = &state.turn {
+        return Err(Refusal::Busy { turn: turn.id });
+    }
+    if let Some(done) = state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
+        // It was recorded, and the answer was lost in a crash.
+        return Ok(Held::Done(done.entry));
+    }
+    if back.from != state.seq || back.keep > state.history.len() {
+        return Err(Refusal::Moved { expected: back.from, actual: state.seq });
+    }
+    let summary = state.compaction().map(|(ticket, _)| ticket);
+    let entry = draft.write(None, Record::RolledBack(back.clone()));
+    if let Some(ticket) = summary.filter(|ticket| !draft.state.open.contains_key(ticket)) {
+        draft.direct(Directive::StopCompaction(ticket));
+    }
+    Ok(Held::Done(entry))
+}
+
+impl State {
+    /// See the module.
+    pub(super) fn roll_back(&mut self, back: &RolledBack) {
+        self.went_back = Some(WentBack { entry: self.seq, to: back.to });
+        self.history = self.history.first(back.keep);
+        back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
+        self.history_hash.clone_from(&back.hash);
+        // A summary of what is still there may go on being written; one that reaches beyond is of no use.
+        let length = self.history.len();
+        let sums_up_what_is_gone = |first_kept: usize| first_kept > back.keep || first_kept >= length;
+        self.open.retain(|_, open| !matches!(open, Open::Compaction(open) if sums_up_what_is_gone(open.first_kept)));
+        let mut context = (*back.context).clone();
+        context.ready = None;
+        // What was learned of the provider and of the summariser, and what took place, stays so.
+        context.failures = self.context.failures;
+        context.compactions = self.context.compactions;
+        if self.context.meter.factor > 0 {
+            context.meter.factor = self.context.meter.factor;
+        }
+        self.context = Arc::new(context);
+        self.held = !self.queue.is_empty();
+    }
+}
