@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use serde_json::json;
 use tamtam::{
     Millis, SessionId, session,
-    tape::{Access, Entry, Rebuilt, SessionSummary, Store, StoreOptions},
+    tape::{Access, Entry, IndexCheck, Rebuilt, SessionSummary, Store, StoreOptions},
 };
 
 use super::{
@@ -192,11 +192,17 @@ pub(super) fn verify(given: &VerifyArguments, environment: &Environment) -> Resu
     }
     if findings.is_empty() && wrong == 0 {
         let _ = write!(text, "{checked} tape{} checked, no damage", if checked == 1 { "" } else { "s" });
-        text.push_str(match index {
-            Some(index) if !index.is_missing && index.behind > 0 => "; the index fits, and has some still to read\n",
-            Some(index) if !index.is_missing => "; the index fits\n",
-            _ => "\n",
-        });
+        match index {
+            Some(IndexCheck { unreadable: Some(why), .. }) => {
+                let _ = write!(text, "; the index could not be looked at: {}", escape::line(&why));
+            }
+            Some(index) if !index.is_missing && index.behind > 0 => {
+                text.push_str("; the index fits, and has some still to read");
+            }
+            Some(index) if !index.is_missing => text.push_str("; the index fits"),
+            _ => {}
+        }
+        text.push('\n');
     }
     print(&text)?;
     Ok(if findings.is_empty() && wrong == 0 { Exit::Done } else { Exit::Failed })

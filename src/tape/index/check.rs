@@ -20,6 +20,8 @@ const WRONG_MAX: usize = 100;
 pub struct IndexCheck {
     /// There is no index yet: nothing is wrong with that.
     pub is_missing: bool,
+    /// Why it could not be looked at, where that is no fault in it: no room on the disk, another process.
+    pub unreadable: Option<String>,
     /// Entries that were compared.
     pub entries: u64,
     /// Entries on the tapes that the index has not read yet.
@@ -64,7 +66,7 @@ impl Store {
     /// Compares the index with the tapes: of one session, or of all. Reads all of them. Takes no lock; beside a live writer of
     /// the index it sees one state of it.
     ///
-    /// A database that cannot be read is something that is wrong, and not an error.
+    /// A damaged database is something that is wrong, and not an error.
     ///
     /// # Errors
     ///
@@ -89,9 +91,8 @@ impl Store {
         });
         match compared {
             Ok(()) => {}
-            Err(Failed::Corrupt(what) | Failed::Database(what)) => {
-                check.wrong("", 0, format!("it cannot be read: {what}"))
-            }
+            Err(Failed::Corrupt(what)) => check.wrong("", 0, format!("it cannot be read: {what}")),
+            Err(Failed::Database(what)) => check.unreadable = Some(what),
             Err(Failed::Tape(error)) => return Err(error),
         }
         Ok(check)
