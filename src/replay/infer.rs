@@ -179,7 +179,9 @@ pub(super) fn in_words(signal: &Signal) -> String {
         Signal::Restored { .. } => "files were put back".to_owned(),
         Signal::UndoCompaction { undone, .. } => format!("compaction {} was undone", undone.compaction),
         Signal::RollBack { back, .. } => format!("back to entry {}", back.to),
-        Signal::LeaveBranch { branch, .. } => format!("the branch of entries {} to {} was left", branch.from, branch.to),
+        Signal::LeaveBranch { branch, .. } => {
+            format!("the branch of entries {} to {} was left", branch.from, branch.to)
+        }
         Signal::Pause { .. } => "pause".to_owned(),
         Signal::Resume { .. } => "the pause is over".to_owned(),
         Signal::Configure { .. } => "the settings were changed".to_owned(),
