@@ -9,6 +9,7 @@
 //! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `log`, `commit` |
 //! | a torn tail is cut off, set aside and reported; a bad line in the middle makes the tape read-only | `read` |
 //! | one writer per session, across processes | `owner` |
+//! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `lineage`, `store/fork`, `store/delete` |
 //! | every queue has a bound, and says [`Busy`](TapeError::Busy) when it is full | `queue` |
 //! | the index is derived and decides nothing | `index` (feature `sqlite`) |
 //!
@@ -26,10 +27,12 @@ mod import;
 mod index;
 mod layout;
 pub(crate) mod line;
+mod lineage;
 mod log;
 mod owner;
 mod queue;
 mod read;
+mod seek;
 mod store;
 mod verify;
 mod write;
@@ -48,7 +51,8 @@ pub use index::{
     BadCursor, Behind, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
 };
 pub use line::LINE_BYTES_MAX;
+pub use lineage::{FORK_DEPTH_MAX, Forked};
 pub use log::Notify;
 pub use read::Repair;
-pub use store::{Access, Durability, Loaded, SessionSummary, Store, StoreOptions, StoreReport};
+pub use store::{Access, Deleted, Durability, Loaded, SessionSummary, Store, StoreOptions, StoreReport};
 pub use verify::{Finding, Flaw};

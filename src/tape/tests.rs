@@ -6,5 +6,6 @@ mod claims;
 mod crash;
 mod faults;
 mod files;
+mod forks;
 mod power;
 pub(crate) mod support;

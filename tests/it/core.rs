@@ -8,6 +8,7 @@ mod bytes;
 mod compact;
 mod delivery;
 mod finish;
+mod fork;
 mod inbox;
 pub(crate) mod line;
 mod pause;
