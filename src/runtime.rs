@@ -157,7 +157,7 @@ impl Runtime {
         let (host, parent, fork) = (self.inner.host.clone(), id.clone(), SessionId::new());
         let session = fork.clone();
         let made = tokio::task::spawn_blocking(move || host.store.fork(&parent, at, &fork, host.clock.now()));
-        made.await.map_err(|error| crashed(id, &error))??;
+        made.await.map_err(|_| OpenError::Closed)??;
         let up = self.resume(&session).await;
         if up.is_err() {
             // Nobody was told of it. What goes wrong now leaves a session that does nothing.

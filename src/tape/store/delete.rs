@@ -54,6 +54,7 @@ impl Store {
             return Err(TapeError::Unfinished { session: session.clone() });
         }
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
+        self.unpark(session)?;
         if has_forks(layout, session, &layout.forks(session))? {
             let mark = layout.hidden_mark(session);
             make_folder(&layout.hidden())?;
