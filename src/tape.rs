@@ -18,6 +18,7 @@
 mod anchors;
 mod commit;
 mod disk;
+mod engine;
 mod entry;
 mod error;
 mod export;
@@ -29,6 +30,7 @@ mod layout;
 pub(crate) mod line;
 mod lineage;
 mod log;
+mod memory;
 mod owner;
 mod queue;
 mod read;
@@ -41,6 +43,7 @@ mod write;
 pub(crate) mod tests;
 
 pub use anchors::{Anchor, ReadTo};
+pub use engine::{LoadedTape, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
@@ -50,9 +53,11 @@ pub use import::Imported;
 pub use index::{
     BadCursor, Behind, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
 };
+pub(crate) use layout::plain_anchor_name as anchor_name_of;
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
 pub use log::Notify;
+pub use memory::MemoryStore;
 pub use read::Repair;
 pub use store::{Access, Deleted, Durability, Loaded, SessionSummary, Store, StoreOptions, StoreReport};
 pub use verify::{Finding, Flaw};

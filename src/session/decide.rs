@@ -1,7 +1,5 @@
 //! What a signal means. The door of the core.
 
-use std::sync::Arc;
-
 use crate::{
     context::Window,
     ids::{Millis, Seq},
@@ -10,7 +8,7 @@ use crate::{
     permission::Globs,
     session::{
         Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch, child,
-        compact, end, inbox, recover, retry, spending, tasks, undo,
+        compact, end, handoff, inbox, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::Toolbox,
@@ -74,7 +72,7 @@ pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Dec
         return draft.finish();
     }
     take(&mut draft, signal);
-    if *signal == Signal::Anchor {
+    if matches!(signal, Signal::Anchor | Signal::Handoff { .. }) {
         // A state that begins an anchor stands alone in its append.
         return draft.finish();
     }
@@ -161,9 +159,10 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             let answer = back::roll_back(draft, back);
             draft.reply(*reply, answer);
         }
-        Signal::Anchor => {
-            let whole = Arc::new(draft.state.clone());
-            draft.write(None, Record::State(whole));
+        Signal::Anchor => handoff::after_compaction(draft),
+        Signal::Handoff { name, summary, reply } => {
+            let answer = handoff::hand_off(draft, name, summary.as_ref());
+            draft.reply(*reply, answer);
         }
         Signal::Summarised { ticket, result } => compact::summarised(draft, *ticket, result),
         Signal::Spawn { child, order, link, reply } => {

@@ -178,7 +178,7 @@ pub(super) fn anchor_name(folder: &str) -> &str {
 }
 
 /// A name that can be part of a folder's name on every system: letters, digits, `.`, `_` and `-`; the rest becomes `-`.
-pub(super) fn plain_anchor_name(given: &str) -> String {
+pub(crate) fn plain_anchor_name(given: &str) -> String {
     let mut name = String::new();
     for c in given.chars() {
         let c = if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };

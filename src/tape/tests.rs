@@ -4,6 +4,7 @@
 mod anchors;
 mod claims;
 mod crash;
+mod engines;
 mod faults;
 mod files;
 mod forks;

@@ -9,6 +9,7 @@ mod compact;
 mod delivery;
 mod finish;
 mod fork;
+mod handoff;
 mod inbox;
 pub(crate) mod line;
 mod pause;

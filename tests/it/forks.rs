@@ -115,3 +115,31 @@ async fn a_fork_of_nothing_is_refused_with_what_there_is() {
     assert_eq!(runtime.list().await.unwrap().len(), 1);
     assert!(runtime.shutdown().await.is_empty());
 }
+
+/// BDD-TAPE-007, 008, 009, 023, SESSION-003: a name is there once, and the session opens from its newest anchor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_hands_over_to_an_anchor_and_the_session_opens_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = runtime(folder.path(), counting()).await;
+    let session = first.create(SessionOptions::new(folder.path())).await.unwrap();
+    ask(&session, "a").await;
+    let begun = session.handoff("phase-1", None).await.unwrap();
+    let again = session.handoff("phase-1", None).await.unwrap_err();
+    assert!(again.to_string().contains("anchor already exists: phase-1"), "{again}");
+    assert_eq!(ask(&session, "b").await, "a, b");
+    session.handoff("phase-2", Some("We counted to two.".into())).await.unwrap();
+    let texts = ask(&session, "c").await;
+    assert!(texts.contains("We counted to two.") && texts.ends_with("c"), "{texts}");
+    assert!(first.shutdown().await.is_empty());
+    let options = tamtam::tape::StoreOptions { access: tamtam::tape::Access::Read, ..Default::default() };
+    let store = tamtam::tape::Store::open(folder.path().join("store"), options).unwrap();
+    let anchors = store.anchors(session.id()).unwrap();
+    let names: Vec<_> = anchors.iter().map(|anchor| (anchor.number, anchor.name.as_str())).collect();
+    assert_eq!(names, [(1, "session-start"), (2, "phase-1"), (3, "phase-2")]);
+    assert_eq!(anchors[1].first, begun);
+    assert_eq!(store.verify(session.id()).unwrap(), []);
+    let second = runtime(folder.path(), counting()).await;
+    let session = second.resume(session.id()).await.unwrap();
+    assert!(ask(&session, "d").await.contains("We counted to two."));
+    assert!(second.shutdown().await.is_empty());
+}

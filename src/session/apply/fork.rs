@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     ids::SessionId,
     message::ErrorReason,
-    session::{CallState, OpenCall, Outcome, State, TurnEnd, state::TURNS_REMEMBERED},
+    session::{CallState, OpenCall, Outcome, Spent, State, TurnEnd, state::TURNS_REMEMBERED},
     tape::Forked,
     tool::ToolResult,
     usage::Usage,
@@ -31,6 +31,7 @@ impl State {
                 messages: turn.messages.clone(),
                 steps: turn.step,
                 usage: turn.usage,
+                spent: turn.spent,
             }));
             if self.ended.len() > TURNS_REMEMBERED {
                 self.ended.pop_front();
@@ -42,9 +43,12 @@ impl State {
         self.origin = None;
         self.closed = None;
         self.usage = Usage::default();
+        self.spent = Spent::default();
+        self.spent_by_tasks = Spent::default();
         self.turns = 0;
         self.recoveries = 0;
         (self.held, self.paused, self.waits) = (false, false, false);
+        self.mark_fork();
         self.session = forked.session.clone();
         if let Some(spill) = &forked.spill {
             // The parent's stays readable too: the history names files in it.
