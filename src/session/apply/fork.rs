@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     ids::SessionId,
     message::ErrorReason,
-    session::{CallState, OpenCall, Outcome, Spent, State, TurnEnd, state::TURNS_REMEMBERED},
+    session::{Account, CallState, OpenCall, Outcome, Spent, State, TurnEnd, state::TURNS_REMEMBERED},
     tape::Forked,
     tool::ToolResult,
     usage::Usage,
@@ -45,6 +45,8 @@ impl State {
         self.usage = Usage::default();
         self.spent = Spent::default();
         self.spent_by_tasks = Spent::default();
+        // What it may use of a grant stays bounded by it, counted from here.
+        self.account = Account { grant: self.account.grant, ..Account::default() };
         self.turns = 0;
         self.recoveries = 0;
         (self.held, self.paused, self.waits) = (false, false, false);
