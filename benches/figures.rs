@@ -33,7 +33,7 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 14] = [
+    let figures: [(&str, Figure); 15] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
@@ -41,6 +41,7 @@ fn main() {
         ("memory", |tokio| tokio.block_on(memory())),
         ("recover", |tokio| tokio.block_on(recovery())),
         ("append", |_| appends()),
+        ("tape", |_| long_tape()),
         ("wake", |tokio| tokio.block_on(asleep::wake())),
         ("passive", |tokio| tokio.block_on(asleep::passive())),
         ("crash", |tokio| tokio.block_on(asleep::crash())),
@@ -309,6 +310,48 @@ fn appends() {
         drop(tapes);
         store.close(Duration::from_secs(10)).unwrap();
     }
+}
+
+/// (u) A session of 100,000 entries of about 300 bytes (`TAMTAM_ENTRIES`): how fast all of it is read, how long opening it takes
+/// from an anchor 1,000 entries back, and what forks of it take in time and on the disk.
+fn long_tape() {
+    let entries: u64 = std::env::var("TAMTAM_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let deaf = || -> tamtam::tape::Notify { Arc::new(|_| {}) };
+    let id = SessionId::new();
+    let mut tape = store.create(&id, deaf()).unwrap();
+    let anchor = entries.saturating_sub(1_000).max(2);
+    for seq in 1..=entries {
+        let appended = match seq == anchor {
+            true => tape.begin_anchor("newest", &entry(seq)),
+            false => tape.append(&[entry(seq)]),
+        };
+        if let Appended::Later = appended {
+            assert!(store.settle(Duration::from_secs(10)));
+        }
+    }
+    drop(tape);
+    let start = Instant::now();
+    assert_eq!(store.read(&id, Seq::ZERO).unwrap().len() as u64, entries);
+    let rate = entries as f64 / start.elapsed().as_secs_f64();
+    println!("u: entries read and checked: {rate:.0} entries/s ({entries} entries)");
+    let opened = (0..20).map(|_| {
+        let start = Instant::now();
+        drop(store.load(&id, deaf()).unwrap());
+        start.elapsed()
+    });
+    distribution("u: open, from the newest anchor", opened.collect());
+    let places: Vec<u64> = (0..1_000).map(|n| 1 + n * (entries - 1) / 1_000).collect();
+    let forked = places.iter().map(|at| {
+        let start = Instant::now();
+        store.fork(&id, Some(Seq(*at)), &SessionId::new(), Millis(1_700_000_000_000)).unwrap();
+        start.elapsed()
+    });
+    distribution("u: fork, at any of its entries", forked.collect());
+    let bytes: u64 = store.list().unwrap().iter().filter(|one| one.id != id).map(|one| one.bytes).sum();
+    println!("u: tape of a fork: {} bytes (1,000 forks)", bytes / 1_000);
+    store.close(Duration::from_secs(10)).unwrap();
 }
 
 fn entry(seq: u64) -> Entry {

@@ -84,6 +84,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
         Command::Tape { command: TapeCommand::Changes(arguments) } => restore::changes(&arguments, environment),
         Command::Tape { command: TapeCommand::Restore(arguments) } => restore::restore(&arguments, environment),
+        Command::Tape { command: TapeCommand::Fork(arguments) } => tapes::fork(&arguments, environment),
         Command::Tape { command: TapeCommand::Rebuild(arguments) } => tapes::rebuild(&arguments, environment),
     }
 }

@@ -165,6 +165,24 @@ impl Session {
         self.ask(|reply| Signal::Resume { reply }).await.map(drop)
     }
 
+    /// Begins an anchor of that name: a new file of the tape, from which alone the session is opened from now on, linked to the
+    /// one before it. With a summary, that takes the place of the conversation so far, and the host's own words and the files
+    /// that were touched are carried on with it; nothing leaves the tape. Gives the anchor's first entry.
+    ///
+    /// Of the name, letters, digits, `.`, `_` and `-` are kept, and at most 64 bytes; the rest becomes `-`.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
+    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has one of
+    /// that name.
+    pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
+        let (name, summary) = (name.into(), summary.map(Into::into));
+        match self.ask(|reply| Signal::Handoff { name, summary, reply }).await? {
+            Held::Done(seq) => Ok(seq),
+            Held::Receipt(_) => Err(SendError::Closed),
+        }
+    }
+
     /// Changes the settings; they hold from the next step on.
     ///
     /// # Errors

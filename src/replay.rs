@@ -66,7 +66,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Entry(#[from] BadRecord),
     /// There is nothing on it, or it does not begin with a state.
-    #[error("there is nothing to replay: a tape begins with an entry of the kind state")]
+    #[error("there is nothing to replay: a tape begins with an entry of the kind state; of a fork, replay the parent")]
     NoBeginning,
 }
 

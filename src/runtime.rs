@@ -143,6 +143,30 @@ impl Runtime {
         Ok((session, events))
     }
 
+    /// Makes a new conversation that goes on from an entry of another one, and starts it: from the newest entry on the tape, or
+    /// from `at`, which must end an append ([`TapeError::InsideAppend`] names those beside it).
+    ///
+    /// The other one, live or not, does not notice. Nothing is copied, so it costs the same however long the conversation is.
+    /// The fork has the history, the settings and the context of that point; its turn, its waiting messages, its tasks and the
+    /// grants for that session stay behind, and tokens are counted from 0.
+    ///
+    /// # Errors
+    /// [`OpenError::Tape`] where there is no such session or entry; [`OpenError::Closed`].
+    pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
+        self.is_open()?;
+        let (host, parent, fork) = (self.inner.host.clone(), id.clone(), SessionId::new());
+        let session = fork.clone();
+        let made = tokio::task::spawn_blocking(move || host.store.fork(&parent, at, &fork, host.clock.now()));
+        made.await.map_err(|_| OpenError::Closed)??;
+        let up = self.resume(&session).await;
+        if up.is_err() {
+            // Nobody was told of it. What goes wrong now leaves a session that does nothing.
+            let store = self.inner.host.store.clone();
+            drop(tokio::task::spawn_blocking(move || store.delete(&session)).await);
+        }
+        up
+    }
+
     /// The handle of a conversation. It never dies: the conversation may sleep, crash or be restarted behind it.
     ///
     /// A handle is little more than an id, and nothing is looked up here: the first message wakes the conversation, and says

@@ -27,6 +27,7 @@
 //! | `budget.rs`, `spending.rs` | what may be used, and what happens when that is not enough |
 //! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
+//! | `handoff.rs` | how an anchor begins |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
@@ -41,6 +42,7 @@ mod child;
 mod compact;
 mod decide;
 mod end;
+mod handoff;
 mod inbox;
 mod link;
 mod record;
@@ -69,6 +71,7 @@ pub use budget::{Account, Breach, Budget, Extent, Limits, OnBreach, OpenBudgetAs
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
+pub use handoff::AnchorMark;
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};

@@ -9,6 +9,7 @@
 //! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `log`, `commit` |
 //! | a torn tail is cut off, set aside and reported; a bad line in the middle makes the tape read-only | `read` |
 //! | one writer per session, across processes | `owner` |
+//! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `lineage`, `store/fork`, `store/delete` |
 //! | every queue has a bound, and says [`Busy`](TapeError::Busy) when it is full | `queue` |
 //! | the index is derived and decides nothing | `index` (feature `sqlite`) |
 //!
@@ -18,6 +19,7 @@ mod anchors;
 mod appends;
 mod commit;
 mod disk;
+mod engine;
 mod entry;
 mod error;
 mod export;
@@ -27,10 +29,13 @@ mod import;
 mod index;
 mod layout;
 pub(crate) mod line;
+mod lineage;
 mod log;
+mod memory;
 mod owner;
 mod queue;
 mod read;
+mod seek;
 mod store;
 mod verify;
 mod write;
@@ -41,6 +46,7 @@ pub(crate) mod tests;
 pub use anchors::{Anchor, ReadTo};
 pub use appends::Append;
 pub(crate) use appends::{TapeFile, decode_files};
+pub use engine::{LoadedTape, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
@@ -50,8 +56,11 @@ pub use import::Imported;
 pub use index::{
     BadCursor, Behind, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
 };
+pub(crate) use layout::plain_anchor_name as anchor_name_of;
 pub use line::LINE_BYTES_MAX;
+pub use lineage::{FORK_DEPTH_MAX, Forked};
 pub use log::Notify;
+pub use memory::MemoryStore;
 pub use read::Repair;
-pub use store::{Access, Durability, Loaded, SessionSummary, Store, StoreOptions, StoreReport};
+pub use store::{Access, Deleted, Durability, Loaded, SessionSummary, Store, StoreOptions, StoreReport};
 pub use verify::{Finding, Flaw};

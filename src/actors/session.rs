@@ -349,10 +349,9 @@ impl Live {
 
     fn append(&mut self, entries: &[Entry]) -> Appended {
         if let [entry @ Entry { record: Record::State(state), .. }] = entries {
-            // J-20: an anchor by the name of what it follows; with a number of its own, because a name is there once.
-            let name = format!("compaction-{}-{}", state.context.compactions, entry.seq);
+            let name = state.anchor.as_ref().map_or("anchor", |mark| mark.name.as_str());
             return match entry.to_tape() {
-                Ok(line) => self.tape.begin_anchor(&name, &line),
+                Ok(line) => self.tape.begin_anchor(name, &line),
                 Err(error) => Appended::Now(Err(build::unwritable(&self.slot.id, &error))),
             };
         }
@@ -390,7 +389,7 @@ impl Live {
             }
             let compactions = state.context.compactions;
             state.apply(entry);
-            if state.context.compactions > compactions {
+            if state.context.compactions > compactions && !matches!(entry.record, Record::State(_)) {
                 // From here on the session opens without what was summed up.
                 self.report(Signal::Anchor);
             }
@@ -565,6 +564,7 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::UndoCompaction { .. }
             | Signal::LeaveBranch { .. }
             | Signal::RollBack { .. }
+            | Signal::Handoff { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::StopTask { .. }

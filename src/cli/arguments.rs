@@ -65,6 +65,8 @@ pub(super) enum TapeCommand {
     Export(ExportArguments),
     /// Bring in a session from a file that `export` wrote: all of it or nothing
     Import(ImportArguments),
+    /// Make a new session that goes on from an entry of this one, and print its id
+    Fork(ForkArguments),
     /// Make the index anew from the tapes, and say whether it had been right
     Rebuild(RebuildArguments),
 }
@@ -303,6 +305,21 @@ pub(super) struct ChangesArguments {
     /// What came after this entry; 0 for all [default: what the newest turn did]
     #[arg(long, value_name = "SEQ")]
     pub(super) since: Option<u64>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ForkArguments {
+    /// Which session to go on from; it may be running
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// The last entry that the fork has too [default: the newest]
+    #[arg(long, value_name = "SEQ")]
+    pub(super) at: Option<u64>,
+    /// The id of the new session [default: one that no other has]
+    #[arg(long = "as", value_name = "ID")]
+    pub(super) fork: Option<SessionId>,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }

@@ -86,6 +86,8 @@ impl From<TapeError> for Failure {
             }
             TapeError::Index { .. } => format!("{error}: `tamtam tape rebuild` makes it anew"),
             TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
+            TapeError::NoEntry { .. } | TapeError::InsideAppend { .. } => return Failure::usage(error.to_string()),
+            TapeError::Exists { .. } => return Failure::usage(format!("{error}: choose another id")),
             TapeError::Damaged(_) => format!("{error}: see `tamtam tape verify`"),
             TapeError::Newer { .. } => format!("{error}: use a newer tamtam"),
             TapeError::Io { source, .. } if is_a_matter_of_place(source.kind()) => {

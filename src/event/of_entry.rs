@@ -182,6 +182,8 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             again: back.again.clone(),
         }],
         Record::Ended { why } => vec![EventKind::Ended { why: why.clone() }],
+        // Nobody listened to the fork before it was there.
+        Record::Forked(_) => vec![],
         Record::Paused {} => vec![EventKind::Paused {}],
         Record::Resumed {} => vec![EventKind::Resumed {}],
         Record::Restored(restored) => vec![EventKind::FilesRestored {

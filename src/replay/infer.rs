@@ -49,7 +49,7 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         Some(Signal::StopTask { parent, ticket, why: why.to_owned(), reply })
     };
     match &head.record {
-        Record::State(_) => vec![Signal::Anchor],
+        Record::State(state) => anchors(state),
         Record::Settings(settings) => vec![Signal::Configure { settings: settings.clone(), reply }],
         Record::Accepted { message, delivery } => {
             vec![Signal::Send { message: (**message).clone(), delivery: *delivery, expect_turn: None, reply }]
@@ -123,12 +123,22 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         | Record::Call(_)
         | Record::Ask { .. }
         | Record::BudgetAsk { .. }
+        // A fork is made beside the core.
+        | Record::Forked(_)
         | Record::AskClosed { .. }
         | Record::CallStarted { .. }
         | Record::Ending { .. }
         | Record::TurnFinished { .. }
         | Record::Pruned { .. } => Vec::new(),
     }
+}
+
+/// What may have begun an anchor: a compaction that is over, or a host, with a summary or without.
+fn anchors(state: &State) -> Vec<Signal> {
+    let name = state.anchor.as_ref().map(|mark| mark.name.clone());
+    let handed_over = |summary| name.clone().map(|name| Signal::Handoff { name, summary, reply: NOBODY });
+    let with_summary = state.context.summary.clone().map(Some);
+    [Signal::Anchor].into_iter().chain(handed_over(None)).chain(with_summary.and_then(handed_over)).collect()
 }
 
 /// What had arrived of an answer that was cut off: the text that was kept, and a thought as long as what was thrown away, of
@@ -187,6 +197,7 @@ pub(super) fn in_words(signal: &Signal) -> String {
         Signal::Configure { .. } => "the settings were changed".to_owned(),
         Signal::Compact { .. } => "a compaction was asked for".to_owned(),
         Signal::Anchor => "an anchor".to_owned(),
+        Signal::Handoff { name, .. } => format!("a handoff to {name}"),
         Signal::Summarised { ticket, result: Ok(_) } => format!("the summary of compaction {ticket} came"),
         Signal::Summarised { ticket, result: Err(_) } => format!("compaction {ticket} failed"),
         Signal::Spawn { child, .. } => format!("child {child} was spawned"),

@@ -20,6 +20,7 @@ use crate::{
     usage::Usage,
 };
 
+mod fork;
 mod spending;
 mod tasks;
 
@@ -132,6 +133,7 @@ impl State {
                 }
             }
             Record::TurnFinished { outcome } => self.finish_turn(outcome),
+            Record::Forked(forked) => self.fork(forked),
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());

@@ -2,7 +2,7 @@
 //!
 //! One entry does it, and carries what the fold needs: how many items of the present history stay, those that come after them,
 //! and the context of then. So a rollback within what the history still has is a few bytes, one across a compaction brings
-//! what the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision 0007).
+//! what the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision 0010).
 //!
 //! | goes back | never does |
 //! |---|---|

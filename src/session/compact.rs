@@ -283,6 +283,13 @@ pub(super) fn start_again(draft: &mut Draft<'_>) {
     }
 }
 
+/// What puts the host's own summary in the place of the whole conversation.
+pub(super) fn in_place_of_all(draft: &Draft<'_>, summary: &Arc<str>) -> Compacted {
+    let (window, _) = fullness(draft);
+    let all = draft.state.history.iter().count();
+    compacted(draft, Some((summary, Usage::default())), all, carry_max(window.usable()))
+}
+
 /// Cuts off the oldest part without a summary.
 fn truncate(draft: &mut Draft<'_>) {
     let open = draft.state.compaction().map(|(ticket, open)| (ticket, open.first_kept));

@@ -1,6 +1,6 @@
 //! What a signal means. The door of the core.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use crate::{
     context::{Window, of_text},
@@ -10,7 +10,7 @@ use crate::{
     permission::Globs,
     session::{
         Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch, child,
-        compact, end, inbox, recover, retry, spending, tasks, undo,
+        compact, end, handoff, inbox, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::{Access, Toolbox},
@@ -94,7 +94,7 @@ pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Dec
         return draft.finish();
     }
     take(&mut draft, signal);
-    if *signal == Signal::Anchor {
+    if matches!(signal, Signal::Anchor | Signal::Handoff { .. }) {
         // A state that begins an anchor stands alone in its append.
         return draft.finish();
     }
@@ -181,9 +181,10 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             let answer = back::roll_back(draft, back);
             draft.reply(*reply, answer);
         }
-        Signal::Anchor => {
-            let whole = Arc::new(draft.state.clone());
-            draft.write(None, Record::State(whole));
+        Signal::Anchor => handoff::after_compaction(draft),
+        Signal::Handoff { name, summary, reply } => {
+            let answer = handoff::hand_off(draft, name, summary.as_ref());
+            draft.reply(*reply, answer);
         }
         Signal::Summarised { ticket, result } => compact::summarised(draft, *ticket, result),
         Signal::Spawn { child, order, link, reply } => {

@@ -15,7 +15,7 @@ use crate::{
         AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, OpenCompaction, Outcome,
         Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie, Undone,
     },
-    tape::{self, Cause},
+    tape::{self, Cause, Forked},
     tool::{Access, Effect, ToolResult},
     usage::Usage,
 };
@@ -184,6 +184,9 @@ pub enum Record {
     CompactionUndone(Arc<Undone>),
     /// What came of a branch that was left stands in the context, in front of the next turn.
     BranchSummary(Arc<BranchSummary>),
+    /// The first entry of a fork, which goes on from another session's tape: what came before is there. Written by the tape,
+    /// not by a decision.
+    Forked(Box<Forked>),
     /// Held messages, or an interrupted turn, may go on.
     Released {},
     /// A task is given to a child: written before the child is made. Opens a ticket.

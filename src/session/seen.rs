@@ -78,6 +78,21 @@ impl SeenMessages {
         }
     }
 
+    /// Forgets one: sent again, it is new.
+    pub(super) fn forget(&mut self, id: &MessageId) {
+        let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
+        self.remove(at, id);
+    }
+
+    fn remove(&mut self, at: usize, id: &MessageId) {
+        let blocks = Arc::make_mut(&mut self.blocks);
+        Arc::make_mut(&mut blocks[at]).remove(id);
+        if blocks[at].is_empty() {
+            blocks.remove(at);
+        }
+        self.len -= 1;
+    }
+
     /// Forgets the oldest one that may be forgotten.
     pub(super) fn forget_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
         let place = self.blocks.iter().enumerate().find_map(|(at, block)| {
@@ -85,12 +100,7 @@ impl SeenMessages {
             oldest.map(|(id, _)| (at, id.clone()))
         });
         let Some((at, id)) = place else { return };
-        let blocks = Arc::make_mut(&mut self.blocks);
-        Arc::make_mut(&mut blocks[at]).remove(&id);
-        if blocks[at].is_empty() {
-            blocks.remove(at);
-        }
-        self.len -= 1;
+        self.remove(at, &id);
     }
 }
 

@@ -182,6 +182,15 @@ pub enum Signal {
     },
     /// A new anchor begins: the whole state goes on the tape.
     Anchor,
+    /// A host begins an anchor.
+    Handoff {
+        /// Its name.
+        name: String,
+        /// What takes the place of the conversation so far, where something is to.
+        summary: Option<Arc<str>>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
     /// A summary was written, or could not be.
     Summarised {
         /// The compaction.

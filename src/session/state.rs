@@ -12,8 +12,8 @@ use crate::{
     message::{Finish, Message, ModelRef},
     model::{History, Params, Price, ToolResultItem},
     session::{
-        Account, Charge, ContextState, Delivery, Limits, OpenBudgetAsk, OpenCompaction, OpenTask, Origin, Outcome,
-        Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told, WentBack,
+        Account, AnchorMark, Charge, ContextState, Delivery, Limits, OpenBudgetAsk, OpenCompaction, OpenTask, Origin,
+        Outcome, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told, WentBack,
     },
     tool::{Access, Effect},
     usage::Usage,
@@ -94,6 +94,9 @@ pub struct State {
     /// Why the session has ended for good, where it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Arc<str>>,
+    /// The anchor that it goes on from, and the one before that; absent before the first that was begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Arc<AnchorMark>>,
 }
 
 impl State {
@@ -128,6 +131,7 @@ impl State {
             tasks_ended: VecDeque::new(),
             went_back: None,
             closed: None,
+            anchor: None,
         }
     }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::{
     ids::{MessageId, Millis, Seq},
     message::{
-        Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart,
-        StepStartPart, TextPart, ToolPart, ToolState,
+        ErrorReason, Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span,
+        StepFinishPart, StepStartPart, TextPart, ToolPart, ToolState,
     },
     model::{Answer, AnswerPart, Price},
     session::{CallOpened, Charge, Entry, Record, trail::Trail},
@@ -92,6 +92,7 @@ impl Transcript {
                 self.patched(ticket, result);
             }
             Record::RolledBack(back) => self.roll_back(entry.seq, back.to),
+            Record::Forked(_) => self.fork(entry.time),
             _ => {}
         }
         self.made.resize(self.messages.len(), entry.seq);
@@ -118,6 +119,26 @@ impl Transcript {
         self.answers.clear();
         self.before.clear();
         self.requested = None;
+    }
+
+    /// What was open is the parent's.
+    fn fork(&mut self, now: Millis) {
+        self.accepted.clear();
+        self.before.clear();
+        self.requested = None;
+        let calls: Vec<Seq> = self.calls.keys().copied().collect();
+        for call in calls {
+            self.change_call(call, |state| {
+                let (reason, start) = match state {
+                    ToolState::Pending { .. } => (ErrorReason::Skipped, now),
+                    ToolState::Running { time, .. } => (ErrorReason::Unknown, time.start),
+                    ToolState::Completed { .. } | ToolState::Error { .. } => return,
+                };
+                let error = "the conversation was forked while this call was open".to_owned();
+                *state =
+                    ToolState::Error { input: input_of(state).to_owned(), error, reason, time: span(start, Some(now)) };
+            });
+        }
     }
 
     fn answer(&mut self, entry: &Entry, answer: &Answer) {

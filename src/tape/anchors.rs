@@ -8,11 +8,13 @@ use super::{
     Entry, Store, TapeError,
     layout::{Layout, anchor_name, anchor_number},
     line::glance,
-    read::{Part, again_if_damaged, first_line, newest_at, read_parts},
+    lineage::{all_parts, from_anchor},
+    read::{Part, again_if_damaged, first_line, read_parts},
 };
 use crate::ids::{Millis, Seq, SessionId};
 
-/// A point of a tape to read from: a file of its own, which says first all that is needed from before.
+/// A point of a tape to read from: a file of its own, which says first all that is needed from before. Of a fork, the anchors
+/// before the point that it goes on from are those of its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// Which of the tape's anchors, from 1.
@@ -60,8 +62,8 @@ impl Store {
     pub fn anchors(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
         self.must_exist(session)?;
         let layout = self.layout();
-        let folders = layout.anchor_names(session)?;
-        folders.iter().filter_map(|folder| anchor_in(layout, session, folder).transpose()).collect()
+        let parts = all_parts(layout, session)?;
+        parts.iter().filter(|part| !part.goes_on).filter_map(|part| anchor_in(layout, part).transpose()).collect()
     }
 
     /// The entries from the first of the anchor `from` to the last of the anchor `to`, both anchors included: of one anchor
@@ -76,22 +78,22 @@ impl Store {
         self.must_exist(session)?;
         let layout = self.layout();
         again_if_damaged(|| {
-            let folders = layout.anchor_names(session)?;
-            let (from, to) = (position(&folders, from)?, position(&folders, to)?);
-            let Some(folders) = folders.get(from..=to) else { return Ok(Vec::new()) };
-            let parts: Vec<Part> = folders.iter().map(|folder| Part::whole(session, folder)).collect();
-            Ok(read_parts(layout, &parts, Seq::ZERO)?.entries)
+            let parts = all_parts(layout, session)?;
+            let (from, to) = (position(&parts, from)?, position(&parts, to)?);
+            // What a fork goes on with belongs to the anchor that it was forked in.
+            let to = to + parts[to + 1..].iter().take_while(|part| part.goes_on).count();
+            let parts = parts.get(from..=to).unwrap_or_default();
+            Ok(read_parts(layout, parts, Seq::ZERO)?.entries)
         })
     }
 }
 
 fn read_to(layout: &Layout, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
     let no_entry = |last| TapeError::NoEntry { session: session.clone(), seq, last };
-    let folders = layout.anchor_names(session)?;
-    let folder = newest_at(layout, session, &folders, seq)?.map(|n| &folders[n]).ok_or_else(|| no_entry(Seq::ZERO))?;
-    let anchor = anchor_in(layout, session, folder)?.ok_or_else(|| no_entry(Seq::ZERO))?;
-    let part = Part { through: Some(seq), ..Part::whole(session, folder) };
-    let read = read_parts(layout, &[part], Seq::ZERO)?;
+    let parts = from_anchor(layout, session, seq)?;
+    let anchor = parts.first().map_or(Ok(None), |part| anchor_in(layout, part))?;
+    let anchor = anchor.ok_or_else(|| no_entry(Seq::ZERO))?;
+    let read = read_parts(layout, &parts, Seq::ZERO)?;
     let last = read.entries.last().map_or(Seq::ZERO, |entry| entry.seq);
     if last != seq {
         return Err(no_entry(last));
@@ -100,18 +102,19 @@ fn read_to(layout: &Layout, session: &SessionId, seq: Seq) -> Result<ReadTo, Tap
     Ok(ReadTo { anchor, entries: read.entries, ends_append })
 }
 
-/// The anchor in this folder; none where its first entry is not there.
-fn anchor_in(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anchor>, TapeError> {
-    let first = first_line(&layout.entries(session, folder))?.and_then(|line| glance(&line));
+/// The anchor that this is; none where its first entry is not there.
+fn anchor_in(layout: &Layout, part: &Part) -> Result<Option<Anchor>, TapeError> {
+    let first = first_line(&layout.entries(&part.session, &part.anchor))?.and_then(|line| glance(&line));
     Ok(first.map(|first| Anchor {
-        number: anchor_number(folder).unwrap_or_default(),
-        name: anchor_name(folder).to_owned(),
+        number: anchor_number(&part.anchor).unwrap_or_default(),
+        name: anchor_name(&part.anchor).to_owned(),
         first: first.seq,
         time: first.time,
     }))
 }
 
-fn position(folders: &[String], name: &str) -> Result<usize, TapeError> {
-    let is_named = |folder: &String| folder == name || anchor_name(folder) == name;
-    folders.iter().position(is_named).ok_or_else(|| TapeError::NoAnchor { name: name.to_owned() })
+/// Which part is the anchor of this name; the newest, where a fork has given the name again.
+fn position(parts: &[Part], name: &str) -> Result<usize, TapeError> {
+    let is_named = |part: &Part| !part.goes_on && (part.anchor == name || anchor_name(&part.anchor) == name);
+    parts.iter().rposition(is_named).ok_or_else(|| TapeError::NoAnchor { name: name.to_owned() })
 }

@@ -42,6 +42,32 @@ pub enum TapeError {
         /// The last one that it has; 0 where there is none.
         last: Seq,
     },
+    /// An append is there whole or not at all, so nothing can go on from an entry that does not end one.
+    #[error("entry {seq} of session {session} is in the middle of an append: take {end}, or {before} before it")]
+    InsideAppend {
+        /// Which session.
+        session: SessionId,
+        /// Which entry.
+        seq: Seq,
+        /// The last entry of the append before it; 0 where there is none.
+        before: Seq,
+        /// The last entry of its append.
+        end: Seq,
+    },
+    /// Too many tapes would have to be read to open a fork of this session. An anchor in it ends the row.
+    #[error("session {session} is a fork of forks, {max} deep: compact it or begin an anchor in it, then fork")]
+    TooDeep {
+        /// Which session.
+        session: SessionId,
+        /// How many there may be.
+        max: u32,
+    },
+    /// A turn of the session is open, so it cannot be deleted.
+    #[error("session {session} is in a turn: let it finish, or abort it")]
+    Unfinished {
+        /// Which.
+        session: SessionId,
+    },
     /// The session has no anchor of this name.
     #[error("anchor not found: {name}")]
     NoAnchor {

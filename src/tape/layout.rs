@@ -69,6 +69,27 @@ impl Layout {
         self.session(id).join("writer")
     }
 
+    /// The marks of the sessions that go on from this one.
+    pub(super) fn forks(&self, id: &SessionId) -> PathBuf {
+        self.session(id).join("forks")
+    }
+
+    pub(super) fn fork_mark(&self, parent: &SessionId, fork: &SessionId) -> PathBuf {
+        self.forks(parent).join(fork.as_str())
+    }
+
+    pub(super) fn hidden(&self) -> PathBuf {
+        self.root.join("hidden")
+    }
+
+    pub(super) fn hidden_mark(&self, id: &SessionId) -> PathBuf {
+        self.hidden().join(id.as_str())
+    }
+
+    pub(super) fn deleted(&self) -> PathBuf {
+        self.root.join("deleted")
+    }
+
     pub(super) fn open(&self) -> PathBuf {
         self.root.join("open")
     }
@@ -97,18 +118,31 @@ impl Layout {
         self.commit().join(format!("{owner}.log"))
     }
 
-    /// The anchors of a session, oldest first. A folder that is not named `NNN_name` is none.
+    /// The anchors of a session, oldest first.
     pub(super) fn anchor_names(&self, id: &SessionId) -> Result<Vec<String>, TapeError> {
-        let mut anchors: Vec<(u64, String)> =
-            names_in(&self.anchors(id))?.into_iter().filter_map(|name| Some((anchor_number(&name)?, name))).collect();
-        anchors.sort();
-        Ok(anchors.into_iter().map(|(_, name)| name).collect())
+        anchor_names_in(&self.anchors(id))
     }
 
-    /// The sessions of the store, by id.
+    /// The sessions of the store, by id, without those that were deleted and wait for their forks.
     pub(super) fn session_ids(&self) -> Result<Vec<SessionId>, TapeError> {
+        let mut sessions = self.all_session_ids()?;
+        let hidden = ids_in(&self.hidden())?;
+        sessions.retain(|id| hidden.binary_search(id).is_err());
+        Ok(sessions)
+    }
+
+    /// The sessions of the store that have a folder.
+    pub(super) fn all_session_ids(&self) -> Result<Vec<SessionId>, TapeError> {
         ids_in(&self.sessions())
     }
+}
+
+/// The anchors in a folder of them, oldest first. A folder that is not named `NNN_name` is none.
+pub(super) fn anchor_names_in(anchors: &Path) -> Result<Vec<String>, TapeError> {
+    let mut anchors: Vec<(u64, String)> =
+        names_in(anchors)?.into_iter().filter_map(|name| Some((anchor_number(&name)?, name))).collect();
+    anchors.sort();
+    Ok(anchors.into_iter().map(|(_, name)| name).collect())
 }
 
 /// The names in a folder that are session ids, sorted.
@@ -144,7 +178,7 @@ pub(super) fn anchor_name(folder: &str) -> &str {
 }
 
 /// A name that can be part of a folder's name on every system: letters, digits, `.`, `_` and `-`; the rest becomes `-`.
-pub(super) fn plain_anchor_name(given: &str) -> String {
+pub(crate) fn plain_anchor_name(given: &str) -> String {
     let mut name = String::new();
     for c in given.chars() {
         let c = if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };

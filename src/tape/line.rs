@@ -22,11 +22,12 @@ use uuid::Uuid;
 
 use crate::{
     ids::{Millis, Seq, SessionId},
-    tape::{Cause, Entry, TapeError},
+    tape::{Cause, Entry, TapeError, lineage::FORKED},
 };
 
-/// The format version that is written, and the newest that is read.
-pub(super) const VERSION: u64 = 1;
+/// The newest format version that is read. A line is written in the oldest version that knows what it says: 1, and 2 for the
+/// line that a fork begins with, which a reader of version 1 would take for damage.
+pub(super) const VERSION: u64 = 2;
 
 /// The largest line, in bytes. Larger outputs belong into the spill folder.
 pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -57,6 +58,13 @@ impl Sum {
             pair[1] = HEX[usize::from(byte & 15)];
         }
         Sum(digits)
+    }
+
+    /// What a line says that its own is.
+    pub(super) fn at_end_of(line: &[u8]) -> Option<Sum> {
+        let tail = line.get(line.len().checked_sub(SUM_FIELD_BYTES)?..)?;
+        let digits = tail.strip_prefix(b",\"sum\":\"")?.strip_suffix(b"\"}")?;
+        Sum::parse(std::str::from_utf8(digits).ok()?)
     }
 
     pub(super) fn as_str(&self) -> &str {
@@ -103,6 +111,11 @@ impl Chain {
     /// Before the first line of a file whose predecessors were not read.
     pub(super) fn unknown(session: &SessionId, anchor: &str) -> Chain {
         Chain { unknown: true, ..Chain::start(session, anchor) }
+    }
+
+    /// Behind an entry of another tape, which this one goes on from.
+    pub(super) fn forked(session: &SessionId, anchor: &str, seq: Seq, sum: Sum) -> Chain {
+        Chain { seq, sum, ..Chain::start(session, anchor) }
     }
 
     /// Somewhere in a file.
@@ -155,7 +168,7 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
 /// Built by hand, because the two largest parts (`data` and the fixed ones) need no serializer.
 fn encode_line(out: &mut Vec<u8>, chain: &Chain, entry: &Entry, more: usize, prev: Option<Sum>, sum: Sum) {
     let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
-    out.extend_from_slice(b"{\"v\":1,\"session\":\"");
+    out.extend_from_slice(if entry.kind == FORKED { b"{\"v\":2,\"session\":\"" } else { b"{\"v\":1,\"session\":\"" });
     out.extend_from_slice(chain.session.as_str().as_bytes());
     number(out, "\",\"seq\":", entry.seq.0);
     out.extend_from_slice(b",\"id\":\"");
@@ -358,12 +371,8 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
     let Some(before_sum) = line.len().checked_sub(SUM_FIELD_BYTES).filter(|n| *n > 0) else {
         return bad("the line is too short".into());
     };
-    let (body, tail) = line.split_at(before_sum);
-    let written = tail
-        .strip_prefix(b",\"sum\":\"")
-        .and_then(|t| t.strip_suffix(b"\"}"))
-        .and_then(|digits| Sum::parse(std::str::from_utf8(digits).ok()?));
-    let Some(written) = written else {
+    let body = &line[..before_sum];
+    let Some(written) = Sum::at_end_of(line) else {
         return bad("the line does not end in a checksum".into());
     };
     let first_of_unknown = chain.unknown;
@@ -381,7 +390,7 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
     let expected = if first_of_unknown { parsed.seq } else { chain.seq.next() };
     let expected_prev = (chain.file_is_new && parsed.seq.0 > 1).then_some(before);
     let prev = parsed.prev.as_deref().map(Sum::parse);
-    if parsed.v != VERSION {
+    if !(1..=VERSION).contains(&parsed.v) {
         bad(format!("version {} is unknown", parsed.v))
     } else if *parsed.session != *chain.session.as_str() {
         bad(format!("the line is of session {}", parsed.session))
@@ -433,6 +442,41 @@ pub(super) struct Glance {
     /// How many lines of the same append follow.
     #[serde(default)]
     pub(super) more: u64,
+}
+
+/// A line as a link of the chain, looked at by itself.
+pub(super) struct Link<'a> {
+    pub(super) sum: Sum,
+    pub(super) time: Millis,
+    pub(super) more: u64,
+    line: &'a [u8],
+}
+
+impl<'a> Link<'a> {
+    pub(super) fn of(line: &'a [u8]) -> Option<Link<'a>> {
+        let (sum, seen) = (Sum::at_end_of(line)?, glance(line)?);
+        Some(Link { sum, time: seen.time, more: seen.more, line })
+    }
+
+    /// What the first line of a file says that it goes on from.
+    pub(super) fn prev(&self) -> Sum {
+        prev_of(self.line).unwrap_or(Sum::START)
+    }
+
+    pub(super) fn follows(&self, before: Sum) -> bool {
+        before.next(&self.line[..self.line.len() - SUM_FIELD_BYTES]) == self.sum
+    }
+}
+
+/// The seq that a line says, from its beginning alone: it stands behind the version and the session.
+pub(super) fn head_seq(line: &[u8]) -> Option<Seq> {
+    let behind_version = line.strip_prefix(b"{\"v\":")?;
+    let digits = behind_version.iter().position(|b| !b.is_ascii_digit())?;
+    let behind_session = behind_version[digits..].strip_prefix(b",\"session\":\"")?;
+    let name = memchr::memchr(b'"', behind_session)?;
+    let seq = behind_session[name..].strip_prefix(b"\",\"seq\":")?;
+    let digits = seq.iter().position(|b| !b.is_ascii_digit())?;
+    std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
 }
 
 /// Looks at a line that is complete in itself: to list, and to find one's way.

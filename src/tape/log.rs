@@ -164,7 +164,14 @@ impl LogFile {
     }
 
     /// Makes the folder of a new anchor with its first lines in it, complete or not at all, and goes on there.
-    fn begin(&mut self, disk: &dyn Disk, folder: &Path, bytes: &[u8], last: Seq, sync: bool) -> Result<(), TapeError> {
+    pub(super) fn begin(
+        &mut self,
+        disk: &dyn Disk,
+        folder: &Path,
+        bytes: &[u8],
+        last: Seq,
+        sync: bool,
+    ) -> Result<(), TapeError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let draft = folder.with_file_name(format!(".new-{name}"));
         let mut renamed = false;

@@ -9,7 +9,8 @@ use std::{
 use super::{
     Damage, Entry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file},
-    line::{Chain, Decoded, Glance, Rest, decode_lines, glance},
+    line::{Chain, Decoded, Glance, Rest, decode_lines, glance, head_seq},
+    lineage::{FORKED, all_parts, from_anchor, origin},
 };
 use crate::ids::{Seq, SessionId};
 
@@ -64,7 +65,9 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
         if !read.entries.is_empty() || anchors.len() == 1 {
             let damage = damage.map(|d: Damage| Damage { last_good: read.chain.seq, ..d });
             let length = read.good_bytes as u64;
-            return Ok(Opened { chain: read.chain, entries: read.entries, anchors, length, repair, damage });
+            let mut opened = Opened { chain: read.chain, entries: read.entries, anchors, length, repair, damage };
+            opened.read_what_a_fork_goes_on_from(layout, session)?;
+            return Ok(opened);
         }
         // An anchor without one sound entry was never begun: the one before goes on.
         anchors.pop();
@@ -74,6 +77,35 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
     }
     let chain = Chain::start(session, FIRST_ANCHOR);
     Ok(Opened { chain, entries: Vec::new(), anchors, length: 0, repair, damage })
+}
+
+impl Opened {
+    /// A fork without an anchor of its own begins with what its parent's newest anchor says. Where that cannot be read, the
+    /// fork has no entry that means anything.
+    fn read_what_a_fork_goes_on_from(&mut self, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
+        let Some(first) = self.entries.first().filter(|first| first.kind == FORKED) else { return Ok(()) };
+        let before = again_if_damaged(|| {
+            let mut parts = from_anchor(layout, session, first.seq)?;
+            // What is here was read already, and only its first line matters to those before it.
+            if let Some(own) = parts.last_mut() {
+                own.through = Some(first.seq);
+            }
+            read_parts(layout, &parts, Seq::ZERO)
+        });
+        match before {
+            Ok(before) => {
+                let own = std::mem::take(&mut self.entries);
+                self.entries = before.entries;
+                self.entries.extend(own.into_iter().skip(1));
+            }
+            Err(TapeError::Damaged(damage)) => {
+                self.entries.clear();
+                self.damage = Some(damage);
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(())
+    }
 }
 
 /// The entries after `after`, of all anchors. Takes no lock; what a live writer is writing just now is left out.
@@ -95,8 +127,22 @@ pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Re
 
 fn read_after_once(layout: &Layout, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
     let anchors = layout.anchor_names(session)?;
-    let first = newest_at(layout, session, &anchors, after.next())?.unwrap_or(0);
-    let parts: Vec<Part> = anchors[first..].iter().map(|anchor| Part::whole(session, anchor)).collect();
+    let first = newest_at(layout, session, &anchors, after.next())?;
+    let parts: Vec<Part> = match (first, origin(layout, session, &anchors)?) {
+        (None, Some(forked)) if after < forked.seq => {
+            let parts = all_parts(layout, session)?;
+            let first = parts.iter().map(|part| first_seq(&layout.entries(&part.session, &part.anchor)));
+            let first = first.collect::<Result<Vec<_>, _>>()?;
+            let first = first.iter().rposition(|first| first.is_some_and(|first| first <= after.next()));
+            let mut parts: Vec<Part> = parts.into_iter().skip(first.unwrap_or(0)).collect();
+            if let (Some(_), Some(part)) = (first, parts.first_mut()) {
+                // What it goes on from is not asked for.
+                part.goes_on = false;
+            }
+            parts
+        }
+        (first, _) => anchors[first.unwrap_or(0)..].iter().map(|anchor| Part::whole(session, anchor)).collect(),
+    };
     Ok(read_parts(layout, &parts, after)?.entries)
 }
 
@@ -106,11 +152,13 @@ pub(super) struct Part {
     pub(super) anchor: String,
     /// The last entry that is read; `None` for all there are.
     pub(super) through: Option<Seq>,
+    /// It is no anchor: it begins where a fork goes on from another tape.
+    pub(super) goes_on: bool,
 }
 
 impl Part {
     pub(super) fn whole(session: &SessionId, anchor: &str) -> Part {
-        Part { session: session.clone(), anchor: anchor.to_owned(), through: None }
+        Part { session: session.clone(), anchor: anchor.to_owned(), through: None, goes_on: false }
     }
 }
 
@@ -137,10 +185,17 @@ pub(super) fn read_parts(layout: &Layout, parts: &[Part], after: Seq) -> Result<
         let damaged = |line, what: String, last_good| {
             Err(TapeError::Damaged(Damage { file: file.clone(), line, what, last_good }))
         };
+        if n == 0 && part.goes_on {
+            return damaged(1, "the session that this fork goes on from is not there".into(), Seq::ZERO);
+        }
         if let (Some(last), Some(_)) = (&all.chain, read.entries.first())
             && read.began != (last.seq, last.sum)
         {
-            return damaged(1, "the anchor does not go on from the one before".into(), last.seq);
+            let what = match part.goes_on {
+                true => format!("session {} does not have the entry that this fork goes on from", last.session),
+                false => "the anchor does not go on from the one before".into(),
+            };
+            return damaged(1, what, last.seq);
         }
         match read.rest {
             Rest::Bad { line, what } => return damaged(line, what, read.chain.seq),
@@ -165,8 +220,7 @@ pub(super) fn newest_at(
     let (mut begun, mut not_begun) = (0, anchors.len());
     while begun < not_begun {
         let middle = begun + (not_begun - begun) / 2;
-        let first = first_line(&layout.entries(session, &anchors[middle]))?.and_then(|line| glance(&line));
-        if first.is_some_and(|first| first.seq <= seq) {
+        if first_seq(&layout.entries(session, &anchors[middle]))?.is_some_and(|first| first <= seq) {
             begun = middle + 1;
         } else {
             not_begun = middle;
@@ -289,8 +343,19 @@ pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
     }
 }
 
-/// The last whole line of a file that can be read, looking back from its end.
-pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
+/// The seq of the first line of a file, where there is one; looks at its beginning alone where that says it.
+pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
+    let Some(file) = open_if_there(path)? else { return Ok(None) };
+    let mut head = Vec::with_capacity(256);
+    file.take(256).read_to_end(&mut head).map_err(TapeError::io("read", path))?;
+    match head_seq(&head) {
+        Some(seq) => Ok(Some(seq)),
+        None => Ok(first_line(path)?.and_then(|line| glance(&line)).map(|first| first.seq)),
+    }
+}
+
+/// The last whole line of a file that can be read and is `wanted`, looking back from its end.
+pub(super) fn last_seen(path: &Path, wanted: impl Fn(&Glance) -> bool) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);
     let length = file.metadata().map_err(failed())?.len();
@@ -300,7 +365,8 @@ pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
         let mut tail = Vec::new();
         file.seek(SeekFrom::Start(from)).map_err(failed())?;
         (&mut file).take(length - from).read_to_end(&mut tail).map_err(failed())?;
-        let seen = tail.split_inclusive(|b| *b == b'\n').rev().filter(|l| l.ends_with(b"\n")).find_map(glance);
+        let lines = tail.split_inclusive(|b| *b == b'\n').rev().filter(|line| line.ends_with(b"\n"));
+        let seen = lines.filter_map(glance).find(&wanted);
         if seen.is_some() || from == 0 {
             return Ok(seen);
         }
@@ -308,7 +374,7 @@ pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     }
 }
 
-fn open_if_there(path: &Path) -> Result<Option<File>, TapeError> {
+pub(super) fn open_if_there(path: &Path) -> Result<Option<File>, TapeError> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some).map_err(TapeError::io("open", path)),

@@ -1,5 +1,7 @@
 //! A store: the folder that the tapes of many sessions are in.
 
+mod delete;
+mod fork;
 mod options;
 mod parked;
 mod summary;
@@ -28,6 +30,7 @@ use super::{
 };
 use crate::ids::{Seq, SessionId};
 
+pub use delete::Deleted;
 pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
 use upkeep::{bury, check_version, make_reserve};
 
@@ -122,6 +125,7 @@ impl Store {
                     report.dead_owners += 1;
                 }
             }
+            delete::finish_deletions(&layout)?;
             report.has_reserve = make_reserve(&layout, &owner.identity.owner, options.reserve_bytes).is_ok();
         }
         let queue = Arc::new(Queue::new(options.queue_appends_max, options.queue_bytes_max));
@@ -219,6 +223,8 @@ impl Store {
         let claim = self.claim(session)?;
         let before = claim.before.clone();
         let claiming = Claiming::new(self, session, claim);
+        // It may have been deleted before the claim was ours.
+        self.must_exist(session)?;
         fault!(self.faults(), "tape.load.claimed", session.as_str());
         let (opened, file) = self.open_claimed(session)?;
         let (chain, anchors, claim) = (opened.chain, opened.anchors, claiming.keep());
@@ -256,10 +262,12 @@ impl Store {
         read_after(self.layout(), session, after)
     }
 
-    /// Whether there is a session of this name.
+    /// Whether there is a session of this name. One that was deleted is not, also while forks go on from it; its name is taken
+    /// until then.
     #[must_use]
     pub fn exists(&self, session: &SessionId) -> bool {
-        self.layout().session(session).is_dir()
+        let layout = self.layout();
+        layout.session(session).is_dir() && !layout.hidden_mark(session).exists()
     }
 
     pub(super) fn must_exist(&self, session: &SessionId) -> Result<(), TapeError> {
@@ -331,7 +339,7 @@ impl Store {
     /// Removes the outputs of all sessions that were kept too long or are too many, until `stop` says so. Blocks on the disk.
     /// Gives back how many; what cannot be looked at is passed over.
     pub fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {
-        let sessions = self.layout().session_ids().unwrap_or_default();
+        let sessions = self.layout().all_session_ids().unwrap_or_default();
         let now = std::time::SystemTime::now();
         let folders = sessions.iter().take_while(|_| !stop()).map(|session| self.spill_path(session));
         folders.filter_map(|folder| crate::tool::truncate::tidy_spills(&folder, now, retention).ok()).sum()

@@ -4,7 +4,9 @@
 mod anchors;
 mod claims;
 mod crash;
+mod engines;
 mod faults;
 mod files;
+mod forks;
 mod power;
 pub(crate) mod support;

@@ -4,11 +4,12 @@ use std::{fmt, path::PathBuf};
 
 use super::{
     Store, TapeError,
-    layout::anchor_number,
-    line::{Chain, Rest},
-    read::read_file,
+    layout::{Layout, anchor_number},
+    line::{Chain, Rest, Sum},
+    lineage::{Forked, from_anchor, origin},
+    read::{again_if_damaged, read_file, read_parts},
 };
-use crate::ids::SessionId;
+use crate::ids::{Seq, SessionId};
 
 /// Something that is wrong with a tape.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +46,41 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Why a fork has nothing to go on from, where that is so.
+fn unfounded(layout: &Layout, forked: &Forked) -> Result<Option<String>, TapeError> {
+    let Forked { parent, seq, .. } = forked;
+    let read = again_if_damaged(|| read_parts(layout, &from_anchor(layout, parent, *seq)?, Seq::ZERO));
+    let chain = match read {
+        Ok(read) => read.chain.filter(|chain| chain.seq == *seq),
+        Err(error @ (TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::TooDeep { .. })) => {
+            return Ok(Some(format!("session {parent}, which it goes on from: {error}")));
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(match chain {
+        None => Some(format!("it goes on from entry {seq} of session {parent}, which is not there")),
+        Some(chain) if Sum::parse(&forked.sum) != Some(chain.sum) => {
+            Some(format!("it goes on from another entry {seq} than session {parent} has"))
+        }
+        Some(_) => None,
+    })
+}
+
 impl Store {
     /// Reads all of a session's tape and reports the first bad line of each of its files. Takes no lock.
+    ///
+    /// Of a fork its own files, and whether its parent has the entry that it goes on from, with that checksum and nothing bad
+    /// between the parent's anchor and it. The rest of the parent is its own matter.
     ///
     /// # Errors
     ///
     /// [`TapeError::Missing`] and [`TapeError::Io`]; what is wrong with the tape is a finding and not an error.
     pub fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {
         self.must_exist(session)?;
+        self.verify_files(session)
+    }
+
+    fn verify_files(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {
         let layout = self.layout();
         let mut findings = Vec::new();
         let mut before: Option<Chain> = None;
@@ -72,7 +100,14 @@ impl Store {
                 Err(error) => return Err(error),
             };
             if n == 0 && anchor_number(anchor) != Some(1) {
-                find(1, Flaw::Break, "the anchors before it are missing".into());
+                match origin(layout, session, &anchors)? {
+                    None => find(1, Flaw::Break, "the anchors before it are missing".into()),
+                    Some(forked) => {
+                        if let Some(what) = unfounded(layout, &forked)? {
+                            find(1, Flaw::Break, what);
+                        }
+                    }
+                }
             }
             if let Some(before) = &before
                 && !read.entries.is_empty()
@@ -90,15 +125,15 @@ impl Store {
         Ok(findings)
     }
 
-    /// [`Store::verify`] for all sessions.
+    /// [`Store::verify`] for all sessions, those included that were deleted and that forks go on from.
     ///
     /// # Errors
     ///
     /// [`TapeError::Io`].
     pub fn verify_all(&self) -> Result<Vec<Finding>, TapeError> {
         let mut findings = Vec::new();
-        for session in self.layout().session_ids()? {
-            findings.extend(self.verify(&session)?);
+        for session in self.layout().all_session_ids()? {
+            findings.extend(self.verify_files(&session)?);
         }
         Ok(findings)
     }

@@ -8,6 +8,8 @@ mod bytes;
 mod compact;
 mod delivery;
 mod finish;
+mod fork;
+mod handoff;
 mod inbox;
 pub(crate) mod line;
 mod pause;

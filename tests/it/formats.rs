@@ -166,6 +166,14 @@ fn records() -> Vec<Record> {
             context: Default::default(),
         })),
         Record::Ended { why: "over".into() },
+        Record::Forked(Box::new(tamtam::tape::Forked {
+            session: "s-2".parse().unwrap(),
+            parent: "s-1".parse().unwrap(),
+            seq: Seq(6),
+            sum: "61d3c2a09be4f7c5".into(),
+            depth: 1,
+            spill: Some("/store/sessions/s-2/spill".into()),
+        })),
         Record::Paused {},
         Record::Resumed {},
         Record::Restored(Arc::new(RestoredFiles {

@@ -14,6 +14,7 @@ mod crash_points;
 mod files;
 #[cfg(feature = "cli")]
 mod flood;
+mod forks;
 mod formats;
 mod host_children;
 #[cfg(feature = "cli")]

@@ -131,6 +131,7 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::LeaveBranch { .. } => ("leave branch", None),
         Signal::RollBack { back, .. } => ("roll back", Some(back.to)),
         Signal::Anchor => ("anchor", None),
+        Signal::Handoff { .. } => ("handoff", None),
         Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
         Signal::Spawn { .. } => ("spawn", None),
         Signal::Adopt { .. } => ("adopt", None),

@@ -132,6 +132,7 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::UndoCompaction { reply, .. }
         | Signal::LeaveBranch { reply, .. }
         | Signal::RollBack { reply, .. }
+        | Signal::Handoff { reply, .. }
         | Signal::Configure { reply, .. }
         | Signal::Spawn { reply, .. }
         | Signal::Adopt { reply, .. }

@@ -179,8 +179,8 @@ fn reseal(line: &str) -> Vec<u8> {
 fn a_newer_version_is_refused_by_name_and_never_called_damage() {
     let (bytes, _) = tape(&[1]);
     let text = String::from_utf8(bytes).unwrap();
-    let newer = reseal(&text.replacen("{\"v\":1,", "{\"v\":2,\"novelty\":true,", 1));
-    assert!(matches!(decode_lines(&chain(), &newer), Err(TapeError::Newer { found: 2, known: 1, .. })));
+    let newer = reseal(&text.replacen("{\"v\":1,", "{\"v\":3,\"novelty\":true,", 1));
+    assert!(matches!(decode_lines(&chain(), &newer), Err(TapeError::Newer { found: 3, known: 2, .. })));
     // Not sealed: then it is a changed line, not a newer one.
     let changed = text.replacen("{\"v\":1,", "{\"v\":2,", 1);
     assert!(matches!(decode_lines(&chain(), changed.as_bytes()).unwrap().rest, Rest::Torn { line: 1, .. }));

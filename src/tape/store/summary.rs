@@ -18,7 +18,7 @@ pub(super) fn summary(layout: &Layout, id: SessionId, open: &[SessionId]) -> Res
     let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
     let mut last = None;
     for path in anchors.iter().rev() {
-        last = last_seen(path)?;
+        last = last_seen(path, |_| true)?;
         if last.is_some() {
             break;
         }

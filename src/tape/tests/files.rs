@@ -305,16 +305,6 @@ fn a_store_opened_for_reading_changes_nothing() {
     assert_eq!(walk(folder.path()), before);
 }
 
-fn walk(path: &Path) -> Vec<std::path::PathBuf> {
-    let mut found = vec![path.to_path_buf()];
-    if path.is_dir() {
-        let mut inside: Vec<_> = fs::read_dir(path).unwrap().map(|item| item.unwrap().path()).collect();
-        inside.sort();
-        found.extend(inside.iter().flat_map(|path| walk(path)));
-    }
-    found
-}
-
 /// Promise 10
 #[test]
 fn a_closed_store_leaves_only_tapes() {

@@ -31,11 +31,11 @@ pub(crate) fn own_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-pub(super) fn id(name: &str) -> SessionId {
+pub(crate) fn id(name: &str) -> SessionId {
     name.parse().unwrap()
 }
 
-pub(super) fn entry(seq: u64) -> Entry {
+pub(crate) fn entry(seq: u64) -> Entry {
     let data = format!(r#"{{"text":"entry {seq}"}}"#);
     Entry {
         seq: Seq(seq),
@@ -110,6 +110,17 @@ impl Waiting {
 
 pub(super) fn load_entries(store: &Store, session: &SessionId) -> Vec<Entry> {
     store.load(session, deaf()).unwrap().entries
+}
+
+/// All that is in a folder, at any depth, sorted.
+pub(super) fn walk(path: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = vec![path.to_path_buf()];
+    if path.is_dir() {
+        let mut inside: Vec<_> = std::fs::read_dir(path).unwrap().map(|item| item.unwrap().path()).collect();
+        inside.sort();
+        found.extend(inside.iter().flat_map(|path| walk(path)));
+    }
+    found
 }
 
 /// What a [`FakeDisk`] does instead of its work.

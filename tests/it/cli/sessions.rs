@@ -129,3 +129,28 @@ fn the_index_is_rebuilt_from_the_tapes() {
     assert_eq!(lab.run(&["tape", "rebuild"]).stdout, rebuilt);
     assert_eq!(lab.tape("s").len(), entries);
 }
+
+/// A fork from the command line: it is listed, shown and gone on with like any other; a place that is none is said.
+#[test]
+fn a_session_is_forked_and_gone_on_with() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["one", {"expect": ["user: first", "assistant: one"], "text": "two"}, "three"]));
+    assert_eq!(lab.run(&["run", "--session", "s", "--model", &model, "first"]).code, 0);
+    let forked = lab.run(&["tape", "fork", "s", "--as", "f"]);
+    assert_eq!((forked.code, forked.stdout.as_str()), (0, "f\n"), "{}", forked.stderr);
+    assert_eq!(lab.run(&["run", "--session", "f", "--model", &model, "second"]).code, 0);
+    assert_eq!(texts(&lab, "f"), ["first", "one", "second", "two"]);
+    assert_eq!(texts(&lab, "s"), ["first", "one"]);
+    assert_eq!(lab.run(&["tape", "verify"]).code, 0);
+    let last = lab.tape("s").last().unwrap()["seq"].as_u64().unwrap();
+    let at = |seq: u64| lab.run(&["tape", "fork", "s", "--at", &seq.to_string()]);
+    let beyond = at(last + 1);
+    assert_eq!(beyond.code, 2);
+    assert!(beyond.error().contains(&format!("session s has no entry {}: its last is {last}", last + 1)));
+    assert!(at(2).error().contains("is in the middle of an append: take"));
+    assert_eq!(lab.run(&["tape", "fork", "s", "--as", "f"]).code, 2);
+    assert_eq!(lab.run(&["tape", "fork", "none"]).code, 2);
+    let made = at(last);
+    assert_eq!((made.code, made.stdout.lines().count()), (0, 1));
+    assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), 3);
+}

@@ -351,6 +351,37 @@ impl Play {
         self.tape.iter().map(|bytes| line::decode(bytes)).collect()
     }
 
+    /// How many entries there are.
+    pub(crate) fn written(&self) -> usize {
+        self.tape.len()
+    }
+
+    /// Another session goes on from the first so many entries: what its actor finds when it opens the fork.
+    pub(crate) fn fork_at(mut self, entries: usize) -> Play {
+        self.tape.truncate(entries);
+        let forked = tamtam::tape::Forked {
+            session: "fork".parse().unwrap(),
+            parent: self.state.session.clone(),
+            seq: Seq(entries as u64),
+            sum: "0".repeat(16),
+            depth: 1,
+            spill: Some("/store/fork/spill".into()),
+        };
+        let first = Entry {
+            seq: Seq(entries as u64 + 1),
+            time: self.now,
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            record: Record::Forked(Box::new(forked)),
+        };
+        self.tape.push(line::encode(&first));
+        self.before = self.tape.len();
+        self.crash();
+        self
+    }
+
     /// The tickets whose workers the last decision started: requests and calls.
     pub(crate) fn started(&self) -> Vec<Seq> {
         let started = self.directives.iter().filter_map(|directive| match directive {

@@ -11,7 +11,7 @@ use tamtam::{
 use super::play::{Play, call, rules};
 
 /// Every call in the history is followed by its results, in call order, before anything else.
-fn assert_paired(play: &Play, cut: usize) {
+pub(super) fn assert_paired(play: &Play, cut: usize) {
     let mut expected: Vec<String> = Vec::new();
     for item in play.state.history.iter() {
         match item.as_ref() {
@@ -34,7 +34,7 @@ fn assert_paired(play: &Play, cut: usize) {
 }
 
 /// Plays to its end whatever is open: calls return, asks are granted, the model stops.
-fn play_out(play: &mut Play) {
+pub(super) fn play_out(play: &mut Play) {
     for _ in 0..50 {
         let call = play.state.calls().next().map(|(ticket, _)| ticket);
         if play.state.held || play.state.waits {

@@ -648,6 +648,7 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::UndoCompaction { .. }
             | Signal::LeaveBranch { .. }
             | Signal::RollBack { .. }
+            | Signal::Handoff { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }
             | Signal::End { .. }

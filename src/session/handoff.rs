@@ -1,0 +1,77 @@
+//! Beginning an anchor: a named point of the tape that says all that is needed from before, and which one it follows.
+//!
+//! A compaction begins one by itself. A host begins one with [`Session::handoff`](crate::Session::handoff), under a name of its
+//! own and with a summary where it wants one in the place of the conversation so far. Either is one entry, the whole state,
+//! alone in its append: so the tape opens from there, and a crash leaves it whole or not begun.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::Seq,
+    session::{Held, Record, Refusal, State, compact, decide::Draft},
+    tape::anchor_name_of,
+};
+
+/// What the first file of a tape is called.
+const FIRST: &str = "session-start";
+
+/// The anchor that a session goes on from, linked to the one before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnchorMark {
+    /// Which of the tape's files, from 1.
+    pub number: u64,
+    /// What it is called.
+    pub name: String,
+    /// The number of the file before it.
+    pub before: u64,
+    /// What that is called.
+    pub before_name: String,
+    /// The last entry of that one.
+    pub before_last: Seq,
+}
+
+impl State {
+    /// The mark of an anchor that begins behind the newest entry.
+    fn next_mark(&self, name: String) -> Arc<AnchorMark> {
+        let (before, before_name) = match &self.anchor {
+            Some(mark) => (mark.number, mark.name.clone()),
+            None => (1, FIRST.to_owned()),
+        };
+        Arc::new(AnchorMark { number: before + 1, name, before, before_name, before_last: self.seq })
+    }
+
+    /// A fork goes on in a file of its own, which follows the one that it was forked in.
+    pub(super) fn mark_fork(&mut self) {
+        let mut mark = self.next_mark("forked".to_owned());
+        // The fork's entry is in the state already.
+        Arc::make_mut(&mut mark).before_last = Seq(self.seq.0.saturating_sub(1));
+        self.anchor = Some(mark);
+    }
+}
+
+/// A compaction has taken place: from here on the session opens without what was summed up.
+pub(super) fn after_compaction(draft: &mut Draft<'_>) {
+    let mut whole = draft.state.clone();
+    // J-20: the name of what it follows, with a number of its own, because a name is there once.
+    whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
+    draft.write(None, Record::State(Arc::new(whole)));
+}
+
+/// A host hands over to a new anchor.
+pub(super) fn hand_off(draft: &mut Draft<'_>, name: &str, summary: Option<&Arc<str>>) -> Result<Held, Refusal> {
+    if let Some(turn) = &draft.state.turn {
+        return Err(Refusal::Busy { turn: turn.id });
+    }
+    if let Some((ticket, _)) = draft.state.compaction() {
+        return Err(Refusal::Compacting { ticket });
+    }
+    let mut whole = draft.state.clone();
+    if let Some(summary) = summary.filter(|summary| !summary.trim().is_empty()) {
+        let whole_history = compact::in_place_of_all(draft, summary);
+        whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
+    }
+    whole.anchor = Some(whole.next_mark(anchor_name_of(name)));
+    Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
+}

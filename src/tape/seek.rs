@@ -1,0 +1,195 @@
+//! Finding one entry in a file of any length, by halving: lines say their seq, and no line has a line break in it.
+//!
+//! Looks at some twenty places of a file of a gigabyte. What it finds is checked against the line before it and against
+//! nothing else; whoever loads the tape checks all of it.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+};
+
+use super::{
+    Damage, TapeError,
+    line::{Link, Sum, head_seq},
+    read::open_if_there,
+};
+use crate::ids::{Millis, Seq};
+
+/// So much is read at once.
+const WINDOW: u64 = 32 * 1024;
+
+/// An entry that was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) seq: Seq,
+    pub(super) sum: Sum,
+    pub(super) time: Millis,
+    /// How many lines of its append follow.
+    pub(super) more: u64,
+}
+
+/// The entry `seq` of a file; `None` where the file does not have it.
+pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
+    let Some(mut file) = open_if_there(path)? else { return Ok(None) };
+    let found = place_before(&mut file, seq).and_then(|from| scan(&mut file, from, seq));
+    match found.map_err(TapeError::io("read", path))? {
+        Scanned::Found(found) => Ok(Some(found)),
+        Scanned::NotThere => Ok(None),
+        Scanned::Unsound => {
+            let what = "the line does not go on from the one before it".into();
+            let last_good = Seq(seq.0.saturating_sub(1));
+            Err(TapeError::Damaged(Damage { file: path.into(), line: line_number(path, seq)?, what, last_good }))
+        }
+    }
+}
+
+/// Where a line begins that is before the one of `seq`, or the first, at most a window or a line before it.
+fn place_before(file: &mut File, seq: Seq) -> io::Result<u64> {
+    let (mut from, mut to) = (0, file.metadata()?.len());
+    while to - from > WINDOW {
+        let middle = from + (to - from) / 2;
+        match next_line(file, middle, to)? {
+            Some((begins, Some(found))) if found < seq => from = begins,
+            // Behind it, or nothing that begins here, or nothing that can be read: what is before decides.
+            _ => to = middle,
+        }
+    }
+    Ok(from)
+}
+
+/// The first line that begins behind `from` and before `to`, and its seq where it says one.
+fn next_line(file: &mut File, from: u64, to: u64) -> io::Result<Option<(u64, Option<Seq>)>> {
+    let mut at = from;
+    let mut window = Vec::new();
+    while at < to {
+        window.clear();
+        file.seek(SeekFrom::Start(at))?;
+        if file.by_ref().take(WINDOW).read_to_end(&mut window)? == 0 {
+            return Ok(None);
+        }
+        if let Some(end) = memchr::memchr(b'\n', &window) {
+            let begins = at + end as u64 + 1;
+            if begins >= to {
+                return Ok(None);
+            }
+            let mut head = [0; 256];
+            file.seek(SeekFrom::Start(begins))?;
+            let length = read_some(file, &mut head)?;
+            return Ok(Some((begins, head_seq(&head[..length]))));
+        }
+        at += window.len() as u64;
+    }
+    Ok(None)
+}
+
+fn read_some(file: &mut File, into: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < into.len() {
+        match file.read(&mut into[length..])? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Ok(length)
+}
+
+enum Scanned {
+    Found(Found),
+    NotThere,
+    Unsound,
+}
+
+/// Reads line by line from the beginning of one.
+fn scan(file: &mut File, from: u64, seq: Seq) -> io::Result<Scanned> {
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    let mut line_from = 0;
+    let mut before: Option<Sum> = None;
+    let mut at_beginning = from == 0;
+    loop {
+        let searched = bytes.len();
+        if file.by_ref().take(WINDOW).read_to_end(&mut bytes)? == 0 {
+            return Ok(Scanned::NotThere);
+        }
+        let ends: Vec<usize> = memchr::memchr_iter(b'\n', &bytes[searched..]).map(|n| searched + n).collect();
+        for end in ends {
+            let line = &bytes[line_from..end];
+            let is_first_of_file = std::mem::take(&mut at_beginning);
+            line_from = end + 1;
+            match head_seq(line) {
+                Some(at) if at == seq => {
+                    let link = Link::of(line).filter(|link| {
+                        let goes_on_from = if is_first_of_file { Some(link.prev()) } else { before };
+                        goes_on_from.is_some_and(|before| link.follows(before))
+                    });
+                    return Ok(link.map_or(Scanned::Unsound, |link| {
+                        Scanned::Found(Found { seq, sum: link.sum, time: link.time, more: link.more })
+                    }));
+                }
+                Some(at) if at > seq => return Ok(Scanned::NotThere),
+                _ => before = Sum::at_end_of(line),
+            }
+        }
+        bytes.drain(..line_from);
+        line_from = 0;
+    }
+}
+
+/// Which line of the file it is, from 1. For a message; reads all of it.
+fn line_number(path: &Path, seq: Seq) -> Result<usize, TapeError> {
+    let bytes = std::fs::read(path).map_err(TapeError::io("read", path))?;
+    Ok(bytes.split(|b| *b == b'\n').position(|line| head_seq(line) == Some(seq)).map_or(1, |n| n + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::tape::{
+        line::{Chain, encode_lines},
+        tests::support::{entry, id},
+    };
+
+    /// Files of lines of all lengths, up to several windows; each entry is found, and none that is not there.
+    #[test]
+    fn each_entry_of_a_file_is_found_however_long_the_lines_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("entries.jsonl");
+        for (lines, long) in [(1, 0), (2, 0), (700, 0), (60, 40_000), (60, 200_000)] {
+            let mut chain = Chain::start(&id("s"), "001_session-start");
+            let (mut bytes, mut sums) = (Vec::new(), Vec::new());
+            for seq in 1..=lines {
+                let mut entry = entry(seq);
+                if long > 0 && seq % 7 == 3 {
+                    let text = format!("\"{}\"", "x".repeat(long));
+                    entry.data = serde_json::value::RawValue::from_string(text).unwrap();
+                }
+                bytes.extend(encode_lines(&mut chain, &[entry]).unwrap());
+                sums.push(chain.sum);
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            for seq in 1..=lines {
+                let found = find(&path, Seq(seq)).unwrap().unwrap();
+                assert_eq!((found.seq, found.sum, found.more), (Seq(seq), sums[seq as usize - 1], 0));
+            }
+            assert_eq!(find(&path, Seq(lines + 1)).unwrap(), None);
+            assert_eq!(find(&path, Seq(0)).unwrap(), None);
+        }
+        assert_eq!(find(&folder.path().join("none"), Seq(1)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_line_that_does_not_fit_the_one_before_it_is_no_find() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("entries.jsonl");
+        let mut chain = Chain::start(&id("s"), "001_session-start");
+        let all: Vec<_> = (1..=400).map(entry).collect();
+        let bytes = encode_lines(&mut chain, &all).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        std::fs::write(&path, text.replace("entry 300", "entry 3oo")).unwrap();
+        let Err(TapeError::Damaged(damage)) = find(&path, Seq(300)) else { panic!("not found") };
+        assert_eq!((damage.file, damage.line, damage.last_good), (path.clone(), 300, Seq(299)));
+        assert_eq!(find(&path, Seq(299)).unwrap().map(|found| found.more), Some(101));
+    }
+}

@@ -1,0 +1,171 @@
+//! Deleting a session: at once, or, while forks go on from it, out of sight until the last of them is gone.
+//!
+//! ```text
+//! sessions/p/forks/f     f goes on from p                        made before f begins
+//! hidden/p               p was deleted, and waits for its forks  made under p's claim
+//! deleted/p.<n>          p is being removed                      p's folder, moved here in one go
+//! ```
+//!
+//! A crash in between leaves one of these three, and the next store that is opened to write goes on from there. A mark says
+//! that a fork *may* be there; whether it is, its own folder says. So marks are made early, removed late, and never believed
+//! blindly.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{Claiming, Store};
+use crate::{
+    ids::SessionId,
+    tape::{
+        TapeError,
+        layout::{Layout, ids_in, make_folder, names_in, open_or_make, remove_file},
+        lineage::{origin, origin_in},
+    },
+};
+
+/// What became of a session that was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is gone, its large outputs included.
+    Gone,
+    /// Forks go on from it: it is not there for anybody but them, and goes with the last one.
+    Hidden,
+}
+
+impl Store {
+    /// Deletes a session. What it goes on from, where that was deleted before and this was its last fork, goes too.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Unfinished`] while a turn of it is open; [`TapeError::Claimed`] while somebody has
+    /// it open; [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After a crash or an error half-way the session is there as
+    /// before, or is gone and what is left of it goes when the store is opened the next time.
+    pub fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
+        self.inner.must_write()?;
+        self.must_exist(session)?;
+        let layout = self.layout();
+        let claim = self.claim(session)?;
+        let mut claiming = Claiming::new(self, session, claim);
+        // Only now nobody else can begin a turn.
+        self.must_exist(session)?;
+        if layout.open().join(session.as_str()).exists() {
+            return Err(TapeError::Unfinished { session: session.clone() });
+        }
+        fault!(self.faults(), "tape.delete.claimed", session.as_str());
+        self.unpark(session)?;
+        if has_forks(layout, session, &layout.forks(session))? {
+            let mark = layout.hidden_mark(session);
+            make_folder(&layout.hidden())?;
+            open_or_make(&mark).map_err(TapeError::io("make", mark))?;
+            fault!(self.faults(), "tape.delete.hidden", session.as_str());
+            return Ok(Deleted::Hidden);
+        }
+        let gone = remove(layout, session)?;
+        if gone {
+            // The claim went with the folder.
+            claiming.claim = None;
+        }
+        Ok(if gone { Deleted::Gone } else { Deleted::Hidden })
+    }
+}
+
+/// Goes on where deletions were cut off. Looks at two folders, which are empty or missing as a rule.
+pub(super) fn finish_deletions(layout: &Layout) -> Result<(), TapeError> {
+    for name in names_in(&layout.deleted())? {
+        if let Some(session) = name.rsplit_once('.').and_then(|(session, _)| session.parse().ok()) {
+            finish(layout, &session, &layout.deleted().join(&name))?;
+        }
+    }
+    for session in ids_in(&layout.hidden())? {
+        if !layout.session(&session).is_dir() {
+            remove_file(&layout.hidden_mark(&session))?;
+        } else if !has_forks(layout, &session, &layout.forks(&session))? {
+            remove(layout, &session)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a session that nobody has open and that no fork goes on from, and then what it goes on from, where that was only
+/// waiting for it. Says whether it is gone: a fork may have come meanwhile, and then it is hidden.
+fn remove(layout: &Layout, session: &SessionId) -> Result<bool, TapeError> {
+    let mut gone = None;
+    let mut next = Some(session.clone());
+    while let Some(session) = next {
+        let removed =
+            move_away(layout, &session)?.map_or(Ok(Removed::Gone(None)), |to| finish(layout, &session, &to))?;
+        gone.get_or_insert(matches!(removed, Removed::Gone(_)));
+        next = match removed {
+            Removed::Gone(Some(parent)) if layout.hidden_mark(&parent).exists() => {
+                (!has_forks(layout, &parent, &layout.forks(&parent))?).then_some(parent)
+            }
+            _ => None,
+        };
+    }
+    Ok(gone.unwrap_or(true))
+}
+
+/// Takes a session's folder out of sight; `None` where another one did.
+fn move_away(layout: &Layout, session: &SessionId) -> Result<Option<PathBuf>, TapeError> {
+    make_folder(&layout.deleted())?;
+    let from = layout.session(session);
+    let to = layout.deleted().join(format!("{session}.{}", uuid::Uuid::now_v7().simple()));
+    match fs::rename(&from, &to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        moved => moved.map_err(TapeError::io("remove", &from))?,
+    }
+    fault!(layout.faults, "tape.delete.moved", session.as_str());
+    Ok(Some(to))
+}
+
+enum Removed {
+    /// For good. It went on from this one.
+    Gone(Option<SessionId>),
+    /// A fork had come meanwhile.
+    BroughtBack,
+}
+
+/// Removes what was moved away already. From here on no fork of it can be made; one that was made meanwhile brings it back.
+fn finish(layout: &Layout, session: &SessionId, moved: &Path) -> Result<Removed, TapeError> {
+    let home = layout.session(session);
+    if !home.exists() && has_forks(layout, session, &moved.join("forks"))? {
+        make_folder(&layout.hidden())?;
+        let mark = layout.hidden_mark(session);
+        open_or_make(&mark).map_err(TapeError::io("make", mark))?;
+        // Nobody has it: whoever did gave it up for the deletion.
+        remove_file(&moved.join("claim"))?;
+        fs::rename(moved, &home).map_err(TapeError::io("bring back", &home))?;
+        return Ok(Removed::BroughtBack);
+    }
+    let parent = origin_in(&moved.join("anchors"))?.map(|forked| forked.parent);
+    // Not the marks of another session that was made under this name since.
+    if !home.exists() {
+        remove_file(&layout.hidden_mark(session))?;
+        if let Some(parent) = &parent {
+            remove_file(&layout.fork_mark(parent, session))?;
+        }
+    }
+    fault!(layout.faults, "tape.delete.unmarked", session.as_str());
+    match fs::remove_dir_all(moved) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TapeError::io("remove", moved)(error)),
+        _ => Ok(Removed::Gone(parent)),
+    }
+}
+
+/// Whether a fork goes on from this session, or is being made.
+fn has_forks(layout: &Layout, session: &SessionId, marks: &Path) -> Result<bool, TapeError> {
+    for fork in ids_in(marks)? {
+        let folders = layout.anchor_names(&fork)?;
+        let is_fork = match folders.is_empty() {
+            // Whoever makes it has claimed it.
+            true => layout.claim(&fork).exists(),
+            false => origin(layout, &fork, &folders)?.is_some_and(|forked| forked.parent == *session),
+        };
+        if is_fork {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

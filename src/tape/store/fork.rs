@@ -1,0 +1,209 @@
+//! Making a fork: a new session that goes on from an entry of another one, by reference. Nothing is copied.
+
+use std::{io, path::PathBuf};
+
+use serde_json::value::RawValue;
+
+use super::{Claiming, Durability, Store, summary};
+use crate::{
+    ids::{Millis, Seq, SessionId},
+    tape::{
+        Entry, TapeError,
+        layout::{Layout, anchor_number, make_folder, make_new_folder, open_or_make, remove_file, sync_folder},
+        line::{Chain, encode_lines},
+        lineage::{FORK_DEPTH_MAX, FORKED, Forked, origin},
+        log::LogFile,
+        read::{again_if_damaged, last_seen, newest_at},
+        seek::{Found, find},
+    },
+};
+
+/// What the first file of a fork is called, behind its number.
+const FOLDER_NAME: &str = "forked";
+
+/// The entry that a fork goes on from.
+struct Point {
+    /// The session whose file it is in: the one that was asked for, or one that it goes on from itself.
+    owner: SessionId,
+    found: Found,
+    /// The number of the anchor that it is in.
+    number: u64,
+    depth: u32,
+}
+
+impl Store {
+    /// Makes the session `session`, which goes on from the entry `at` of `parent`, or from the last one that is on its tape.
+    /// It is not open then; [`Store::load`] opens it like any other.
+    ///
+    /// Costs the same however long the parent is: one line is written, and the parent is not read but for the search for that
+    /// entry. The parent may be written meanwhile, by anybody. From then on deleting it only hides it, until the fork is gone.
+    /// The fork begins with the entry `at` + 1, of the kind `forked`, and says where it comes from: where `at` is from before
+    /// `parent` itself was forked, that is the session which `parent` goes on from.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::NoEntry`]; [`TapeError::InsideAppend`]; [`TapeError::TooDeep`];
+    /// [`TapeError::Exists`]; [`TapeError::Damaged`] where the entry does not fit the one before it;
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. No session was made then.
+    pub fn fork(
+        &self,
+        parent: &SessionId,
+        at: Option<Seq>,
+        session: &SessionId,
+        time: Millis,
+    ) -> Result<Forked, TapeError> {
+        self.inner.must_write()?;
+        self.must_exist(parent)?;
+        let layout = self.layout();
+        let point = again_if_damaged(|| fork_point(layout, parent, at))?;
+        if point.depth > FORK_DEPTH_MAX {
+            return Err(TapeError::TooDeep { session: parent.clone(), max: FORK_DEPTH_MAX });
+        }
+        let folder = layout.session(session);
+        let exists = || TapeError::Exists { session: session.clone() };
+        match make_new_folder(&folder) {
+            // Somebody died between making a session and its first entry: nobody was told that it exists.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if summary::summary(layout, session.clone(), &[])?.seq > Seq::ZERO {
+                    return Err(exists());
+                }
+            }
+            made => made.map_err(TapeError::io("make", &folder))?,
+        }
+        fault!(self.faults(), "tape.fork.folder", session.as_str());
+        let claim = self.claim(session).map_err(|error| match error {
+            TapeError::Claimed { .. } => exists(),
+            other => other,
+        })?;
+        let mut claiming = Claiming::new(self, session, claim);
+        if !layout.anchor_names(session)?.is_empty() {
+            return Err(exists());
+        }
+        let forked = Forked {
+            session: session.clone(),
+            parent: point.owner.clone(),
+            seq: point.found.seq,
+            sum: point.found.sum.as_str().to_owned(),
+            depth: point.depth,
+            spill: Some(self.spill_path(session).display().to_string()),
+        };
+        match self.begin_fork(session, &point, &forked, time) {
+            Ok(()) => Ok(forked),
+            Err(error) => {
+                // The claim goes with the folder; the mark without its session means nothing, and is in nobody's way.
+                if std::fs::remove_dir_all(&folder).is_ok() {
+                    claiming.claim = None;
+                    let _ = remove_file(&layout.fork_mark(&point.owner, session));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// First the mark in the parent's folder, then the line: a fork that is there keeps its parent.
+    fn begin_fork(&self, session: &SessionId, point: &Point, forked: &Forked, time: Millis) -> Result<(), TapeError> {
+        let layout = self.layout();
+        let sync = self.inner.writer.options.durability == Durability::Power;
+        mark(layout, &point.owner, session)?;
+        if sync {
+            sync_folder(&layout.forks(&point.owner))?;
+            sync_folder(&layout.session(&point.owner))?;
+        }
+        fault!(self.faults(), "tape.fork.marked", session.as_str());
+        let data = serde_json::to_string(forked).and_then(RawValue::from_string);
+        let entry = Entry {
+            seq: point.found.seq.next(),
+            time: time.max(point.found.time),
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            kind: FORKED.to_owned(),
+            data: data.map_err(|error| TapeError::io("write", layout.session(session))(error.into()))?,
+        };
+        let anchor = format!("{:03}_{FOLDER_NAME}", point.number + 1);
+        let mut chain = Chain::forked(session, &anchor, point.found.seq, point.found.sum);
+        let bytes = encode_lines(&mut chain, &[entry])?;
+        make_folder(&layout.anchors(session))?;
+        let mut file = LogFile::new(PathBuf::new(), 0);
+        let folder = layout.anchors(session).join(&anchor);
+        file.begin(&*self.inner.writer.disk, &folder, &bytes, chain.seq, sync)?;
+        if sync {
+            sync_folder(&layout.session(session))?;
+            sync_folder(&layout.sessions())?;
+        }
+        fault!(self.faults(), "tape.fork.begun", session.as_str());
+        Ok(())
+    }
+}
+
+/// Notes in the parent's folder that it has this fork. The parent must be there: its folder is not made.
+fn mark(layout: &Layout, parent: &SessionId, fork: &SessionId) -> Result<(), TapeError> {
+    let marks = layout.forks(parent);
+    match make_new_folder(&marks) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(TapeError::Missing { session: parent.clone() });
+        }
+        made => made.map_err(TapeError::io("make", &marks))?,
+    }
+    let mark = layout.fork_mark(parent, fork);
+    open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
+}
+
+/// Finds the entry that a fork is to go on from.
+fn fork_point(layout: &Layout, session: &SessionId, at: Option<Seq>) -> Result<Point, TapeError> {
+    let no_entry = |last| TapeError::NoEntry { session: session.clone(), seq: at.unwrap_or_default(), last };
+    let mut owner = session.clone();
+    for _ in 0..=FORK_DEPTH_MAX {
+        let folders = layout.anchor_names(&owner)?;
+        let forked = origin(layout, &owner, &folders)?;
+        let place = match at {
+            Some(at) => newest_at(layout, &owner, &folders, at)?.map(|n| (n, at)),
+            None => last_whole(layout, &owner, &folders)?,
+        };
+        let Some((n, seq)) = place else {
+            // From before the session was forked itself.
+            owner = forked.ok_or_else(|| no_entry(Seq::ZERO))?.parent;
+            continue;
+        };
+        let path = layout.entries(&owner, &folders[n]);
+        let Some(found) = find(&path, seq)? else {
+            return Err(no_entry(last_seen(&path, |_| true)?.map_or(Seq::ZERO, |last| last.seq)));
+        };
+        if found.more > 0 {
+            return Err(TapeError::InsideAppend {
+                session: session.clone(),
+                seq,
+                before: append_before(&path, found)?,
+                end: Seq(seq.0 + found.more),
+            });
+        }
+        let depth = if n == 0 { forked.map_or(0, |forked| forked.depth) } else { 0 };
+        return Ok(Point { owner, found, number: anchor_number(&folders[n]).unwrap_or(1), depth: depth + 1 });
+    }
+    Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX })
+}
+
+/// The last entry that ends an append.
+fn last_whole(layout: &Layout, session: &SessionId, folders: &[String]) -> Result<Option<(usize, Seq)>, TapeError> {
+    for (n, folder) in folders.iter().enumerate().rev() {
+        if let Some(last) = last_seen(&layout.entries(session, folder), |seen| seen.more == 0)? {
+            return Ok(Some((n, last.seq)));
+        }
+    }
+    Ok(None)
+}
+
+/// The last entry of the append before the one that this entry is in the middle of.
+fn append_before(path: &std::path::Path, inside: Found) -> Result<Seq, TapeError> {
+    let mut seq = inside.seq;
+    while seq > Seq(1) {
+        seq = Seq(seq.0 - 1);
+        // An append begins with its file at the latest.
+        if find(path, seq)?.is_none_or(|found| found.more == 0) {
+            return Ok(seq);
+        }
+    }
+    Ok(Seq::ZERO)
+}

@@ -1,0 +1,242 @@
+//! What every engine of tapes promises: each claim is held by the files and by the memory, through the same door.
+
+use std::sync::Arc;
+
+use super::support::*;
+use crate::{
+    ids::{Millis, Seq},
+    tape::{
+        Appended, Deleted, Entry, FORK_DEPTH_MAX, LoadedTape, MemoryStore, Store, TapeError, TapeStore, TapeWriter,
+    },
+};
+
+const NOW: Millis = Millis(1_733_000_000_000);
+
+/// Tells a claim about each engine; the folder of the files lives as long.
+fn each_engine(claim: impl Fn(&str, &dyn TapeStore)) {
+    for (name, options) in [("files", small()), ("files, Power", power())] {
+        let folder = own_folder();
+        claim(name, &Store::open(folder.path(), options).unwrap());
+    }
+    claim("memory", &MemoryStore::new());
+}
+
+/// A tape whose appends are waited for.
+struct Tape {
+    tape: Box<dyn TapeWriter>,
+    told: std::sync::mpsc::Receiver<Told>,
+}
+
+impl Tape {
+    fn create(store: &dyn TapeStore, name: &str) -> Tape {
+        let (notify, told) = listener();
+        Tape { tape: store.create(&id(name), notify).unwrap(), told }
+    }
+
+    fn load(store: &dyn TapeStore, name: &str) -> (Tape, Vec<Entry>) {
+        let (notify, told) = listener();
+        let LoadedTape { tape, entries, repair, read_only, rebooted } = store.load(&id(name), notify).unwrap();
+        assert_eq!((repair, read_only, rebooted), (None, None, false));
+        (Tape { tape, told }, entries)
+    }
+
+    fn append(&mut self, entries: &[Entry]) -> Told {
+        let appended = self.tape.append(entries);
+        self.wait(appended)
+    }
+
+    fn anchor(&mut self, name: &str, seq: u64) -> Told {
+        let appended = self.tape.begin_anchor(name, &entry(seq));
+        self.wait(appended)
+    }
+
+    fn wait(&self, appended: Appended) -> Told {
+        match appended {
+            Appended::Now(result) => result,
+            Appended::Later => self.told.recv_timeout(LONG).unwrap(),
+        }
+    }
+}
+
+/// Appends of one to three entries, with anchors at 6 and 11; 14 entries in all.
+fn talked(store: &dyn TapeStore, name: &str) -> Tape {
+    let mut tape = Tape::create(store, name);
+    for append in [entries(1..=1), entries(2..=4), entries(5..=5)] {
+        tape.append(&append).unwrap();
+    }
+    assert_eq!(tape.anchor("phase-1", 6).unwrap(), Seq(6));
+    tape.append(&entries(7..=8)).unwrap();
+    tape.append(&entries(9..=10)).unwrap();
+    tape.anchor("phase 2", 11).unwrap();
+    tape.append(&entries(12..=14)).unwrap();
+    tape
+}
+
+#[test]
+fn what_was_appended_is_read_and_loaded() {
+    each_engine(|engine, store| {
+        let tape = talked(store, "s");
+        assert_eq!((tape.tape.last(), tape.tape.outstanding()), (Seq(14), 0), "{engine}");
+        for after in 0..=14 {
+            assert_eq!(store.read(&id("s"), Seq(after)).unwrap(), entries(after + 1..=14), "{engine}");
+        }
+        drop(tape);
+        let (mut tape, said) = Tape::load(store, "s");
+        assert_eq!(said, entries(11..=14), "{engine}");
+        assert_eq!(tape.append(&entries(15..=15)).unwrap(), Seq(15));
+        assert_eq!(tape.append(&[]).unwrap(), Seq(15));
+        assert_eq!(store.verify(&id("s")).unwrap(), []);
+        assert_eq!((store.sessions().unwrap(), store.exists(&id("s"))), (vec![id("s")], true));
+    });
+}
+
+#[test]
+fn what_does_not_follow_is_refused_and_nothing_is_taken() {
+    each_engine(|engine, store| {
+        let mut tape = talked(store, "s");
+        let gap = tape.append(&[entry(16)]);
+        assert!(matches!(gap, Err(TapeError::Gap { expected: Seq(15), got: Seq(16), .. })), "{engine}");
+        let half = tape.append(&[entry(15), entry(17)]);
+        assert!(matches!(half, Err(TapeError::Gap { .. })), "{engine}");
+        for taken in ["phase-1", "phase 2", "session-start"] {
+            assert!(matches!(tape.anchor(taken, 15), Err(TapeError::AnchorExists { .. })), "{engine}: {taken}");
+        }
+        let mut large = entry(15);
+        large.data = serde_json::value::to_raw_value(&"x".repeat(crate::tape::LINE_BYTES_MAX)).unwrap();
+        assert!(matches!(tape.append(&[large]), Err(TapeError::TooLarge { .. })), "{engine}");
+        assert_eq!(tape.append(&entries(15..=16)).unwrap(), Seq(16));
+        assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=16), "{engine}");
+    });
+}
+
+/// S-18: the tape as it was at any entry, and from one anchor to another.
+#[test]
+fn a_tape_is_read_at_any_entry_and_between_anchors() {
+    each_engine(|engine, store| {
+        let _tape = talked(store, "s");
+        let firsts: Vec<_> =
+            store.anchors(&id("s")).unwrap().into_iter().map(|a| (a.number, a.name, a.first)).collect();
+        let expected = [(1, "session-start", 1), (2, "phase-1", 6), (3, "phase-2", 11)];
+        assert_eq!(firsts, expected.map(|(number, name, first)| (number, name.to_owned(), Seq(first))), "{engine}");
+        for seq in 1..=14 {
+            let read = store.read_to(&id("s"), Seq(seq)).unwrap();
+            assert_eq!(read.entries, entries(read.anchor.first.0..=seq), "{engine}");
+            assert_eq!(read.ends_append, [1, 4, 5, 6, 8, 10, 11, 14].contains(&seq), "{engine} {seq}");
+        }
+        let beyond = store.read_to(&id("s"), Seq(15)).unwrap_err().to_string();
+        assert_eq!(beyond, "session s has no entry 15: its last is 14", "{engine}");
+        let between = |from, to| store.between_anchors(&id("s"), from, to).unwrap();
+        assert_eq!(between("session-start", "002_phase-1"), entries(1..=10), "{engine}");
+        assert_eq!(between("phase-2", "phase-2"), entries(11..=14), "{engine}");
+        assert_eq!(between("phase-2", "phase-1"), [], "{engine}");
+        assert!(matches!(store.between_anchors(&id("s"), "phase-1", "none"), Err(TapeError::NoAnchor { .. })));
+    });
+}
+
+/// Promise 7
+#[test]
+fn a_session_has_one_writer_at_a_time() {
+    each_engine(|engine, store| {
+        let tape = talked(store, "s");
+        assert!(matches!(store.load(&id("s"), deaf()), Err(TapeError::Claimed { .. })), "{engine}");
+        assert!(matches!(store.create(&id("s"), deaf()), Err(TapeError::Exists { .. })), "{engine}");
+        assert!(matches!(store.delete(&id("s")), Err(TapeError::Claimed { .. })), "{engine}");
+        drop(tape);
+        assert!(matches!(store.create(&id("s"), deaf()), Err(TapeError::Exists { .. })), "{engine}");
+        drop(Tape::load(store, "s"));
+        assert!(matches!(store.load(&id("none"), deaf()), Err(TapeError::Missing { .. })), "{engine}");
+        drop(Tape::create(store, "empty"));
+        drop(Tape::create(store, "empty"));
+    });
+}
+
+#[test]
+fn a_fork_has_what_its_parent_had_and_goes_on_alone() {
+    each_engine(|engine, store| {
+        let mut parent = talked(store, "p");
+        for at in [1, 4, 5, 6, 8, 10, 11, 14] {
+            let name = format!("f{at}");
+            let forked = store.fork(&id("p"), Some(Seq(at)), &id(&name), NOW).unwrap();
+            assert_eq!((&forked.parent, forked.seq, forked.depth), (&id("p"), Seq(at), 1), "{engine}");
+            let (mut tape, said) = Tape::load(store, &name);
+            let before = store.read_to(&id("p"), Seq(at)).unwrap();
+            assert_eq!(said[..said.len() - 1], before.entries, "{engine} {at}");
+            assert_eq!((said.last().unwrap().seq, said.last().unwrap().kind.as_str()), (Seq(at + 1), "forked"));
+            tape.append(&entries(at + 2..=at + 3)).unwrap();
+            let own = store.read(&id(&name), Seq(at + 1)).unwrap();
+            assert_eq!(own, entries(at + 2..=at + 3), "{engine}");
+            let last = store.anchors(&id(&name)).unwrap().last().unwrap().number;
+            assert_eq!(last, before.anchor.number, "{engine}");
+            tape.anchor("own", at + 4).unwrap();
+            let newest = store.anchors(&id(&name)).unwrap().pop().unwrap();
+            assert_eq!((newest.number, newest.first), (last + 2, Seq(at + 4)), "{engine}");
+            drop(tape);
+            assert_eq!(Tape::load(store, &name).1, entries(at + 4..=at + 4), "{engine}");
+            assert_eq!(store.verify(&id(&name)).unwrap(), [], "{engine}");
+        }
+        parent.append(&entries(15..=15)).unwrap();
+        assert_eq!(store.read(&id("p"), Seq(0)).unwrap(), entries(1..=15), "{engine}");
+        let inside = store.fork(&id("p"), Some(Seq(3)), &id("f"), NOW).unwrap_err().to_string();
+        assert_eq!(inside, "entry 3 of session p is in the middle of an append: take 4, or 1 before it", "{engine}");
+        assert!(
+            matches!(store.fork(&id("p"), Some(Seq(16)), &id("f"), NOW), Err(TapeError::NoEntry { .. })),
+            "{engine}"
+        );
+        assert!(matches!(store.fork(&id("p"), None, &id("f1"), NOW), Err(TapeError::Exists { .. })), "{engine}");
+        // From before the first fork: of the first parent.
+        let early = store.fork(&id("f8"), Some(Seq(4)), &id("early"), NOW).unwrap();
+        assert_eq!((early.parent, early.depth), (id("p"), 1), "{engine}");
+    });
+}
+
+#[test]
+fn forks_of_forks_have_a_bound() {
+    each_engine(|engine, store| {
+        Tape::create(store, "f0").append(&entries(1..=1)).unwrap();
+        for n in 1..=FORK_DEPTH_MAX {
+            store.fork(&id(&format!("f{}", n - 1)), None, &id(&format!("f{n}")), NOW).unwrap();
+        }
+        let last = id(&format!("f{FORK_DEPTH_MAX}"));
+        assert_eq!(store.read(&last, Seq(0)).unwrap().len() as u32, FORK_DEPTH_MAX + 1, "{engine}");
+        assert!(matches!(store.fork(&last, None, &id("more"), NOW), Err(TapeError::TooDeep { .. })), "{engine}");
+    });
+}
+
+#[test]
+fn a_deleted_session_is_there_for_its_forks_alone_and_goes_with_the_last() {
+    each_engine(|engine, store| {
+        drop(talked(store, "p"));
+        store.fork(&id("p"), Some(Seq(8)), &id("f"), NOW).unwrap();
+        store.mark_open(&id("p")).unwrap();
+        assert_eq!(store.open_sessions().unwrap(), [id("p")], "{engine}");
+        assert!(matches!(store.delete(&id("p")), Err(TapeError::Unfinished { .. })), "{engine}");
+        store.mark_closed(&id("p")).unwrap();
+        assert_eq!(store.delete(&id("p")).unwrap(), Deleted::Hidden, "{engine}");
+        assert!(!store.exists(&id("p")) && store.sessions().unwrap() == [id("f")], "{engine}");
+        assert!(matches!(store.read(&id("p"), Seq(0)), Err(TapeError::Missing { .. })), "{engine}");
+        assert!(matches!(store.create(&id("p"), deaf()), Err(TapeError::Exists { .. })), "{engine}");
+        assert_eq!(store.read(&id("f"), Seq(0)).unwrap().len(), 9, "{engine}");
+        assert_eq!(store.delete(&id("f")).unwrap(), Deleted::Gone, "{engine}");
+        drop(Tape::create(store, "p"));
+    });
+}
+
+#[test]
+fn a_closed_store_takes_nothing_more() {
+    each_engine(|engine, store| {
+        let mut tape = talked(store, "s");
+        store.close(LONG).unwrap();
+        assert!(matches!(tape.append(&entries(15..=15)), Err(TapeError::Closed)), "{engine}");
+        assert!(matches!(store.load(&id("s"), deaf()), Err(TapeError::Closed)), "{engine}");
+        assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=14), "{engine}");
+    });
+}
+
+/// An engine is a value behind one pointer.
+#[test]
+fn an_engine_can_be_shared() {
+    let store: Arc<dyn TapeStore> = Arc::new(MemoryStore::new());
+    let other = store.clone();
+    std::thread::spawn(move || drop(talked(&*other, "s"))).join().unwrap();
+    assert!(store.exists(&id("s")));
+}
