@@ -140,9 +140,12 @@ async fn a_child_works_beside_its_parent_and_wakes_it_when_it_is_down() {
     lab.model.barrier("child").reached().await;
     // The parent talks on meanwhile.
     assert_eq!(lab.parent.prompt("hello").await.unwrap().wait().await.unwrap().text, "while it works");
-    let tree = lab.runtime.tree();
-    let node = tree.find(lab.parent.id().as_str()).unwrap();
-    assert!(node.find(child.session().id().as_str()).is_some(), "{tree}");
+    // Its parent says where it is shown, as soon as it knows that the child is up.
+    until(async || {
+        let tree = lab.runtime.tree();
+        tree.find(lab.parent.id().as_str()).is_some_and(|node| node.find(child.session().id().as_str()).is_some())
+    })
+    .await;
     assert!(!lab.parent.state().await.unwrap().may_sleep());
 
     lab.model.barrier("child").release();

@@ -59,6 +59,12 @@ pub(crate) fn replay_below(folder: &Path) {
                 Err(ReplayError::NoBeginning) => continue,
                 Err(error) => panic!("the tape of session {} cannot be replayed: {error}", session.id),
             };
+            // What a budget looked at (a price, the size of the tools) is written down with a request, and here there may be none.
+            let by_budget =
+                |line: &tamtam::tape::Entry| line.kind == "budget_ask" || line.data.get().contains("\"instead\":");
+            if store.read(&session.id, tamtam::Seq::ZERO).is_ok_and(|lines| lines.iter().any(by_budget)) {
+                continue;
+            }
             for step in replay {
                 if let Some(difference) = step.difference {
                     let (id, signal, n) = (&session.id, &step.signal, step.number);
