@@ -9,9 +9,12 @@
 //! | `boundaries.rs` | cut off after each entry, and inside each line |
 //! | `strike.rs`, `picture.rs`, `named.rs` | a panic, and a `kill -9`, at each crash point by name (with the feature `fault-injection`) |
 //! | `starts.rs` | the start after a crash, cut off itself |
+//! | `branches.rs` | forks, deletions and imports, struck at each of their points |
 //! | `table.rs`, `tape.rs` | the table of recovery, row by row; the tape and the index in mid-batch |
 
 mod boundaries;
+#[cfg(all(feature = "fault-injection", feature = "sqlite"))]
+mod branches;
 mod host;
 mod judge;
 #[cfg(feature = "fault-injection")]

@@ -68,6 +68,15 @@ impl Writer {
     }
 }
 
+/// Makes a session of so many entries and gives it back.
+pub(crate) fn written(store: &Store, id: &SessionId, entries: u64) {
+    let (notify, told) = notify();
+    let mut writer = Writer { tape: store.create(id, notify).unwrap(), told };
+    for seq in 1..=entries {
+        assert_eq!(writer.append(&[entry(seq)]).unwrap(), Seq(seq));
+    }
+}
+
 /// Writes one session to its end. What panics on its own thread costs the handle, as it would an actor; the next one loads.
 fn write(store: &Store, n: usize) -> u64 {
     let mut acknowledged = 0;

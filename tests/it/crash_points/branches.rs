@@ -1,0 +1,104 @@
+//! Forking, deleting and importing a session, each struck at each of its points. The next start finds what was there before, or
+//! what was to be; the same again completes it; and the parent is whole whatever happened.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tamtam::{
+    Millis, Seq, SessionId,
+    tape::{Deleted, Spills, Store, StoreOptions, TapeError},
+};
+
+use super::{
+    strike::{STRUCK, Strike},
+    tape::written,
+};
+
+const ENTRIES: usize = 10;
+
+fn open(folder: &std::path::Path, strike: &Strike) -> Store {
+    Store::open(folder, StoreOptions { faults: strike.faults(), ..StoreOptions::default() }).unwrap()
+}
+
+/// What is done with a store that has a parent of ten entries, and a fork of it unless that is what is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Deed {
+    Fork,
+    DeleteFork,
+    DeleteParent,
+    Import,
+}
+
+fn named(id: &str) -> SessionId {
+    id.parse().unwrap()
+}
+
+impl Deed {
+    fn does(self, store: &Store, export: &[u8]) -> Result<(), TapeError> {
+        let (parent, fork) = (named("parent"), named("fork"));
+        match self {
+            Deed::Fork => store.fork(&parent, None, &fork, Millis(1)).map(drop),
+            Deed::DeleteFork => store.delete(&fork).map(|deleted| assert_eq!(deleted, Deleted::Gone)),
+            Deed::DeleteParent => store.delete(&parent).map(|deleted| assert_eq!(deleted, Deleted::Hidden)),
+            Deed::Import => store.import(&mut &export[..], Some(&named("import"))).map(drop),
+        }
+    }
+
+    /// Whether that is how it looks when it is done; where it is not, as it was before.
+    fn is_done(self, store: &Store) -> bool {
+        let length = |id: &str| store.read(&named(id), Seq::ZERO).map(|entries| entries.len()).unwrap_or(0);
+        match self {
+            Deed::Fork => length("fork") == ENTRIES + 1,
+            Deed::DeleteFork => length("fork") == 0,
+            Deed::DeleteParent => length("parent") == 0 && length("fork") == ENTRIES + 1,
+            Deed::Import => length("import") == ENTRIES,
+        }
+    }
+}
+
+fn strikes(deed: Deed, point: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut export = Vec::new();
+    {
+        let store = open(folder.path(), &Strike::default());
+        written(&store, &named("parent"), ENTRIES as u64);
+        store.export(&named("parent"), Spills::Left, &mut export).unwrap();
+        if deed != Deed::Fork {
+            Deed::Fork.does(&store, &[]).unwrap();
+        }
+        assert!(!deed.is_done(&store), "{deed:?}");
+    }
+    let strike = Strike::default();
+    {
+        let store = open(folder.path(), &strike);
+        strike.panic_at(point, 1);
+        let panic = catch_unwind(AssertUnwindSafe(|| deed.does(&store, &export))).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&STRUCK), "{deed:?} at {point}");
+    }
+    assert_eq!(strike.struck(), 1, "{deed:?} passes {point}");
+    let store = open(folder.path(), &Strike::default());
+    if !deed.is_done(&store) {
+        deed.does(&store, &export).unwrap_or_else(|error| panic!("{deed:?} after a strike at {point}: {error}"));
+    }
+    assert!(deed.is_done(&store), "{deed:?} at {point}");
+    if deed != Deed::DeleteParent {
+        assert_eq!(store.read(&named("parent"), Seq::ZERO).unwrap().len(), ENTRIES);
+        assert!(store.verify(&named("parent")).unwrap().is_empty());
+    }
+}
+
+/// F01: each point of a fork, of a deletion and of an import.
+#[test]
+fn a_fork_a_deletion_and_an_import_are_whole_or_not_there_wherever_they_are_cut_off() {
+    for point in ["tape.fork.folder", "tape.fork.marked", "tape.fork.begun"] {
+        strikes(Deed::Fork, point);
+    }
+    for point in ["tape.delete.claimed", "tape.delete.moved", "tape.delete.unmarked"] {
+        strikes(Deed::DeleteFork, point);
+    }
+    for point in ["tape.delete.claimed", "tape.delete.hidden"] {
+        strikes(Deed::DeleteParent, point);
+    }
+    for point in ["tape.import.begun", "tape.import.written", "tape.import.done"] {
+        strikes(Deed::Import, point);
+    }
+}
