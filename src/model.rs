@@ -81,7 +81,7 @@ pub struct ModelLimits {
 
 impl Default for ModelLimits {
     fn default() -> Self {
-        // 128,000 is what the smallest of the current tool-capable models take (checklist C-11 uses 100,000 as the trigger).
+        // What the smallest of the current tool-capable models take.
         ModelLimits { context: 128_000, output: 8_192, images: true }
     }
 }

@@ -18,7 +18,7 @@ use super::{
 
 /// What stands under the list.
 const NOTE: &str = "\nDollars for a million tokens, as they stood on the providers' public pages in the month beside them.\n\
-    Any other model can be named as PROVIDER/MODEL; its price is unknown, and is given with --price.\n";
+    A month with a ? was not verified; --json names the page of each. Any other model can be named as PROVIDER/MODEL; its price is unknown, and is given with --price.\n";
 
 /// Lists the models whose price is known.
 pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Result<Exit, Failure> {
@@ -39,7 +39,7 @@ pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Resu
         if given.json {
             let line = json!({
                 "model": name, "key": has_key, "context": limits.context, "output": limits.output,
-                "price": price, "seen": known.seen,
+                "price": price, "seen": known.seen, "source": known.source,
             });
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{line}");
@@ -50,7 +50,8 @@ pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Resu
         let prices = [dollars(price.input), dollars(price.output), usd(price.cache_read), usd(price.cache_write)];
         let [input, output, read, write] = prices;
         let key = if has_key { "yes" } else { "-" };
-        row(&mut text, [name, key.to_owned(), context, input, output, read, write, known.seen.to_owned()]);
+        let seen = if known.source.is_some() { known.seen.to_owned() } else { format!("{} ?", known.seen) };
+        row(&mut text, [name, key.to_owned(), context, input, output, read, write, seen]);
     }
     if !given.json {
         text.push_str(NOTE);

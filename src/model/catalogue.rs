@@ -151,9 +151,12 @@ pub fn known_limits(model: &str) -> ModelLimits {
     let fits = LIMITS.iter().filter(|(beginning, ..)| name.starts_with(beginning));
     match fits.max_by_key(|(beginning, ..)| beginning.len()) {
         Some(&(_, context, output, images)) => ModelLimits { context, output, images },
-        None => ModelLimits::default(),
+        None => ModelLimits { context: UNKNOWN_CONTEXT, ..ModelLimits::default() },
     }
 }
+
+/// What a model is taken for of which nothing is known: with the least reserve left free, 100,000 tokens may be used (C-11).
+const UNKNOWN_CONTEXT: u64 = 116_384;
 
 /// What that model costs at that address: the provider's own price at the provider's own address, and nothing is known of a
 /// proxy or a server of somebody's own.
@@ -191,6 +194,16 @@ mod tests {
         assert_eq!(known_limits("gpt-4o-mini").context, 128_000);
         assert_eq!(known_limits("gpt-4").context, 8_192);
         assert_eq!(known_limits("anthropic/claude-sonnet-4-20250514").output, 64_000);
-        assert_eq!(known_limits("never-heard-of"), ModelLimits::default());
+    }
+
+    /// J-04, C-11: 100,000 tokens are where a model is summed up of which nothing is known, and no other one.
+    #[test]
+    fn a_model_of_which_nothing_is_known_has_room_for_100_000_tokens() {
+        let usable = |model| {
+            let limits = known_limits(model);
+            crate::context::Window::new(limits.context, limits.output).usable()
+        };
+        assert_eq!(usable("never-heard-of"), 100_000);
+        assert_eq!(usable("gpt-4o"), 128_000 - 16_384);
     }
 }

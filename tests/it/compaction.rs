@@ -1,5 +1,8 @@
 //! Compaction in a whole runtime: real actors, a real tape, a model that counts what it is sent.
 
+#[cfg(feature = "tools")]
+mod rows;
+
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},

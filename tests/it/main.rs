@@ -29,6 +29,7 @@ mod panic_abort;
 mod passive;
 #[cfg(feature = "cli")]
 mod processes;
+mod published;
 #[cfg(feature = "tools")]
 mod race;
 #[cfg(feature = "tools")]

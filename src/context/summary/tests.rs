@@ -30,7 +30,8 @@ fn result(id: &str, tool: &str, content: &str) -> Arc<Item> {
     }))
 }
 
-/// J-23, BDD-COMPACT-019, 021: the first summary is asked for under all six headings, and names no earlier one.
+/// J-12, J-15, J-23, BDD-COMPACT-019, 021: the first summary is asked for under all six headings, for what is done, under way
+/// and open, for what was decided and what was tried, and names no earlier one; calls and results are told as such.
 #[test]
 fn bdd_compact_019_021_a_first_summary_is_asked_for_under_six_headings() {
     let items = [user("add a test"), call("c1", "read", r#"{"path":"a.rs"}"#), result("c1", "read", "fn a() {}")];
@@ -38,6 +39,7 @@ fn bdd_compact_019_021_a_first_summary_is_asked_for_under_six_headings() {
     for heading in HEADINGS {
         assert!(prompt.contains(&format!("\n## {heading}\n")), "{heading}");
     }
+    assert!(prompt.contains("Done, In Progress, Blocked") && prompt.contains("tried and given up"), "{prompt}");
     assert!(prompt.contains("[user]\nadd a test"));
     assert!(prompt.contains(r#"[Tool: read] {"path":"a.rs"}"#));
     assert!(prompt.contains("[Tool Result: read]\nfn a() {}"));

@@ -1,9 +1,10 @@
 //! Prices that were public when they were written down: data, no code.
 //!
-//! **Where they are from.** The public price pages of the providers, each read for the month that stands beside it. Prices are
-//! facts and nobody's work; no table of anyone else was copied. **What they are worth.** Providers change prices without
-//! notice: a host that bills by them gives its own ([`Builder::prices`](crate::runtime::Builder::prices)). Standard service
-//! in US dollars; no batch, priority or regional prices.
+//! **Where they are from.** Each was read for the month that stands beside it, and names the page where it was looked up again
+//! on 2026-11-22 ([`KnownPrice::source`]): the provider's own where that could be found, else somebody's copy of it. One without
+//! a page is **unverified**. Prices are facts and nobody's work; no table of anyone else was copied. **What they are worth.**
+//! Providers change prices without notice: a host that bills by them gives its own
+//! ([`Builder::prices`](crate::runtime::Builder::prices)). Standard service in US dollars; no batch, priority or regional prices.
 //!
 //! **What is left out** is unknown, on purpose: models priced in other currencies (Zhipu, Qwen and Moonshot under their
 //! addresses here), brokers that add a fee (OpenRouter), servers of one's own, and any address that is not the provider's.
@@ -23,7 +24,49 @@ pub struct KnownPrice {
     pub price: Price,
     /// The month in which it was so, as `YYYY-MM`.
     pub seen: &'static str,
+    /// The page where it was looked up; `None` where none could be found, so that nobody has checked it.
+    pub source: Option<&'static str>,
 }
+
+/// Anthropic's own list.
+const ANTHROPIC: Option<&str> = Some("https://platform.claude.com/docs/en/about-claude/pricing");
+
+/// Anthropic's own page of that model.
+const OPUS_5_5: Option<&str> = Some("https://platform.claude.com/docs/zh-CN/models/opus-5-5/overview");
+
+/// A copy of Anthropic's list, with Sonnet 5 and both sizes of prompts of Haiku 5.5.
+const ANTHROPIC_COPY: Option<&str> = Some("https://docs.rs/synaps/0.10.2/synaps_cli/pricing/index.html");
+
+/// Changes of Anthropic's list up to 2026-10-24: reading from the cache of Sonnet 5.5 has cost half as much since 2026-10-07.
+const ANTHROPIC_CHANGES: Option<&str> = Some("https://github.com/kurofune/claudit/releases/tag/v1.9.2");
+
+/// A copy of OpenAI's list of March 2026. The cache is not in it: a tenth of input for GPT-5, a quarter for GPT-4.1, as told in
+/// <https://docs.rs/crate/adk-model/0.6.0/source/src/openai/pricing.rs>.
+const OPENAI: Option<&str> = Some("https://deploybase.ai/articles/openai-pricing");
+
+/// A copy of OpenAI's prices of GPT-4o, the cache among them.
+const GPT_4O: Option<&str> = Some("https://docs.rs/crate/openai-models/0.1.1/source/src/lib.rs");
+
+/// The same of o3-mini.
+const O3_MINI: Option<&str> = Some("https://github.com/appatalks/chatgpt-html/issues/82");
+
+/// The same of o4-mini.
+const O4_MINI: Option<&str> = Some("https://github.com/RooCodeInc/Roo-Code/pull/2691");
+
+/// A copy of DeepSeek's list of April 2026.
+const DEEPSEEK: Option<&str> = Some("https://benchlm.ai/blog/posts/deepseek-api-pricing");
+
+/// A copy of Groq's list.
+const GROQ: Option<&str> = Some("https://smithery.ai/skills/jeremylongshore/groq-cost-tuning");
+
+/// A copy of Google's list.
+const FLASH: Option<&str> = Some("https://computeprices.com/models/gemini-2-5-flash");
+
+/// The same.
+const FLASH_LITE: Option<&str> = Some("https://awesomeagents.ai/models/gemini-2-5-flash-lite");
+
+/// Nobody has checked it.
+const UNVERIFIED: Option<&str> = None;
 
 /// Thousandths of a dollar for a million tokens.
 const fn milli(milli: u64) -> MicroUsd {
@@ -36,61 +79,68 @@ const fn cached(
     model: &'static str,
     [input, cache_read, output]: [u64; 3],
     seen: &'static str,
+    source: Option<&'static str>,
 ) -> KnownPrice {
     let price = Price { cache_read: Some(milli(cache_read)), ..Price::new(milli(input), milli(output)) };
-    KnownPrice { provider, model, price, seen }
+    KnownPrice { provider, model, price, seen, source }
 }
 
 /// Anthropic's: five minutes in the cache cost a quarter more than input to write.
-const fn claude(model: &'static str, [input, cache_read, output]: [u64; 3], seen: &'static str) -> KnownPrice {
+const fn claude(
+    model: &'static str,
+    [input, cache_read, output]: [u64; 3],
+    seen: &'static str,
+    source: Option<&'static str>,
+) -> KnownPrice {
     let price = Price {
         cache_read: Some(milli(cache_read)),
         cache_write: Some(MicroUsd(input * 1_250)),
         ..Price::new(milli(input), milli(output))
     };
-    KnownPrice { provider: "anthropic", model, price, seen }
+    KnownPrice { provider: "anthropic", model, price, seen, source }
 }
 
 /// The prices that are known, in thousandths of a dollar for a million tokens: input, read from the cache, output.
 pub const PRICES: &[KnownPrice] = &[
-    claude("claude-opus-5-5", [4_000, 200, 20_000], "2026-10"),
-    claude("claude-opus-5", [5_000, 500, 25_000], "2026-10"),
-    claude("claude-opus-4-8", [5_000, 500, 25_000], "2026-10"),
-    claude("claude-opus-4-7", [5_000, 500, 25_000], "2026-10"),
-    claude("claude-opus-4-6", [5_000, 500, 25_000], "2026-10"),
-    claude("claude-opus-4-5", [5_000, 500, 25_000], "2026-10"),
-    claude("claude-opus-4-1", [15_000, 1_500, 75_000], "2026-10"),
-    claude("claude-opus-4", [15_000, 1_500, 75_000], "2026-10"),
-    claude("claude-sonnet-5-5", [2_000, 100, 10_000], "2026-10"),
-    claude("claude-sonnet-5", [2_000, 200, 10_000], "2026-10"),
-    claude("claude-sonnet-4-6", [3_000, 300, 15_000], "2026-02"),
-    claude("claude-sonnet-4-5", [3_000, 300, 15_000], "2026-02"),
-    claude("claude-sonnet-4", [3_000, 300, 15_000], "2026-02"),
-    claude("claude-haiku-4-5", [1_000, 100, 5_000], "2026-02"),
-    claude("claude-3-5-haiku", [800, 80, 4_000], "2026-02"),
+    claude("claude-opus-5-5", [4_000, 200, 20_000], "2026-10", OPUS_5_5),
+    claude("claude-opus-5", [5_000, 500, 25_000], "2026-10", ANTHROPIC),
+    claude("claude-opus-4-8", [5_000, 500, 25_000], "2026-10", ANTHROPIC),
+    claude("claude-opus-4-7", [5_000, 500, 25_000], "2026-10", ANTHROPIC),
+    claude("claude-opus-4-6", [5_000, 500, 25_000], "2026-10", ANTHROPIC),
+    claude("claude-opus-4-5", [5_000, 500, 25_000], "2026-10", ANTHROPIC),
+    claude("claude-opus-4-1", [15_000, 1_500, 75_000], "2026-10", ANTHROPIC),
+    claude("claude-opus-4", [15_000, 1_500, 75_000], "2026-10", ANTHROPIC),
+    claude("claude-sonnet-5-5", [2_000, 100, 10_000], "2026-10", ANTHROPIC_CHANGES),
+    claude("claude-sonnet-5", [2_000, 200, 10_000], "2026-10", ANTHROPIC_COPY),
+    claude("claude-sonnet-4-6", [3_000, 300, 15_000], "2026-02", ANTHROPIC),
+    claude("claude-sonnet-4-5", [3_000, 300, 15_000], "2026-02", ANTHROPIC),
+    claude("claude-sonnet-4", [3_000, 300, 15_000], "2026-02", ANTHROPIC),
+    claude("claude-haiku-4-5", [1_000, 100, 5_000], "2026-02", ANTHROPIC),
+    claude("claude-3-5-haiku", [800, 80, 4_000], "2026-02", ANTHROPIC),
     KnownPrice {
         // Longer prompts cost five times as much.
-        price: Price { input_max: Some(100_000), ..claude("", [100, 10, 500], "").price },
-        ..claude("claude-haiku-5-5", [0; 3], "2026-10")
+        price: Price { input_max: Some(100_000), ..claude("", [100, 10, 500], "", None).price },
+        ..claude("claude-haiku-5-5", [0; 3], "2026-10", ANTHROPIC_CHANGES)
     },
-    cached("openai", "gpt-5.1", [1_250, 125, 10_000], "2026-03"),
-    cached("openai", "gpt-5", [1_250, 125, 10_000], "2026-03"),
-    cached("openai", "gpt-5-mini", [250, 25, 2_000], "2026-03"),
-    cached("openai", "gpt-5-nano", [50, 5, 400], "2026-03"),
-    cached("openai", "gpt-4.1", [2_000, 500, 8_000], "2026-03"),
-    cached("openai", "gpt-4.1-mini", [400, 100, 1_600], "2026-03"),
-    cached("openai", "gpt-4.1-nano", [100, 25, 400], "2026-03"),
-    cached("openai", "gpt-4o", [2_500, 1_250, 10_000], "2026-03"),
-    cached("openai", "gpt-4o-mini", [150, 75, 600], "2026-03"),
-    cached("openai", "o3", [2_000, 500, 8_000], "2026-03"),
-    cached("openai", "o3-mini", [1_100, 550, 4_400], "2026-03"),
-    cached("openai", "o4-mini", [1_100, 275, 4_400], "2026-03"),
-    cached("deepseek", "deepseek-chat", [280, 28, 420], "2026-04"),
-    cached("deepseek", "deepseek-reasoner", [280, 28, 420], "2026-04"),
+    cached("openai", "gpt-5.1", [1_250, 125, 10_000], "2026-03", OPENAI),
+    cached("openai", "gpt-5", [1_250, 125, 10_000], "2026-03", OPENAI),
+    cached("openai", "gpt-5-mini", [250, 25, 2_000], "2026-03", OPENAI),
+    cached("openai", "gpt-5-nano", [50, 5, 400], "2026-03", OPENAI),
+    cached("openai", "gpt-4.1", [2_000, 500, 8_000], "2026-03", OPENAI),
+    cached("openai", "gpt-4.1-mini", [400, 100, 1_600], "2026-03", OPENAI),
+    cached("openai", "gpt-4.1-nano", [100, 25, 400], "2026-03", OPENAI),
+    cached("openai", "gpt-4o", [2_500, 1_250, 10_000], "2026-03", GPT_4O),
+    cached("openai", "gpt-4o-mini", [150, 75, 600], "2026-03", GPT_4O),
+    // What reading from its cache costs could not be found.
+    cached("openai", "o3", [2_000, 500, 8_000], "2026-03", UNVERIFIED),
+    cached("openai", "o3-mini", [1_100, 550, 4_400], "2026-03", O3_MINI),
+    cached("openai", "o4-mini", [1_100, 275, 4_400], "2026-03", O4_MINI),
+    cached("deepseek", "deepseek-chat", [280, 28, 420], "2026-04", DEEPSEEK),
+    cached("deepseek", "deepseek-reasoner", [280, 28, 420], "2026-04", DEEPSEEK),
     // Groq and Gemini 2.5 Flash have a price for the cache, or none, by model and month: without it they cost no more than this.
-    cached("groq", "llama-3.3-70b-versatile", [590, 590, 790], "2025-12"),
-    cached("gemini", "gemini-2.5-flash", [300, 300, 2_500], "2025-12"),
-    cached("gemini", "gemini-2.5-flash-lite", [100, 100, 400], "2025-12"),
+    cached("groq", "llama-3.3-70b-versatile", [590, 590, 790], "2025-12", GROQ),
+    cached("gemini", "gemini-2.5-flash", [300, 300, 2_500], "2025-12", FLASH),
+    cached("gemini", "gemini-2.5-flash-lite", [100, 100, 400], "2025-12", FLASH_LITE),
 ];
 
 /// What that model costs at that provider; `None` where it is not known.
@@ -148,6 +198,14 @@ mod tests {
         assert_eq!((price.cache_read, price.cache_write), (Some(MicroUsd(100_000)), Some(MicroUsd(1_250_000))));
     }
 
+    /// nothing is from memory in silence: what has no page is known to have none.
+    #[test]
+    fn a_price_without_a_page_is_known_to_be_unverified() {
+        let unverified: Vec<_> =
+            PRICES.iter().filter(|known| known.source.is_none()).map(|known| known.model).collect();
+        assert_eq!(unverified, ["o3"]);
+    }
+
     #[test]
     fn each_price_stands_once_has_a_month_and_costs_something() {
         for (at, known) in PRICES.iter().enumerate() {
@@ -155,6 +213,7 @@ mod tests {
             assert!(!before.iter().any(|other| (other.provider, other.model) == (known.provider, known.model)));
             let month: Vec<_> = known.seen.split('-').map(str::len).collect();
             assert_eq!(month, [4, 2], "{}", known.model);
+            assert!(known.source.is_none_or(|page| page.starts_with("https://")), "{}", known.model);
             assert!(known.price.input.0 > 0 && known.price.output >= known.price.input, "{}", known.model);
             assert!(known.price.cache_read <= Some(known.price.input), "{}", known.model);
         }

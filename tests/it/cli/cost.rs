@@ -16,7 +16,7 @@ fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// X-02, BDD-COST-ERR-007: each step, the turn and the result carry tokens and cost, end to end.
+/// X-02, COST-ERR-007: each step, the turn and the result carry tokens and cost, end to end.
 #[test]
 fn each_step_and_the_result_carry_tokens_and_cost() {
     let lab = Lab::new();
@@ -70,6 +70,9 @@ fn models_are_listed_with_their_prices() {
     let row = shown.lines().find(|line| line.starts_with("openai/gpt-4o ")).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>()[1..6], ["-", "128k", "2.50", "10.00", "1.25"], "{shown}");
     assert!(shown.contains("unknown"), "{shown}");
+    let o3 = lab.run(&["models", "openai/o3", "--json"]).stdout;
+    let o3: Value = serde_json::from_str(o3.lines().next().unwrap()).unwrap();
+    assert_eq!((&line["source"].is_string(), &o3["source"]), (&true, &Value::Null), "what was not verified is said");
 }
 
 /// A price that is none makes the script unusable, and the place is named.

@@ -207,7 +207,8 @@ fn a_second_compaction_takes_the_first_summary_with_it() {
     assert!(compacted.replaced.is_empty());
 }
 
-/// BDD-AUTOCOMPACT-001, J-03: a context that reaches its reserve is compacted by itself, in the background: the step goes on.
+/// BDD-AUTOCOMPACT-001, J-03, J-14: a context that reaches its reserve is compacted by itself, in the background: a ticket for
+/// it is opened, and the step goes on.
 #[test]
 fn a_context_that_reaches_its_reserve_is_compacted_beside_the_turn() {
     let mut play = talked(6, 484);
@@ -326,6 +327,25 @@ fn old_outputs_are_pruned_before_anything_is_summed_up() {
         })
         .collect();
     assert_eq!(contents, [PRUNED_TEXT.len(), PRUNED_TEXT.len(), 400, 400]);
+}
+
+/// J-05: the figure of before a summary says nothing of after it: the answer that brought the session to its limit is not what
+/// the next step is measured by, and no summary follows on a summary.
+#[test]
+fn no_summary_follows_on_a_summary() {
+    let mut play = talked(6, 484);
+    play.configure(|settings| settings.compaction.auto = true);
+    play.send("next");
+    summarised(&mut play, Ok("sum"));
+    let usage = tamtam::usage::Usage { input: 1_600, output: 10, ..Default::default() };
+    play.answer_using(vec![text("done")], Finish::Stop, usage);
+    assert_eq!(play.state.context.compactions, 1);
+    for turn in 0..2 {
+        play.send(&format!("and {turn}"));
+        assert!(play.state.compaction().is_none() && play.state.request().is_some(), "turn {turn}");
+        play.answer_text("fine");
+    }
+    assert_eq!(play.state.context.compactions, 1);
 }
 
 /// A request that a crash interrupts while a summary waits to be put in place is made again with the same hash.

@@ -42,7 +42,7 @@ fn bill(play: &Play) -> Bill {
     Bill::of(&play.tape())
 }
 
-/// BDD-COST-001, BDD-COST-002, BDD-COST-003, X-01: each request counts once, with what its provider said, and sums are exact.
+/// COST-001, COST-002, COST-003, X-01: each request counts once, with what its provider said, and sums are exact.
 #[test]
 fn each_request_counts_once_with_the_providers_figures() {
     let mut play = priced();
@@ -58,7 +58,7 @@ fn each_request_counts_once_with_the_providers_figures() {
     assert_eq!((play.state.spent, play.state.usage), (total, usage(300, 150)), "the state has the same sums");
 }
 
-/// BDD-COST-004, BDD-COST-006, BDD-COST-007: a session begins with nothing, and counts only what is its own.
+/// COST-004, COST-006, COST-007: a session begins with nothing, and counts only what is its own.
 #[test]
 fn a_new_session_has_used_nothing() {
     let play = priced();
@@ -67,7 +67,7 @@ fn a_new_session_has_used_nothing() {
     assert_eq!((play.state.spent, play.state.spent.cost.exact()), (Default::default(), Some(PicoUsd(0))));
 }
 
-/// BDD-COST-005: the bill tells which model was asked, in order, and adds up by model.
+/// COST-005: the bill tells which model was asked, in order, and adds up by model.
 #[test]
 fn the_bill_names_the_model_of_each_request() {
     let mut play = priced();
@@ -135,7 +135,7 @@ fn missing_figures_are_estimated_and_marked() {
     assert!(bill(&play).last().unwrap().charge.estimated);
 }
 
-/// BDD-COST-ERR-003: what was counted survives a stream that is cut off, and what had been read by then counts too.
+/// COST-ERR-003: what was counted survives a stream that is cut off, and what had been read by then counts too.
 #[test]
 fn an_interrupted_stream_keeps_the_sums_and_adds_an_estimate() {
     let mut play = priced();
@@ -238,7 +238,7 @@ fn a_parents_sum_has_what_its_tasks_used() {
     assert_eq!(play.state.spent.requests, 1, "its own are told apart");
 }
 
-/// BDD-COST-ERR-006: a model whose window was too small says nothing about another.
+/// COST-ERR-006: a model whose window was too small says nothing about another.
 #[test]
 fn a_new_model_is_not_compacted_for_the_old_ones_overflow() {
     let mut play = priced();
