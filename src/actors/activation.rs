@@ -97,7 +97,7 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
         |why: &dyn std::fmt::Display| OpenError::NotStarted { session: slot.id.clone(), why: why.to_string() };
     let until = Instant::now() + PLACE_WAIT;
     // While the supervisor is not there, actors of its last life may still hold tapes.
-    while sessions.count_children().await.is_err() {
+    while sessions.ping().await.is_err() {
         look_again(host, until).await.map_err(|()| OpenError::Closed)?;
     }
     if !slot.is_prepared() {

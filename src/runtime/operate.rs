@@ -268,7 +268,7 @@ async fn carried_out(
     done: Result<Done, AdminError>,
 ) -> Result<(), OperateError> {
     // Its next answer comes when it has written down on the cards what it did for this one.
-    drop(supervisor.count_children().await);
+    drop(supervisor.ping().await);
     done.map(drop).map_err(|error| refused(card, error))
 }
 

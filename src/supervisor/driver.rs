@@ -48,6 +48,8 @@ pub(crate) enum Msg {
     Which(oneshot::Sender<Vec<ChildInfo>>),
     WhichOne(ChildId, oneshot::Sender<Option<ChildInfo>>),
     Count(oneshot::Sender<Counts>),
+    /// Answered when all that came before has been dealt with.
+    Ping(oneshot::Sender<()>),
     Shutdown(String),
     /// How many entries all its tables hold together.
     #[cfg(test)]
@@ -176,6 +178,7 @@ impl Behaviour for Driver {
             Msg::Which(reply) => drop(reply.send(self.which())),
             Msg::WhichOne(id, reply) => drop(reply.send(self.which_one(&id))),
             Msg::Count(reply) => drop(reply.send(self.count())),
+            Msg::Ping(reply) => drop(reply.send(())),
             Msg::Shutdown(reason) => self.on(Event::Shutdown { reason }, cx),
             #[cfg(test)]
             Msg::Kept(reply) => drop(reply.send(self.kept())),
@@ -206,6 +209,7 @@ impl Behaviour for Driver {
             Msg::Admin(..) => "admin",
             Msg::Which(_) | Msg::WhichOne(..) => "which",
             Msg::Count(_) => "count",
+            Msg::Ping(_) => "ping",
             Msg::Shutdown(_) => "shutdown",
             #[cfg(test)]
             Msg::Kept(_) => "kept",

@@ -182,6 +182,11 @@ impl SupervisorHandle {
         self.ask(Msg::Count).await
     }
 
+    /// Returns when it has dealt with all that it was asked before.
+    pub(crate) async fn ping(&self) -> Result<(), AdminError> {
+        self.ask(Msg::Ping).await
+    }
+
     /// What happens from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {

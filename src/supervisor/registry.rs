@@ -4,7 +4,7 @@
 //! asks no actor and waits for none.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -34,13 +34,14 @@ pub struct Registry {
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     next: AtomicU64,
-    cards: Mutex<HashMap<u64, Arc<ActorCard>>>,
+    /// By key, and so in the order in which they were made.
+    cards: Mutex<BTreeMap<u64, Arc<ActorCard>>>,
     crashes: CrashLog,
     news: News,
 }
 
 impl Shelf {
-    fn cards(&self) -> MutexGuard<'_, HashMap<u64, Arc<ActorCard>>> {
+    fn cards(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ActorCard>>> {
         // Only whole inserts and removes happen under this lock.
         self.cards.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +109,7 @@ impl Registry {
         }
     }
 
-    /// All cards, in no order. The lock is not held while they are read.
+    /// All cards, in the order in which they were made. The lock is not held while they are read.
     pub(crate) fn cards(&self) -> Vec<Arc<ActorCard>> {
         self.shelf.cards().values().cloned().collect()
     }

@@ -1,12 +1,9 @@
 //! A picture of the tree at one moment, made from the cards: no actor is asked, so a stuck or flooded one is seen too.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::{
     ids::Millis,
@@ -105,16 +102,22 @@ pub struct Node {
 
 impl Node {
     pub(crate) fn of(card: &ActorCard) -> Node {
+        Node::read(card, Instant::now()).0
+    }
+
+    /// What a card says, and under which node it is shown, where that is not its owner.
+    fn read(card: &ActorCard, now: Instant) -> (Node, Option<u64>) {
         let words = card.words();
         let numbers = card.numbers();
-        let busy = words.in_hand.map(|(what, since)| (what, since.elapsed()));
+        let age = |since: Instant| now.saturating_duration_since(since);
+        let busy = words.in_hand.map(|(what, since)| (what, age(since)));
         let reading = match busy {
             _ if !words.status.is_alive() => Reading::PostMortem,
             Some((_, since)) if since >= BUSY_AFTER => Reading::Busy,
             _ => Reading::Fresh,
         };
         let usage = words.usage;
-        Node {
+        let node = Node {
             key: card.key(),
             id: card.id().to_owned(),
             path: card.path().to_owned(),
@@ -123,18 +126,18 @@ impl Node {
             reading,
             phase: words.phase,
             doing: words.doing.as_ref().map(|(what, _)| what.clone()),
-            doing_ms: words.doing.as_ref().map(|(_, since)| millis(since.elapsed())),
+            doing_ms: words.doing.as_ref().map(|(_, since)| millis(age(*since))),
             turn: words.at,
             busy_with: busy.map(|(what, _)| what),
             busy_ms: busy.map(|(_, since)| millis(since)),
             started_at: words.started_at.as_ref().map(|(at, _)| *at),
-            age_ms: words.started_at.as_ref().map(|(_, since)| millis(since.elapsed())),
+            age_ms: words.started_at.as_ref().map(|(_, since)| millis(age(*since))),
             incarnation: numbers.incarnation,
             generation: numbers.generation,
             restarts: numbers.restarts,
             restarts_in_window: numbers.restarts_in_window,
             last_exit: words.last_exit.as_ref().map(|(reason, _)| reason.clone()),
-            last_exit_ms: words.last_exit.as_ref().map(|(_, at)| millis(at.elapsed())),
+            last_exit_ms: words.last_exit.as_ref().map(|(_, at)| millis(age(*at))),
             handled: numbers.handled,
             queue: numbers.depth,
             queue_peak: numbers.depth_peak,
@@ -146,7 +149,8 @@ impl Node {
             left: words.left,
             tape_seq: numbers.tape_seq,
             children: Vec::new(),
-        }
+        };
+        (node, words.shown_under)
     }
 
     /// This node, or the first below it, with this id or path.
@@ -170,40 +174,68 @@ impl Node {
 }
 
 /// Puts nodes under those that they are shown under. One whose parent is missing, or that is under itself, becomes a root.
+///
+/// `cards` are in the order of their keys, and so are the roots and the children of each node.
 pub(crate) fn grow(cards: &[Arc<ActorCard>]) -> Vec<Node> {
-    let keys: HashSet<u64> = cards.iter().map(|card| card.key()).collect();
-    let mut nodes = HashMap::with_capacity(cards.len());
-    let mut parents = HashMap::with_capacity(cards.len());
+    let now = Instant::now();
+    let keys: Vec<u64> = cards.iter().map(|card| card.key()).collect();
+    let place_of = |key: u64| keys.binary_search(&key).ok();
+    let mut nodes = Vec::with_capacity(cards.len());
+    let mut parents = Vec::with_capacity(cards.len());
     for card in cards {
-        let shown_under = card.words().shown_under.filter(|key| keys.contains(key));
-        parents.insert(card.key(), shown_under.or(card.owner()));
-        nodes.insert(card.key(), Node::of(card));
+        let (node, shown_under) = Node::read(card, now);
+        parents.push(shown_under.and_then(place_of).or_else(|| card.owner().and_then(place_of)));
+        nodes.push(Some(node));
     }
+    let depths = depths(&parents);
+    let mut below = vec![0; cards.len()];
+    parents.iter().flatten().for_each(|parent| below[*parent] += 1);
     // A node goes into its parent only when it is complete itself: the deepest first.
-    let mut order: Vec<(usize, u64)> = nodes.keys().map(|key| (depth(*key, &parents), *key)).collect();
-    order.sort_unstable_by_key(|(depth, key)| (std::cmp::Reverse(*depth), *key));
+    let mut order: Vec<usize> = (0..cards.len()).collect();
+    order.sort_by_key(|place| std::cmp::Reverse(depths[*place]));
     let mut roots = Vec::new();
-    for (depth, key) in order {
-        let Some(node) = nodes.remove(&key) else { continue };
-        let parent = if depth == 0 { None } else { parents.get(&key).copied().flatten() };
-        match parent.and_then(|parent| nodes.get_mut(&parent)) {
-            Some(parent) => parent.children.push(node),
+    for place in order {
+        let Some(node) = nodes[place].take() else { continue };
+        let parent = if depths[place] == 0 { None } else { parents[place] };
+        match parent.and_then(|parent| Some((parent, nodes[parent].as_mut()?))) {
+            Some((parent, above)) => {
+                if above.children.is_empty() {
+                    above.children.reserve_exact(below[parent]);
+                }
+                above.children.push(node);
+            }
             None => roots.push(node),
         }
     }
     roots
 }
 
-/// How many steps from the root; 0 for a root, and for all nodes of a circle.
-fn depth(key: u64, parents: &HashMap<u64, Option<u64>>) -> usize {
-    let mut steps = 0;
-    let mut at = key;
-    while let Some(parent) = parents.get(&at).copied().flatten().filter(|parent| parents.contains_key(parent)) {
-        steps += 1;
-        if steps > parents.len() {
-            return 0;
+/// How many steps each is from its root; 0 for a root, and for all nodes that a circle is above.
+fn depths(parents: &[Option<usize>]) -> Vec<usize> {
+    let mut depths: Vec<Option<usize>> = vec![None; parents.len()];
+    let mut way = Vec::new();
+    for start in 0..parents.len() {
+        // Up to a root or to what is known, and down again.
+        let mut at = start;
+        let mut depth = loop {
+            match (depths[at], parents[at]) {
+                (Some(known), _) => break Some(known),
+                (None, None) => break None,
+                (None, Some(_)) if way.len() > parents.len() => break None,
+                (None, Some(parent)) => {
+                    way.push(at);
+                    at = parent;
+                }
+            }
+        };
+        let is_circle = way.len() > parents.len();
+        if depths[at].is_none() {
+            depths[at] = Some(0);
         }
-        at = parent;
+        while let Some(place) = way.pop() {
+            depth = if is_circle { Some(0) } else { Some(depth.unwrap_or(0) + 1) };
+            depths[place] = depth;
+        }
     }
-    steps
+    depths.into_iter().map(Option::unwrap_or_default).collect()
 }
