@@ -136,7 +136,14 @@ impl DeadOwner {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(TapeError::io("lock", &path)(error)),
             }
-            let named = lock.metadata().map_err(TapeError::io("look at", &path))?.nlink() > 0;
+            // Its owner may have ended after this was opened: then the name is gone, or another's. Claims have links to it, so
+            // that it still has a name somewhere says nothing.
+            let locked = lock.metadata().map_err(TapeError::io("look at", &path))?;
+            let named = match std::fs::metadata(&path) {
+                Ok(named) => (named.dev(), named.ino()) == (locked.dev(), locked.ino()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(error) => return Err(TapeError::io("look at", &path)(error)),
+            };
             if named {
                 return Ok(Some(DeadOwner { _lock: lock, path }));
             }
@@ -184,15 +191,12 @@ impl Claim {
     ) -> Result<Claim, TapeError> {
         let (path, writer) = (layout.claim(session), layout.writer(session));
         let before = Identity::read(&writer)?;
-        let ours = layout.session(session).join(format!("claim.{}", owner.identity.owner));
-        let taken = write_identity(&ours, &owner.identity)
-            .and_then(|()| secure(layout, owner, session, &ours, replay))
-            // Who wrote last stays known after the claim is gone.
-            .and_then(|()| std::fs::rename(&ours, &writer).map_err(TapeError::io("make", &writer)));
-        if taken.is_err() {
-            let _ = remove_file(&ours);
+        secure(layout, owner, session, replay)?;
+        // Who wrote last stays known after the claim is gone.
+        if before.as_ref() != Some(&owner.identity) {
+            put(owner, &draft(layout, owner, session), &writer, |from, to| std::fs::rename(from, to))?;
         }
-        taken.map(|()| Claim { path, before })
+        Ok(Claim { path, before })
     }
 
     /// The owner that a session's claim names, alive or dead.
@@ -206,32 +210,58 @@ impl Claim {
     }
 }
 
-fn write_identity(path: &Path, identity: &Identity) -> Result<(), TapeError> {
-    let write = || {
-        let mut file = open_or_make(path)?;
-        file.set_len(0)?;
-        file.write_all(identity.line().as_bytes())
-    };
-    write().map_err(TapeError::io("write", path))
+/// Where a file is made that gets its right name when it is whole.
+fn draft(layout: &Layout, owner: &Owner, session: &SessionId) -> PathBuf {
+    layout.session(session).join(format!("claim.{}", owner.identity.owner))
 }
 
-/// Puts the file `ours` in the place of the session's claim.
+/// Makes a file that says who we are and gives it to `name`, which puts it in its place.
+///
+/// The file is another name of our lock file, which says so already: a file of its own costs a file system many times as much,
+/// and is made only where the lock file can have no further name.
+fn put(
+    owner: &Owner,
+    draft: &Path,
+    place: &Path,
+    name: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> Result<(), TapeError> {
+    let made = || {
+        // What is there by this name is what an earlier attempt of ours left.
+        let linked = match std::fs::hard_link(&owner.path, draft) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                std::fs::remove_file(draft).and_then(|()| std::fs::hard_link(&owner.path, draft))
+            }
+            linked => linked,
+        };
+        linked.or_else(|_| new_file(draft)?.write_all(owner.identity.line().as_bytes()))?;
+        name(draft, place)
+    };
+    let made = made().map_err(TapeError::io("make", place));
+    // Of two names of one file a rename leaves both.
+    let removed = remove_file(draft);
+    made.and(removed)
+}
+
+/// Puts our name in the place of the session's claim.
 fn secure(
     layout: &Layout,
     owner: &Owner,
     session: &SessionId,
-    ours: &Path,
     mut replay: impl FnMut(&str) -> Result<(), TapeError>,
 ) -> Result<(), TapeError> {
-    let path = layout.claim(session);
+    let (path, draft) = (layout.claim(session), draft(layout, owner, session));
     loop {
         // A link appears with its content or not at all, and never in the place of another.
-        match std::fs::hard_link(ours, &path) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(TapeError::io("make", &path)(error)),
+        if std::fs::hard_link(&owner.path, &path).is_ok() {
+            return Ok(());
         }
-        let Some(holder) = Identity::read(&path)? else { continue };
+        let Some(holder) = Identity::read(&path)? else {
+            // Nobody's, and still no link: perhaps the lock file has as many names as it can have.
+            match put(owner, &draft, &path, |from, to| std::fs::hard_link(from, to)) {
+                Err(TapeError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => continue,
+                put => return put,
+            }
+        };
         if holder.owner == owner.identity.owner {
             return Ok(());
         }
@@ -243,8 +273,7 @@ fn secure(
         if Identity::read(&path)?.as_ref() == Some(&holder) {
             replay(&holder.owner)?;
             fault!(layout.faults, "tape.claim.replayed", session.as_str());
-            std::fs::rename(ours, &path).map_err(TapeError::io("take over", &path))?;
-            return std::fs::hard_link(&path, ours).map_err(TapeError::io("make", ours));
+            return put(owner, &draft, &path, |from, to| std::fs::rename(from, to));
         }
     }
 }

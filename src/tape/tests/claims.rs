@@ -15,6 +15,12 @@ fn claimed<T: std::fmt::Debug>(result: Result<T, TapeError>) -> u32 {
     }
 }
 
+/// Puts a file of its own in the place: claims and `writer` files are further names of their owner's lock file.
+fn put(path: &std::path::Path, text: &str) {
+    let _ = fs::remove_file(path);
+    fs::write(path, text).unwrap();
+}
+
 /// Promise 7
 #[test]
 fn a_session_has_one_writer_and_the_second_is_told_who() {
@@ -94,7 +100,7 @@ fn a_claim_of_a_dead_owner_or_of_nobody_is_taken_over() {
     let dead = r#"{"owner":"1-dead","pid":1,"host":"h","boot":"another","durability":"process"}"#;
     let path_like = dead.replace("1-dead", "../../1-dead");
     for text in [dead, &path_like, "", "\0\0\0", "{}", "{\"owner\":\"../../x\"}"] {
-        fs::write(&claim, text).unwrap();
+        put(&claim, text);
         drop(store.load(&id("s"), deaf()).unwrap());
         assert!(!claim.exists(), "{text}");
     }
@@ -116,9 +122,34 @@ fn a_live_owner_is_respected_whatever_else_its_claim_says() {
         text.replace("\"boot\":", "\"boot\":[],\"start\":"),
     ] {
         assert_ne!(later, text);
-        fs::write(&claim, later).unwrap();
+        put(&claim, &later);
         claimed(two.load(&id("s"), deaf()));
     }
+}
+
+/// A claim makes no new file; where the lock file can have no further name, it does, with the same words.
+#[test]
+fn a_claim_is_a_name_of_its_owners_lock_file_or_says_the_same() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = own_folder();
+    let store = Store::open(folder.path(), small()).unwrap();
+    let [claim, writer] = ["claim", "writer"].map(|name| folder.path().join("sessions/s").join(name));
+    let inode = |path: &std::path::Path| fs::metadata(path).unwrap().ino();
+    let owner = store.inner.writer.owner.lock().unwrap().as_ref().unwrap().identity.owner.clone();
+    let lock = folder.path().join(format!("owners/{owner}.lock"));
+    let tape = store.create(&id("s"), deaf()).unwrap();
+    assert_eq!([inode(&claim), inode(&writer)], [inode(&lock); 2]);
+    let said = fs::read_to_string(&claim).unwrap();
+    drop(tape);
+
+    fs::rename(&lock, folder.path().join("moved")).unwrap();
+    fs::remove_file(&writer).unwrap();
+    let _tape = store.load(&id("s"), deaf()).unwrap();
+    assert_eq!([&claim, &writer].map(|path| fs::read_to_string(path).unwrap()), [said.clone(), said]);
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path().join("sessions/s")).unwrap().map(|f| f.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["anchors", "claim", "writer"], "nothing half-made is left");
 }
 
 #[test]
@@ -130,10 +161,10 @@ fn a_reboot_is_told_to_who_writes_next() {
     let writer = folder.path().join("sessions/s/writer");
     let text = fs::read_to_string(&writer).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    fs::write(&writer, text.replace(boot.trim(), "another")).unwrap();
+    put(&writer, &text.replace(boot.trim(), "another"));
     assert!(store.load(&id("s"), deaf()).unwrap().rebooted);
     assert!(!store.load(&id("s"), deaf()).unwrap().rebooted, "told once");
-    fs::write(&writer, text.replace(boot.trim(), "another").replace("process", "power")).unwrap();
+    put(&writer, &text.replace(boot.trim(), "another").replace("process", "power"));
     assert!(!store.load(&id("s"), deaf()).unwrap().rebooted, "nothing can be lost");
 }
 
