@@ -56,10 +56,12 @@ impl Model for Talker {
     }
 }
 
-/// (h) Steps with compactions among them (about one in 20), and without.
+/// (h) Steps without a compaction, with one in some 300 (a window as models have), and with one in some 15 (a small one).
 pub async fn swap() {
     for round in 0..3 {
-        for (name, context) in [("no compaction", 1_000_000_000), ("one in about 20 steps compacts", 32_768)] {
+        let windows =
+            [("no compaction", 1_000_000_000), ("a window of 200,000", 200_000), ("a window of 32,768", 32_768)];
+        for (name, context) in windows {
             let folder = tempfile::tempdir().unwrap();
             let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
             let model = Talker { name: "bench/talker".parse().unwrap(), context, asked: asked.clone() };
