@@ -66,7 +66,7 @@ pub(crate) use advance::LAST_STEP_REMINDER;
 pub use back::{RolledBack, Way, WentBack};
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
-pub use branch::{Branch, BranchSummary};
+pub use branch::{Branch, BranchRequest, BranchSummary};
 pub use budget::{Account, Breach, Budget, Extent, Limits, OnBreach, OpenBudgetAsk, Resource};
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};

@@ -3,7 +3,14 @@
 //! It shows no text to anyone and calls no tool. What a short wait can mend it tries again itself; everything else it reports
 //! as a failure, and the core decides what becomes of it. Dropping it ends the request.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
 
@@ -34,20 +41,18 @@ impl SummaryWorker {
     pub(crate) fn start(post: Post, asked: Asked, card: WorkerCard) -> SummaryWorker {
         let tasks = post.slot.tasks();
         let task = tasks.spawn(async move {
-            let written = AssertUnwindSafe(tokio::time::timeout(
-                LIMIT,
-                write(&post.host, &asked, format!("{}/{}", post.slot.id, post.ticket)),
-            ))
-            .catch_unwind()
-            .await;
+            let (tries, key) = (Tries::default(), format!("{}/{}", post.slot.id, post.ticket));
+            let writing = tokio::time::timeout(LIMIT, write(&post.host, &asked, key, &tries));
+            let written = AssertUnwindSafe(writing).catch_unwind().await;
             drop(card);
+            let lost = tries.in_vain(matches!(written, Ok(Ok(Ok(_)))));
             let result = match written {
                 Ok(Ok(Ok((text, usage)))) => Ok((Arc::from(text), usage)),
                 Ok(Ok(Err(error))) => Err(error.message.as_str().into()),
                 Ok(Err(_)) => Err(format!("it was not written within {} s", LIMIT.as_secs()).as_str().into()),
                 Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic)).as_str().into()),
             };
-            post.report(Signal::Summarised { ticket: post.ticket, result });
+            post.report(Signal::Summarised { ticket: post.ticket, result, lost });
         });
         SummaryWorker { task: task.abort_handle() }
     }
@@ -59,8 +64,25 @@ impl Drop for SummaryWorker {
     }
 }
 
+/// How many tries of a request a provider has read, the one that is under way among them. It is asked when the writing is over,
+/// however it came to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Tries(AtomicU32);
+
+impl Tries {
+    /// How many came to nothing: all but the one that was answered.
+    pub(crate) fn in_vain(&self, is_answered: bool) -> u32 {
+        self.0.load(Ordering::Relaxed).saturating_sub(u32::from(is_answered))
+    }
+}
+
 /// Has the hidden agent write a summary. Dropping it ends the request.
-pub(crate) async fn write(host: &Host, asked: &Asked, key: String) -> Result<(String, Usage), ModelError> {
+pub(crate) async fn write(
+    host: &Host,
+    asked: &Asked,
+    key: String,
+    tries: &Tries,
+) -> Result<(String, Usage), ModelError> {
     let model = host.models.find(&asked.model)?;
     let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
@@ -72,10 +94,14 @@ pub(crate) async fn write(host: &Host, asked: &Asked, key: String) -> Result<(St
     request.key = key;
     let mut waits = WAITS.into_iter();
     loop {
+        tries.0.fetch_add(1, Ordering::Relaxed);
         let error = match model.stream(&request, &mut |_: Delta| {}).await {
             Ok(answer) => return Ok((answer.text(), answer.usage)),
             Err(error) => error,
         };
+        if !error.was_read() {
+            tries.0.fetch_sub(1, Ordering::Relaxed);
+        }
         let asked = error.retry_after_ms.map(Duration::from_millis);
         match waits.next() {
             Some(wait) if error.class() == RetryClass::Transient && asked.unwrap_or_default() <= WAITS[2] => {

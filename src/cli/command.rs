@@ -2,7 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tamtam::{Delivery, Grant, MessageId, Runtime, SendError, Seq, Session, Steering, session::Scope};
+use tamtam::{
+    Delivery, Grant, MessageId, Runtime, SendError, Seq, Session, Steering,
+    session::{Limits, Scope},
+};
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,43 @@ struct AnswerFields {
     grant: GrantWord,
     scope: Option<Scope>,
     message: Option<String>,
+    by: Option<RaiseFields>,
+}
+
+/// By how much limits are raised. Money is in dollars, as on the command line.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RaiseFields {
+    tokens: Option<u64>,
+    usd: Option<Dollars>,
+    time_ms: Option<u64>,
+    calls: Option<u64>,
+    tasks: Option<u64>,
+    bytes: Option<u64>,
+}
+
+/// An amount of dollars, as a number or as text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Dollars {
+    Number(serde_json::Number),
+    Text(String),
+}
+
+impl RaiseFields {
+    fn limits(self) -> Result<Limits, String> {
+        let RaiseFields { tokens, usd, time_ms, calls, tasks, bytes } = self;
+        let usd = usd.map(|usd| match usd {
+            Dollars::Number(number) => number.to_string(),
+            Dollars::Text(text) => text,
+        });
+        let usd = usd.map(|usd| usd.parse().map_err(|error| format!("`usd`: {error}"))).transpose()?;
+        let limits = Limits { tokens, usd, time_ms, calls, tasks, bytes };
+        match limits.is_none() {
+            true => Err("`by` raises nothing: say by how much, such as {\"tokens\":5000}".to_owned()),
+            false => Ok(limits),
+        }
+    }
 }
 
 /// The id of an ask, as a number or as text.
@@ -61,6 +101,7 @@ enum AskId {
 enum GrantWord {
     Once,
     Always,
+    Raise,
     Reject,
 }
 
@@ -171,12 +212,17 @@ fn answer(value: Value) -> Result<Command, String> {
         AskId::Number(number) => number,
         AskId::Text(text) => text.trim().parse().map_err(|_| format!("`ask` names no ask: {text:?}"))?,
     };
-    let grant = match (fields.grant, fields.scope, fields.message) {
-        (GrantWord::Once, None, None) => Grant::Once,
-        (GrantWord::Always, scope, None) => Grant::Always(scope.unwrap_or_default()),
-        (GrantWord::Reject, None, message) => Grant::Reject(message),
-        (_, Some(_), _) => return Err("`scope` goes with \"grant\":\"always\" only".to_owned()),
-        (_, _, Some(_)) => return Err("`message` goes with \"grant\":\"reject\" only".to_owned()),
+    let grant = match (fields.grant, fields.scope, fields.message, fields.by) {
+        (GrantWord::Once, None, None, None) => Grant::Once,
+        (GrantWord::Always, scope, None, None) => Grant::Always(scope.unwrap_or_default()),
+        (GrantWord::Raise, None, None, Some(by)) => Grant::Raise(by.limits()?),
+        (GrantWord::Raise, None, None, None) => {
+            return Err("\"grant\":\"raise\" needs `by`, such as {\"tokens\":5000}".to_owned());
+        }
+        (GrantWord::Reject, None, message, None) => Grant::Reject(message),
+        (_, Some(_), ..) => return Err("`scope` goes with \"grant\":\"always\" only".to_owned()),
+        (_, _, Some(_), _) => return Err("`message` goes with \"grant\":\"reject\" only".to_owned()),
+        (.., Some(_)) => return Err("`by` goes with \"grant\":\"raise\" only".to_owned()),
     };
     Ok(Command::Answer { ask: Seq(ask), grant })
 }
@@ -190,12 +236,14 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn the_commands_of_the_interface_are_read() {
         let send = |delivery| Command::Send { text: "x".to_owned(), delivery };
         let answer = |grant| Command::Answer { ask: Seq(9), grant };
+        let dollars = |usd: &str| Grant::Raise(Limits { usd: Some(usd.parse().unwrap()), ..Limits::default() });
         let cases = [
             (r#"{"send":"x"}"#, send(Delivery::Queue)),
             (r#"{"send":"x","delivery":"queue"}"#, send(Delivery::Queue)),
@@ -217,6 +265,12 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"always","scope":"turn"}}"#, answer(Grant::Always(Scope::Turn))),
             (r#"{"answer":{"ask":9,"grant":"reject"}}"#, answer(Grant::Reject(None))),
             (r#"{"answer":{"ask":9,"grant":"reject","message":"no"}}"#, answer(Grant::Reject(Some("no".to_owned())))),
+            (
+                r#"{"answer":{"ask":9,"grant":"raise","by":{"tokens":5000,"calls":2}}}"#,
+                answer(Grant::Raise(Limits { tokens: Some(5_000), calls: Some(2), ..Limits::default() })),
+            ),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":0.25}}}"#, answer(dollars("0.25"))),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":"$2"}}}"#, answer(dollars("2"))),
             (r#"{"tree":true}"#, Command::Tree),
         ];
         for (line, expected) in cases {
@@ -244,6 +298,11 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"maybe"}}"#, "unknown variant `maybe`"),
             (r#"{"answer":{"ask":9,"grant":"once","scope":"turn"}}"#, "`scope` goes with"),
             (r#"{"answer":{"ask":9,"grant":"always","scope":"project"}}"#, "unknown variant `project`"),
+            (r#"{"answer":{"ask":9,"grant":"raise"}}"#, "needs `by`"),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{}}}"#, "raises nothing"),
+            (r#"{"answer":{"ask":9,"grant":"once","by":{"tokens":1}}}"#, "`by` goes with"),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":-1}}}"#, "`usd`"),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{"euros":1}}}"#, "euros"),
         ];
         for (line, expected) in cases {
             let error = Command::read(line).err().unwrap_or_default();

@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 
 use tamtam::{EventKind, Grant, Millis, Part, message::ErrorReason, session::AskClosedWhy, tool::Access};
 
-use super::{escape, typed::ANSWERS};
+use super::{
+    escape,
+    typed::{CALL_ANSWERS, more_answers},
+};
 
 /// Characters of a call's arguments that are shown.
 const ARGUMENTS_MAX: usize = 120;
@@ -126,8 +129,8 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             escape::short(&line, RESULT_MAX)
         }
         EventKind::Ask { name, input, access, .. } => question(name, input, access),
-        EventKind::Budget { ask: Some(_), text, .. } => {
-            format!("? {text}\n  y: as much again, a: no such limit any more, n: stop")
+        EventKind::Budget { ask: Some(_), breach, text, .. } => {
+            format!("? {text}\n  {}", more_answers(breach.resource))
         }
         EventKind::Budget { model: Some(model), text, .. } => format!("! {text}: goes on with {}", escape::line(model)),
         EventKind::AskClosed { grant, why, .. } => closed(grant.as_ref(), *why).to_owned(),
@@ -212,7 +215,7 @@ fn question(name: &str, input: &str, access: &[Access]) -> String {
     for access in access {
         let _ = writeln!(lines, "  wants: {} {}", escape::line(&access.permission), escape::line(&access.pattern));
     }
-    lines + "  " + ANSWERS
+    lines + "  " + CALL_ANSWERS
 }
 
 fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {

@@ -1,6 +1,9 @@
 //! What a line means that a person typed while a turn runs. A pure function.
 
-use tamtam::{Grant, Seq, session::Scope};
+use tamtam::{
+    Grant, Seq,
+    session::{Limits, Resource, Scope},
+};
 
 /// What was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,15 +18,60 @@ pub(super) enum Typed {
     Nothing,
 }
 
-/// How a question may be answered.
-pub(super) const ANSWERS: &str =
+/// A question that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// Its number.
+    pub(super) ask: Seq,
+    /// What there is to be more of, where it is about a budget and not about a call.
+    pub(super) more: Option<Resource>,
+}
+
+impl Question {
+    /// How it may be answered.
+    pub(super) fn answers(&self) -> String {
+        match self.more {
+            None => CALL_ANSWERS.to_owned(),
+            Some(resource) => more_answers(resource),
+        }
+    }
+}
+
+/// How a question about a call may be answered.
+pub(super) const CALL_ANSWERS: &str =
     "y: once, a: always in this session, n: no and stop, n MESSAGE: no, and tell the model why";
+
+/// How a question for more of a budget may be answered.
+pub(super) fn more_answers(resource: Resource) -> String {
+    let example = match resource {
+        Resource::Usd => "0.50 dollars more",
+        Resource::TimeMs => "60 seconds more",
+        Resource::Tokens => "5000 tokens more",
+        Resource::Bytes => "50000 bytes more",
+        Resource::Calls => "10 calls more",
+        Resource::Tasks => "2 tasks more",
+    };
+    let number = example.split(' ').next().unwrap_or_default();
+    format!("y: as much again, a: no such limit any more, n: stop, {number}: {example}")
+}
+
+/// By how much a limit is to be raised, where the line says so.
+fn by(line: &str, resource: Resource) -> Option<Limits> {
+    let amount = match resource {
+        Resource::Usd => line.parse::<tamtam::usage::PicoUsd>().ok()?.0,
+        Resource::TimeMs => line.parse::<u64>().ok()?.checked_mul(1_000)?,
+        _ => line.parse().ok()?,
+    };
+    let mut more = Limits::default();
+    more.set(resource, Some(amount));
+    (amount > 0).then_some(more)
+}
 
 /// Reads a line. While a question is open the line must answer it: a wrong key must neither allow a call nor pass for a
 /// message.
-pub(super) fn read(line: &str, asked: Option<Seq>) -> Typed {
+pub(super) fn read(line: &str, asked: Option<Question>) -> Typed {
     let line = line.trim();
-    let Some(ask) = asked else {
+    let Some(Question { ask, more }) = asked else {
         return if line.is_empty() { Typed::Nothing } else { Typed::Steer(line.to_owned()) };
     };
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -33,8 +81,11 @@ pub(super) fn read(line: &str, asked: Option<Seq>) -> Typed {
         ("y" | "yes", "") => answer(Grant::Once),
         ("a" | "always", "") => answer(Grant::Always(Scope::Session)),
         ("n" | "no", "") => answer(Grant::Reject(None)),
-        ("n" | "no", message) => answer(Grant::Reject(Some(message.to_owned()))),
-        _ => Typed::NoAnswer,
+        ("n" | "no", message) if more.is_none() => answer(Grant::Reject(Some(message.to_owned()))),
+        _ => match more.and_then(|resource| by(line, resource)) {
+            Some(more) => answer(Grant::Raise(more)),
+            None => Typed::NoAnswer,
+        },
     }
 }
 
@@ -44,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_line_steers_unless_a_question_is_open() {
-        let ask = Seq(7);
-        let answer = |grant| Typed::Answer(ask, grant);
+        let answer = |grant| Typed::Answer(Seq(7), grant);
+        let ask = Question { ask: Seq(7), more: None };
         let cases = [
             (" use tabs \n", None, Typed::Steer("use tabs".to_owned())),
             ("y", None, Typed::Steer("y".to_owned())),
@@ -61,6 +112,40 @@ mod tests {
         ];
         for (line, asked, expected) in cases {
             assert_eq!(read(line, asked), expected, "{line:?}");
+        }
+    }
+
+    /// A limit is raised by what is typed, in the unit that people use; a question about a call is not answered so.
+    #[test]
+    fn a_question_for_more_is_answered_by_an_amount() {
+        let about = |resource| Some(Question { ask: Seq(7), more: Some(resource) });
+        let raised = |resource, amount| {
+            let mut more = Limits::default();
+            more.set(resource, Some(amount));
+            Typed::Answer(Seq(7), Grant::Raise(more))
+        };
+        let cases = [
+            ("5000", Resource::Tokens, raised(Resource::Tokens, 5_000)),
+            ("$0.50", Resource::Usd, raised(Resource::Usd, 500_000_000_000)),
+            ("90", Resource::TimeMs, raised(Resource::TimeMs, 90_000)),
+            ("y", Resource::Calls, Typed::Answer(Seq(7), Grant::Once)),
+            ("a", Resource::Calls, Typed::Answer(Seq(7), Grant::Always(Scope::Session))),
+            ("n", Resource::Calls, Typed::Answer(Seq(7), Grant::Reject(None))),
+            ("n, thanks", Resource::Calls, Typed::NoAnswer),
+            ("no more", Resource::Calls, Typed::NoAnswer),
+            ("0", Resource::Calls, Typed::NoAnswer),
+            ("-3", Resource::Calls, Typed::NoAnswer),
+            ("0.5", Resource::Tokens, Typed::NoAnswer),
+        ];
+        for (line, resource, expected) in cases {
+            assert_eq!(read(line, about(resource)), expected, "{line:?}");
+        }
+        assert_eq!(read("5000", Some(Question { ask: Seq(7), more: None })), Typed::NoAnswer);
+        for resource in Resource::ALL {
+            let answers = more_answers(resource);
+            let example =
+                answers.rsplit(", ").next().unwrap_or_default().split(':').next().unwrap_or_default().to_owned();
+            assert!(matches!(read(&example, about(resource)), Typed::Answer(..)), "what is proposed works: {answers}");
         }
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::{
     actors::summary,
-    context::{BRANCH_SUMMARY_MAX, FileOperations, branch_digest, branch_prompt},
+    context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     error::SendError,
     handle::Session,
     ids::Seq,
-    session::{Asked, Branch, BranchSummary, Entry, Refusal, Signal, Undone, Windows as _},
+    model::Price,
+    session::{Asked, Branch, BranchRequest, BranchSummary, Entry, Refusal, Reserve, Signal, Undone, Windows as _},
     usage::Usage,
 };
 
@@ -71,14 +72,45 @@ impl Session {
         let room = self.host.window(&model).usable().saturating_sub(TASK_TOKENS);
         let asked = Asked { model, prompt: branch_prompt(&left.items, room), tokens_max: BRANCH_SUMMARY_MAX };
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
-        let written = tokio::time::timeout(summary::LIMIT, summary::write(&self.host, &asked, key)).await;
+        let price = self.host.price(&asked.model);
+        let input = of_text(&asked.prompt) + of_text(SUMMARY_SYSTEM);
+        let reserved = state.reserve_for_summary(price.as_ref(), input, BRANCH_SUMMARY_MAX);
+        let (written, request) = match reserved {
+            Some(reserved) => self.write_branch(&asked, key, price, reserved).await,
+            // The budget does not allow the request.
+            None => (None, None),
+        };
         let (summary, usage) = match written {
-            Ok(Ok((text, usage))) if !text.trim().is_empty() => (text, usage),
-            _ => (branch_digest(&left.items, BRANCH_SUMMARY_MAX), Usage::default()),
+            Some((text, usage)) if !text.trim().is_empty() => (text, usage),
+            written => {
+                let usage = written.map_or_else(Usage::default, |(_, usage)| usage);
+                (branch_digest(&left.items, BRANCH_SUMMARY_MAX), usage)
+            }
         };
         let mut files = FileOperations::default();
         files.note(left.items.iter().map(|item| &**item));
-        let branch = BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files };
+        let branch = BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request };
         self.ask(|reply| Signal::LeaveBranch { branch: branch.into(), reply }).await.map(drop)
+    }
+
+    /// What a model wrote, and the request as it is to be recorded.
+    async fn write_branch(
+        &self,
+        asked: &Asked,
+        key: String,
+        price: Option<Price>,
+        reserved: Reserve,
+    ) -> (Option<(String, Usage)>, Option<BranchRequest>) {
+        let tries = summary::Tries::default();
+        let written = tokio::time::timeout(summary::LIMIT, summary::write(&self.host, asked, key, &tries)).await;
+        let written = written.ok().and_then(Result::ok);
+        let estimated = written.as_ref().filter(|(_, usage)| usage.total() == 0).map(|(text, _)| Usage {
+            input: reserved.input,
+            output: of_text(text),
+            ..Usage::default()
+        });
+        let lost = tries.in_vain(written.is_some());
+        let request = BranchRequest { model: asked.model.clone(), price, reserved, estimated, lost };
+        (written, Some(request))
     }
 }

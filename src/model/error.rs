@@ -46,6 +46,12 @@ impl ModelError {
     pub fn class(&self) -> RetryClass {
         self.kind.class()
     }
+
+    /// Whether the provider had read the request: then its tokens were paid for, though nobody says how many.
+    #[must_use]
+    pub fn was_read(&self) -> bool {
+        matches!(self.kind, ErrorKind::Truncated | ErrorKind::Timeout)
+    }
 }
 
 /// What kind of failure.

@@ -76,11 +76,12 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         Record::Compaction(_) => vec![Signal::Compact { reply }],
         Record::Compacted(compacted) => {
             let summary = compacted.summary.clone().map(|summary| (summary, compacted.usage));
-            summary.map(|summary| Signal::Summarised { ticket, result: Ok(summary) }).into_iter().collect()
+            let lost = compacted.lost;
+            summary.map(|summary| Signal::Summarised { ticket, result: Ok(summary), lost }).into_iter().collect()
         }
-        Record::CompactionFailed { error, usage } => {
-            let none = NoSummary { error: error.clone(), usage: *usage };
-            vec![Signal::Summarised { ticket, result: Err(none) }]
+        Record::CompactionFailed { error, usage, estimated, lost } => {
+            let none = NoSummary { error: error.clone(), usage: *usage, estimated: *estimated };
+            vec![Signal::Summarised { ticket, result: Err(none), lost: *lost }]
         }
         Record::TaskStarted { child, link, order, .. } => {
             let (child, link) = (child.clone(), *link);
@@ -198,8 +199,8 @@ pub(super) fn in_words(signal: &Signal) -> String {
         Signal::Compact { .. } => "a compaction was asked for".to_owned(),
         Signal::Anchor => "an anchor".to_owned(),
         Signal::Handoff { name, .. } => format!("a handoff to {name}"),
-        Signal::Summarised { ticket, result: Ok(_) } => format!("the summary of compaction {ticket} came"),
-        Signal::Summarised { ticket, result: Err(_) } => format!("compaction {ticket} failed"),
+        Signal::Summarised { ticket, result: Ok(_), .. } => format!("the summary of compaction {ticket} came"),
+        Signal::Summarised { ticket, result: Err(_), .. } => format!("compaction {ticket} failed"),
         Signal::Spawn { child, .. } => format!("child {child} was spawned"),
         Signal::Adopt { child, .. } => format!("session {child} was adopted"),
         Signal::End { .. } => "the session was ended".to_owned(),

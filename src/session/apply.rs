@@ -14,6 +14,7 @@ use crate::{
         AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
         OpenBudgetAsk, OpenCall, OpenRequest, OpenTask, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, Spent,
         State, Told, Turn, TurnEnd, Waiting,
+        spent::in_vain,
         state::{BatchItem, Next, SEEN_MAX, TURNS_REMEMBERED},
     },
     tool::ToolResult,
@@ -75,13 +76,15 @@ impl State {
             }
             Record::Compacted(compacted) => {
                 if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
+                    self.spend_all(in_vain(compacted.lost, open.reserved, open.price));
                     self.spend(compacted.charge(open.price.as_ref()));
                 }
                 self.take_compacted(ticket, compacted);
             }
-            Record::CompactionFailed { usage, .. } => {
+            Record::CompactionFailed { usage, estimated, lost, .. } => {
                 if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
-                    self.spend(Charge::of(open.price.as_ref(), usage, None));
+                    self.spend_all(in_vain(*lost, open.reserved, open.price));
+                    self.spend(Charge::of(open.price.as_ref(), usage, estimated.as_ref()));
                 }
                 self.usage += *usage;
                 Arc::make_mut(&mut self.context).failures += 1;

@@ -8,7 +8,7 @@ use crate::{
     ids::Seq,
     message::ModelRef,
     model::Price,
-    session::{Charge, Entry, Open, Record, Reserve, Spent},
+    session::{Charge, Entry, Open, Record, Reserve, Spent, spent::in_vain},
 };
 
 /// Every model request of a session that used something, oldest first.
@@ -99,11 +99,24 @@ impl Bill {
             Record::RequestFailed { estimated, .. } => self.close(ticket, BillKind::Failed, |open| {
                 Charge::of(open.price.as_ref(), &Default::default(), estimated.as_ref())
             }),
-            Record::Compacted(compacted) => self.close(ticket, BillKind::Summary, |open| {
-                compacted.summary.as_ref().and_then(|_| compacted.charge(open.price.as_ref()))
-            }),
-            Record::CompactionFailed { usage, .. } => {
-                self.close(ticket, BillKind::Summary, |open| Charge::of(open.price.as_ref(), usage, None));
+            Record::Compacted(compacted) => {
+                self.in_vain(ticket, compacted.lost);
+                self.close(ticket, BillKind::Summary, |open| {
+                    compacted.summary.as_ref().and_then(|_| compacted.charge(open.price.as_ref()))
+                });
+            }
+            Record::CompactionFailed { usage, estimated, lost, .. } => {
+                self.in_vain(ticket, *lost);
+                self.close(ticket, BillKind::Summary, |open| {
+                    Charge::of(open.price.as_ref(), usage, estimated.as_ref())
+                });
+            }
+            Record::BranchSummary(branch) => {
+                if let Some(request) = &branch.request {
+                    let (model, kind) = (&request.model, BillKind::Summary);
+                    let line = |charge| BillLine { ticket: entry.seq, model: model.clone(), kind, charge };
+                    self.lines.extend(branch.charges().map(line));
+                }
             }
             Record::Recovered { resumed, .. } => {
                 if !self.waits {
@@ -120,6 +133,13 @@ impl Bill {
             Record::Released {} | Record::Accepted { .. } => self.waits = false,
             _ => {}
         }
+    }
+
+    /// Tries of a summary that were read and came to nothing.
+    fn in_vain(&mut self, ticket: Seq, tries: u32) {
+        let Some(open) = self.open.get(&ticket) else { return };
+        let line = |charge| BillLine { ticket, model: open.model.clone(), kind: BillKind::Failed, charge };
+        self.lines.extend(in_vain(tries, open.reserved, open.price).map(line));
     }
 
     fn close(&mut self, ticket: Seq, kind: BillKind, charge: impl FnOnce(&Opened) -> Option<Charge>) {

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     context::FileOperations,
     ids::Seq,
-    model::{Item, UserItem},
-    session::{Entry, Held, Record, Refusal, State, decide::Draft},
+    message::ModelRef,
+    model::{Item, Price, UserItem},
+    session::{Charge, Entry, Held, Record, Refusal, Reserve, State, decide::Draft, record::is_none, spent::in_vain},
     usage::Usage,
 };
 
@@ -67,6 +68,38 @@ pub struct BranchSummary {
     /// The files that were touched on it.
     #[serde(default)]
     pub files: FileOperations,
+    /// The request that wrote it, or was to; tapes of before the field was there do not say, and it is not charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<BranchRequest>,
+}
+
+/// The request that wrote the summary of a branch. It is made beside the session and recorded with the summary, so where the
+/// process dies in between nothing of it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BranchRequest {
+    /// Which model.
+    pub model: ModelRef,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What it was to take, at most.
+    pub reserved: Reserve,
+    /// Our estimate of what it took, where the provider did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<Usage>,
+    /// Tries that were read and came to nothing.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost: u32,
+}
+
+impl BranchSummary {
+    /// What all its tries used, one by one.
+    pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
+        self.request.iter().flat_map(|request| {
+            let answered = Charge::of(request.price.as_ref(), &self.usage, request.estimated.as_ref());
+            in_vain(request.lost, request.reserved, request.price).chain(answered)
+        })
+    }
 }
 
 /// A host brings the summary of a branch.
@@ -87,6 +120,7 @@ impl State {
     /// The summary stands in the context from here on.
     pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
         self.usage += branch.usage;
+        self.spend_all(branch.charges());
         let text = crate::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
         let parts = vec![crate::message::Part::text(text)];
         let id = format!("branch-{seq}").into();

@@ -59,6 +59,19 @@ impl Resource {
     }
 }
 
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Resource::Tokens => "tokens",
+            Resource::Usd => "US dollars",
+            Resource::TimeMs => "time",
+            Resource::Calls => "calls",
+            Resource::Tasks => "tasks",
+            Resource::Bytes => "bytes of results",
+        })
+    }
+}
+
 /// Limits, or what is left of them. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -23,7 +23,7 @@ use crate::{
     model::{Item, Price, ToolResultItem, UserItem},
     session::{
         Charge, Directive, Held, NoSummary, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft,
-        spending,
+        record::is_none, spending,
     },
     usage::Usage,
 };
@@ -112,6 +112,9 @@ pub struct Compacted {
     /// Our estimate of that, where the provider did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
+    /// Tries that were read and came to nothing before that, or because nobody waited for it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost: u32,
     /// Items of the history that go, from the front.
     pub first_kept: usize,
     /// The calls among them.
@@ -239,22 +242,23 @@ pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Held, Refusal> {
 }
 
 /// The summariser has answered, or failed.
-pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Arc<str>, Usage), NoSummary>) {
+pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Arc<str>, Usage), NoSummary>, lost: u32) {
     let Some(Open::Compaction(open)) = draft.state.open.get(&ticket).cloned() else { return };
     let (summary, usage) = match result {
         Ok((summary, usage)) => (summary, *usage),
-        Err(NoSummary { error, usage }) => {
-            let record = Record::CompactionFailed { error: error.clone(), usage: *usage };
-            draft.write(Some(ticket), record);
+        Err(NoSummary { error, usage, estimated }) => {
+            let (error, usage, estimated) = (error.clone(), *usage, *estimated);
+            draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
             return;
         }
     };
     let mut compacted = compacted(draft, Some((summary, usage)), open.first_kept, carry_max(open.usable));
     let (input, output) = (open.reserved.input, of_text(summary));
-    compacted.estimated = (usage.total() == 0).then(|| Usage { input, output, ..Usage::default() });
+    let estimated = (usage.total() == 0).then(|| Usage { input, output, ..Usage::default() });
+    (compacted.estimated, compacted.lost) = (estimated, lost);
     let record = match fits(draft, &compacted) {
         Ok(()) => Record::Compacted(Arc::new(compacted)),
-        Err(bad) => Record::CompactionFailed { error: bad.to_string(), usage },
+        Err(bad) => Record::CompactionFailed { error: bad.to_string(), usage, estimated, lost },
     };
     draft.write(Some(ticket), record);
 }
@@ -262,7 +266,7 @@ pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Ar
 fn compacted(draft: &Draft<'_>, summary: Option<(&Arc<str>, Usage)>, first_kept: usize, carry: u64) -> Compacted {
     let replaced = Replaced::of(draft.state.history.iter().take(first_kept).map(|item| &**item));
     let (summary, usage) = summary.map_or((None, Usage::default()), |(text, usage)| (Some(text.clone()), usage));
-    Compacted { summary, usage, estimated: None, first_kept, replaced, carry }
+    Compacted { summary, usage, estimated: None, lost: 0, first_kept, replaced, carry }
 }
 
 /// Whether what would stand in place of what goes is smaller than that, all that is carried on included.
@@ -304,13 +308,16 @@ fn truncate(draft: &mut Draft<'_>) {
     if let Some((ticket, _)) = open {
         draft.direct(Directive::StopCompaction(ticket));
     }
+    // What was asked for before this moment has been read by now, though nobody will ever say so.
+    let lost = open.map_or(0, |(ticket, _)| u32::from(!draft.opened_now(ticket)));
     let (window, _) = fullness(draft);
-    let compacted = compacted(draft, None, first_kept, carry_max(window.usable()));
+    let mut compacted = compacted(draft, None, first_kept, carry_max(window.usable()));
+    compacted.lost = lost;
     if fits(draft, &compacted).is_err() {
         // Nothing is gained. The provider says whether the request is too large.
         if let Some((ticket, _)) = open {
-            let error = "it was not waited for".to_owned();
-            draft.write(Some(ticket), Record::CompactionFailed { error, usage: Usage::default() });
+            let (error, usage) = ("it was not waited for".to_owned(), Usage::default());
+            draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated: None, lost });
         }
         return;
     }

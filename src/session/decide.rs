@@ -186,7 +186,7 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             let answer = handoff::hand_off(draft, name, summary.as_ref());
             draft.reply(*reply, answer);
         }
-        Signal::Summarised { ticket, result } => compact::summarised(draft, *ticket, result),
+        Signal::Summarised { ticket, result, lost } => compact::summarised(draft, *ticket, result, *lost),
         Signal::Spawn { child, order, link, reply } => {
             let answer = tasks::spawn(draft, child, order, *link);
             draft.reply(*reply, answer);
@@ -255,6 +255,11 @@ impl<'a> Draft<'a> {
         self.state.apply(&entry);
         self.entries.push(entry);
         seq
+    }
+
+    /// Whether this decision opened that ticket: then nothing of it has begun.
+    pub(super) fn opened_now(&self, ticket: Seq) -> bool {
+        self.entries.iter().any(|entry| entry.seq == ticket)
     }
 
     pub(super) fn direct(&mut self, directive: Directive) {

@@ -179,6 +179,12 @@ pub enum Record {
         /// What the summary took that could not be used.
         #[serde(default, skip_serializing_if = "is_nothing")]
         usage: Usage,
+        /// Our estimate of that, where the provider did not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        estimated: Option<Usage>,
+        /// Tries that were read and came to nothing.
+        #[serde(default, skip_serializing_if = "is_none")]
+        lost: u32,
     },
     /// What a compaction replaced stands in the context again.
     CompactionUndone(Arc<Undone>),
@@ -297,6 +303,11 @@ impl RequestOpened {
     pub(super) fn params(&self, settings: &Params) -> Params {
         Params { max_output: self.max_output.or(settings.max_output), ..settings.clone() }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+pub(super) fn is_none(n: &u32) -> bool {
+    *n == 0
 }
 
 fn is_nothing(usage: &Usage) -> bool {

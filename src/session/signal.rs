@@ -9,7 +9,10 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{BranchSummary, Breach, Down, Limits, Link, RestoredFiles, RolledBack, Settings, TaskOrder, Tie, Undone},
+    session::{
+        BranchSummary, Breach, Down, Limits, Link, Resource, RestoredFiles, RolledBack, Settings, TaskOrder, Tie,
+        Undone,
+    },
     tool::ToolResult,
     usage::Usage,
 };
@@ -73,11 +76,13 @@ pub struct NoSummary {
     pub error: String,
     /// What was used all the same.
     pub usage: Usage,
+    /// An estimate of that, where the provider did not say.
+    pub estimated: Option<Usage>,
 }
 
 impl From<&str> for NoSummary {
     fn from(error: &str) -> NoSummary {
-        NoSummary { error: error.to_owned(), usage: Usage::default() }
+        NoSummary { error: error.to_owned(), usage: Usage::default(), estimated: None }
     }
 }
 
@@ -197,6 +202,8 @@ pub enum Signal {
         ticket: Seq,
         /// The summary and what it took, or why there is none.
         result: Result<(Arc<str>, Usage), NoSummary>,
+        /// Tries that the provider had read when they came to nothing.
+        lost: u32,
     },
     /// A host, or a tool, gives a task to a new child.
     Spawn {
@@ -450,6 +457,14 @@ pub enum Refusal {
     NotABudget {
         /// Which ask.
         ask: Seq,
+    },
+    /// A raise that does not raise the limit that is asked about leaves the question open.
+    #[error("ask {ask} is about {resource}: say by how much that is raised")]
+    RaisesNothing {
+        /// Which ask.
+        ask: Seq,
+        /// What it is about.
+        resource: Resource,
     },
     /// The budget does not allow the task.
     #[error("{breach}: ask for less, or raise it")]

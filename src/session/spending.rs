@@ -10,7 +10,7 @@ use crate::{
     model::Price,
     session::{
         AskClosedWhy, Breach, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal, Reserve,
-        Resource, compact, decide::Draft,
+        Resource, State, compact, decide::Draft,
     },
     tool::ToolResult,
 };
@@ -111,22 +111,28 @@ pub(super) fn for_summary(
     output: u64,
 ) -> Option<(Option<Price>, Reserve)> {
     let price = draft.env.windows.price(model);
-    let state = &draft.state;
-    let is_limited = |resource| state.left().of(resource).is_some();
-    if !is_limited(Resource::Tokens) && !is_limited(Resource::Usd) {
-        return Some((price, Reserve { input, output: 0 }));
-    }
-    let reserved = Reserve { input, output };
-    if state.breach_of_session(Resource::Tokens, reserved.tokens()).is_some() {
-        return None;
-    }
-    if is_limited(Resource::Usd) {
-        let needs = price?.most(input, output)?;
-        if state.breach_of_session(Resource::Usd, needs.0).is_some() {
+    Some((price, draft.state.reserve_for_summary(price.as_ref(), input, output)?))
+}
+
+impl State {
+    /// What is held back for a summary that reads and writes so much; nothing where the budget does not allow it.
+    pub(crate) fn reserve_for_summary(&self, price: Option<&Price>, input: u64, output: u64) -> Option<Reserve> {
+        let is_limited = |resource| self.left().of(resource).is_some();
+        if !is_limited(Resource::Tokens) && !is_limited(Resource::Usd) {
+            return Some(Reserve { input, output: 0 });
+        }
+        let reserved = Reserve { input, output };
+        if self.breach_of_session(Resource::Tokens, reserved.tokens()).is_some() {
             return None;
         }
+        if is_limited(Resource::Usd) {
+            let needs = price?.most(input, output)?;
+            if self.breach_of_session(Resource::Usd, needs.0).is_some() {
+                return None;
+            }
+        }
+        Some(reserved)
     }
-    Some((price, reserved))
 }
 
 /// What a call may start with.
@@ -229,6 +235,11 @@ fn stop(draft: &mut Draft<'_>, breach: Breach) {
 pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
     let Some(Open::BudgetAsk(open)) = draft.state.open.get(&ask) else { return Err(Refusal::AskClosed { ask }) };
     let breach = open.breach;
+    if let Grant::Raise(more) = grant
+        && more.of(breach.resource).unwrap_or_default() == 0
+    {
+        return Err(Refusal::RaisesNothing { ask, resource: breach.resource });
+    }
     let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
     if matches!(grant, Grant::Reject(_)) {
         stop(draft, breach);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::of_item,
-    model::{Answer, ErrorKind, Item, ModelError, Price},
+    model::{Answer, Item, ModelError, Price},
     usage::{Cost, Usage},
 };
 
@@ -138,6 +138,21 @@ impl Reserve {
         let cost = Cost::of(price.and_then(|price| price.most(self.input, self.output)));
         Charge { usage, estimated: true, cost }
     }
+
+    /// What counts for each try that was read and came to nothing.
+    #[must_use]
+    pub fn read_in_vain(&self, price: Option<&Price>) -> Charge {
+        Reserve { output: 0, ..*self }.lost(price)
+    }
+}
+
+/// Tries of one request that count, at most: no worker makes so many.
+const TRIES_MAX: u32 = 64;
+
+/// What so many tries count that were read and came to nothing, one by one.
+pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> impl Iterator<Item = Charge> {
+    let each = reserved.read_in_vain(price.as_ref());
+    (0..tries.min(TRIES_MAX)).map(move |_| each)
 }
 
 /// Our estimate of an answer's tokens, where the provider gave none.
@@ -148,8 +163,7 @@ pub(super) fn estimate(read: u64, answer: &Answer) -> Option<Usage> {
 
 /// Our estimate of what a request used that failed: what broke off was read, and nobody says what was written.
 pub(super) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
-    let was_read = matches!(error.kind, ErrorKind::Truncated | ErrorKind::Timeout);
-    was_read.then(|| Usage { input: read, ..Usage::default() })
+    error.was_read().then(|| Usage { input: read, ..Usage::default() })
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

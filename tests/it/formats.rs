@@ -13,9 +13,9 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, ModelError, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason, Entry, Extent,
-        Limits, Link, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve, Resource, RestoredFiles, RolledBack,
-        Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
+        AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
+        Entry, Extent, Limits, Link, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve, Resource,
+        RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
     },
     tape::Cause,
     tool::{Access, Effect, FileChange, FileImage, FileState, ToolResult},
@@ -117,6 +117,7 @@ fn records() -> Vec<Record> {
             summary: Some("## Goal".into()),
             usage: Default::default(),
             estimated: None,
+            lost: 1,
             first_kept: 4,
             replaced: vec![Replaced {
                 call: "c-1".into(),
@@ -126,7 +127,12 @@ fn records() -> Vec<Record> {
             }],
             carry: 2_000,
         })),
-        Record::CompactionFailed { error: "the summary is empty".into(), usage: Default::default() },
+        Record::CompactionFailed {
+            error: "the summary is empty".into(),
+            usage: Default::default(),
+            estimated: None,
+            lost: 1,
+        },
         Record::CompactionUndone(Arc::new(Undone {
             compaction: Seq(6),
             history: Default::default(),
@@ -141,6 +147,13 @@ fn records() -> Vec<Record> {
             summary: "It failed.".into(),
             usage: Default::default(),
             files: Default::default(),
+            request: Some(BranchRequest {
+                model: model(),
+                price: Some(price),
+                reserved: Reserve { input: 40, output: 0 },
+                estimated: Some(Usage { input: 40, output: 3, ..Usage::default() }),
+                lost: 1,
+            }),
         })),
         Record::TaskStarted {
             child: "task-1".parse().unwrap(),

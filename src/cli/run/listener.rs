@@ -15,7 +15,7 @@ use crate::cli::{
     escape,
     failure::{Exit, Failure},
     stdin::{self, Line},
-    typed::{self, ANSWERS, Typed},
+    typed::{self, Typed},
 };
 
 /// How long the lines that are there may hold up the end.
@@ -158,9 +158,13 @@ impl Lines {
             Ok(line) => line,
             Err(why) => return self.view.note(format!("! {why}")).await,
         };
-        let done = match typed::read(&line, self.view.asked()) {
+        let asked = self.view.asked();
+        let done = match typed::read(&line, asked) {
             Typed::Nothing => return,
-            Typed::NoAnswer => return self.view.note(format!("? {ANSWERS}")).await,
+            Typed::NoAnswer => {
+                let answers = asked.map(|question| question.answers()).unwrap_or_default();
+                return self.view.note(format!("? {answers}")).await;
+            }
             Typed::Steer(text) => self.session.send(text, Delivery::Steer(Steering::default())).await.map(drop),
             Typed::Answer(ask, grant) => self.session.answer(ask, grant).await,
         };

@@ -12,6 +12,7 @@ use tamtam::{Event, EventKind, Grant, Seq, Session, event::EventId};
 use crate::cli::{
     output::Output,
     render::{Renderer, Show},
+    typed::Question,
 };
 
 /// The version of the lines of `--json`.
@@ -41,7 +42,7 @@ struct Shown {
     /// The newest durable event.
     last: Option<EventId>,
     /// The questions that are open, oldest first, each with the lines that ask it.
-    asked: VecDeque<(Seq, Vec<Show>)>,
+    asked: VecDeque<(Question, Vec<Show>)>,
 }
 
 impl View {
@@ -108,17 +109,21 @@ impl View {
         let mut show = shown.renderer.show(&event.kind, event.time);
         match &event.kind {
             EventKind::Ask { ask, .. } | EventKind::Budget { ask: Some(ask), .. } if self.interactive => {
-                let question = std::mem::take(&mut show);
+                let lines = std::mem::take(&mut show);
                 if shown.asked.is_empty() {
-                    show.clone_from(&question);
+                    show.clone_from(&lines);
                 }
-                shown.asked.push_back((*ask, question));
+                let more = match &event.kind {
+                    EventKind::Budget { breach, .. } => Some(breach.resource),
+                    _ => None,
+                };
+                shown.asked.push_back((Question { ask: *ask, more }, lines));
             }
             EventKind::AskClosed { ask, .. } => {
-                let was_first = shown.asked.front().is_some_and(|(first, _)| first == ask);
-                shown.asked.retain(|(asked, _)| asked != ask);
-                if let (true, Some((_, question))) = (was_first, shown.asked.front()) {
-                    show.extend(question.clone());
+                let was_first = shown.asked.front().is_some_and(|(first, _)| first.ask == *ask);
+                shown.asked.retain(|(asked, _)| asked.ask != *ask);
+                if let (true, Some((_, lines))) = (was_first, shown.asked.front()) {
+                    show.extend(lines.clone());
                 }
             }
             _ => {}
@@ -127,8 +132,8 @@ impl View {
     }
 
     /// The question that the next line answers.
-    pub(super) fn asked(&self) -> Option<Seq> {
-        self.shown().asked.front().map(|(ask, _)| *ask)
+    pub(super) fn asked(&self) -> Option<Question> {
+        self.shown().asked.front().map(|(question, _)| *question)
     }
 
     /// The entry up to which all events were shown.

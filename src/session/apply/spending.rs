@@ -18,6 +18,11 @@ impl State {
         }
     }
 
+    /// Requests of the session used that.
+    pub(in crate::session) fn spend_all(&mut self, charges: impl Iterator<Item = Charge>) {
+        charges.for_each(|charge| self.spend(Some(charge)));
+    }
+
     /// Something was used by the running turn.
     pub(super) fn count(&mut self, spent: Spent) {
         self.in_turn(|turn| turn.spent += spent);

@@ -58,6 +58,30 @@ fn the_answer_to_the_question_raises_the_limit() {
     assert_eq!(live.end().code, 0);
 }
 
+/// The answer may say by how much, in the units of the command line; one that raises something else is refused, and the
+/// question stays open.
+#[test]
+fn the_answer_may_say_by_how_much() {
+    let lab = Lab::new();
+    let model = script(&lab, "s.json", json!([{"text": "Hello.", "usage": {"input": 90, "output": 10}}]));
+    let limit = ["--budget-usd", "0.0005", "hello"];
+    let mut live =
+        lab.start(&[&["run", "--json", "--session", "s", "--model", model.as_str()][..], &limit[..]].concat());
+    let budget = live.until_event("budget");
+    let answer = |by: Value| json!({"answer": {"ask": budget["ask"], "grant": "raise", "by": by}}).to_string();
+    live.say(&answer(json!({"tokens": 100})));
+    let refused = live.until(|line| line["reply"]["command"] == "answer");
+    assert_eq!(refused["reply"]["error"]["kind"], "refused", "{refused}");
+    assert!(refused["reply"]["error"]["message"].as_str().unwrap().contains("US dollars"), "{refused}");
+    live.say(&answer(json!({"usd": 0.01})));
+    // 10,500 millionths, less 100 tokens at a millionth each; in picodollars.
+    let left = live.until_event("step_finished")["left"]["usd"].as_u64().unwrap();
+    assert_eq!(left, 10_400_000_000);
+    assert_eq!(live.end().code, 0);
+    let granted = lab.tape("s").into_iter().find(|entry| entry["kind"] == "granted").unwrap();
+    assert_eq!(granted["data"]["grant"], json!({"raise": {"usd": 10_000_000_000_u64}}));
+}
+
 /// dollars cannot be limited for a model without a price: said before anything is begun, with what to do.
 #[test]
 fn dollars_for_a_model_without_a_price_are_refused_at_once() {

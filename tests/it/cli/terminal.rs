@@ -80,6 +80,28 @@ fn a_question_is_answered_by_a_key() {
     assert_eq!(asks, 3);
 }
 
+/// A question for more of a budget is answered by an amount, in the unit that is shown; a word that is none raises nothing.
+#[test]
+fn a_question_for_more_is_answered_by_an_amount() {
+    let lab = Lab::new();
+    let file = lab.path("s.json");
+    let reply = json!({"text": "Hello there.", "usage": {"input": 90, "output": 10}});
+    std::fs::write(&file, json!({"limits": {"output": 2_000}, "replies": [reply]}).to_string()).unwrap();
+    let model = format!("scripted:{}", file.display());
+    let run = ["run", "--session", "s", "--model", model.as_str(), "--budget-tokens", "500", "hello"];
+    let mut run = lab.on_terminal(&run);
+    run.until_text("5000 tokens more");
+    run.type_keys("some more\n");
+    run.until_text("? y: as much again");
+    run.type_keys("9000\n");
+    run.until_text("? raised");
+    run.until_text("Hello there.");
+    assert_eq!(run.end().code, 0);
+    let tape = lab.tape("s");
+    let granted = tape.iter().find(|entry| entry["kind"] == "granted").unwrap();
+    assert_eq!(granted["data"]["grant"], json!({"raise": {"tokens": 9_000}}));
+}
+
 /// The second Ctrl-C leaves at once, though a command that does not want to end holds up the abort. Nothing is left of it.
 #[test]
 fn a_second_ctrl_c_leaves_what_resume_goes_on_with() {

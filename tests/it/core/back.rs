@@ -230,7 +230,7 @@ fn compacting() -> Play {
 
 fn summarised(play: &mut Play) {
     let ticket = play.state.compaction().expect("a summary is being written").0;
-    play.signal(Signal::Summarised { ticket, result: Ok((Arc::from("sum"), Default::default())) });
+    play.signal(Signal::Summarised { ticket, result: Ok((Arc::from("sum"), Default::default())), lost: 0 });
 }
 
 /// J: a background compaction whose cut is above the point is closed; one that sums up only what stays goes on.
@@ -251,7 +251,7 @@ fn a_summary_of_what_is_gone_is_not_waited_for() {
         (true, &[Directive::StopCompaction(ticket)][..])
     );
     let before = play.state.clone();
-    play.signal(Signal::Summarised { ticket, result: Ok((Arc::from("late"), Default::default())) });
+    play.signal(Signal::Summarised { ticket, result: Ok((Arc::from("late"), Default::default())), lost: 0 });
     assert_eq!(play.state, before, "a summary that comes late changes nothing");
 }
 

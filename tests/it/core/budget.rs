@@ -191,6 +191,27 @@ fn the_answer_may_lift_raise_reject_or_not_come() {
     assert_eq!(play.grant(ask, Grant::Once), Err(Refusal::AskClosed { ask }));
 }
 
+/// A raise that gives none of what is asked about would only be asked about again: it is refused, and the question stays. One
+/// that is not enough is taken, and what is still missing is asked for.
+#[test]
+fn a_raise_must_raise_what_is_asked_about() {
+    let mut play = tokens(3_000, OnBreach::Ask);
+    play.send("a");
+    used(&mut play, 2_500, 100);
+    play.send("b");
+    let (ask, first) = asked(&play);
+    for more in [Limits::default(), Limits { calls: Some(9), ..Limits::default() }] {
+        let refused = play.grant(ask, Grant::Raise(more));
+        assert_eq!(refused, Err(Refusal::RaisesNothing { ask, resource: Resource::Tokens }));
+        assert_eq!(asked(&play).0, ask);
+    }
+    play.grant(ask, Grant::Raise(Limits { tokens: Some(10), ..Limits::default() })).unwrap();
+    let (again, second) = asked(&play);
+    assert!(again != ask && second.max == first.max + 10, "{second:?}");
+    play.grant(again, Grant::Raise(Limits { tokens: Some(second.missing()), ..Limits::default() })).unwrap();
+    assert!(play.state.request().is_some(), "what is missing is enough");
+}
+
 /// Where nobody listens who could be asked, it stops.
 #[test]
 fn where_nobody_listens_it_stops() {

@@ -45,7 +45,7 @@ fn ticket(play: &Play) -> Seq {
 fn summarised(play: &mut Play, summary: Result<&str, &str>) {
     let result = summary.map(|text| (Arc::from(text), Default::default())).map_err(Into::into);
     let ticket = ticket(play);
-    play.signal(Signal::Summarised { ticket, result });
+    play.signal(Signal::Summarised { ticket, result, lost: 0 });
 }
 
 fn first_text(play: &Play) -> String {
@@ -256,7 +256,7 @@ fn a_message_that_aborts_replaces_a_blocking_compaction_by_a_cut() {
     assert!(first_text(&play).contains("No summary could be written"));
     // The summary that was on its way changes nothing any more.
     let before = play.state.clone();
-    play.signal(Signal::Summarised { ticket: summary, result: Ok(("late".into(), Default::default())) });
+    play.signal(Signal::Summarised { ticket: summary, result: Ok(("late".into(), Default::default())), lost: 0 });
     assert_eq!(play.state, before);
 }
 
@@ -541,6 +541,7 @@ fn bdd_compact_027_the_summary_of_a_branch_survives_compaction() {
         summary: "The cache was no help.".into(),
         usage: Default::default(),
         files,
+        request: None,
     };
     play.signal(Signal::LeaveBranch { branch: std::sync::Arc::new(branch.clone()), reply: left });
     play.reply.clone().unwrap().unwrap();

@@ -4,7 +4,7 @@ use tamtam::{
     ModelRef,
     message::Finish,
     model::{ErrorKind, Price},
-    session::{Bill, BillKind, Link, Record, Signal, TaskOrder},
+    session::{Bill, BillKind, BranchRequest, BranchSummary, Link, Record, Reserve, Signal, TaskOrder},
     usage::{Cost, MicroUsd, PicoUsd, Usage},
 };
 
@@ -167,6 +167,89 @@ fn a_failed_request_costs_only_where_it_was_read() {
         [(BillKind::Failed, true)]
     );
     assert!(play.state.spent.usage.input > 0 && play.state.spent.usage.output == 0);
+}
+
+/// A session with something to sum up, and its compaction's ticket. The request is estimated to read `going` tokens.
+fn summing_up() -> (Play, tamtam::Seq, u64) {
+    let mut play = priced();
+    for turn in 0..3 {
+        play.send(&format!("{turn}{}", "x".repeat(4_000)));
+        said(&mut play, 1_000, 10);
+    }
+    play.configure(|settings| settings.compaction.keep = Some(0));
+    let reply = play.reply_to();
+    play.signal(Signal::Compact { reply });
+    let (ticket, open) = play.state.compaction().unwrap();
+    let read = open.reserved.input;
+    (play, ticket, read)
+}
+
+/// a summary that came to nothing was paid for all the same: each try that was read, and the answer that was of no use.
+#[test]
+fn a_summary_that_fails_is_charged_for_what_was_read() {
+    let (mut play, ticket, read) = summing_up();
+    let before = play.state.spent;
+    play.signal(Signal::Summarised { ticket, result: Err("it broke off".into()), lost: 2 });
+    let spent = play.state.spent.since(&before);
+    assert_eq!((spent.requests, spent.estimated, spent.usage), (2, 2, usage(2 * read, 0)));
+    assert_eq!(spent.cost, cost(2 * read, 0));
+    assert_eq!(play.state.spent, bill(&play).total());
+
+    // Refused without having been read, it costs nothing.
+    let (mut play, ticket, _) = summing_up();
+    let before = play.state.spent;
+    play.signal(Signal::Summarised { ticket, result: Err("the key is refused".into()), lost: 0 });
+    assert_eq!(play.state.spent, before);
+
+    // An empty answer whose provider gave no figures: it was read.
+    let (mut play, ticket, read) = summing_up();
+    let before = play.state.spent;
+    play.signal(Signal::Summarised { ticket, result: Ok((" ".into(), Usage::default())), lost: 0 });
+    assert_eq!(play.state.context.failures, 1);
+    let spent = play.state.spent.since(&before);
+    assert_eq!((spent.requests, spent.usage.input), (1, read));
+
+    // A try that broke off before the one that was answered.
+    let (mut play, ticket, read) = summing_up();
+    let before = play.state.spent;
+    play.signal(Signal::Summarised { ticket, result: Ok(("sum".into(), usage(700, 30))), lost: 1 });
+    let spent = play.state.spent.since(&before);
+    assert_eq!((spent.requests, spent.usage), (2, usage(read + 700, 30)));
+    assert_eq!(play.state.spent, bill(&play).total());
+    assert_eq!(
+        bill(&play).lines.iter().rev().map(|line| line.kind).take(2).collect::<Vec<_>>(),
+        [BillKind::Summary, BillKind::Failed]
+    );
+}
+
+/// the summary of a branch is charged as every request is, with the price of then; one of an older tape, that names no
+/// request, is not.
+#[test]
+fn the_summary_of_a_branch_is_charged() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 100, 50);
+    let before = play.state.spent;
+    let request = BranchRequest {
+        model: model("fake/model"),
+        price: Some(PRICE),
+        reserved: Reserve { input: 400, output: 0 },
+        estimated: None,
+        lost: 1,
+    };
+    let leave = |play: &mut Play, usage, request| {
+        let (from, to, files) = (tamtam::Seq(1), tamtam::Seq(4), Default::default());
+        let branch = BranchSummary { from, to, summary: "It failed.".into(), usage, files, request };
+        let reply = play.reply_to();
+        play.signal(Signal::LeaveBranch { branch: branch.into(), reply });
+    };
+    leave(&mut play, usage(300, 20), Some(request));
+    let spent = play.state.spent.since(&before);
+    assert_eq!((spent.requests, spent.estimated, spent.usage), (2, 1, usage(700, 20)));
+    assert_eq!((spent.cost, play.state.spent), (cost(700, 20), bill(&play).total()));
+    let before = play.state.spent;
+    leave(&mut play, usage(300, 20), None);
+    assert_eq!(play.state.spent, before);
 }
 
 /// What was under way at a crash was paid for, whoever answers the request that is made again.

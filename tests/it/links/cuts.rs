@@ -31,7 +31,7 @@ fn tape(store: &Path, session: &str) -> PathBuf {
     store.join("sessions").join(session).join("anchors/001_session-start/entries.jsonl")
 }
 
-fn lines(store: &Path, session: &str) -> Vec<String> {
+pub(super) fn lines(store: &Path, session: &str) -> Vec<String> {
     let text = fs::read_to_string(tape(store, session)).unwrap();
     text.lines().map(str::to_owned).collect()
 }
@@ -41,12 +41,12 @@ fn kind(line: &str) -> String {
 }
 
 /// Lines of a tape up to which the other one cannot be without them.
-fn place(lines: &[String], wanted: &str) -> usize {
+pub(super) fn place(lines: &[String], wanted: &str) -> usize {
     lines.iter().position(|line| kind(line) == wanted).unwrap_or_else(|| panic!("no {wanted}")) + 1
 }
 
 /// The store as it was when the tapes had so many lines, in a folder of its own: with the marks of open turns, without claims.
-fn cut(from: &Path, parent: &[String], child: &[String]) -> taped::Folder {
+pub(super) fn cut(from: &Path, parent: &[String], child: &[String]) -> taped::Folder {
     let folder = taped::folder();
     let store = folder.path().join("store");
     for (session, lines) in [("parent", parent), ("child", child)] {

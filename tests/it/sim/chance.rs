@@ -160,7 +160,8 @@ impl World {
             Happening::Branch => {
                 let reply = self.host.wish(Wish::Other);
                 let (from, to, summary) = (Seq(1), self.state.seq, "[It failed.]".into());
-                let branch = BranchSummary { from, to, summary, usage: Default::default(), files: Default::default() };
+                let (usage, files) = Default::default();
+                let branch = BranchSummary { from, to, summary, usage, files, request: None };
                 self.signal(&Signal::LeaveBranch { branch: branch.into(), reply })
             }
             Happening::GoBack => self.go_back(),
@@ -280,7 +281,9 @@ impl World {
         // A worker that was told to stop may have been done before it heard so.
         let stopped = worker.stopped && self.rng.percent(70);
         match (worker.work, stopped) {
-            (Job::Summary, _) => Signal::Summarised { ticket, result: self.summary() },
+            (Job::Summary, _) => {
+                Signal::Summarised { ticket, result: self.summary(), lost: u32::from(ticket.0 % 5 == 0) }
+            }
             (Job::Request, true) => Signal::CutOff { ticket, partial: self.partial() },
             (Job::Request, false) if self.rng.percent(12) => Signal::Failed { ticket, error: self.error() },
             (Job::Request, false) => Signal::Answered { ticket, answer: self.answer() },

@@ -660,7 +660,7 @@ fn has_reply(signal: &Signal) -> bool {
 
 fn calm_report(ticket: Seq, worker: Worker) -> Signal {
     match (worker.work, worker.stopped) {
-        (Job::Summary, _) => Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())) },
+        (Job::Summary, _) => Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())), lost: 0 },
         (Job::Request, false) => {
             let text = AnswerPart::Text { text: "done".to_owned(), extra: None };
             Signal::Answered { ticket, answer: Answer::new(vec![text], tamtam::message::Finish::Stop) }
