@@ -282,7 +282,7 @@ impl World {
         let stopped = worker.stopped && self.rng.percent(70);
         match (worker.work, stopped) {
             (Job::Summary, _) => {
-                Signal::Summarised { ticket, result: self.summary(), lost: u32::from(ticket.0 % 5 == 0) }
+                Signal::Summarised { ticket, result: self.summary(), lost: u32::from(ticket.0.is_multiple_of(5)) }
             }
             (Job::Request, true) => Signal::CutOff { ticket, partial: self.partial() },
             (Job::Request, false) if self.rng.percent(12) => Signal::Failed { ticket, error: self.error() },
