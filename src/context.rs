@@ -15,6 +15,6 @@ pub use branch::{BRANCH_SUMMARY_MAX, branch_digest, branch_prompt, common_ancest
 pub use carried::{Branches, Carried, FileOperations, Replaced, ReplacedCalls, Speaker, UserWords};
 pub use cut::{Cut, cut};
 pub use prune::{PRUNED_TEXT, PruneRule, prune};
-pub use summary::{BadSummary, HEADINGS, SUMMARY_SYSTEM, Summarise, check, render};
+pub use summary::{BadSummary, HEADINGS, SUMMARY_SYSTEM, Summarise, check, render, words as said};
 pub use tokens::{IMAGE_TOKENS, Meter, of_item, of_text};
 pub use window::{CARRY_MAX, Fullness, KEEP_RECENT, Level, RESERVE_MIN, SUMMARY_MAX, Window, carry_max, summary_max};

@@ -389,6 +389,16 @@ pub enum EventKind {
         /// What came of it.
         summary: Arc<str>,
     },
+    /// The words of a message stay in the context, whatever is summed up.
+    Pinned {
+        /// Which.
+        message: MessageId,
+    },
+    /// They are summed up as all others are.
+    Unpinned {
+        /// Which.
+        message: MessageId,
+    },
     /// The session was rebuilt from its tape while a turn was running.
     SessionRecovered {
         /// How many times in a row, with no new answer or result in between.

@@ -52,6 +52,9 @@ pub struct Message {
     /// Tools switched on or off for the turn of this message (C-p15). It can never bring back a tool that permission denies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, bool>,
+    /// Whether its words stay in the context whatever is summed up, until the host unpins it. Not taken where too much is pinned.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
     /// When it was made. Set by the runtime when the message is accepted.
     #[serde(default)]
     pub time: MessageTime,
@@ -77,6 +80,7 @@ impl Message {
             agent: None,
             model: None,
             tools: BTreeMap::new(),
+            pinned: false,
             time: MessageTime::default(),
             tokens: None,
             cost: None,
@@ -88,6 +92,13 @@ impl Message {
     #[must_use]
     pub fn with_id(mut self, id: MessageId) -> Message {
         self.id = id;
+        self
+    }
+
+    /// The same message, pinned: its words stay in the context whatever is summed up.
+    #[must_use]
+    pub fn pinned(mut self) -> Message {
+        self.pinned = true;
         self
     }
 

@@ -563,6 +563,8 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Restored { .. }
             | Signal::UndoCompaction { .. }
             | Signal::LeaveBranch { .. }
+            | Signal::Pin { .. }
+            | Signal::Unpin { .. }
             | Signal::RollBack { .. }
             | Signal::Handoff { .. }
             | Signal::Spawn { .. }

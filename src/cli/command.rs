@@ -3,18 +3,20 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tamtam::{
-    Delivery, Grant, MessageId, Runtime, SendError, Seq, Session, Steering,
+    Delivery, Grant, Message, MessageId, Runtime, SendError, Seq, Session, Steering,
     session::{Limits, Scope},
 };
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    Send { text: String, delivery: Delivery },
+    Send { text: String, delivery: Delivery, pin: bool },
     Abort { reason: String },
     Queue,
     Withdraw { message: MessageId },
     Answer { ask: Seq, grant: Grant },
+    Pin { message: MessageId },
+    Unpin { message: MessageId },
     Tree,
 }
 
@@ -25,6 +27,8 @@ struct SendLine {
     #[serde(default)]
     delivery: DeliveryWord,
     steering: Option<Steering>,
+    #[serde(default)]
+    pin: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -105,14 +109,16 @@ enum GrantWord {
     Reject,
 }
 
-const COMMANDS: [&str; 6] = ["send", "abort", "queue", "withdraw", "answer", "tree"];
+const COMMANDS: [&str; 8] = ["send", "abort", "queue", "withdraw", "answer", "pin", "unpin", "tree"];
 
 impl Command {
     /// Reads one line, or says what is wrong with it.
     pub(super) fn read(line: &str) -> Result<Command, String> {
         let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
         let Value::Object(fields) = &value else { return Err("a command is a JSON object".to_owned()) };
-        let mut named = COMMANDS.into_iter().filter(|name| fields.contains_key(*name));
+        // In a message `pin` is a mark, and no command beside it.
+        let is_mark = |name: &str| name == "pin" && fields.contains_key("send");
+        let mut named = COMMANDS.into_iter().filter(|name| fields.contains_key(*name) && !is_mark(name));
         match (named.next(), named.next()) {
             (None, _) => Err(format!("no command: use one of {}", COMMANDS.join(", "))),
             (Some(one), Some(two)) => Err(format!("two commands in one line: {one} and {two}")),
@@ -124,6 +130,8 @@ impl Command {
             },
             (Some(name), None) => match only(fields, name)? {
                 Value::String(text) if name == "abort" => Ok(Command::Abort { reason: text.clone() }),
+                Value::String(text) if name == "pin" => Ok(Command::Pin { message: text.as_str().into() }),
+                Value::String(text) if name == "unpin" => Ok(Command::Unpin { message: text.as_str().into() }),
                 Value::String(text) => Ok(Command::Withdraw { message: text.as_str().into() }),
                 _ => Err(format!("`{name}` must be a text")),
             },
@@ -137,6 +145,8 @@ impl Command {
             Command::Queue => "queue",
             Command::Withdraw { .. } => "withdraw",
             Command::Answer { .. } => "answer",
+            Command::Pin { .. } => "pin",
+            Command::Unpin { .. } => "unpin",
             Command::Tree => "tree",
         }
     }
@@ -145,13 +155,19 @@ impl Command {
     pub(super) async fn carry_out(self, session: &Session, runtime: &Runtime) -> Value {
         let name = self.name();
         let done = match self {
-            Command::Send { text, delivery } => session.send(text, delivery).await.map(
-                |receipt| json!({"message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition}),
-            ),
+            Command::Send { text, delivery, pin } => {
+                let message = Message::user(text);
+                let message = if pin { message.pinned() } else { message };
+                session.send(message, delivery).await.map(
+                    |receipt| json!({"message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition}),
+                )
+            }
             Command::Abort { reason } => session.abort(reason).await.map(|()| json!({})),
             Command::Queue => session.queue().await.map(|queue| json!({"queue": queue})),
             Command::Withdraw { message } => session.withdraw(message).await.map(|()| json!({})),
             Command::Answer { ask, grant } => session.answer(ask, grant).await.map(|()| json!({})),
+            Command::Pin { message } => session.pin(message).await.map(|()| json!({})),
+            Command::Unpin { message } => session.unpin(message).await.map(|()| json!({})),
             Command::Tree => Ok(json!({"tree": runtime.tree()})),
         };
         let mut reply = Map::from_iter([("command".to_owned(), name.into())]);
@@ -203,7 +219,7 @@ fn send(value: Value) -> Result<Command, String> {
         (DeliveryWord::Queue, None) => Delivery::Queue,
         (DeliveryWord::Reject, None) => Delivery::Reject,
     };
-    Ok(Command::Send { text: line.send, delivery })
+    Ok(Command::Send { text: line.send, delivery, pin: line.pin })
 }
 
 fn answer(value: Value) -> Result<Command, String> {
@@ -241,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_commands_of_the_interface_are_read() {
-        let send = |delivery| Command::Send { text: "x".to_owned(), delivery };
+        let send = |delivery| Command::Send { text: "x".to_owned(), delivery, pin: false };
         let answer = |grant| Command::Answer { ask: Seq(9), grant };
         let dollars = |usd: &str| Grant::Raise(Limits { usd: Some(usd.parse().unwrap()), ..Limits::default() });
         let cases = [
@@ -257,6 +273,12 @@ mod tests {
                 r#"{"send":"x","delivery":"steer","steering":"abort_running"}"#,
                 send(Delivery::Steer(Steering::AbortRunning)),
             ),
+            (
+                r#"{"send":"x","pin":true}"#,
+                Command::Send { text: "x".to_owned(), delivery: Delivery::Queue, pin: true },
+            ),
+            (r#"{"pin":"ID"}"#, Command::Pin { message: "ID".into() }),
+            (r#"{"unpin":"ID"}"#, Command::Unpin { message: "ID".into() }),
             (r#"{"abort":"why"}"#, Command::Abort { reason: "why".to_owned() }),
             (r#"{"queue":true}"#, Command::Queue),
             (r#"{"withdraw":"ID"}"#, Command::Withdraw { message: "ID".into() }),
@@ -292,6 +314,8 @@ mod tests {
             (r#"{"send":"x","steering":"finish_batch"}"#, "`steering` goes with"),
             (r#"{"send":"x","to":"y"}"#, "unknown field `to`"),
             (r#"{"abort":true}"#, "`abort` must be a text"),
+            (r#"{"pin":true}"#, "`pin` must be a text"),
+            (r#"{"send":"x","pin":"ID"}"#, "`pin`"),
             (r#"{"queue":false}"#, "`queue` must be true"),
             (r#"{"tree":true,"deep":true}"#, "unknown field `deep`"),
             (r#"{"answer":{"ask":"x","grant":"once"}}"#, "names no ask"),

@@ -25,6 +25,9 @@ const LISTED_MAX: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Carried {
+    /// The words of pinned messages in what was cut off, whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pinned: Vec<String>,
     /// What the host said in what was cut off.
     pub users: UserWords,
     /// The summaries of branches in what was cut off: never summed up again.
@@ -91,6 +94,11 @@ impl UserWords {
         if !text.is_empty() && !self.0.contains(&text) {
             self.0.push(text);
         }
+    }
+
+    /// Whether these are the words of a longer text, as they are kept of it.
+    pub(super) fn is_kept_of(kept: &str, text: &str) -> bool {
+        kept == shortened(text, USER_WORDS_CHARS_MAX)
     }
 
     /// Leaves out what is beyond so many tokens. The oldest and the newest are shortened rather than left out.

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    context::{Carried, carried::within, tokens},
+    context::{Carried, UserWords, carried::within, tokens},
     ids::Seq,
     message::Part,
     model::{AnswerPart, Item},
@@ -128,7 +128,9 @@ fn show(text: &mut String, item: &Item) {
     }
 }
 
-pub(super) fn words(parts: &[Part]) -> String {
+/// The words of a message, its files by their names.
+#[must_use]
+pub fn words(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => text.text.clone(),
         Part::File(file) => format!("[file {}]", file.filename.as_deref().unwrap_or(&file.mime)),
@@ -191,9 +193,16 @@ pub fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> String {
     for branch in carried.branches.iter() {
         say(&mut text, format_args!("\n{branch}\n"));
     }
-    if carried.users.iter().next().is_some() {
+    if !carried.pinned.is_empty() {
+        say(&mut text, format_args!("\n## Pinned by the user\nThese always hold, word for word:\n"));
+        carried.pinned.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
+    }
+    // What is pinned stands there already.
+    let is_pinned = |kept: &&str| carried.pinned.iter().any(|text| UserWords::is_kept_of(kept, text));
+    let users: Vec<_> = carried.users.iter().filter(|kept| !is_pinned(kept)).collect();
+    if !users.is_empty() {
         say(&mut text, format_args!("\n## The user's own words\nThese still hold, oldest first:\n"));
-        carried.users.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
+        users.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
     }
     for (title, paths) in [("Files read", &carried.files.read), ("Files modified", &carried.files.modified)] {
         if !paths.is_empty() {

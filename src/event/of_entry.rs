@@ -57,6 +57,8 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         Record::BranchSummary(branch) => {
             vec![EventKind::BranchSummary { from: branch.from, to: branch.to, summary: branch.summary.clone() }]
         }
+        Record::Pinned { message } => vec![EventKind::Pinned { message: message.clone() }],
+        Record::Unpinned { message } => vec![EventKind::Unpinned { message: message.clone() }],
         Record::CompactionFailed { error, .. } => {
             vec![EventKind::CompactionFinished { items: 0, summary: None, error: Some(error.clone()) }]
         }

@@ -8,9 +8,11 @@ use crate::{
     context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     error::SendError,
     handle::Session,
-    ids::Seq,
+    ids::{MessageId, Seq},
     model::Price,
-    session::{Asked, Branch, BranchRequest, BranchSummary, Entry, Refusal, Reserve, Signal, Undone, Windows as _},
+    session::{
+        Asked, Branch, BranchRequest, BranchSummary, Entry, Pin, Refusal, Reserve, Signal, Undone, Windows as _,
+    },
     usage::Usage,
 };
 
@@ -46,6 +48,33 @@ impl Session {
         let undone = entries.ok().and_then(|entries| Undone::of(&entries));
         let undone = Arc::new(undone.ok_or(SendError::Refused(Refusal::NothingToUndo))?);
         self.ask(|reply| Signal::UndoCompaction { undone, reply }).await.map(drop)
+    }
+
+    /// Pins a message that stands in the context: its words stay there, whole, whatever is summed up or cut off later. A message
+    /// can be sent pinned ([`Message::pinned`](crate::Message::pinned)). Asked again it is the same pin; of files only the names are kept. What may be
+    /// pinned takes 2,000 tokens together, or an eighth of a small window.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`]: [`Refusal::NotInContext`] where the message waits, was never said, or was summed up before, and
+    /// [`Refusal::PinsFull`] where there is no room for it.
+    pub async fn pin(&self, message: MessageId) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Pin { message, reply }).await.map(drop)
+    }
+
+    /// Takes a pin back. The words stay where they stand now, and the next compaction sums them up.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] with [`Refusal::NotPinned`].
+    pub async fn unpin(&self, message: MessageId) -> Result<(), SendError> {
+        self.ask(|reply| Signal::Unpin { message, reply }).await.map(drop)
+    }
+
+    /// The messages that are pinned, in the order in which they were.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn pins(&self) -> Result<Vec<Pin>, SendError> {
+        Ok(self.state().await?.context.pins.clone())
     }
 
     /// Leaves a branch: what was said in `branch` after that entry is summed up, by the model that sums up here, and stands in

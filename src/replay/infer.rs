@@ -70,6 +70,8 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         Record::Restored(files) => vec![Signal::Restored { files: files.clone(), reply }],
         Record::CompactionUndone(undone) => vec![Signal::UndoCompaction { undone: undone.clone(), reply }],
         Record::BranchSummary(branch) => vec![Signal::LeaveBranch { branch: branch.clone(), reply }],
+        Record::Pinned { message } => vec![Signal::Pin { message: message.clone(), reply }],
+        Record::Unpinned { message } => vec![Signal::Unpin { message: message.clone(), reply }],
         Record::RolledBack(back) => vec![Signal::RollBack { back: back.clone(), reply }],
         Record::Paused {} => vec![Signal::Pause { reply }],
         Record::Resumed {} => vec![Signal::Resume { reply }],
@@ -189,6 +191,8 @@ pub(super) fn in_words(signal: &Signal) -> String {
         Signal::GoOn { .. } => "go on".to_owned(),
         Signal::Restored { .. } => "files were put back".to_owned(),
         Signal::UndoCompaction { undone, .. } => format!("compaction {} was undone", undone.compaction),
+        Signal::Pin { message, .. } => format!("message {message} was pinned"),
+        Signal::Unpin { message, .. } => format!("message {message} was unpinned"),
         Signal::RollBack { back, .. } => format!("back to entry {}", back.to),
         Signal::LeaveBranch { branch, .. } => {
             format!("the branch of entries {} to {} was left", branch.from, branch.to)

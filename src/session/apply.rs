@@ -149,6 +149,8 @@ impl State {
             Record::Orphaned { why } => self.orphan(why),
             Record::Adopted { tie, above } => self.adopt(tie, above),
             Record::Narrowed { above } => self.narrow(above),
+            Record::Pinned { message } => self.pin(message),
+            Record::Unpinned { message } => self.unpin(message),
             Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Restored(_) => {}
@@ -260,6 +262,9 @@ impl State {
             });
             let parts = waiting.message.parts.clone();
             self.push(Item::User(UserItem { id: id.clone(), parts, fragment: Default::default() }));
+            if waiting.message.pinned {
+                self.pin(id);
+            }
         }
         if begins {
             // Steering that came too late for the turn before steers this one, before any that comes now.

@@ -22,8 +22,8 @@ use crate::{
     message::ModelRef,
     model::{Item, Price, ToolResultItem, UserItem},
     session::{
-        Charge, Directive, Held, NoSummary, Open, Record, Refusal, Reserve, State, Steering, advance, decide::Draft,
-        record::is_none, spending,
+        Charge, Directive, Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance,
+        decide::Draft, record::is_none, spending,
     },
     usage::Usage,
 };
@@ -45,6 +45,9 @@ pub struct ContextState {
     pub front: usize,
     /// What is carried on of what was cut off, beside the summary.
     pub carried: Carried,
+    /// The messages whose words stay whatever is cut off, in the order in which they were pinned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<Pin>,
     /// How full it was at the newest request; nothing after it was made smaller.
     pub fullness: Fullness,
     /// Compactions that failed in a row.
@@ -347,7 +350,7 @@ pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
 }
 
 /// Whose a message in the history is.
-fn speaker(user: &UserItem) -> Speaker {
+pub(super) fn speaker(user: &UserItem) -> Speaker {
     let id = user.id.as_str();
     let number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
     match (id.strip_prefix("branch-").is_some_and(number), id.strip_prefix("task-").is_some_and(number)) {
@@ -380,6 +383,7 @@ impl State {
         let mut carried = self.context.carried.clone();
         let spoken = self.history.iter().take(compacted.first_kept).skip(self.context.front).map(|item| &**item);
         carried.note(spoken, &compacted.replaced, compacted.carry, speaker);
+        carried.pinned = self.pinned_words(compacted.first_kept);
         let summary = compacted.summary.as_deref().or(self.context.summary.as_deref());
         let text = crate::context::render(summary, &carried, self.seq);
         (carried, text)

@@ -10,7 +10,7 @@ use crate::{
     permission::Globs,
     session::{
         Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch, child,
-        compact, end, handoff, inbox, recover, retry, spending, tasks, undo,
+        compact, end, handoff, inbox, pin, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::{Access, Toolbox},
@@ -175,6 +175,14 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
         }
         Signal::LeaveBranch { branch, reply } => {
             let answer = branch::take(draft, branch);
+            draft.reply(*reply, answer);
+        }
+        Signal::Pin { message, reply } => {
+            let answer = pin::pin(draft, message);
+            draft.reply(*reply, answer);
+        }
+        Signal::Unpin { message, reply } => {
+            let answer = pin::unpin(draft, message);
             draft.reply(*reply, answer);
         }
         Signal::RollBack { back, reply } => {

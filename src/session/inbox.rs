@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::{
     ids::{MessageId, Seq},
     message::{Message, MessageTime, Part, Role},
-    session::{Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, decide::Draft, recover},
+    session::{
+        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, decide::Draft, pin, recover,
+    },
 };
 
 /// Steering messages that may wait in one session.
@@ -44,6 +46,7 @@ pub(super) fn send(
     if let (Delivery::Reject, Some(turn)) = (delivery, running) {
         return Err(Refusal::Busy { turn });
     }
+    pin::may_be_pinned(draft, message)?;
     let disposition = state.disposition(delivery);
     let (depth, max) = match disposition {
         Disposition::Steering => (state.steering.len(), INBOX_STEERING_MAX),
@@ -75,6 +78,7 @@ pub(super) fn edit(draft: &mut Draft<'_>, message: &Message) -> Result<Held, Ref
     if is_empty(message) {
         return Err(Refusal::Empty);
     }
+    pin::may_be_pinned(draft, message)?;
     let mut message = message.clone();
     message.role = Role::User;
     message.time = old.message.time;

@@ -188,6 +188,16 @@ pub enum Record {
     },
     /// What a compaction replaced stands in the context again.
     CompactionUndone(Arc<Undone>),
+    /// The words of that message stay in the context, whatever is summed up.
+    Pinned {
+        /// Which.
+        message: MessageId,
+    },
+    /// They are summed up as all others are.
+    Unpinned {
+        /// Which.
+        message: MessageId,
+    },
     /// What came of a branch that was left stands in the context, in front of the next turn.
     BranchSummary(Arc<BranchSummary>),
     /// The first entry of a fork, which goes on from another session's tape: what came before is there. Written by the tape,

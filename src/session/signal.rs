@@ -178,6 +178,20 @@ pub enum Signal {
         /// Whom to answer.
         reply: ReplyTo,
     },
+    /// A host pins a message that stands in the context.
+    Pin {
+        /// Which.
+        message: MessageId,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host takes a pin back.
+    Unpin {
+        /// Which.
+        message: MessageId,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
     /// A host wants the conversation to go back to a point, as it was worked out from the tape.
     RollBack {
         /// What is to be recorded.
@@ -445,6 +459,30 @@ pub enum Refusal {
         used: u64,
         /// What it may take.
         usable: u64,
+    },
+    /// Only what stands in the context can be pinned.
+    #[error("message {message} is not in the context: pin it when it is sent, or send its words again")]
+    NotInContext {
+        /// Which.
+        message: MessageId,
+    },
+    /// The message is not pinned.
+    #[error("message {message} is not pinned")]
+    NotPinned {
+        /// Which.
+        message: MessageId,
+    },
+    /// What is pinned stays in the context, so there is a bound.
+    #[error(
+        "the message takes {needs} tokens, and {used} of the {max} that may be pinned are taken: unpin another one, or say it in fewer words"
+    )]
+    PinsFull {
+        /// Tokens of what is pinned, or waits to be.
+        used: u64,
+        /// Tokens of this message.
+        needs: u64,
+        /// Tokens that may be pinned.
+        max: u64,
     },
     /// The ask is closed: answered, expired, withdrawn, or never open.
     #[error("ask {ask} is closed")]

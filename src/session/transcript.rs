@@ -91,11 +91,23 @@ impl Transcript {
                 self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
                 self.patched(ticket, result);
             }
-            Record::RolledBack(back) => self.roll_back(entry.seq, back.to),
+            Record::Pinned { message } => self.pin(message, true),
+            Record::Unpinned { message } => self.pin(message, false),
+            Record::RolledBack(back) => {
+                self.roll_back(entry.seq, back.to);
+                // Pins are those of the point that was gone back to.
+                for message in &mut self.messages {
+                    message.pinned = back.context.pins.iter().any(|pin| pin.message == message.id);
+                }
+            }
             Record::Forked(_) => self.fork(entry.time),
             _ => {}
         }
         self.made.resize(self.messages.len(), entry.seq);
+    }
+
+    fn pin(&mut self, id: &MessageId, pinned: bool) {
+        self.messages.iter_mut().filter(|message| message.id == *id).for_each(|message| message.pinned = pinned);
     }
 
     /// Shows what the conversation is made of from here on, and puts the rest away.
@@ -185,6 +197,7 @@ impl Transcript {
             parts,
             agent: Some(self.agent.clone()),
             model,
+            pinned: false,
             tools: BTreeMap::new(),
             time: MessageTime { created, completed: Some(entry.time) },
             tokens: Some(answer.usage),

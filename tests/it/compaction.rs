@@ -150,6 +150,47 @@ async fn five_hundred_turns_never_overflow_and_keep_the_first_rule() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// A rule that is said in the middle of a long talk, and pinned, is in the request 200 turns later, word for word, although the
+/// summariser drops it and the host has said more since than is carried on; one that was not pinned is not. A restart keeps it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_is_pinned_in_mid_conversation_is_still_there_two_hundred_turns_later() {
+    let folder = taped::folder();
+    let model = Counting::new(32_768);
+    let first = runtime(folder.path(), model.clone()).await;
+    let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
+    let session = first.create(options).await.unwrap();
+    let id = session.id().clone();
+    let talk = async |session: &tamtam::Session, turns: std::ops::Range<usize>| {
+        for turn in turns {
+            let said = format!("turn {turn}: {}", "tell me more about it, please. ".repeat(12));
+            assert_eq!(session.prompt(said).await.unwrap().wait().await.unwrap().outcome, Outcome::Done);
+        }
+    };
+    talk(&session, 0..40).await;
+    let pinned = session.prompt("Never touch main.rs.").await.unwrap();
+    pinned.wait().await.unwrap();
+    session.pin(pinned.message.clone()).await.unwrap();
+    session.prompt(tamtam::Message::user("Use tabs.").pinned()).await.unwrap().wait().await.unwrap();
+    session.prompt("Speak of cats.").await.unwrap().wait().await.unwrap();
+    talk(&session, 40..140).await;
+    assert!(first.shutdown().await.is_empty());
+    let second = runtime(folder.path(), model.clone()).await;
+    let session = second.resume(&id).await.unwrap();
+    talk(&session, 140..240).await;
+    assert!(session.state().await.unwrap().context.compactions > 5);
+    assert_eq!(model.refused.load(Ordering::SeqCst), 0);
+    let newest = model.newest.lock().unwrap().clone();
+    assert!(newest.contains("- Never touch main.rs.\n- Use tabs.\n") && newest.contains("turn 239"), "{newest}");
+    assert!(!newest.contains("Speak of cats."), "what is not pinned is pushed out");
+    let shown: Vec<_> =
+        session.messages().await.unwrap().iter().filter(|message| message.pinned).map(tamtam::Message::text).collect();
+    assert_eq!(shown, ["Never touch main.rs.", "Use tabs."]);
+    assert_eq!(session.pins().await.unwrap().len(), 2);
+    session.unpin(pinned.message).await.unwrap();
+    assert_eq!(session.pins().await.unwrap().len(), 1);
+    assert!(second.shutdown().await.is_empty());
+}
+
 /// BDD-COMPACT-008, J-20, S-16: a compaction begins an anchor of its own; from it the session opens again as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {

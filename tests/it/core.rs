@@ -14,6 +14,7 @@ mod inbox;
 pub(crate) mod line;
 mod pause;
 mod permission;
+mod pin;
 pub(crate) mod play;
 mod recover;
 mod retry;

@@ -141,6 +141,8 @@ fn records() -> Vec<Record> {
             carried: Default::default(),
             newest: Seq(2),
         })),
+        Record::Pinned { message: "m-1".into() },
+        Record::Unpinned { message: "m-1".into() },
         Record::BranchSummary(Arc::new(BranchSummary {
             from: Seq(2),
             to: Seq(6),

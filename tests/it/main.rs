@@ -27,6 +27,8 @@ mod otp;
 mod outside;
 mod panic_abort;
 mod passive;
+#[cfg(all(feature = "http", feature = "tools"))]
+mod prefix;
 #[cfg(feature = "cli")]
 mod processes;
 mod published;

@@ -129,6 +129,8 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Restored { .. } => ("restored", None),
         Signal::UndoCompaction { .. } => ("undo compaction", None),
         Signal::LeaveBranch { .. } => ("leave branch", None),
+        Signal::Pin { .. } => ("pin", None),
+        Signal::Unpin { .. } => ("unpin", None),
         Signal::RollBack { back, .. } => ("roll back", Some(back.to)),
         Signal::Anchor => ("anchor", None),
         Signal::Handoff { .. } => ("handoff", None),

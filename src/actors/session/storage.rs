@@ -131,6 +131,8 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Restored { reply, .. }
         | Signal::UndoCompaction { reply, .. }
         | Signal::LeaveBranch { reply, .. }
+        | Signal::Pin { reply, .. }
+        | Signal::Unpin { reply, .. }
         | Signal::RollBack { reply, .. }
         | Signal::Handoff { reply, .. }
         | Signal::Configure { reply, .. }

@@ -60,6 +60,7 @@ enum Happening {
     Compact,
     Undo,
     Branch,
+    Pin,
     GoBack,
     Anchor,
     Crash,
@@ -69,7 +70,7 @@ enum Happening {
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 26] = [
+const HAPPENINGS: [(usize, Happening); 27] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -89,6 +90,7 @@ const HAPPENINGS: [(usize, Happening); 26] = [
     (3, Happening::Compact),
     (5, Happening::Undo),
     (1, Happening::Branch),
+    (1, Happening::Pin),
     (4, Happening::GoBack),
     (1, Happening::Anchor),
     (3, Happening::Crash),
@@ -163,6 +165,22 @@ impl World {
                 let (usage, files) = Default::default();
                 let branch = BranchSummary { from, to, summary, usage, files, request: None };
                 self.signal(&Signal::LeaveBranch { branch: branch.into(), reply })
+            }
+            Happening::Pin => {
+                let said = self.state.history.iter().filter_map(|item| match &**item {
+                    tamtam::model::Item::User(user) => Some(user.id.clone()),
+                    _ => None,
+                });
+                let said: Vec<_> = said.collect();
+                if said.is_empty() {
+                    return Ok(());
+                }
+                let (message, reply) = (self.rng.pick(&said), self.host.wish(Wish::Other));
+                let is_pinned = self.state.context.pins.iter().any(|pin| pin.message == message);
+                self.signal(&match is_pinned {
+                    true => Signal::Unpin { message, reply },
+                    false => Signal::Pin { message, reply },
+                })
             }
             Happening::GoBack => self.go_back(),
             Happening::Anchor => self.signal(&Signal::Anchor),

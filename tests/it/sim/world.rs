@@ -647,6 +647,8 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Restored { .. }
             | Signal::UndoCompaction { .. }
             | Signal::LeaveBranch { .. }
+            | Signal::Pin { .. }
+            | Signal::Unpin { .. }
             | Signal::RollBack { .. }
             | Signal::Handoff { .. }
             | Signal::Spawn { .. }

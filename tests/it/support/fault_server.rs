@@ -42,9 +42,14 @@ pub(crate) struct Seen {
     pub(crate) connection: usize,
 }
 
+/// What a request is answered with, by what it says and what came before it.
+type Answer = Box<dyn Fn(&Seen, &[Seen]) -> Vec<Act> + Send>;
+
 #[derive(Default)]
 struct State {
     scripts: VecDeque<Vec<Act>>,
+    /// Asked where there is no script.
+    answer: Option<Answer>,
     seen: Vec<Seen>,
     gone: usize,
 }
@@ -58,9 +63,18 @@ pub(crate) struct FaultServer {
 impl FaultServer {
     /// A server with these scripts, one per request.
     pub(crate) async fn start(scripts: impl IntoIterator<Item = Vec<Act>>) -> FaultServer {
+        FaultServer::of(State { scripts: scripts.into_iter().collect(), ..State::default() }).await
+    }
+
+    /// A server that asks a function for each script, with the request and those before it.
+    pub(crate) async fn answering(answer: impl Fn(&Seen, &[Seen]) -> Vec<Act> + Send + 'static) -> FaultServer {
+        FaultServer::of(State { answer: Some(Box::new(answer)), ..State::default() }).await
+    }
+
+    async fn of(state: State) -> FaultServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State { scripts: scripts.into_iter().collect(), ..State::default() }));
+        let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
         let accepting = tokio::spawn(async move {
             // Dropped with this task, and its connections with it.
@@ -97,8 +111,10 @@ async fn serve(mut stream: TcpStream, connection: usize, state: Arc<Mutex<State>
     while let Some((head, body)) = read_request(&mut stream).await {
         let script = {
             let mut state = state.lock().unwrap();
-            state.seen.push(Seen { head, body, connection });
-            state.scripts.pop_front().unwrap_or_default()
+            let seen = Seen { head, body, connection };
+            let answered = state.answer.as_ref().map(|answer| answer(&seen, &state.seen));
+            state.seen.push(seen);
+            answered.or_else(|| state.scripts.pop_front()).unwrap_or_default()
         };
         let mut keep_open = false;
         for act in script {

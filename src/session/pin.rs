@@ -1,0 +1,113 @@
+//! Pins: messages of the host whose words stand in the context for as long as they are pinned.
+//!
+//! A summary is written by a model and may forget a rule; the host's own words are carried on beside it, but only the oldest
+//! and the newest. What is pinned is carried on whole, by every compaction, whatever is summed up or cut off. As long as the
+//! message itself is still in the context nothing changes, so a pin costs no cache.
+//!
+//! Pins belong to the conversation: one that goes back to before a pin has it no more. Only words are kept, no files. There is
+//! a bound: what does not fit is refused before anything is written.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::{Speaker, carry_max, of_text, said},
+    ids::MessageId,
+    message::Message,
+    model::Item,
+    session::{Held, Record, Refusal, State, compact, decide::Draft},
+};
+
+/// A pinned message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// Which.
+    pub message: MessageId,
+    /// Its words, whole.
+    pub text: Arc<str>,
+}
+
+/// A host pins a message that stands in the context.
+pub(super) fn pin(draft: &mut Draft<'_>, message: &MessageId) -> Result<Held, Refusal> {
+    if draft.state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    if draft.state.context.pins.iter().any(|pin| pin.message == *message) {
+        return Ok(Held::Done(draft.state.seq));
+    }
+    let Some(text) = draft.state.words_of(message) else {
+        return Err(Refusal::NotInContext { message: message.clone() });
+    };
+    if text.is_empty() {
+        return Err(Refusal::Empty);
+    }
+    has_room(draft, &text, None)?;
+    Ok(Held::Done(draft.write(None, Record::Pinned { message: message.clone() })))
+}
+
+/// A host takes a pin back. The words stay where they stand, and are summed up as all others are.
+pub(super) fn unpin(draft: &mut Draft<'_>, message: &MessageId) -> Result<Held, Refusal> {
+    match draft.state.context.pins.iter().any(|pin| pin.message == *message) {
+        true => Ok(Held::Done(draft.write(None, Record::Unpinned { message: message.clone() }))),
+        false => Err(Refusal::NotPinned { message: message.clone() }),
+    }
+}
+
+/// Whether a message that is sent, or changed while it waits, may be pinned as it wants to be.
+pub(super) fn may_be_pinned(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
+    match message.pinned {
+        true => has_room(draft, &said(&message.parts), Some(&message.id)),
+        false => Ok(()),
+    }
+}
+
+/// Whether these words fit beside those that are pinned, and those that wait to be; `but` is one of the latter that does not
+/// count.
+fn has_room(draft: &Draft<'_>, text: &str, but: Option<&MessageId>) -> Result<(), Refusal> {
+    let (window, _) = compact::fullness(draft);
+    let state = &draft.state;
+    let waiting = state.queue.iter().chain(&state.steering).map(|waiting| &waiting.message);
+    let waiting = waiting.filter(|message| message.pinned && Some(&message.id) != but);
+    let pinned: u64 = state.context.pins.iter().map(|pin| of_text(&pin.text)).sum();
+    let used = pinned + waiting.map(|message| of_text(&said(&message.parts))).sum::<u64>();
+    let (needs, max) = (of_text(text), carry_max(window.usable()));
+    match used + needs > max {
+        true => Err(Refusal::PinsFull { used, needs, max }),
+        false => Ok(()),
+    }
+}
+
+impl State {
+    /// The words of a message of the host that stands in the context.
+    fn words_of(&self, message: &MessageId) -> Option<String> {
+        self.history.iter().skip(self.context.front).find_map(|item| match &**item {
+            Item::User(user) if user.id == *message && compact::speaker(user) == Speaker::Host => {
+                Some(said(&user.parts))
+            }
+            _ => None,
+        })
+    }
+
+    /// The message is pinned from here on; it stands in the context.
+    pub(super) fn pin(&mut self, message: &MessageId) {
+        if let Some(text) = self.words_of(message).filter(|text| !text.is_empty()) {
+            let pin = Pin { message: message.clone(), text: text.into() };
+            Arc::make_mut(&mut self.context).pins.push(pin);
+        }
+    }
+
+    /// The message is pinned no more.
+    pub(super) fn unpin(&mut self, message: &MessageId) {
+        Arc::make_mut(&mut self.context).pins.retain(|pin| pin.message != *message);
+    }
+
+    /// The words that are pinned of messages that would not be in the context any more, with so many items gone.
+    pub(super) fn pinned_words(&self, first_kept: usize) -> Vec<String> {
+        let stays = |pin: &Pin| {
+            let mut kept = self.history.iter().skip(first_kept);
+            kept.any(|item| matches!(&**item, Item::User(user) if user.id == pin.message))
+        };
+        self.context.pins.iter().filter(|pin| !stays(pin)).map(|pin| pin.text.to_string()).collect()
+    }
+}

@@ -1,0 +1,196 @@
+//! Promise 12 on the wire: what consecutive requests of a long session send, byte by byte, to servers of both kinds.
+//!
+//! The server does nothing but answer: two steps with calls and one with words, again and again, and a summary where one is
+//! asked for. Its figures are left out, so the runtime estimates, and the same bytes come to the same decisions in every run.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tamtam::{
+    Outcome, Runtime, SessionOptions,
+    context::SUMMARY_SYSTEM,
+    model::{Api, Endpoint, HttpModel, HttpOptions},
+    permission::Profile,
+    session::{Entry, Record},
+    tools,
+};
+
+use crate::support::{
+    fault_server::{Act, FaultServer, Seen, events_head, send},
+    taped,
+};
+
+/// Turns of three requests each.
+const TURNS: usize = 42;
+
+/// What the wire puts where the provider may keep the prefix: no part of what is compared, so it is taken out.
+const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+/// An answer of words, or with these calls: tool, and arguments.
+fn answer(api: Api, text: &str, calls: &[(String, Value)]) -> Vec<Act> {
+    let mut events: Vec<Value> = Vec::new();
+    match api {
+        Api::OpenAiChat => {
+            if !text.is_empty() {
+                events.push(json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
+            }
+            for (index, (id, input)) in calls.iter().enumerate() {
+                let function = json!({"name": "read", "arguments": input.to_string()});
+                let call = json!({"index": index, "id": id, "type": "function", "function": function});
+                events.push(json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}));
+            }
+            let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
+            events.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}));
+        }
+        _ => {
+            events.push(json!({"type": "message_start", "message": {"model": "m"}}));
+            let mut index = 0;
+            if !text.is_empty() {
+                let block = json!({"type": "text", "text": ""});
+                events.push(json!({"type": "content_block_start", "index": 0, "content_block": block}));
+                let delta = json!({"type": "text_delta", "text": text});
+                events.push(json!({"type": "content_block_delta", "index": 0, "delta": delta}));
+                events.push(json!({"type": "content_block_stop", "index": 0}));
+                index = 1;
+            }
+            for (id, input) in calls {
+                let block = json!({"type": "tool_use", "id": id, "name": "read", "input": {}});
+                events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
+                let delta = json!({"type": "input_json_delta", "partial_json": input.to_string()});
+                events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+                events.push(json!({"type": "content_block_stop", "index": index}));
+                index += 1;
+            }
+            let stop = if calls.is_empty() { "end_turn" } else { "tool_use" };
+            events.push(json!({"type": "message_delta", "delta": {"stop_reason": stop}}));
+            events.push(json!({"type": "message_stop"}));
+        }
+    }
+    let line = |event: &Value| match event.get("type").and_then(Value::as_str) {
+        Some(name) if api != Api::OpenAiChat => format!("event: {name}\ndata: {event}\n\n"),
+        _ => format!("data: {event}\n\n"),
+    };
+    let mut body: String = events.iter().map(line).collect();
+    if api == Api::OpenAiChat {
+        body += "data: [DONE]\n\n";
+    }
+    vec![events_head(), send(&body)]
+}
+
+fn is_summary(seen: &Seen) -> bool {
+    seen.body.contains(&SUMMARY_SYSTEM[..40])
+}
+
+/// A server that plays the conversation, whatever it is asked.
+async fn server(api: Api) -> FaultServer {
+    FaultServer::answering(move |seen, before| {
+        if is_summary(seen) {
+            return answer(api, "## Goal\nRead on.", &[]);
+        }
+        let n = before.iter().filter(|seen| !is_summary(seen)).count();
+        let call = |k: usize| (format!("call{n}x{k}"), json!({"path": "big.txt", "offset": n + k + 1, "limit": 120}));
+        match n % 3 {
+            0 => answer(api, "I look.", &[call(0)]),
+            1 => answer(api, "", &[call(0), call(1)]),
+            _ => answer(api, &format!("Answer {n}. {}", "It is so. ".repeat(1_200)), &[]),
+        }
+    })
+    .await
+}
+
+/// What makes a request begin otherwise than the one before it, by its entry.
+fn boundaries(entries: &[Entry]) -> Vec<Option<&'static str>> {
+    let mut found = Vec::new();
+    let mut since = None;
+    for entry in entries {
+        match &entry.record {
+            Record::Pruned { .. } => since = Some("pruned"),
+            Record::Compacted(_) => since = Some("compacted"),
+            Record::Request(_) => found.push(since.take()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The body up to where its messages end, without the marks.
+fn said(api: Api, body: &str) -> String {
+    let end = if api == Api::OpenAiChat { "]}" } else { "]}]}" };
+    let body = body.replace(MARK, "");
+    body.strip_suffix(end).unwrap_or_else(|| panic!("{body}")).to_owned()
+}
+
+/// How often and where the prefix is marked, against what the request before it ended with.
+fn assert_marks(body: &str, before: Option<&str>) {
+    let marks = body.matches(MARK).count();
+    assert!((3..=4).contains(&marks), "{marks} marks");
+    let parsed: Value = serde_json::from_str(body).unwrap();
+    let marked = |value: &Value| value.get("cache_control").is_some();
+    let tools = parsed["tools"].as_array().unwrap();
+    assert_eq!(tools.iter().map(marked).collect::<Vec<_>>(), {
+        let mut last = vec![false; tools.len()];
+        *last.last_mut().unwrap() = true;
+        last
+    });
+    assert_eq!(parsed["system"].as_array().unwrap().iter().map(marked).collect::<Vec<_>>(), [true]);
+    let messages = parsed["messages"].as_array().unwrap();
+    let blocks: Vec<&Value> = messages.iter().flat_map(|message| message["content"].as_array().unwrap()).collect();
+    assert!(marked(blocks.last().unwrap()), "the end of the history is marked");
+    // The first of those in the messages stands where the request before this one ended: that is what was kept of it.
+    if let Some(before) = before {
+        let start = body.find(r#""messages":["#).unwrap();
+        let at = start + body[start..].find(MARK).unwrap();
+        let up_to = format!("{}}}", &body[..at].replace(MARK, ""));
+        assert_eq!(up_to, before, "the mark stands where the request before it ended");
+    }
+}
+
+/// Promise 12, C-25: over 42 turns with calls each request begins, byte for byte, with the one before it, on both wires, except
+/// where something was left out or summed up: those places are known from the tape, and there are no others. The marks for the
+/// provider's cache are at most four and move with the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_request_begins_with_the_one_before_it_on_both_wires() {
+    for api in [Api::OpenAiChat, Api::AnthropicMessages] {
+        let (folder, server) = (taped::folder(), server(api).await);
+        let work = folder.path().join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        let line = |n: usize| format!("{n} {}\n", "text and more ".repeat(10));
+        std::fs::write(work.join("big.txt"), (0..400).map(line).collect::<String>()).unwrap();
+        let mut endpoint = Endpoint::new(api, "p", server.url(), "m");
+        endpoint.quirks.auto_cache = api == Api::AnthropicMessages;
+        (endpoint.limits.context, endpoint.limits.output) = (140_000, 2_000);
+        let mut options = HttpOptions::default();
+        options.idle_timeout = Duration::from_secs(60);
+        let model = Arc::new(HttpModel::new(endpoint, options).unwrap());
+        let builder = Runtime::builder().store(folder.path().join("store")).model(model).tools(tools::full());
+        let runtime = builder.start().await.unwrap();
+        let session = runtime.create(SessionOptions::new(&work).profile(Profile::Auto)).await.unwrap();
+        for turn in 0..TURNS {
+            let answer = session.prompt(format!("turn {turn}: read on")).await.unwrap().wait().await.unwrap();
+            assert_eq!((answer.outcome, answer.steps), (Outcome::Done, 3), "turn {turn}");
+        }
+        let entries = session.entries().await.unwrap();
+        assert!(runtime.shutdown().await.is_empty());
+        let bodies: Vec<String> =
+            server.seen().into_iter().filter(|seen| !is_summary(seen)).map(|seen| seen.body).collect();
+        let boundaries = boundaries(&entries);
+        assert_eq!((bodies.len(), boundaries.len()), (3 * TURNS, 3 * TURNS), "{api:?}");
+        let bare: Vec<String> = bodies.iter().map(|body| said(api, body)).collect();
+        let mut broken = Vec::new();
+        for at in 1..bare.len() {
+            let goes_on = bare[at].starts_with(&bare[at - 1]);
+            assert!(goes_on || boundaries[at].is_some(), "{api:?}: request {at} does not go on from the one before it");
+            if !goes_on {
+                broken.push(boundaries[at].unwrap_or_default());
+            }
+            if api == Api::AnthropicMessages {
+                assert_marks(&bodies[at], goes_on.then_some(&*bare[at - 1]));
+            }
+        }
+        // The other side: there were such places, of both kinds, and the cache was lost nowhere else.
+        assert!(
+            broken.contains(&"pruned") && broken.contains(&"compacted") && broken.len() < 20,
+            "{api:?}: {broken:?}"
+        );
+    }
+}
