@@ -86,12 +86,15 @@ fn prepare_from(
     files: Files,
 ) -> Result<(FilePlan, Bench), PlanError> {
     let vault = files.vaults.at(&folder_of(session));
-    let notes = vault.notes().unwrap_or_default();
+    let mut notes = vault.notes().unwrap_or_default();
+    let mut vaults = vec![vault.clone()];
+    for (parent, seq) in history::forked_from(entries) {
+        let of_parent = files.vaults.at(&folder_of(&parent));
+        // What it noted later is about what it did alone.
+        notes.extend(of_parent.notes().unwrap_or_default().into_iter().filter(|note| note.seq <= seq));
+        vaults.push(of_parent);
+    }
     let history = history::of(entries, &notes, since);
-    let vaults: Vec<Vault> = std::iter::once(session)
-        .chain(&history.forked_from)
-        .map(|session| files.vaults.at(&folder_of(session)))
-        .collect();
     let workspace = Workspace::open(&PathBuf::from(&history.workspace))?;
     let now = look::at(&workspace, history.changes.iter().filter(|made| made.here).map(|made| &made.change.path));
     let kept = |hash: &str| vaults.iter().any(|vault| vault.has(hash));

@@ -9,6 +9,7 @@ use crate::{
     ids::{Seq, SessionId},
     message::ErrorReason,
     session::{CallState, Entry, Open, Record},
+    tape::Forked,
     tool::{Effect, FileChange, ToolResult, files::Note},
     tools::names,
 };
@@ -25,8 +26,6 @@ pub(super) struct History {
     pub(super) changes: Vec<Made>,
     /// What ran without saying what it changed.
     pub(super) silent: Vec<String>,
-    /// The sessions that this one was forked from, nearest first.
-    pub(super) forked_from: Vec<SessionId>,
 }
 
 /// One change.
@@ -43,10 +42,20 @@ pub(super) struct Made {
     pub(super) here: bool,
 }
 
-/// A call that was started.
+/// A call that may run.
 struct Call {
     tool: String,
     effect: Effect,
+    started: bool,
+}
+
+/// The sessions that a tape goes on from, nearest first, and the last entry that it has of each: as far as these entries say.
+pub(super) fn forked_from(entries: &[Entry]) -> Vec<(SessionId, Seq)> {
+    let forks = entries.iter().rev().filter_map(|entry| match &entry.record {
+        Record::Forked(forked) => Some((forked.parent.clone(), forked.seq)),
+        _ => None,
+    });
+    forks.collect()
 }
 
 /// Reads a tape from an anchor on. Changes count from `since` on, without it.
@@ -81,14 +90,22 @@ impl Reader<'_> {
                     if let Open::Call(call) = open
                         && matches!(call.state, CallState::Running | CallState::Closing)
                     {
-                        self.calls.insert(*ticket, Call { tool: call.tool.clone(), effect: call.effect });
+                        let call = Call { tool: call.tool.clone(), effect: call.effect, started: true };
+                        self.calls.insert(*ticket, call);
                     }
                 }
             }
             Record::Settings(settings) => self.history.workspace.clone_from(&settings.workspace),
             Record::Call(call) => {
-                self.calls.insert(entry.seq, Call { tool: call.tool.clone(), effect: call.effect });
+                let call = Call { tool: call.tool.clone(), effect: call.effect, started: false };
+                self.calls.insert(entry.seq, call);
             }
+            Record::CallStarted { .. } => {
+                if let Some(call) = self.calls.get_mut(&entry.ticket.unwrap_or(entry.seq)) {
+                    call.started = true;
+                }
+            }
+            Record::Forked(forked) => self.fork(forked, counts),
             Record::Result { result } => {
                 let ticket = entry.ticket.unwrap_or(entry.seq);
                 self.over.insert(ticket);
@@ -133,6 +150,18 @@ impl Reader<'_> {
             }
         };
         self.history.silent.extend(silent.map(|why| format!("{tool} (call {ticket}): {why}")));
+    }
+
+    /// What was open goes on in the parent alone: what it does there from here on is not on this tape.
+    fn fork(&mut self, forked: &Forked, counts: bool) {
+        for (ticket, call) in std::mem::take(&mut self.calls) {
+            if counts && call.started && call.effect != Effect::Read {
+                let (tool, parent) = (call.tool, &forked.parent);
+                let why =
+                    format!("it was running when this was forked, and what it changed is on the tape of {parent}");
+                self.history.silent.push(format!("{tool} (call {ticket}): {why}"));
+            }
+        }
     }
 
     fn add(&mut self, at: Seq, by: Seq, change: &FileChange, uncertain: bool) {

@@ -8,6 +8,10 @@
 //! ```
 //!
 //! Reads beside a live writer: what was acknowledged when it began is in it. What is damaged is not exported.
+//!
+//! A fork goes out whole, with what it has from the sessions that it goes on from: their lines are sealed anew under its name,
+//! and its first file, which is no anchor, is the end of the anchor before it. So what comes in is a tape like any other, and
+//! needs nobody; its `forked` entry still says where it comes from, and does what it did.
 
 use std::{io::Write, path::Path};
 
@@ -15,8 +19,9 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Damage, Store, TapeError,
-    line::Rest,
+    Damage, Entry, Store, TapeError,
+    line::{Chain, Rest, Sum, encode_lines},
+    lineage::all_parts,
     read::{again_if_damaged, read_file},
 };
 use crate::{
@@ -98,7 +103,7 @@ pub enum Spills {
 }
 
 impl Store {
-    /// Writes a session as one file.
+    /// Writes a session as one file. A fork has all in it that it has from the session that it goes on from.
     ///
     /// # Errors
     ///
@@ -111,15 +116,16 @@ impl Store {
         let mut line = serde_json::to_vec(&header).map_err(|error| TapeError::io("write", out)(error.into()))?;
         line.push(b'\n');
         to.write_all(&line).map_err(TapeError::io("write", out))?;
-        for anchor in &header.anchors {
-            let (mut bytes, _) = read_file(self.layout(), session, &anchor.name)?;
-            bytes.truncate(usize::try_from(anchor.bytes).unwrap_or(usize::MAX));
-            if Piece::of(&anchor.name, anchor.lines, &bytes) != *anchor {
-                let path = self.layout().entries(session, &anchor.name);
-                return Err(TapeError::Changed { path, expected: anchor.bytes, found: bytes.len() as u64 });
+        let mut pieces = header.anchors.iter();
+        self.each_anchor(session, Some(header.last), &mut |found, bytes| {
+            let told = pieces.next();
+            if told != Some(&found) {
+                let path = self.layout().entries(session, &found.name);
+                let expected = told.map_or(0, |told| told.bytes);
+                return Err(TapeError::Changed { path, expected, found: found.bytes });
             }
-            to.write_all(&bytes).map_err(TapeError::io("write", out))?;
-        }
+            to.write_all(bytes).map_err(TapeError::io("write", out))
+        })?;
         for spill in &header.spills {
             let path = self.spill_path(session).join(&spill.name);
             let bytes = std::fs::read(&path).map_err(TapeError::io("read", &path))?;
@@ -137,39 +143,13 @@ impl Store {
     }
 
     fn header(&self, session: &SessionId, spills: Spills) -> Result<Header, TapeError> {
-        let layout = self.layout();
-        let folders = layout.anchor_names(session)?;
-        let mut header = Header {
-            tamtam: Kind::Tape,
-            v: EXPORT_VERSION,
-            session: session.clone(),
-            last: Seq::ZERO,
-            anchors: Vec::new(),
-            spills: Vec::new(),
-        };
-        let mut before = None;
-        for (n, anchor) in folders.iter().enumerate() {
-            let (bytes, read) = read_file(layout, session, anchor)?;
-            let damaged = |line, what: String| {
-                let file = layout.entries(session, anchor);
-                Err(TapeError::Damaged(Damage { file, line, what, last_good: read.chain.seq }))
-            };
-            match &read.rest {
-                Rest::Bad { line, what } => return damaged(*line, what.clone()),
-                Rest::Torn { line, what } if n + 1 < folders.len() => return damaged(*line, what.clone()),
-                // What is being written just now.
-                Rest::Torn { .. } | Rest::Nothing => {}
-            }
-            if read.entries.is_empty() {
-                continue;
-            }
-            if before.is_some_and(|before| before != read.began) {
-                return damaged(1, "the anchor does not go on from the one before".into());
-            }
-            before = Some((read.chain.seq, read.chain.sum));
-            header.last = read.chain.seq;
-            header.anchors.push(Piece::of(anchor, read.entries.len() as u64, &bytes[..read.good_bytes]));
-        }
+        let mut anchors = Vec::new();
+        let last = self.each_anchor(session, None, &mut |piece, _| {
+            anchors.push(piece);
+            Ok(())
+        })?;
+        let (tamtam, v) = (Kind::Tape, EXPORT_VERSION);
+        let mut header = Header { tamtam, v, session: session.clone(), last, anchors, spills: Vec::new() };
         if spills == Spills::Taken {
             let folder = self.spill_path(session);
             for spill in list_spills(&folder).map_err(TapeError::io("list", &folder))? {
@@ -179,5 +159,101 @@ impl Store {
             }
         }
         Ok(header)
+    }
+
+    /// The lines of each anchor, oldest first, up to that entry, which ends an append; all there are where none is named. One
+    /// anchor at a time is in memory. Gives the last entry.
+    fn each_anchor(
+        &self,
+        session: &SessionId,
+        until: Option<Seq>,
+        each: &mut impl FnMut(Piece, &[u8]) -> Result<(), TapeError>,
+    ) -> Result<Seq, TapeError> {
+        let layout = self.layout();
+        let parts = all_parts(layout, session)?;
+        // From the first line that is another's on, the sums are other ones.
+        let mut sealing = Sealing { session, anew: parts.iter().any(|part| part.session != *session), chain: None };
+        let mut anchor: Option<(String, u64, Vec<u8>)> = None;
+        let mut before: Option<(Seq, Sum)> = None;
+        let mut last = Seq::ZERO;
+        for (n, part) in parts.iter().enumerate() {
+            let (mut bytes, mut read) = read_file(layout, &part.session, &part.anchor)?;
+            let damaged = |line, what: String| {
+                let file = layout.entries(&part.session, &part.anchor);
+                Err(TapeError::Damaged(Damage { file, line, what, last_good: read.chain.seq }))
+            };
+            // What is behind the place of the fork is nothing to it.
+            let through = part.through.or(until).filter(|through| *through < read.chain.seq);
+            match &read.rest {
+                _ if through.is_some() => {}
+                Rest::Bad { line, what } => return damaged(*line, what.clone()),
+                Rest::Torn { line, what } if n + 1 < parts.len() => return damaged(*line, what.clone()),
+                // What is being written just now.
+                Rest::Torn { .. } | Rest::Nothing => {}
+            }
+            if read.entries.is_empty() {
+                continue;
+            }
+            if before.is_some_and(|before| before != read.began) || (n == 0 && part.goes_on) {
+                return damaged(1, "it does not go on from the one before".into());
+            }
+            let kept = through.map_or(read.entries.len(), |through| {
+                read.entries.iter().take_while(|entry| entry.seq <= through).count()
+            });
+            let end = read.offsets.get(kept).copied().unwrap_or(read.good_bytes);
+            before = match kept.checked_sub(1) {
+                Some(newest) if kept < read.entries.len() => {
+                    let from = read.offsets[newest];
+                    Sum::at_end_of(&bytes[from..end]).map(|sum| (read.entries[newest].seq, sum))
+                }
+                _ => Some((read.chain.seq, read.chain.sum)),
+            };
+            read.entries.truncate(kept);
+            read.more.truncate(kept);
+            bytes.truncate(end);
+            last = read.entries.last().map_or(last, |entry| entry.seq);
+            // A fork's first file goes on in the anchor before it.
+            if !part.goes_on
+                && let Some((name, lines, bytes)) = anchor.take()
+            {
+                each(Piece::of(&name, lines, &bytes), &bytes)?;
+            }
+            let (name, lines, of_anchor) = anchor.get_or_insert_with(|| (part.anchor.clone(), 0, Vec::new()));
+            *lines += read.entries.len() as u64;
+            if sealing.anew {
+                sealing.seal(name, &read.entries, &read.more, of_anchor)?;
+            } else {
+                *of_anchor = bytes;
+            }
+        }
+        if let Some((name, lines, bytes)) = anchor {
+            each(Piece::of(&name, lines, &bytes), &bytes)?;
+        }
+        Ok(last)
+    }
+}
+
+/// Writes lines again under the name of another session, append by append.
+struct Sealing<'s> {
+    session: &'s SessionId,
+    /// Whether that is needed.
+    anew: bool,
+    chain: Option<Chain>,
+}
+
+impl Sealing<'_> {
+    fn seal(&mut self, anchor: &str, entries: &[Entry], more: &[usize], out: &mut Vec<u8>) -> Result<(), TapeError> {
+        let mut chain = match self.chain.take() {
+            None => Chain::start(self.session, anchor),
+            Some(chain) if &*chain.anchor == anchor => chain,
+            Some(chain) => chain.in_file(anchor),
+        };
+        let mut from = 0;
+        for (at, _) in more.iter().enumerate().filter(|(_, more)| **more == 0) {
+            out.extend(encode_lines(&mut chain, &entries[from..=at])?);
+            from = at + 1;
+        }
+        self.chain = Some(chain);
+        Ok(())
     }
 }

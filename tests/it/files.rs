@@ -6,7 +6,7 @@ use serde_json::json;
 use tamtam::{
     EventKind, Part, Restore, RestoreError, Runtime, Seq, Session, SessionOptions,
     event::Next,
-    model::{Reply, Scripted},
+    model::{Item, Reply, Scripted},
     permission::Profile,
     tools,
 };
@@ -165,4 +165,60 @@ async fn the_model_is_told_nothing_and_must_read_again() {
     assert!(told.contains("Read it again first"), "{told}");
     assert!(!told.contains("restored"), "{told}");
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A fork shows what its parent did to files before it was made, and puts it back with what its parent kept; what the parent did
+/// afterwards is none of its business, and a file of which the parent changed more since is refused by name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_puts_back_what_its_parent_changed_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = work(folder.path());
+    for name in ["a", "b", "c"] {
+        std::fs::write(work.join(name), "old\n").unwrap();
+    }
+    // Does what the newest message says, call by call, and then says that it is done.
+    let model = Scripted::from_fn(|request| {
+        let history: Vec<&Arc<Item>> = request.history.iter().collect();
+        let newest = history.iter().rposition(|item| matches!(item.as_ref(), Item::User(_))).unwrap();
+        let Item::User(user) = history[newest].as_ref() else { panic!("it is one") };
+        let said = tamtam::Message { parts: user.parts.clone(), ..tamtam::Message::user("") }.text();
+        let done = history[newest..].iter().filter(|item| matches!(item.as_ref(), Item::Result(_))).count();
+        let Some(wish) = said.split(", ").nth(done) else { return Reply::text("done") };
+        let (how, path) = wish.split_once(' ').unwrap();
+        let (from, to) = if how == "edit" { ("old", "new") } else { ("new", "newer") };
+        Reply::call("edit", json!({"path": path, "old_string": from, "new_string": to}))
+    });
+    let runtime = runtime(folder.path(), model).await;
+    let parent = runtime.create(SessionOptions::new(&work).profile(Profile::Auto)).await.unwrap();
+    say(&parent, "edit a, edit b").await;
+    let fork = runtime.fork(parent.id(), None).await.unwrap();
+    say(&fork, "edit c").await;
+    let plan = fork.changes(Seq::ZERO).await.unwrap();
+    let mut paths: Vec<&str> = plan.to_change().map(|file| file.path.as_str()).collect();
+    paths.sort_unstable();
+    assert_eq!((paths, plan.refused().count()), (vec!["a", "b", "c"], 0), "{plan}");
+    assert!(plan.to_string().contains("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-new\n+old\n"), "{plan}");
+
+    say(&parent, "append b").await;
+    assert_eq!(std::fs::read_to_string(work.join("b")).unwrap(), "newer\n");
+    let refused = fork.restore(Seq::ZERO, Restore::Whole).await.unwrap_err();
+    assert!(refused.to_string().contains("b: someone else changed it since"), "{refused}");
+    let done = fork.restore(Seq::ZERO, Restore::Rest).await.unwrap();
+    assert_eq!((done.files.files.len(), done.files.refused.len()), (2, 1));
+    for (name, content) in [("a", "old\n"), ("b", "newer\n"), ("c", "old\n")] {
+        assert_eq!(std::fs::read_to_string(work.join(name)).unwrap(), content, "{name}");
+    }
+    // The parent has what the fork did not: its own words on `b`.
+    let of_parent = parent.changes(Seq::ZERO).await.unwrap();
+    assert!(of_parent.to_change().any(|file| file.path == "b"), "{of_parent}");
+    // A parent that was deleted keeps its contents for its fork.
+    let (parent, fork, entry) = (parent.id().clone(), fork.id().clone(), done.entry);
+    assert!(runtime.shutdown().await.is_empty());
+    let store = tamtam::tape::Store::open(folder.path().join("store"), Default::default()).unwrap();
+    assert_eq!(store.delete(&parent).unwrap(), tamtam::tape::Deleted::Hidden);
+    let undone = tamtam::restore::offline(&store, &fork, Seq(entry.0 - 1), &tools::full(), Restore::Whole).unwrap();
+    assert_eq!(undone.files.files.len(), 2);
+    let again = tamtam::restore::offline(&store, &fork, Seq::ZERO, &tools::full(), Restore::Rest).unwrap();
+    assert_eq!(again.files.files.len(), 2);
+    assert_eq!(std::fs::read_to_string(work.join("a")).unwrap(), "old\n");
 }

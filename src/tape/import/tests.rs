@@ -217,3 +217,81 @@ fn what_a_killed_import_left_goes_with_the_next() {
     bring_in(&to, &exported(&from, Spills::Left)).unwrap();
     assert_eq!(names_in(&to.path().join("importing")).unwrap(), ["lock"]);
 }
+
+/// Goes on from entry 4, then 7, of the original: a fork, and a fork of it that has an anchor of its own.
+fn forked(store: &Store) {
+    drop(original(store));
+    let note = |seq: u64| entry(seq, "note", &json!({"text": format!("fork {seq}")}));
+    let at = |seq: u64| Millis(1_732_000_001_000 + seq);
+    store.fork(&id("s"), Some(Seq(4)), &id("early"), at(5)).unwrap();
+    store.fork(&id("s"), Some(Seq(7)), &id("f"), at(8)).unwrap();
+    let later = |n: u64, e: Entry| Entry { time: at(n), ..e };
+    let mut f = store.load(&id("f"), Arc::new(|_| {})).unwrap().tape;
+    let _ = f.append(&[later(9, note(9)), later(9, note(10))]);
+    assert!(store.settle(std::time::Duration::from_secs(30)));
+    drop(f);
+    store.fork(&id("f"), Some(Seq(10)), &id("g"), at(11)).unwrap();
+    let mut g = store.load(&id("g"), Arc::new(|_| {})).unwrap().tape;
+    let _ = g.append(&[later(12, note(12))]);
+    let _ = g.begin_anchor("own", &later(13, entry(13, "state", &json!({"session": "g", "other": 3}))));
+    let _ = g.append(&[later(14, note(14))]);
+    assert!(store.settle(std::time::Duration::from_secs(30)));
+}
+
+/// BDD-TAPE-030: what comes in of a fork is the whole of it, needs nobody, opens as the fork did, and is gone on with.
+#[test]
+fn a_fork_goes_out_with_all_that_it_has_from_its_parents() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (store(here.path()), store(there.path()));
+    forked(&from);
+    for (name, last, anchors) in [("early", 5, 1), ("f", 10, 2), ("g", 14, 3)] {
+        let mut file = Vec::new();
+        let out = from.export(&id(name), Spills::Left, &mut file).unwrap();
+        assert_eq!((out.last, out.anchors), (Seq(last), anchors), "{name}");
+        let opened = from.load(&id(name), Arc::new(|_| {})).unwrap();
+        for (brought, as_id) in [(name.to_owned(), None), (format!("{name}-2"), Some(id(&format!("{name}-2"))))] {
+            let imported = to.import(&mut Cursor::new(&file), as_id.as_ref()).unwrap();
+            assert_eq!((imported.session.as_str(), imported.last), (brought.as_str(), Seq(last)));
+            let words = |entries: &[Entry]| -> Vec<String> {
+                let data = |entry: &Entry| serde_json::from_str::<Value>(entry.data.get()).unwrap();
+                let words = |entry: &Entry| format!("{} {} {}", entry.seq, entry.kind, data(entry));
+                // Under another name the few that say their own name say that one.
+                entries.iter().map(words).map(|line| line.replace(&format!("{name}-2"), name)).collect()
+            };
+            let all = to.read(&id(&brought), Seq::ZERO).unwrap();
+            assert_eq!(words(&all), words(&from.read(&id(name), Seq::ZERO).unwrap()));
+            assert!(to.verify(&id(&brought)).unwrap().is_empty());
+            let mut loaded = to.load(&id(&brought), Arc::new(|_| {})).unwrap();
+            assert_eq!(words(&loaded.entries), words(&opened.entries));
+            assert!(loaded.read_only.is_none() && loaded.repair.is_none());
+            let _ = loaded.tape.append(&[entry(last + 1, "note", &json!({"text": "on"}))]);
+            assert!(to.settle(std::time::Duration::from_secs(30)));
+            assert_eq!(to.read(&id(&brought), Seq(last)).unwrap().len(), 1);
+            assert!(to.verify(&id(&brought)).unwrap().is_empty());
+            // It is no fork of anybody here, and goes on being forked.
+            let again = to.fork(&id(&brought), Some(Seq(last)), &id(&format!("of-{brought}")), Millis(1)).unwrap();
+            assert_eq!((again.parent.as_str(), again.depth), (brought.as_str(), 1));
+        }
+    }
+    assert!(to.verify_all().unwrap().is_empty());
+}
+
+/// Beside a parent that goes on, is damaged behind that place, or was deleted; and not where what it has is damaged.
+#[test]
+fn what_is_behind_the_place_of_a_fork_does_not_concern_its_export() {
+    let here = tempfile::tempdir().unwrap();
+    let from = store(here.path());
+    forked(&from);
+    let exported = |name: &str| {
+        let mut file = Vec::new();
+        from.export(&id(name), Spills::Left, &mut file).map(|_| file)
+    };
+    let (early, f) = (exported("early").unwrap(), exported("f").unwrap());
+    from.delete(&id("s")).unwrap();
+    assert_eq!((exported("early").unwrap(), exported("f").unwrap()), (early.clone(), f));
+    let second = here.path().join("sessions/s/anchors/002_phase-1/entries.jsonl");
+    fs::write(&second, "bad\nbad\n").unwrap();
+    assert_eq!(exported("early").unwrap(), early);
+    assert!(matches!(exported("f"), Err(TapeError::Damaged(_))), "its parent's lines are its own");
+    assert!(matches!(exported("g"), Err(TapeError::Damaged(_))));
+}
