@@ -24,7 +24,9 @@ mod restore;
 mod rules;
 mod run;
 mod search;
+mod sessions;
 mod stdin;
+mod sweep;
 mod tapes;
 mod transfer;
 mod typed;
@@ -74,7 +76,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Models(arguments) => catalogue::models(&arguments, environment),
-        Command::Sessions(arguments) => tapes::sessions(&arguments, environment),
+        Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),
         Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
         Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),
@@ -85,6 +87,8 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tape { command: TapeCommand::Changes(arguments) } => restore::changes(&arguments, environment),
         Command::Tape { command: TapeCommand::Restore(arguments) } => restore::restore(&arguments, environment),
         Command::Tape { command: TapeCommand::Fork(arguments) } => tapes::fork(&arguments, environment),
+        Command::Tape { command: TapeCommand::Sweep(arguments) } => sweep::sweep(&arguments, environment),
+        Command::Tape { command: TapeCommand::Pin(arguments) } => sweep::pin(&arguments, environment),
         Command::Tape { command: TapeCommand::Rebuild(arguments) } => tapes::rebuild(&arguments, environment),
     }
 }

@@ -193,6 +193,14 @@ impl Session {
         self.ask(|reply| Signal::Configure { settings: Box::new(settings), reply }).await.map(drop)
     }
 
+    /// Calls it something in lists; `None` for the words that its first message begins with.
+    ///
+    /// # Errors
+    /// As [`Session::configure`].
+    pub async fn set_title(&self, title: Option<String>) -> Result<(), SendError> {
+        self.configure(|settings| settings.title = title).await
+    }
+
     /// The messages that wait, next first.
     ///
     /// # Errors

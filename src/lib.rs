@@ -53,6 +53,7 @@ pub mod event;
 pub mod handle;
 pub mod hook;
 pub mod ids;
+pub mod listing;
 pub mod message;
 pub mod model;
 pub mod permission;
@@ -65,6 +66,7 @@ pub mod restore;
 pub mod runtime;
 pub mod session;
 pub mod supervisor;
+pub mod sweep;
 pub mod tape;
 pub mod tool;
 #[cfg(all(unix, feature = "tools"))]
@@ -80,8 +82,10 @@ pub use event::{Event, EventKind, EventStream};
 pub use fault::Faults;
 pub use handle::{Answer, Receipt, Rollback, Session};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
+pub use listing::{ListedSession, SessionPage, SessionQuery};
 pub use message::{Message, ModelRef, Part};
 #[cfg(all(unix, feature = "tools"))]
 pub use restore::{FilePlan, Restore, RestoreError, Restored};
 pub use runtime::{Child, Runtime, SessionOptions};
 pub use session::{Delivery, Down, DownReason, Grant, Link, NoPoint, Outcome, Point, Steering};
+pub use sweep::{Sweep, SweepPolicy};

@@ -28,9 +28,11 @@ use crate::{
     event::EventStream,
     handle::Session,
     ids::{Seq, SessionId},
+    listing::{self, SessionPage, SessionQuery},
     runtime::ending::Ending,
     session::{Entry, Record, State},
     supervisor::{AdminError, Down, SupervisorHandle},
+    sweep::{self, Sweep, SweepPolicy},
     tape::{SessionSummary, TapeError},
 };
 
@@ -217,7 +219,102 @@ impl Runtime {
         shed(&self.inner.host, keep)
     }
 
-    /// All conversations that the store has, live or not.
+    /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and standing. Comes
+    /// from the index, which is first brought up to date for as long as the query waits; see [`listing`](crate::listing).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, SessionQuery, model::{Reply, Scripted}};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Scripted::new([Reply::text("Hello.")]);
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(model)).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// session.prompt("Say hello.").await?.wait().await?;
+    /// let page = runtime.sessions(SessionQuery::default()).await?;
+    /// # #[cfg(feature = "sqlite")]
+    /// assert_eq!(page.sessions[0].title.as_deref(), Some("Say hello."));
+    /// assert_eq!(page.next, None);
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Where too much is looked for; where the store or its index cannot be read.
+    pub async fn sessions(&self, query: SessionQuery) -> Result<SessionPage, OpenError> {
+        let store = self.inner.host.store.clone();
+        let listed = tokio::task::spawn_blocking(move || listing::sessions(&store, &query)).await;
+        Ok(listed.map_err(|_| OpenError::Closed)??)
+    }
+
+    /// What [`Runtime::sweep`] would remove, and why; and what stays though a limit takes it. Changes nothing.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub async fn sweep_plan(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
+        let (store, now) = (self.inner.host.store.clone(), self.inner.host.clock.now());
+        let planned = tokio::task::spawn_blocking(move || sweep::sweep_plan(&store, policy, now)).await;
+        Ok(planned.map_err(|_| OpenError::Closed)??)
+    }
+
+    /// Removes the conversations that a policy does not keep, for good, with all that is beside them; see
+    /// [`sweep`](crate::sweep) for what is never removed. It works beside the sessions and holds up none of them, and stops
+    /// between two removals when the runtime ends. Dropping the future lets it finish.
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    /// use tamtam::{Runtime, SessionOptions, SweepPolicy, model::Scripted};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([]))).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// runtime.passivate(session.id()).await?;
+    /// let mut policy = SweepPolicy::default();
+    /// policy.older_than = Some(Duration::from_secs(30 * 24 * 60 * 60));
+    /// policy.keep_newest = Some(0);
+    /// assert_eq!(runtime.sweep_plan(policy).await?.gone.len(), 1);
+    /// assert_eq!(runtime.sweep(policy).await?.gone[0].session, *session.id());
+    /// assert!(runtime.list().await?.is_empty());
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Where the store cannot be read or written. What cannot be removed is named in [`Sweep::kept`].
+    pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
+        self.is_open()?;
+        let (host, now) = (self.inner.host.clone(), self.inner.host.clock.now());
+        let swept = tokio::task::spawn_blocking(move || {
+            sweep::sweep(&host.store, policy, now, || host.slots.door() == Door::Closed)
+        });
+        Ok(swept.await.map_err(|_| OpenError::Closed)??)
+    }
+
+    /// Keeps a conversation from being swept, however long it is not used.
+    ///
+    /// # Errors
+    /// Where there is none of that id; where the store cannot be written.
+    pub async fn pin(&self, id: &SessionId) -> Result<(), OpenError> {
+        let (store, id) = (self.inner.host.store.clone(), id.clone());
+        let pinned = tokio::task::spawn_blocking(move || store.pin(&id)).await;
+        Ok(pinned.map_err(|_| OpenError::Closed)??)
+    }
+
+    /// Lets a conversation be swept again.
+    ///
+    /// # Errors
+    /// Where the store cannot be written.
+    pub async fn unpin(&self, id: &SessionId) -> Result<(), OpenError> {
+        let (store, id) = (self.inner.host.store.clone(), id.clone());
+        let unpinned = tokio::task::spawn_blocking(move || store.unpin(&id)).await;
+        Ok(unpinned.map_err(|_| OpenError::Closed)??)
+    }
+
+    /// All conversations that the store has, live or not, by id, as the ends of their files show them.
     ///
     /// # Errors
     /// Where the store cannot be read.

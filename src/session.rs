@@ -24,6 +24,7 @@
 //! | `retry.rs` | whether and when a failed request is made again |
 //! | `compact.rs` | when the conversation is made smaller, and what takes its place |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
+//! | `digest.rs` | what a list shows of a session |
 //! | `budget.rs`, `spending.rs` | what may be used, and what happens when that is not enough |
 //! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
@@ -41,6 +42,8 @@ mod budget;
 mod child;
 mod compact;
 mod decide;
+#[cfg(feature = "sqlite")]
+mod digest;
 mod end;
 mod handoff;
 mod inbox;
@@ -72,6 +75,8 @@ pub use budget::{Account, Breach, Budget, Extent, Limits, OnBreach, OpenBudgetAs
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
+#[cfg(feature = "sqlite")]
+pub(crate) use digest::{Cradle, Digest};
 pub use handoff::AnchorMark;
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};

@@ -54,13 +54,18 @@ pub use handle::{APPEND_BYTES_MAX, Appended, Tape};
 pub use import::Imported;
 #[cfg(feature = "sqlite")]
 pub use index::{
-    BadCursor, Behind, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
+    BadCursor, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
 };
+#[cfg(feature = "sqlite")]
+pub(crate) use index::{Card, Cards, Fold, Folded};
 pub(crate) use layout::plain_anchor_name as anchor_name_of;
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
 pub use log::Notify;
 pub use memory::MemoryStore;
 pub use read::Repair;
-pub use store::{Access, Deleted, Durability, Loaded, SessionSummary, Store, StoreOptions, StoreReport};
+pub(crate) use store::Standings;
+pub use store::{
+    Access, Behind, Deleted, Durability, Loaded, SessionSummary, Standing, Store, StoreOptions, StoreReport,
+};
 pub use verify::{Finding, Flaw};

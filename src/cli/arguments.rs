@@ -1,9 +1,14 @@
 //! The arguments of each command, and how a wrong one is answered.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use tamtam::{Millis, SessionId, permission::Profile, tape::Cursor};
+use tamtam::{
+    Millis, SessionId,
+    listing::SessionCursor,
+    permission::Profile,
+    tape::{Cursor, Standing},
+};
 
 use super::{budget::BudgetArguments, escape, failure::Exit};
 
@@ -67,6 +72,11 @@ pub(super) enum TapeCommand {
     Import(ImportArguments),
     /// Make a new session that goes on from an entry of this one, and print its id
     Fork(ForkArguments),
+    /// Remove sessions that were not used for long, are not among the newest, or take too much room; never one that is open,
+    /// parked, pinned, or that another one which stays goes on from
+    Sweep(SweepArguments),
+    /// Keep a session from being swept
+    Pin(PinArguments),
     /// Make the index anew from the tapes, and say whether it had been right
     Rebuild(RebuildArguments),
 }
@@ -205,11 +215,53 @@ pub(super) struct SessionsArguments {
     /// The same without it
     #[arg(value_parser = ["list"], hide = true)]
     pub(super) list: Option<String>,
+    /// Only those with this in their title or id; may be given again
+    #[arg(long, value_name = "WORDS")]
+    pub(super) text: Vec<String>,
+    /// Only those of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(super) agent: Option<String>,
+    /// Only those that stand so
+    #[arg(long, value_name = "STATE", value_enum)]
+    pub(super) state: Option<State>,
+    /// Each with its forks and children below it
+    #[arg(long)]
+    pub(super) tree: bool,
+    /// Sessions at most, of a tree those at the top [default: 50; all with --json]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) limit: Option<u16>,
+    /// Go on where a page ended
+    #[arg(long, value_name = "PLACE")]
+    pub(super) after: Option<SessionCursor>,
     /// One session a line, as JSON
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) store: StoreArguments,
+}
+
+/// How a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum State {
+    /// Some process has it open
+    Live,
+    /// It sleeps
+    Passive,
+    /// It is kept stopped, because it crashed again and again
+    Parked,
+    /// It was deleted, and is kept for its forks
+    Hidden,
+}
+
+impl From<State> for Standing {
+    fn from(state: State) -> Standing {
+        match state {
+            State::Live => Standing::Live,
+            State::Passive => Standing::Passive,
+            State::Parked => Standing::Parked,
+            State::Hidden => Standing::Hidden,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -365,6 +417,39 @@ pub(super) struct ImportArguments {
     /// Under this id instead of its own
     #[arg(long = "as", value_name = "ID")]
     pub(super) as_id: Option<SessionId>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SweepArguments {
+    /// Those that were not used for so long go (30d, 12h, 90m, 45s)
+    #[arg(long, value_name = "TIME", value_parser = super::sweep::duration)]
+    pub(super) older_than: Option<Duration>,
+    /// So many stay, those that were used last
+    #[arg(long, value_name = "N")]
+    pub(super) keep: Option<usize>,
+    /// All together take at most so much (500K, 200M, 2G), large outputs and kept contents of files included
+    #[arg(long, value_name = "BYTES", value_parser = super::sweep::bytes)]
+    pub(super) max_bytes: Option<u64>,
+    /// Only say what would go, and why
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// One session a line, as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PinArguments {
+    /// Which session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// Let it be swept again
+    #[arg(long)]
+    pub(super) off: bool,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }

@@ -5,11 +5,11 @@ use std::{fmt::Write as _, path::Path};
 use serde_json::json;
 use tamtam::{
     Millis, Seq, SessionId, session,
-    tape::{Access, Entry, IndexCheck, Rebuilt, SessionSummary, Store, StoreOptions},
+    tape::{Access, Entry, IndexCheck, Rebuilt, Store, StoreOptions},
 };
 
 use super::{
-    arguments::{ForkArguments, RebuildArguments, SessionsArguments, ShowArguments, StoreArguments, VerifyArguments},
+    arguments::{ForkArguments, RebuildArguments, ShowArguments, StoreArguments, VerifyArguments},
     escape,
     failure::{Exit, Failure},
     place::Environment,
@@ -49,37 +49,6 @@ pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<session::Stat
         }
     }
     state.map(Some).ok_or_else(|| unreadable(&"it has no entry: the session was never begun, choose another id"))
-}
-
-/// Lists the sessions.
-pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let sessions = store(&given.store, environment)?.map_or(Ok(Vec::new()), |store| store.list())?;
-    let mut text = String::new();
-    if !given.json && !sessions.is_empty() {
-        text.push_str("id                                    last entry            entries  bytes      state\n");
-    }
-    for session in &sessions {
-        let line = if given.json { summary_json(session) } else { summary_line(session) };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{line}");
-    }
-    print(&text)?;
-    Ok(Exit::Done)
-}
-
-fn summary_json(session: &SessionSummary) -> String {
-    let SessionSummary { id, created, last, seq, bytes, open } = session;
-    json!({"session": id, "created": created, "last": last, "seq": seq, "bytes": bytes, "open": open}).to_string()
-}
-
-fn summary_line(session: &SessionSummary) -> String {
-    let last = session.last.map_or_else(|| "-".to_owned(), moment);
-    let state = match (session.open, session.last) {
-        (true, _) => "in a turn",
-        (false, Some(_)) => "idle",
-        (false, None) => "no entry can be read",
-    };
-    format!("{:36}  {last:20}  {:7}  {:9}  {state}", session.id.as_str(), session.seq.0, session.bytes)
 }
 
 /// A moment to the second, in UTC.

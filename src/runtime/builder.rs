@@ -368,6 +368,7 @@ impl Defaults {
         let mut settings = Settings::new(&workspace, options.model.unwrap_or_else(|| self.model.clone()));
         let system = options.system.unwrap_or_else(|| crate::prompt::system(&workspace, options.date.as_deref()));
         settings.system = system.into();
+        settings.title = options.title;
         settings.agent = options.agent.unwrap_or(settings.agent);
         settings.budget = options.budget;
         settings.params = options.params;
@@ -395,6 +396,8 @@ pub struct SessionOptions {
     pub workspace: PathBuf,
     /// The model that answers; the runtime's default.
     pub model: Option<ModelRef>,
+    /// What it is called in lists; the words that its first message begins with by default.
+    pub title: Option<String>,
     /// The agent's name, for people; `build` by default.
     pub agent: Option<String>,
     /// The system prompt, in place of the default one.
@@ -449,6 +452,7 @@ impl SessionOptions {
             id: None,
             workspace: workspace.into(),
             model: None,
+            title: None,
             agent: None,
             system: None,
             date: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::Seq,
@@ -54,7 +54,15 @@ pub enum BillKind {
     Summary,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// What a bill must know to go on with the entries that follow.
+#[cfg(feature = "sqlite")]
+#[derive(Serialize, Deserialize)]
+pub(super) struct Unsettled {
+    open: BTreeMap<Seq, Opened>,
+    waits: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Opened {
     model: ModelRef,
     price: Option<Price>,
@@ -147,6 +155,18 @@ impl Bill {
         if let Some(charge) = charge(&open) {
             self.lines.push(BillLine { ticket, model: open.model, kind, charge });
         }
+    }
+
+    /// What is open on it, to go on with later.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn unsettled(&self) -> Unsettled {
+        Unsettled { open: self.open.clone(), waits: self.waits }
+    }
+
+    /// A bill without a line that goes on from there.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn going_on(Unsettled { open, waits }: Unsettled) -> Bill {
+        Bill { lines: Vec::new(), open, waits }
     }
 
     /// The newest request.

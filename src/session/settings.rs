@@ -64,6 +64,9 @@ pub struct Settings {
     pub read_roots: Vec<String>,
     /// The model that answers.
     pub model: ModelRef,
+    /// What the session is called in lists; the words that its first message begins with, where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The agent's name, for people.
     pub agent: String,
     /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
@@ -115,6 +118,7 @@ impl Settings {
             workspace: workspace.into(),
             read_roots: Vec::new(),
             model,
+            title: None,
             agent: "build".to_owned(),
             system: "".into(),
             tools: None,

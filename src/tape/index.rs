@@ -6,6 +6,7 @@
 //!
 //! One process writes it at a time: who catches up or rebuilds holds the lock of `index.lock`. Readers never wait.
 
+mod cards;
 mod check;
 mod pull;
 mod query;
@@ -29,9 +30,10 @@ use super::{
     layout::{Layout, open_or_make, remove_file},
 };
 
+pub(crate) use cards::{Card, Cards, Fold, Folded};
 pub use check::{IndexCheck, WrongRow};
 pub use query::{BadCursor, Cursor, Order, Query};
-pub use search::{Behind, Hit, Page};
+pub use search::{Hit, Page};
 pub use snippet::Snippet;
 
 /// How long the index waits for another that writes it.
@@ -108,7 +110,7 @@ impl Store {
 
     /// The index as it is, to search in it: one that is there and of this version is opened without a lock, so that a search
     /// does not wait for another process that writes it.
-    pub(super) fn index_to_search(&self) -> Result<Index, TapeError> {
+    pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {
         let only_reads = self.inner.writer.options.access == Access::Read;
         let layout = self.layout().clone();
         let path = layout.root.join("index.db");

@@ -13,6 +13,7 @@
 //!     files/                                    what files held before calls changed them
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
+//!   pinned/<id>                                 this session is never swept
 //!   owners/<owner>.lock  <owner>.reserve        one of each per open store
 //!   commit/<owner>.log                          `Power`: the shared commit log
 //!   index.db                                    derived, may be deleted
@@ -96,6 +97,10 @@ impl Layout {
 
     pub(super) fn parked(&self) -> PathBuf {
         self.root.join("parked")
+    }
+
+    pub(super) fn pinned(&self) -> PathBuf {
+        self.root.join("pinned")
     }
 
     pub(super) fn owners(&self) -> PathBuf {

@@ -118,6 +118,14 @@ impl Drop for Owner {
     }
 }
 
+/// Whether an owner lives. A look: nothing is made, taken over or kept locked.
+pub(super) fn is_alive(layout: &Layout, owner: &str) -> bool {
+    let Ok(lock) = File::open(layout.lock(owner)) else { return false };
+    // Shared, and given back with the file: at worst an owner that is taken for dead by us is taken for alive by somebody
+    // who looks at the same moment, and looks again.
+    matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
 /// A dead owner's lock, held by us.
 #[derive(Debug)]
 pub(super) struct DeadOwner {

@@ -2,8 +2,9 @@
 
 mod delete;
 mod fork;
+mod marks;
 mod options;
-mod parked;
+mod standing;
 mod summary;
 mod upkeep;
 
@@ -32,6 +33,8 @@ use crate::ids::{Seq, SessionId};
 
 pub use delete::Deleted;
 pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
+pub(crate) use standing::Standings;
+pub use standing::{Behind, Standing};
 use upkeep::{bury, check_version, make_reserve};
 
 /// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
@@ -147,6 +150,12 @@ impl Store {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.layout().root
+    }
+
+    /// Whether it may write.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.inner.writer.options.access
     }
 
     /// What opening it found and did.

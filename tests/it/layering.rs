@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 5] = [
     // `event` is of the contracts, but it shows what the core decided, so it stands with the core.
     &["model", "tool", "tools", "permission", "tape", "process", "context"],
     &["session", "prompt", "event", "hook", "agent"],
-    &["supervisor", "actors", "error", "replay", "restore"],
+    &["supervisor", "actors", "error", "replay", "restore", "listing", "sweep"],
     &["runtime", "handle", "cli", "main"],
 ];
 

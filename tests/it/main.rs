@@ -21,6 +21,8 @@ mod host_children;
 mod kill;
 mod layering;
 mod links;
+#[cfg(feature = "sqlite")]
+mod listing;
 mod operate;
 mod otp;
 #[cfg(feature = "tools")]
@@ -42,6 +44,7 @@ mod sim;
 mod soak;
 mod storm;
 mod support;
+mod sweep;
 #[cfg(feature = "tools")]
 mod transcript;
 #[cfg(feature = "http")]

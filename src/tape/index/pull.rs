@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How much of a file is read and committed at a time. An append that is larger is read whole.
-const PULL_BYTES: u64 = 8 * 1024 * 1024;
+pub(super) const PULL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Brings the index up to what the files say, or as far as it comes until then. `told` hears of each step.
 pub(super) fn pull_all(
@@ -217,11 +217,16 @@ fn chain_at(session: &SessionId, anchor: &str, mark: Option<&Mark>, bytes: &[u8]
     if let Some(Mark { offset: 1.., seq, sum, .. }) = mark {
         return Some(Chain::at(session, anchor, *seq, Sum::parse(sum)?));
     }
+    Some(chain_of_start(session, anchor, bytes))
+}
+
+/// What the lines of a file must go on from that is read from its beginning.
+pub(super) fn chain_of_start(session: &SessionId, anchor: &str, bytes: &[u8]) -> Chain {
     // The first file of a tape that goes on from another one does not begin with 1.
     let first_line = memchr::memchr(b'\n', bytes).and_then(|end| glance(&bytes[..end]));
     let goes_on = first_line.is_some_and(|first| first.seq > Seq(1));
     let is_start = anchor_number(anchor) == Some(1) && !goes_on;
-    Some(if is_start { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) })
+    if is_start { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
 }
 
 fn mark_of(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Result<Option<Mark>, Failed> {

@@ -62,6 +62,29 @@ const STEPS: &[&str] = &[
         delete from entries_fts where rowid = old.id;
     end;
 ",
+    "
+    -- What a list shows of a session (cards.rs), and up to where its files were read for that.
+    create table cards (
+        session text primary key,
+        form integer not null,
+        digest text not null,
+        parent text,
+        is_fork integer not null,
+        created integer not null,
+        last integer not null,
+        seq integer not null,
+        entries integer not null,
+        -- The newest file that was read, up to which byte, and the checksum of the last entry before it.
+        anchor text not null,
+        offset integer not null,
+        sum text not null,
+        -- How many files there were, and how long all of them.
+        files integer not null,
+        bytes integer not null
+    ) without rowid;
+    create index cards_by_last on cards (last, session);
+    create index cards_by_parent on cards (parent, last) where parent is not null;
+",
 ];
 
 /// How far an entry's time is shifted in its id: so many entries of one millisecond have ids of their own.

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     ids::{Millis, Seq, SessionId},
-    tape::{Cause, Entry, LINE_BYTES_MAX, Store, TapeError, layout::Layout, layout::anchor_number},
+    tape::{Behind, Cause, Entry, LINE_BYTES_MAX, Store, TapeError, layout::Layout, layout::anchor_number},
 };
 
 /// [`Order::Best`]: of so many hits the best are given first.
@@ -49,17 +49,6 @@ pub struct Page {
     pub next: Option<Cursor>,
     /// Whether entries may be missing, because the index has not read them.
     pub behind: Behind,
-}
-
-/// Whether the index has read everything that is on the tapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
-    /// It has.
-    No,
-    /// So many sessions have something that it has not read: the time was over. The next search reads on.
-    Sessions(u64),
-    /// Another process writes it just now.
-    Unknown,
 }
 
 /// An entry that was found.
@@ -149,7 +138,7 @@ impl Index {
     }
 
     /// Makes a damaged database anew, empty.
-    fn heal(&mut self) -> Result<(), TapeError> {
+    pub(crate) fn heal(&mut self) -> Result<(), TapeError> {
         let _lock = super::lock_index(&self.layout, super::BUSY_WAIT)?;
         self.make_anew()
     }

@@ -15,9 +15,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Claiming, Store};
+use super::{Claiming, Store, summary};
 use crate::{
-    ids::SessionId,
+    ids::{Seq, SessionId},
     tape::{
         TapeError,
         layout::{Layout, ids_in, make_folder, names_in, open_or_make, remove_file},
@@ -43,6 +43,32 @@ impl Store {
     /// it open; [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After a crash or an error half-way the session is there as
     /// before, or is gone and what is left of it goes when the store is opened the next time.
     pub fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
+        let deleted = self.delete_where(session, &|| Ok(true))?;
+        Ok(deleted.unwrap_or(Deleted::Hidden))
+    }
+
+    /// Deletes a session whose last entry is still that one, that is neither parked nor pinned, and that no fork goes on from.
+    /// Says whether it did.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::delete`].
+    pub(crate) fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
+        let layout = self.layout();
+        let is_unused = || {
+            let marked = [layout.parked(), layout.pinned()].iter().any(|marks| marks.join(session.as_str()).exists());
+            let used = summary::summary(layout, session.clone(), &[])?.seq != last;
+            Ok(!marked && !used && !has_forks(layout, session, &layout.forks(session))?)
+        };
+        Ok(self.delete_where(session, &is_unused)? == Some(Deleted::Gone))
+    }
+
+    /// Deletes a session where that holds once nobody else can use it any more; `None` where it does not.
+    fn delete_where(
+        &self,
+        session: &SessionId,
+        holds: &dyn Fn() -> Result<bool, TapeError>,
+    ) -> Result<Option<Deleted>, TapeError> {
         self.inner.must_write()?;
         self.must_exist(session)?;
         let layout = self.layout();
@@ -53,21 +79,30 @@ impl Store {
         if layout.open().join(session.as_str()).exists() {
             return Err(TapeError::Unfinished { session: session.clone() });
         }
+        if !holds()? {
+            return Ok(None);
+        }
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
         self.unpark(session)?;
+        self.unpin(session)?;
         if has_forks(layout, session, &layout.forks(session))? {
             let mark = layout.hidden_mark(session);
             make_folder(&layout.hidden())?;
             open_or_make(&mark).map_err(TapeError::io("make", mark))?;
             fault!(self.faults(), "tape.delete.hidden", session.as_str());
-            return Ok(Deleted::Hidden);
+            return Ok(Some(Deleted::Hidden));
         }
         let gone = remove(layout, session)?;
         if gone {
             // The claim went with the folder.
             claiming.claim = None;
         }
-        Ok(if gone { Deleted::Gone } else { Deleted::Hidden })
+        Ok(Some(if gone { Deleted::Gone } else { Deleted::Hidden }))
+    }
+
+    /// The sessions that go on from this one, or may be about to.
+    pub(crate) fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
+        forks_in(self.layout(), session, &self.layout().forks(session)).collect()
     }
 }
 
@@ -156,16 +191,31 @@ fn finish(layout: &Layout, session: &SessionId, moved: &Path) -> Result<Removed,
 
 /// Whether a fork goes on from this session, or is being made.
 fn has_forks(layout: &Layout, session: &SessionId, marks: &Path) -> Result<bool, TapeError> {
-    for fork in ids_in(marks)? {
-        let folders = layout.anchor_names(&fork)?;
-        let is_fork = match folders.is_empty() {
+    forks_in(layout, session, marks).next().transpose().map(|fork| fork.is_some())
+}
+
+/// The forks that marks name, and that agree.
+fn forks_in<'l>(
+    layout: &'l Layout,
+    session: &'l SessionId,
+    marks: &Path,
+) -> impl Iterator<Item = Result<SessionId, TapeError>> + use<'l> {
+    let (marks, failed) = match ids_in(marks) {
+        Ok(marks) => (marks, None),
+        Err(error) => (Vec::new(), Some(Err(error))),
+    };
+    let agrees = move |fork: &SessionId| {
+        let folders = layout.anchor_names(fork)?;
+        match folders.is_empty() {
             // Whoever makes it has claimed it.
-            true => layout.claim(&fork).exists(),
-            false => origin(layout, &fork, &folders)?.is_some_and(|forked| forked.parent == *session),
-        };
-        if is_fork {
-            return Ok(true);
+            true => Ok(layout.claim(fork).exists()),
+            false => Ok(origin(layout, fork, &folders)?.is_some_and(|forked| forked.parent == *session)),
         }
-    }
-    Ok(false)
+    };
+    let forks = marks.into_iter().filter_map(move |fork| match agrees(&fork) {
+        Ok(true) => Some(Ok(fork)),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    });
+    failed.into_iter().chain(forks)
 }

@@ -60,8 +60,13 @@ impl Lab {
 
     /// Writes a script and gives what `--model` takes.
     pub(super) fn script(&self, replies: Value) -> String {
+        self.script_with(serde_json::json!({"replies": replies}))
+    }
+
+    /// The same with all that a script may say.
+    pub(super) fn script_with(&self, script: Value) -> String {
         let file = self.path("script.json");
-        std::fs::write(&file, serde_json::json!({"replies": replies}).to_string()).unwrap();
+        std::fs::write(&file, script.to_string()).unwrap();
         format!("scripted:{}", file.display())
     }
 

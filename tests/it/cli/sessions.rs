@@ -27,9 +27,9 @@ fn the_sessions_of_the_store_are_listed() {
         let all = lab.run(&["sessions", "--json"]).lines();
         all.into_iter().filter(|session| session["seq"] != 0).map(|session| session["session"].clone()).collect()
     };
-    assert_eq!(listed(&lab), ["test-session-001", "test-session-002"]);
+    assert_eq!(listed(&lab), ["test-session-002", "test-session-001"], "the one that was used last is the first");
     std::fs::create_dir(lab.path("home/.local/share/tamtam/sessions/broken")).unwrap();
-    assert_eq!(listed(&lab), ["test-session-001", "test-session-002"]);
+    assert_eq!(listed(&lab), ["test-session-002", "test-session-001"]);
     assert!(lab.run(&["sessions"]).stdout.contains("test-session-001"));
 }
 
@@ -153,4 +153,75 @@ fn a_session_is_forked_and_gone_on_with() {
     let made = at(last);
     assert_eq!((made.code, made.stdout.lines().count()), (0, 1));
     assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), 3);
+}
+
+/// Z-04: the list for people and for programs, page by page, filtered, and as a tree.
+#[test]
+fn z_04_sessions_are_listed_by_title_with_their_cost_and_as_a_tree() {
+    let lab = Lab::new();
+    let model = lab.script_with(json!({
+        "replies": [{"text": "one", "usage": {"input": 1000, "output": 100}}, {"text": "two"}],
+        "prices": {"scripted/script": {"input": 2, "output": 10}},
+    }));
+    for (id, text) in [("a", "Mend the build"), ("b", "Write a\u{1b}[31m poem")] {
+        assert_eq!(lab.run(&["run", "--session", id, "--model", &model, text]).code, 0);
+    }
+    assert_eq!(lab.run(&["tape", "fork", "a", "--as", "f"]).code, 0);
+    let shown = lab.run(&["sessions"]);
+    let column = shown.stdout.lines().next().unwrap().find("title").unwrap();
+    let titles: Vec<&str> = shown.stdout.lines().map(|line| &line[column..]).collect();
+    assert_eq!(titles, ["title", "Mend the build", "Write a[31m poem", "Mend the build [1 fork]"], "{}", shown.stdout);
+    assert!(shown.stdout.lines().nth(2).unwrap().contains("$0.003000"), "{}", shown.stdout);
+    let tree = lab.run(&["sessions", "--tree"]);
+    let rows: Vec<(&str, &str)> = tree.stdout.lines().skip(1).map(|line| (&line[..1], &line[column..])).collect();
+    assert_eq!(rows, [("b", "Write a[31m poem"), ("a", "Mend the build [1 fork]"), ("f", "  fork: Mend the build")]);
+    let json = lab.run(&["sessions", "--json"]).lines();
+    let of = |id: &str| json.iter().find(|line| line["session"] == id).unwrap();
+    assert_eq!((&of("b")["cost"], &of("b")["usage"]["input"]), (&json!(3000), &json!(1000)));
+    assert_eq!((&of("b")["standing"], &of("b")["open"]), (&json!("passive"), &json!(false)));
+    assert_eq!(of("f")["parent"]["fork_of"]["session"], "a");
+    assert_eq!((&of("a")["forks"], &of("a")["model"]), (&json!(1), &json!("scripted/script")));
+    let first = lab.run(&["sessions", "--json", "--limit", "2"]).lines();
+    let next = first[2]["next"].as_str().unwrap();
+    let second = lab.run(&["sessions", "--json", "--limit", "2", "--after", next]).lines();
+    let ids: Vec<&Value> = first[..2].iter().chain(&second).map(|line| &line["session"]).collect();
+    assert_eq!(ids, ["f", "b", "a"]);
+    assert_eq!(lab.run(&["sessions", "--text", "POEM", "--json"]).lines().len(), 1);
+    assert_eq!(lab.run(&["sessions", "--state", "live"]).stdout, "");
+    assert_eq!(lab.run(&["sessions", "--state", "gone"]).code, 2);
+    assert_eq!(lab.run(&["sessions", "--after", "x"]).code, 2);
+}
+
+/// Sessions are swept by number, age and size; what would go is said first, and a pinned one stays.
+#[test]
+fn sessions_are_swept_and_a_pinned_one_stays() {
+    let lab = Lab::new();
+    assert_eq!(lab.run(&["tape", "sweep"]).code, 2);
+    assert_eq!(lab.run(&["tape", "sweep", "--keep", "1"]).stdout, "removed 0 sessions, 0B\n");
+    let model = lab.script(json!(["one"]));
+    for id in ["a", "b", "c"] {
+        assert_eq!(lab.run(&["run", "--session", id, "--model", &model, "hi"]).code, 0);
+    }
+    assert_eq!(lab.run(&["tape", "fork", "b", "--as", "f"]).code, 0);
+    assert_eq!(lab.run(&["tape", "pin", "a"]).code, 0);
+    assert_eq!(lab.run(&["tape", "pin", "none"]).code, 2);
+    let ids = || -> Vec<String> {
+        let mut ids: Vec<_> =
+            lab.run(&["sessions", "--json"]).lines().iter().map(|l| l["session"].to_string()).collect();
+        ids.sort();
+        ids
+    };
+    let dry = lab.run(&["tape", "sweep", "--keep", "1", "--dry-run"]);
+    assert!(dry.stdout.contains("would remove c ") && dry.stdout.contains("not among the newest 1"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("kept a: it is pinned\n"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("kept b: session f goes on from it\n"), "{}", dry.stdout);
+    assert_eq!(ids().len(), 4);
+    assert_eq!(lab.run(&["tape", "sweep", "--older-than", "1d"]).stdout, "removed 0 sessions, 0B\n");
+    let swept = lab.run(&["tape", "sweep", "--keep", "1", "--json"]).lines();
+    assert_eq!((&swept[0]["session"], &swept[0]["removed"]), (&json!("c"), &json!(true)));
+    assert_eq!(ids(), [r#""a""#, r#""b""#, r#""f""#]);
+    assert_eq!(lab.run(&["tape", "pin", "a", "--off"]).code, 0);
+    assert_eq!(lab.run(&["tape", "sweep", "--max-bytes", "0"]).code, 0);
+    assert_eq!(ids(), Vec::<String>::new());
+    assert_eq!(lab.run(&["tape", "verify"]).stdout, "0 tapes checked, no damage; the index fits\n");
 }

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tamtam::{
-    Millis, Seq, SessionId,
+    Millis, Seq, SessionId, SweepPolicy, sweep,
     tape::{Deleted, Spills, Store, StoreOptions, TapeError},
 };
 
@@ -26,6 +26,8 @@ enum Deed {
     DeleteFork,
     DeleteParent,
     Import,
+    /// Of both, the fork first.
+    Sweep,
 }
 
 fn named(id: &str) -> SessionId {
@@ -40,6 +42,12 @@ impl Deed {
             Deed::DeleteFork => store.delete(&fork).map(|deleted| assert_eq!(deleted, Deleted::Gone)),
             Deed::DeleteParent => store.delete(&parent).map(|deleted| assert_eq!(deleted, Deleted::Hidden)),
             Deed::Import => store.import(&mut &export[..], Some(&named("import"))).map(drop),
+            Deed::Sweep => {
+                let mut policy = SweepPolicy::default();
+                // The pinned one is the newest of the three, and does not count against them.
+                policy.keep_newest = Some(0);
+                sweep::sweep(store, policy, Millis::now(), || false).map(drop)
+            }
         }
     }
 
@@ -51,11 +59,16 @@ impl Deed {
             Deed::DeleteFork => length("fork") == 0,
             Deed::DeleteParent => length("parent") == 0 && length("fork") == ENTRIES + 1,
             Deed::Import => length("import") == ENTRIES,
+            Deed::Sweep => length("parent") == 0 && length("fork") == 0,
         }
     }
 }
 
 fn strikes(deed: Deed, point: &str) {
+    strikes_at(deed, point, 1);
+}
+
+fn strikes_at(deed: Deed, point: &str, nth: u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut export = Vec::new();
     {
@@ -65,12 +78,16 @@ fn strikes(deed: Deed, point: &str) {
         if deed != Deed::Fork {
             Deed::Fork.does(&store, &[]).unwrap();
         }
+        if deed == Deed::Sweep {
+            written(&store, &named("pinned"), ENTRIES as u64);
+            store.pin(&named("pinned")).unwrap();
+        }
         assert!(!deed.is_done(&store), "{deed:?}");
     }
     let strike = Strike::default();
     {
         let store = open(folder.path(), &strike);
-        strike.panic_at(point, 1);
+        strike.panic_at(point, nth);
         let panic = catch_unwind(AssertUnwindSafe(|| deed.does(&store, &export))).unwrap_err();
         assert_eq!(panic.downcast_ref::<&str>(), Some(&STRUCK), "{deed:?} at {point}");
     }
@@ -80,9 +97,27 @@ fn strikes(deed: Deed, point: &str) {
         deed.does(&store, &export).unwrap_or_else(|error| panic!("{deed:?} after a strike at {point}: {error}"));
     }
     assert!(deed.is_done(&store), "{deed:?} at {point}");
-    if deed != Deed::DeleteParent {
+    if deed == Deed::Sweep {
+        // What was to stay is whole, and no part of what went is left.
+        assert_eq!(store.read(&named("pinned"), Seq::ZERO).unwrap().len(), ENTRIES);
+        assert!(store.verify_all().unwrap().is_empty());
+        let left = std::fs::read_dir(folder.path().join("sessions")).unwrap().count();
+        let removing = std::fs::read_dir(folder.path().join("deleted")).unwrap().count();
+        let hidden = std::fs::read_dir(folder.path().join("hidden")).map_or(0, Iterator::count);
+        assert_eq!((left, removing, hidden), (1, 0, 0), "{point} {nth}");
+    } else if deed != Deed::DeleteParent {
         assert_eq!(store.read(&named("parent"), Seq::ZERO).unwrap().len(), ENTRIES);
         assert!(store.verify(&named("parent")).unwrap().is_empty());
+    }
+}
+
+/// A sweep that is cut off at any point of any of its removals loses nothing that should stay; the next one goes on.
+#[test]
+fn a_sweep_that_is_cut_off_keeps_what_should_stay_and_is_gone_on_with() {
+    for point in ["tape.delete.claimed", "tape.delete.moved", "tape.delete.unmarked"] {
+        for nth in 1..=2 {
+            strikes_at(Deed::Sweep, point, nth);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Which sessions are kept stopped: one small file each, so that it is known at the next start without reading a tape. The
-//! tape may be what makes them crash.
+//! Which sessions are kept stopped, and which are never swept: one small file each, so that it is known without reading a
+//! tape. The tape may be what makes a session crash.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use crate::{
     ids::{Millis, SessionId},
     tape::{
         Store, TapeError,
-        layout::{ids_in, make_folder, new_file, remove_file},
+        layout::{ids_in, make_folder, new_file, open_or_make, remove_file},
     },
 };
 
@@ -62,6 +62,39 @@ impl Store {
     pub fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
         remove_file(&self.layout().parked().join(session.as_str()))
+    }
+
+    /// Keeps a session from being swept, however long it is not used. Its own deletion ends that.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        self.must_exist(session)?;
+        let folder = self.layout().pinned();
+        make_folder(&folder)?;
+        let mark = folder.join(session.as_str());
+        open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
+    }
+
+    /// Lets a session be swept again. One that was not pinned stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        remove_file(&self.layout().pinned().join(session.as_str()))
+    }
+
+    /// The sessions that are never swept, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        ids_in(&self.layout().pinned())
     }
 
     /// The sessions that are kept stopped, by id, and why.

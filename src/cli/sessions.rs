@@ -1,0 +1,204 @@
+//! The sessions of the store, as a list or a tree, newest first.
+
+use std::{fmt::Write as _, path::Path, time::Duration};
+
+use serde_json::{Value, json};
+use tamtam::{
+    ListedSession, Millis, SessionPage, SessionQuery,
+    listing::{self, Parent, Shape},
+    tape::{Access, Behind, Standing, Store, StoreOptions, TapeError},
+    tool::truncate::format_bytes,
+};
+
+use super::{
+    arguments::SessionsArguments,
+    escape,
+    failure::{Exit, Failure},
+    place::Environment,
+    print,
+    progress::Progress,
+};
+
+/// How many are shown to a person where nothing is said.
+const SHOWN: usize = 50;
+
+/// How long the index is brought up to date before the list says that it is behind. A person waits for it, so again and again.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Lists the sessions.
+pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let path = environment.store(given.store.store.as_deref())?;
+    if !path.exists() {
+        return Ok(Exit::Done);
+    }
+    let store = open(&path)?;
+    let mut query = SessionQuery::default();
+    query.text = given.text.join(" ");
+    query.agent.clone_from(&given.agent);
+    query.standing = given.state.map(Standing::from);
+    query.shape = if given.tree { Shape::Tree } else { Shape::List };
+    query.after.clone_from(&given.after);
+    query.wait = WAIT;
+    let wanted = given.limit.map_or(if given.json { usize::MAX } else { SHOWN }, usize::from);
+    let (mut shown, mut text) = (0, String::new());
+    let (next, behind) = loop {
+        query.limit = (wanted - shown).min(200);
+        let SessionPage { sessions, next, behind, indexed, cut, .. } = page(&store, &query)?;
+        let first = shown == 0;
+        shown += sessions.iter().filter(|listed| listed.depth == 0).count();
+        if given.json {
+            lines_json(&sessions, &mut text);
+        } else {
+            lines(&sessions, first, &mut text);
+        }
+        if cut {
+            Progress::warn("more forks and children belong to these sessions than are shown");
+        }
+        if !indexed && first && !sessions.is_empty() {
+            Progress::warn("there is no index, and none can be made here: titles, tokens and costs are not known");
+        }
+        match next {
+            Some(next) if shown < wanted => query.after = Some(next),
+            next => break (next, behind),
+        }
+    };
+    if let Some(next) = next {
+        let more =
+            if given.json { json!({"next": next.to_string()}).to_string() } else { format!("more: --after {next}") };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{more}");
+    }
+    print(&text)?;
+    match behind {
+        Behind::No => {}
+        Behind::Sessions(count) => Progress::warn(&format!("{count} sessions were not read to their end")),
+        Behind::Unknown => Progress::warn("what was done last may be missing: the index cannot be written just now"),
+    }
+    Ok(Exit::Done)
+}
+
+/// To write, so that the index can be brought up to date; where that cannot be, to read what is there.
+fn open(path: &Path) -> Result<Store, TapeError> {
+    match Store::open(path, StoreOptions::default()) {
+        Err(TapeError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotADirectory => {
+            Store::open(path, StoreOptions { access: Access::Read, ..StoreOptions::default() })
+        }
+        opened => opened,
+    }
+}
+
+/// A page, once all was read that can be.
+fn page(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
+    let mut progress = Progress::new();
+    let mut behind_before = u64::MAX;
+    loop {
+        let page = listing::sessions(store, query)?;
+        match page.behind {
+            Behind::Sessions(behind) if behind < behind_before => {
+                behind_before = behind;
+                progress.show(&format!("{behind} sessions still to read"));
+            }
+            _ => return Ok(page),
+        }
+    }
+}
+
+fn lines_json(sessions: &[ListedSession], text: &mut String) {
+    for listed in sessions {
+        let mut line = json!(listed);
+        if let Value::Object(line) = &mut line {
+            line.remove("cost");
+            if let Some(Value::Object(cost)) = listed.cost.map(|cost| json!(cost.shown())) {
+                line.extend(cost);
+            }
+            line.insert("model".into(), json!(listed.model.as_ref().map(ToString::to_string)));
+        }
+        let _ = writeln!(text, "{line}");
+    }
+}
+
+fn lines(sessions: &[ListedSession], with_head: bool, text: &mut String) {
+    if with_head && !sessions.is_empty() {
+        let _ = writeln!(text, "{}", row("id", "used", "state", "entries", "size", "tokens", "cost", "title"));
+    }
+    let now = Millis::now();
+    for listed in sessions {
+        let used = listed.last.map_or_else(|| "-".to_owned(), |last| age(now, last));
+        let unknown = || "-".to_owned();
+        let entries = listed.entries.map_or(listed.seq.0, |entries| entries).to_string();
+        let bytes = listed.bytes.saturating_add(listed.beside_bytes);
+        let size = format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let tokens = listed.usage.map_or_else(unknown, |usage| usage.total().to_string());
+        let cost = listed.cost.map_or_else(unknown, |cost| match (cost.exact(), cost.known.0) {
+            (Some(exact), _) => exact.to_string(),
+            (None, 0) => "unknown".to_owned(),
+            (None, _) => format!(">={}", cost.known),
+        });
+        let id = escape::line(listed.session.as_str());
+        let _ = writeln!(text, "{}", row(&id, &used, state(listed), &entries, &size, &tokens, &cost, &title(listed)));
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the columns of a table")]
+fn row(id: &str, used: &str, state: &str, entries: &str, size: &str, tokens: &str, cost: &str, title: &str) -> String {
+    let row = format!("{id:36}  {used:>8}  {state:9}  {entries:>7}  {size:>8}  {tokens:>9}  {cost:>9}  {title}");
+    row.trim_end().to_owned()
+}
+
+/// What a person wants to know first of how a session stands.
+fn state(listed: &ListedSession) -> &'static str {
+    match listed.standing {
+        Standing::Hidden => "deleted",
+        Standing::Parked => "parked",
+        _ if listed.seq.0 == 0 => "no entry",
+        _ if listed.open => "in a turn",
+        Standing::Live => "awake",
+        Standing::Passive if listed.ended => "ended",
+        Standing::Passive => "idle",
+    }
+}
+
+fn title(listed: &ListedSession) -> String {
+    let below = match (&listed.parent, listed.depth) {
+        (_, 0) | (None, _) => "",
+        (Some(Parent::ForkOf { .. }), _) => "fork: ",
+        (Some(Parent::TaskOf { .. }), _) => "task: ",
+    };
+    let indent = "  ".repeat(usize::try_from(listed.depth).unwrap_or(0).min(20));
+    let pinned = if listed.pinned { " (pinned)" } else { "" };
+    let count = |n: u64, what: &str| match n {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        n => Some(format!("{n} {what}s")),
+    };
+    let belongs: Vec<String> =
+        [count(listed.forks, "fork"), count(listed.children, "task")].into_iter().flatten().collect();
+    let belongs = if belongs.is_empty() { String::new() } else { format!(" [{}]", belongs.join(", ")) };
+    let title = escape::line(listed.title.as_deref().unwrap_or("(nothing said)"));
+    format!("{indent}{below}{title}{pinned}{belongs}")
+}
+
+/// How long ago that was, as coarse as a person wants it.
+fn age(now: Millis, then: Millis) -> String {
+    let seconds = now.0.saturating_sub(then.0) / 1000;
+    match seconds {
+        0..60 => "now".to_owned(),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_coarse_and_a_clock_that_went_back_is_now() {
+        let hour = 3_600_000;
+        for (ago, words) in [(0, "now"), (59_999, "now"), (60_000, "1 min"), (hour, "1 h"), (49 * hour, "2 d")] {
+            assert_eq!(age(Millis(100 * hour), Millis(100 * hour - ago)), words);
+        }
+        assert_eq!(age(Millis(5), Millis(hour)), "now");
+    }
+}

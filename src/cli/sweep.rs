@@ -1,0 +1,138 @@
+//! Removing sessions that need not be kept, and keeping one whatever happens.
+
+use std::{fmt::Write as _, time::Duration};
+
+use serde_json::json;
+use tamtam::{
+    Millis, Sweep, SweepPolicy,
+    sweep::{self, KeptSession, SweptSession},
+    tape::{Store, StoreOptions, TapeError},
+    tool::truncate::format_bytes,
+};
+
+use super::{
+    arguments::{PinArguments, SweepArguments},
+    failure::{Exit, Failure},
+    place::Environment,
+    print,
+};
+
+/// Removes sessions by age, number or size; or says what would go.
+pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let mut policy = SweepPolicy::default();
+    policy.older_than = given.older_than;
+    policy.keep_newest = given.keep;
+    policy.bytes_max = given.max_bytes;
+    if policy == SweepPolicy::default() {
+        return Err(Failure::usage("nothing says what is to go: give --older-than, --keep or --max-bytes"));
+    }
+    let path = environment.store(given.store.store.as_deref())?;
+    let now = Millis::now();
+    let sweep = match path.exists() {
+        false => Sweep::default(),
+        true => {
+            let store = Store::open(path, StoreOptions::default())?;
+            match given.dry_run {
+                true => sweep::sweep_plan(&store, policy, now)?,
+                false => sweep::sweep(&store, policy, now, || false)?,
+            }
+        }
+    };
+    print(&if given.json { as_json(&sweep, given.dry_run) } else { as_text(&sweep, given.dry_run) })?;
+    let is_whole = !sweep.kept.iter().any(|kept| matches!(kept.why, sweep::KeptReason::Failed(_)));
+    Ok(if is_whole { Exit::Done } else { Exit::Failed })
+}
+
+fn as_json(sweep: &Sweep, dry_run: bool) -> String {
+    let mut text = String::new();
+    for SweptSession { session, last, bytes, why, .. } in &sweep.gone {
+        let line = json!({"session": session, "last": last, "bytes": bytes, "why": why, "removed": !dry_run});
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{line}");
+    }
+    for KeptSession { session, why, .. } in &sweep.kept {
+        let _ = writeln!(text, "{}", json!({"session": session, "kept": why}));
+    }
+    text
+}
+
+fn as_text(sweep: &Sweep, dry_run: bool) -> String {
+    let size = |bytes: u64| format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let verb = if dry_run { "would remove" } else { "removed" };
+    let mut text = String::new();
+    for SweptSession { session, bytes, why, .. } in &sweep.gone {
+        let _ = writeln!(text, "{verb} {session}  {}: {why}", size(*bytes));
+    }
+    for KeptSession { session, why, .. } in &sweep.kept {
+        let _ = writeln!(text, "kept {session}: {why}");
+    }
+    let count = sweep.gone.len();
+    let sessions = if count == 1 { "session" } else { "sessions" };
+    let _ = writeln!(text, "{verb} {count} {sessions}, {}", size(sweep.bytes()));
+    text
+}
+
+/// Keeps a session from being swept, or lets it be swept again.
+pub(super) fn pin(given: &PinArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let missing = || TapeError::Missing { session: given.session.clone() };
+    let path = environment.store(given.store.store.as_deref())?;
+    if !path.exists() {
+        return Err(missing().into());
+    }
+    let store = Store::open(path, StoreOptions::default())?;
+    if !store.exists(&given.session) {
+        return Err(missing().into());
+    }
+    match given.off {
+        true => store.unpin(&given.session)?,
+        false => store.pin(&given.session)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// A length of time: a number and `d`, `h`, `m` or `s`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wanted = || "a length of time is wanted, such as 30d, 12h, 90m or 45s".to_owned();
+    let (number, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
+    let seconds = match unit {
+        "d" => 24 * 60 * 60,
+        "h" => 60 * 60,
+        "m" => 60,
+        "s" => 1,
+        _ => return Err(wanted()),
+    };
+    let number: u64 = number.parse().map_err(|_| wanted())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wanted)
+}
+
+/// A number of bytes: a number, alone or with `K`, `M` or `G`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let wanted = || "a number of bytes is wanted, such as 1000000, 500K, 200M or 2G".to_owned();
+    let (number, times) = match text.char_indices().next_back() {
+        Some((at, 'K')) => (&text[..at], 1024),
+        Some((at, 'M')) => (&text[..at], 1024 * 1024),
+        Some((at, 'G')) => (&text[..at], 1024 * 1024 * 1024),
+        _ => (text, 1),
+    };
+    let number: u64 = number.parse().map_err(|_| wanted())?;
+    number.checked_mul(times).ok_or_else(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn lengths_and_sizes_have_units_and_what_is_none_is_said() {
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert_eq!((duration("2h"), duration("0s")), (Ok(Duration::from_secs(7_200)), Ok(Duration::ZERO)));
+        assert_eq!((bytes("7"), bytes("2K"), bytes("1G")), (Ok(7), Ok(2048), Ok(1 << 30)));
+        for bad in ["", "d", "30", "-1d", "30 d", "1.5h", "99999999999999999999d", "9999999999999999999d", "3é"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "K", "-1", "1T", "99999999999999999999", "99999999999999G"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Which sessions a store need not keep, and removing them: with their large outputs, and what files held before they were
+//! changed.
+//!
+//! Three steps: a look at what is there, a plan that is a function of values ([`plan`]), and the removal, one session after the
+//! other. Only the tapes and the marks beside them are asked, never the index.
+//!
+//! Never removed is a session that somebody has open, that has a turn or a task open, is parked or pinned, that a session which
+//! stays goes on from, that does a task of a session which is at work, or of which no entry can be read. Each is looked at once
+//! more when it has been claimed for the removal: one that was used since the plan was made stays. Whoever is killed in the
+//! middle leaves each session whole or gone; the next sweep goes on.
+
+mod plan;
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    ids::{Millis, Seq, SessionId},
+    listing::beside,
+    session::{Entry, Record},
+    tape::{Access, SessionSummary, Standing, Store, TapeError},
+};
+
+use plan::{Candidate, plan};
+
+/// What is not kept. Whatever one of these takes goes, unless it is protected; what is left out takes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SweepPolicy {
+    /// Sessions that were not used for so long go.
+    pub older_than: Option<Duration>,
+    /// So many sessions stay, those that were used last; the others go.
+    pub keep_newest: Option<usize>,
+    /// All sessions together take at most so many bytes, with what is kept beside them: those that were used longest ago go
+    /// until they do.
+    pub bytes_max: Option<u64>,
+}
+
+/// What a sweep removes, or has removed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Sweep {
+    /// The sessions that go, in the order in which they do: a fork before what it goes on from.
+    pub gone: Vec<SweptSession>,
+    /// The sessions that a limit takes, and that stay all the same.
+    pub kept: Vec<KeptSession>,
+}
+
+impl Sweep {
+    /// How many bytes it gives back.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.gone.iter().fold(0, |sum, gone| sum.saturating_add(gone.bytes))
+    }
+}
+
+/// A session that goes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SweptSession {
+    /// Which.
+    pub session: SessionId,
+    /// When it was used last; now where its clock was ahead.
+    pub last: Millis,
+    /// Its last entry.
+    pub seq: Seq,
+    /// The size of its entries and of what is beside them.
+    pub bytes: u64,
+    /// Why it goes.
+    pub why: SweepReason,
+}
+
+/// Why a session goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SweepReason {
+    /// It was not used for so many milliseconds.
+    Unused {
+        /// How long.
+        ms: u64,
+    },
+    /// So many others were used later.
+    NotAmongNewest {
+        /// How many stay.
+        keep: usize,
+    },
+    /// All together take more than is allowed.
+    TooManyBytes {
+        /// How many are.
+        max: u64,
+    },
+}
+
+impl fmt::Display for SweepReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SweepReason::Unused { ms } if *ms >= DAY_MS => write!(f, "not used for {} days", ms / DAY_MS),
+            SweepReason::Unused { ms } => write!(f, "not used for {} s", ms / 1000),
+            SweepReason::NotAmongNewest { keep } => write!(f, "not among the newest {keep}"),
+            SweepReason::TooManyBytes { max } => write!(f, "all together take more than {max} bytes"),
+        }
+    }
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A session that stays though a limit takes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct KeptSession {
+    /// Which.
+    pub session: SessionId,
+    /// Why it stays.
+    pub why: KeptReason,
+}
+
+/// Why a session stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KeptReason {
+    /// Somebody has it open.
+    Live,
+    /// A turn or a task of it is open.
+    AtWork,
+    /// It is parked: somebody should look at it.
+    Parked,
+    /// It is pinned.
+    Pinned,
+    /// That session goes on from it, and stays.
+    ForkStays(SessionId),
+    /// It does a task of that session, which is at work.
+    ParentAtWork(SessionId),
+    /// It was used since it was looked at.
+    Used,
+    /// It could not be removed.
+    Failed(String),
+}
+
+impl fmt::Display for KeptReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeptReason::Live => f.write_str("it is open"),
+            KeptReason::AtWork => f.write_str("a turn or a task of it is not over"),
+            KeptReason::Parked => f.write_str("it is parked"),
+            KeptReason::Pinned => f.write_str("it is pinned"),
+            KeptReason::ForkStays(fork) => write!(f, "session {fork} goes on from it"),
+            KeptReason::ParentAtWork(parent) => write!(f, "it does a task of session {parent}, which is at work"),
+            KeptReason::Used => f.write_str("it was used meanwhile"),
+            KeptReason::Failed(error) => f.write_str(error),
+        }
+    }
+}
+
+/// What [`sweep`] would remove, and why. Changes nothing. Blocks on the disk; reads the ends of all tapes.
+///
+/// # Errors
+/// [`TapeError::Io`].
+pub fn sweep_plan(store: &Store, policy: SweepPolicy, now: Millis) -> Result<Sweep, TapeError> {
+    let candidates = look(store, policy, now)?;
+    let mut sweep = plan(policy, &candidates, now);
+    stay_with_working_parents(store, &mut sweep, &candidates)?;
+    Ok(sweep)
+}
+
+/// Removes what a policy does not keep, one session after the other. Blocks on the disk. `stop` is asked before each: what was
+/// not removed then goes with the next sweep, and is not in the answer.
+///
+/// # Errors
+/// [`TapeError::ReadingOnly`]; [`TapeError::Io`] of the look. What cannot be removed is named in [`Sweep::kept`].
+pub fn sweep(store: &Store, policy: SweepPolicy, now: Millis, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
+    if store.access() == Access::Read {
+        return Err(TapeError::ReadingOnly);
+    }
+    let planned = sweep_plan(store, policy, now)?;
+    let mut done = Sweep { gone: Vec::new(), kept: planned.kept };
+    for going in planned.gone {
+        if stop() {
+            break;
+        }
+        let why = match store.delete_unused(&going.session, going.seq) {
+            Ok(true) => {
+                done.gone.push(going);
+                continue;
+            }
+            Ok(false) => KeptReason::Used,
+            Err(TapeError::Claimed { .. }) => KeptReason::Live,
+            Err(TapeError::Unfinished { .. }) => KeptReason::AtWork,
+            // Another one has removed it.
+            Err(TapeError::Missing { .. }) => continue,
+            Err(error) => KeptReason::Failed(error.to_string()),
+        };
+        done.kept.push(KeptSession { session: going.session, why });
+    }
+    Ok(done)
+}
+
+/// What is known of each session, those that were used last first.
+fn look(store: &Store, policy: SweepPolicy, now: Millis) -> Result<Vec<Candidate>, TapeError> {
+    let standings = store.standings()?;
+    let mut candidates = Vec::new();
+    for SessionSummary { id, last, bytes, seq, .. } in store.list()? {
+        // Of one without an entry that can be read, nobody knows what it was.
+        let Some(last) = last else { continue };
+        let forks = store.forks_of(&id)?;
+        // Somebody who may remove it has looked at its claim by then.
+        let protected = match () {
+            () if standings.is_pinned(&id) => Some(KeptReason::Pinned),
+            () if standings.is_open(&id) => Some(KeptReason::AtWork),
+            () => match standings.of(&id)? {
+                Standing::Parked => Some(KeptReason::Parked),
+                Standing::Live => Some(KeptReason::Live),
+                Standing::Passive | Standing::Hidden => None,
+            },
+        };
+        // The files beside it are looked at where that matters, or where it may go.
+        let counts = policy.bytes_max.is_some() || protected.is_none();
+        let bytes = bytes.saturating_add(if counts { beside(store, &id) } else { 0 });
+        candidates.push(Candidate { session: id, last: last.min(now), seq, bytes, forks, protected });
+    }
+    candidates.sort_by(|one, other| (other.last, &other.session).cmp(&(one.last, &one.session)));
+    Ok(candidates)
+}
+
+/// Takes out of a sweep whoever does a task of a session that is at work; and then what those go on from.
+fn stay_with_working_parents(store: &Store, sweep: &mut Sweep, all: &[Candidate]) -> Result<(), TapeError> {
+    let working: BTreeSet<&SessionId> = all
+        .iter()
+        .filter(|one| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork)))
+        .map(|one| &one.session)
+        .collect();
+    if working.is_empty() {
+        return Ok(());
+    }
+    let mut gone = Vec::with_capacity(sweep.gone.len());
+    let mut stays: BTreeSet<SessionId> = BTreeSet::new();
+    for going in std::mem::take(&mut sweep.gone) {
+        let forks = all.iter().find(|one| one.session == going.session).map_or(&[][..], |one| &one.forks);
+        let why = match forks.iter().find(|fork| stays.contains(*fork)) {
+            Some(fork) => Some(KeptReason::ForkStays(fork.clone())),
+            None => task_of(store, &going.session, going.seq)?
+                .filter(|parent| working.contains(parent))
+                .map(KeptReason::ParentAtWork),
+        };
+        match why {
+            None => gone.push(going),
+            Some(why) => {
+                stays.insert(going.session.clone());
+                sweep.kept.push(KeptSession { session: going.session, why });
+            }
+        }
+    }
+    sweep.gone = gone;
+    Ok(())
+}
+
+/// The session whose task it does and has not finished, as its newest anchor says.
+fn task_of(store: &Store, session: &SessionId, seq: Seq) -> Result<Option<SessionId>, TapeError> {
+    let lines = match store.read_to(session, seq) {
+        // What is damaged does nothing.
+        Err(TapeError::Damaged(_) | TapeError::NoEntry { .. } | TapeError::Missing { .. }) => return Ok(None),
+        read => read?.entries,
+    };
+    // Most are nobody's children, and their first line says so.
+    let adopted = lines.iter().any(|line| line.kind == "adopted");
+    let Some(Ok(Record::State(first))) = lines.first().map(|line| Entry::from_tape(line).map(|entry| entry.record))
+    else {
+        return Ok(None);
+    };
+    if first.origin.is_none() && !adopted {
+        return Ok(None);
+    }
+    let mut state = (*first).clone();
+    // What cannot be understood was written by a later version: then it is somebody else's to say.
+    lines.iter().filter_map(|line| Entry::from_tape(line).ok()).for_each(|entry| state.apply(&entry));
+    let origin = state.origin.as_ref().filter(|origin| origin.end.is_none() && origin.orphaned.is_none());
+    Ok(origin.filter(|_| state.closed.is_none()).map(|origin| origin.parent.clone()))
+}

@@ -1,0 +1,160 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use std::time::Duration;
+
+use super::*;
+
+const NOW: Millis = Millis(1_000_000);
+
+/// `name`, used so many milliseconds ago, of 10 bytes.
+fn one(name: &str, ago: u64) -> Candidate {
+    Candidate {
+        session: name.parse().unwrap(),
+        last: Millis(NOW.0 - ago),
+        seq: Seq(7),
+        bytes: 10,
+        forks: Vec::new(),
+        protected: None,
+    }
+}
+
+fn with_forks(forks: &[&str], one: Candidate) -> Candidate {
+    Candidate { forks: forks.iter().map(|fork| fork.parse().unwrap()).collect(), ..one }
+}
+
+fn swept(policy: SweepPolicy, candidates: &[Candidate]) -> (String, String) {
+    let sweep = plan(policy, candidates, NOW);
+    let gone: Vec<String> = sweep.gone.iter().map(|gone| gone.session.to_string()).collect();
+    let kept: Vec<String> = sweep.kept.iter().map(|kept| format!("{}: {}", kept.session, kept.why)).collect();
+    (gone.join(" "), kept.join("; "))
+}
+
+fn older(ms: u64) -> SweepPolicy {
+    SweepPolicy { older_than: Some(Duration::from_millis(ms)), ..SweepPolicy::default() }
+}
+
+fn keep(keep_newest: usize) -> SweepPolicy {
+    SweepPolicy { keep_newest: Some(keep_newest), ..SweepPolicy::default() }
+}
+
+fn bytes(bytes_max: u64) -> SweepPolicy {
+    SweepPolicy { bytes_max: Some(bytes_max), ..SweepPolicy::default() }
+}
+
+#[test]
+fn each_limit_takes_what_it_says_and_no_limit_takes_nothing() {
+    let all = [one("d", 0), one("c", 10), one("b", 20), one("a", 30)];
+    for (policy, gone) in [
+        (SweepPolicy::default(), ""),
+        (older(20), "a"),
+        (older(19), "a b"),
+        (older(30), ""),
+        (keep(4), ""),
+        (keep(3), "a"),
+        (keep(0), "a b c d"),
+        (bytes(40), ""),
+        (bytes(39), "a"),
+        (bytes(15), "a b c"),
+        (bytes(0), "a b c d"),
+        (SweepPolicy { older_than: Some(Duration::from_millis(25)), keep_newest: Some(3), bytes_max: Some(20) }, "a b"),
+    ] {
+        assert_eq!(swept(policy, &all), (gone.to_owned(), String::new()), "{policy:?}");
+    }
+    let why: Vec<String> = plan(
+        SweepPolicy { older_than: Some(Duration::from_millis(25)), keep_newest: Some(3), bytes_max: Some(20) },
+        &all,
+        NOW,
+    )
+    .gone
+    .iter()
+    .map(|gone| gone.why.to_string())
+    .collect();
+    assert_eq!(why, ["not used for 0 s", "all together take more than 20 bytes"]);
+}
+
+#[test]
+fn what_is_protected_stays_and_is_said_where_a_limit_takes_it() {
+    let mut all = [one("d", 0), one("c", 10), one("b", 20), one("a", 30)];
+    all[3].protected = Some(KeptReason::Pinned);
+    all[0].protected = Some(KeptReason::Live);
+    assert_eq!(swept(keep(1), &all), ("b c".into(), "a: it is pinned".into()));
+    assert_eq!(swept(older(100), &all), (String::new(), String::new()));
+    // The limit cannot be held with what must stay: the rest goes, and it is said of what does not.
+    assert_eq!(swept(bytes(15), &all), ("b c".into(), "a: it is pinned; d: it is open".into()));
+    assert_eq!(swept(bytes(30), &all), ("b".into(), String::new()));
+}
+
+#[test]
+fn a_session_stays_as_long_as_a_fork_of_it_does_and_goes_behind_the_last() {
+    let all = [one("d", 0), with_forks(&["d"], one("c", 10)), one("b", 20), with_forks(&["b", "c"], one("a", 30))];
+    assert_eq!(swept(keep(2), &all), ("b".into(), "a: session c goes on from it".into()));
+    assert_eq!(swept(keep(1), &all), ("b".into(), "a: session c goes on from it; c: session d goes on from it".into()));
+    assert_eq!(swept(keep(0), &all), ("b d c a".into(), String::new()));
+    assert_eq!(swept(bytes(20), &all).0, "b d");
+    assert_eq!(swept(bytes(0), &all).0, "b d c a");
+    // A fork that was made since, or that cannot be read, stays.
+    let unseen = [with_forks(&["unseen"], one("a", 30))];
+    assert_eq!(swept(keep(0), &unseen), (String::new(), "a: session unseen goes on from it".into()));
+}
+
+/// Whatever there is and whatever is asked for: what goes is unprotected, taken by a limit and needed by nobody who stays; forks
+/// go before what they go on from; what was taken and stays has its reason; and a limit of bytes is held or nothing more can go.
+#[test]
+fn no_plan_takes_what_should_stay() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % below
+    };
+    for _ in 0..3_000 {
+        let count = next(12) as usize;
+        let mut all: Vec<Candidate> = (0..count)
+            .map(|n| Candidate { bytes: next(50), ..one(&format!("s{n:02}"), n as u64 * 10 + next(10)) })
+            .collect();
+        for n in 0..count {
+            // A fork is a session of its own, and goes on from one other: so the marks make a forest.
+            if n > 0 && next(3) == 0 {
+                let parent = next(n as u64) as usize;
+                let fork = all[n].session.clone();
+                all[parent].forks.push(fork);
+            }
+            if next(4) == 0 {
+                all[n].protected = Some(KeptReason::Pinned);
+            }
+        }
+        let policy = SweepPolicy {
+            older_than: (next(2) == 0).then(|| Duration::from_millis(next(150))),
+            keep_newest: (next(2) == 0).then(|| next(13) as usize),
+            bytes_max: (next(2) == 0).then(|| next(300)),
+        };
+        let sweep = plan(policy, &all, NOW);
+        let of = |session: &SessionId| all.iter().find(|one| one.session == *session).unwrap();
+        let mut gone: Vec<&SessionId> = Vec::new();
+        for going in &sweep.gone {
+            let one = of(&going.session);
+            assert_eq!(one.protected, None);
+            assert!(one.forks.iter().all(|fork| gone.contains(&fork)), "{policy:?} {all:?}");
+            gone.push(&going.session);
+        }
+        let place = |session: &SessionId| all.iter().position(|one| one.session == *session).unwrap();
+        for one in &all {
+            let old = policy.older_than.is_some_and(|limit| u128::from(NOW.0 - one.last.0) > limit.as_millis());
+            let beyond = policy.keep_newest.is_some_and(|keep| place(&one.session) >= keep);
+            let went = gone.contains(&&one.session);
+            let kept = sweep.kept.iter().any(|kept| kept.session == one.session);
+            assert!(!(went && kept));
+            if old || beyond {
+                assert!(went || kept, "{policy:?} {all:?}");
+            } else if policy.bytes_max.is_none() {
+                assert!(!went && !kept);
+            }
+        }
+        if let Some(max) = policy.bytes_max {
+            let stays = all.iter().filter(|one| !gone.contains(&&one.session));
+            let left: u64 = stays.clone().map(|one| one.bytes).sum();
+            let free = |one: &Candidate| one.protected.is_none() && one.forks.iter().all(|fork| gone.contains(&fork));
+            assert!(left <= max || stays.clone().all(|one| !free(one)), "{policy:?} {all:?}");
+        }
+    }
+}

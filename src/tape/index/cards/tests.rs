@@ -1,0 +1,176 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use std::{cell::RefCell, fs, sync::Arc};
+
+use super::*;
+use crate::{
+    ids::Seq,
+    tape::{
+        Store, StoreOptions,
+        layout::make_folder,
+        line::encode_lines,
+        tests::support::{entry, id, own_folder},
+    },
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Sums up how often it was asked and which entries it was given: `1-3 4-5`.
+fn ranges(before: Option<&str>, entries: &[Entry]) -> Folded {
+    let range = format!("{}-{}", entries[0].seq, entries[entries.len() - 1].seq);
+    let digest = before.map_or(range.clone(), |before| format!("{before} {range}"));
+    Folded { digest, parent: None }
+}
+
+fn bring(index: &mut Index) -> Brought {
+    index.bring_cards(&Fold { form: 1, take: &ranges }, LONG).unwrap().0
+}
+
+fn digest(index: &Index, session: &str) -> Option<(String, Seq, u64)> {
+    let card = index.cards().unwrap().one(&id(session)).unwrap()?;
+    Some((card.digest, card.seq, card.entries))
+}
+
+fn append(store: &Store, session: &str, seqs: std::ops::RangeInclusive<u64>) {
+    let session = id(session);
+    let mut tape = match store.exists(&session) {
+        true => store.load(&session, Arc::new(|_| {})).unwrap().tape,
+        false => store.create(&session, Arc::new(|_| {})).unwrap(),
+    };
+    for seq in seqs {
+        let _ = tape.append(&[entry(seq)]);
+        assert!(store.settle(LONG));
+    }
+}
+
+/// A session of one entry, written by hand: as its files would be, but that they are made faster.
+fn by_hand(folder: &Path, name: &str, time: u64) {
+    let anchor = "001_session-start";
+    let mut chain = Chain::start(&id(name), anchor);
+    let line = encode_lines(&mut chain, &[Entry { time: Millis(time), ..entry(1) }]).unwrap();
+    let at = folder.join("sessions").join(name).join("anchors").join(anchor);
+    make_folder(&at).unwrap();
+    fs::write(at.join("entries.jsonl"), line).unwrap();
+}
+
+/// Z-04: what was read once is not read again: a list after nothing happened reads no tape, and after one append that alone.
+#[test]
+fn only_what_was_appended_since_is_read() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    append(&store, "a", 1..=3);
+    append(&store, "b", 1..=2);
+    let mut index = store.index().unwrap();
+    let first = bring(&mut index);
+    assert_eq!((first.looked_at, first.read), (2, 2));
+    assert_eq!(bring(&mut index), Brought { looked_at: 2, ..Brought::default() });
+    let before = fs::metadata(folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl")).unwrap().len();
+    append(&store, "a", 4..=4);
+    let after = fs::metadata(folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl")).unwrap().len();
+    let second = bring(&mut index);
+    assert_eq!(second, Brought { looked_at: 2, read: 1, bytes: after - before, behind: 0 });
+    assert_eq!(digest(&index, "a"), Some(("1-3 4-4".to_owned(), Seq(4), 4)));
+    assert_eq!(digest(&index, "b"), Some(("1-2".to_owned(), Seq(2), 2)));
+}
+
+#[test]
+fn what_is_not_what_was_read_is_read_anew() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    append(&store, "a", 1..=3);
+    append(&store, "gone", 1..=1);
+    let mut index = store.index().unwrap();
+    bring(&mut index);
+    fs::remove_dir_all(folder.path().join("sessions/gone")).unwrap();
+    let path = folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl");
+    let whole = fs::read(&path).unwrap();
+    let one = memchr::memchr(b'\n', &whole).unwrap() + 1;
+    fs::write(&path, &whole[..one]).unwrap();
+    bring(&mut index);
+    assert_eq!((digest(&index, "a"), digest(&index, "gone")), (Some(("1-1".to_owned(), Seq(1), 1)), None));
+    // Half a line is looked at again, and a bad one in the middle is as far as it goes.
+    fs::write(&path, &whole[..whole.len() - 7]).unwrap();
+    bring(&mut index);
+    assert_eq!(digest(&index, "a").unwrap().1, Seq(2));
+    fs::write(&path, &whole).unwrap();
+    bring(&mut index);
+    assert_eq!(digest(&index, "a"), Some(("1-1 2-2 3-3".to_owned(), Seq(3), 3)));
+    fs::write(&path, [&whole[..], b"bad\nbad\n"].concat()).unwrap();
+    assert_eq!(bring(&mut index).read, 1);
+    assert_eq!((digest(&index, "a").unwrap().1, bring(&mut index).read), (Seq(3), 0));
+    // Another form is another sum.
+    index.bring_cards(&Fold { form: 2, take: &ranges }, LONG).unwrap();
+    assert_eq!(digest(&index, "a"), Some(("1-3".to_owned(), Seq(3), 3)));
+}
+
+#[test]
+fn a_database_that_broke_is_made_anew_and_gone_on_with() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    append(&store, "a", 1..=3);
+    bring(&mut store.index().unwrap());
+    fs::write(folder.path().join("index.db"), "this is no database").unwrap();
+    let mut index = store.index_to_search().unwrap();
+    bring(&mut index);
+    assert_eq!(digest(&index, "a").unwrap().1, Seq(3));
+    // The words were not asked for, and are there when they are.
+    assert_eq!(index.catch_up().unwrap().added, 3);
+    assert_eq!(index.rebuild().unwrap().after.entries, 3);
+    assert_eq!(digest(&index, "a"), None, "it goes with the database, and comes back with the next list");
+}
+
+/// Z-04: a page of 10,000 sessions costs its own rows; and so does the next one, wherever it is.
+#[test]
+fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    for n in 0..10_000_u64 {
+        by_hand(folder.path(), &format!("s{n:05}"), 1_000 + n / 3);
+    }
+    let folds = RefCell::new(0);
+    let count = |before: Option<&str>, entries: &[Entry]| {
+        *folds.borrow_mut() += 1;
+        ranges(before, entries)
+    };
+    let mut index = store.index().unwrap();
+    let fold = Fold { form: 1, take: &count };
+    let (first, _) = index.bring_cards(&fold, LONG * 10).unwrap();
+    assert_eq!((first.looked_at, first.read, *folds.borrow()), (10_000, 10_000, 10_000));
+    let (second, _) = index.bring_cards(&fold, LONG * 10).unwrap();
+    assert_eq!(second, Brought { looked_at: 10_000, ..Brought::default() });
+    assert_eq!(*folds.borrow(), 10_000);
+    let cards = index.cards().unwrap();
+    let mut after: Option<(Millis, SessionId)> = None;
+    let mut n = 10_000;
+    for _ in 0..3 {
+        let page = cards.newest_first(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50).unwrap();
+        for card in &page {
+            n -= 1;
+            assert_eq!(card.session.as_str(), format!("s{n:05}"));
+        }
+        after = page.last().map(|card| (card.last, card.session.clone()));
+    }
+    assert_eq!(n, 9_850);
+    // By the index of that order and no other way: no row is read that is not given, and nothing is sorted.
+    let plan: String = cards
+        .at_once
+        .query_row(
+            "explain query plan select session from cards where (last, session) < (5000, 'x') order by last desc, session desc limit 50",
+            [],
+            |row| row.get(3),
+        )
+        .unwrap();
+    assert!(plan.contains("SEARCH cards USING") && plan.contains("cards_by_last"), "{plan}");
+}
+
+/// The time may be over before all is read; what was read stays, and the next look goes on.
+#[test]
+fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    (0..5).for_each(|n| by_hand(folder.path(), &format!("s{n}"), n));
+    let mut index = store.index().unwrap();
+    let fold = Fold { form: 1, take: &ranges };
+    let (none, behind) = index.bring_cards(&fold, Duration::ZERO).unwrap();
+    assert_eq!((none.read, behind), (0, Behind::Sessions(5)));
+    assert_eq!(index.bring_cards(&fold, LONG).unwrap().1, Behind::No);
+}

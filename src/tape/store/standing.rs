@@ -1,0 +1,117 @@
+//! How sessions stand: who has them, which are parked, deleted, pinned or in a turn.
+//!
+//! All of it is known from a handful of folders, each read once for any number of sessions; only who has a session is looked
+//! up for each, in its claim. No tape is read.
+
+use std::{collections::BTreeMap, sync::Mutex, sync::PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::SessionId,
+    tape::{
+        Store, TapeError,
+        layout::ids_in,
+        log::lock,
+        owner::{Claim, is_alive},
+    },
+};
+
+/// Whether the index has read everything that is on the tapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// It has.
+    No,
+    /// So many sessions have something that it has not read: the time was over. The next look reads on.
+    Sessions(u64),
+    /// Another process writes it just now.
+    Unknown,
+}
+
+/// How a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Somebody has it open: this process or another one.
+    Live,
+    /// It sleeps; the next message to it wakes it.
+    Passive,
+    /// It is kept stopped, because it crashed again and again.
+    Parked,
+    /// It was deleted, and is kept out of sight for the forks that go on from it.
+    Hidden,
+}
+
+/// How the sessions of a store stand, as they were looked at.
+#[derive(Debug)]
+pub(crate) struct Standings {
+    store: Store,
+    parked: Vec<SessionId>,
+    hidden: Vec<SessionId>,
+    pinned: Vec<SessionId>,
+    open: Vec<SessionId>,
+    /// Owners that were looked at, and whether they live.
+    owners: Mutex<BTreeMap<String, bool>>,
+}
+
+impl Store {
+    /// Reads four folders of marks.
+    pub(crate) fn standings(&self) -> Result<Standings, TapeError> {
+        let layout = self.layout();
+        Ok(Standings {
+            parked: ids_in(&layout.parked())?,
+            hidden: ids_in(&layout.hidden())?,
+            pinned: ids_in(&layout.pinned())?,
+            open: ids_in(&layout.open())?,
+            owners: Mutex::default(),
+            store: self.clone(),
+        })
+    }
+}
+
+impl Standings {
+    /// How a session stands. Looks at its claim.
+    pub(crate) fn of(&self, session: &SessionId) -> Result<Standing, TapeError> {
+        Ok(match () {
+            () if self.is_hidden(session) => Standing::Hidden,
+            () if has(&self.parked, session) => Standing::Parked,
+            () if self.is_held(session)? => Standing::Live,
+            () => Standing::Passive,
+        })
+    }
+
+    /// Whether a turn of it is open.
+    pub(crate) fn is_open(&self, session: &SessionId) -> bool {
+        has(&self.open, session)
+    }
+
+    /// Whether it is never swept.
+    pub(crate) fn is_pinned(&self, session: &SessionId) -> bool {
+        has(&self.pinned, session)
+    }
+
+    /// Whether it was deleted.
+    pub(crate) fn is_hidden(&self, session: &SessionId) -> bool {
+        has(&self.hidden, session)
+    }
+
+    fn is_held(&self, session: &SessionId) -> Result<bool, TapeError> {
+        let layout = self.store.layout();
+        let Some(owner) = Claim::owner_of(layout, session)? else { return Ok(false) };
+        let ours = lock(&self.store.inner.writer.owner).as_ref().is_some_and(|ours| ours.identity.owner == owner);
+        if ours {
+            return Ok(true);
+        }
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lives) = owners.get(&owner) {
+            return Ok(*lives);
+        }
+        let lives = is_alive(layout, &owner);
+        owners.insert(owner, lives);
+        Ok(lives)
+    }
+}
+
+fn has(sorted: &[SessionId], session: &SessionId) -> bool {
+    sorted.binary_search(session).is_ok()
+}

@@ -1,0 +1,324 @@
+//! Sessions as people see them in a list. What it says is held against what each session says of itself.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use tamtam::{
+    Link, ListedSession, Millis, Runtime, Session, SessionId, SessionOptions, SessionPage, SessionQuery,
+    listing::{self, Parent, Shape},
+    model::{Model, ModelError, Price, Reply, Scripted},
+    tape::{Access, Behind, Standing, Store, StoreOptions},
+    usage::{MicroUsd, Usage},
+};
+
+use crate::support::taped;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn model() -> Arc<Scripted> {
+    let usage = Usage { input: 100, output: 20, cache_read: 7, ..Usage::default() };
+    Arc::new(Scripted::from_fn(move |_| Reply::text("Done.").with_usage(usage)))
+}
+
+async fn runtime(folder: &Path, model: Arc<dyn Model>, price: Option<Price>) -> Runtime {
+    let prices = price.map(|price| (model.id().clone(), price));
+    Runtime::builder().store(folder.join("store")).model(model).prices(prices).start().await.unwrap()
+}
+
+fn query() -> SessionQuery {
+    let mut query = SessionQuery::default();
+    query.wait = LONG;
+    query
+}
+
+async fn say(session: &Session, text: &str) {
+    session.prompt(text).await.unwrap().wait().await.unwrap();
+    session.wait().await.unwrap();
+}
+
+async fn page(runtime: &Runtime, change: impl FnOnce(&mut SessionQuery)) -> SessionPage {
+    let mut query = query();
+    change(&mut query);
+    let page = runtime.sessions(query).await.unwrap();
+    assert_eq!((page.behind, page.indexed), (Behind::No, true));
+    page
+}
+
+fn ids(page: &SessionPage) -> Vec<&str> {
+    page.sessions.iter().map(|listed| listed.session.as_str()).collect()
+}
+
+fn find<'p>(page: &'p SessionPage, id: &SessionId) -> &'p ListedSession {
+    page.sessions.iter().find(|listed| listed.session == *id).unwrap()
+}
+
+/// Those that were used last come first; of one moment, those of the greater id.
+fn is_newest_first(page: &SessionPage) -> bool {
+    page.sessions.is_sorted_by(|one, other| (one.last, &one.session) > (other.last, &other.session))
+}
+
+fn named(folder: &Path, id: &str) -> SessionOptions {
+    SessionOptions::new(folder).id(id.parse().unwrap())
+}
+
+/// What the list says of a session is what the session says of itself.
+async fn agrees(listed: &ListedSession, session: &Session) {
+    let state = session.state().await.unwrap();
+    let entries = session.entries().await.unwrap();
+    assert_eq!(listed.session, *session.id());
+    assert_eq!(listed.seq, state.seq);
+    assert_eq!(listed.last, entries.last().map(|entry| entry.time));
+    assert_eq!(listed.requests, Some(state.spent.requests), "{}", listed.session);
+    assert_eq!(listed.estimated, state.spent.estimated, "{}", listed.session);
+    assert_eq!(listed.usage, Some(state.spent.usage), "{}", listed.session);
+    assert_eq!(listed.cost, Some(state.spent.cost), "{}", listed.session);
+    assert_eq!(listed.agent.as_deref(), Some(state.settings.agent.as_str()));
+    assert_eq!(listed.model.as_ref(), Some(&state.settings.model));
+    assert_eq!(listed.workspace.as_deref(), Some(state.settings.workspace.as_str()));
+    assert_eq!(listed.ended, state.closed.is_some());
+}
+
+/// Z-04: title, age, size, tokens, cost and state; newest first; a title that the host sets wins, also after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn z_04_the_list_says_of_each_session_what_it_says_of_itself() {
+    let folder = taped::folder();
+    let price = Price::new(MicroUsd(3_000_000), MicroUsd(15_000_000));
+    let first = runtime(folder.path(), model(), Some(price)).await;
+    let one = first.create(named(folder.path(), "one")).await.unwrap();
+    let mut options = named(folder.path(), "two");
+    options.title = Some("The second one".into());
+    options.agent = Some("reviewer".into());
+    let two = first.create(options).await.unwrap();
+    let silent = first.create(named(folder.path(), "silent")).await.unwrap();
+    say(&two, "What is wrong here?").await;
+    say(&one, "Mend the build,\n   please. It has been broken for three weeks and nobody knows why that is.").await;
+    say(&one, "And then?").await;
+    let listed = page(&first, |_| {}).await;
+    assert_eq!(listed.sessions.len(), 3);
+    assert!(is_newest_first(&listed), "{:?}", ids(&listed));
+    let (in_one, in_two, in_silent) = (find(&listed, one.id()), find(&listed, two.id()), find(&listed, silent.id()));
+    for (listed, session) in [(in_one, &one), (in_two, &two), (in_silent, &silent)] {
+        agrees(listed, session).await;
+        assert_eq!((listed.standing, listed.open, listed.pinned), (Standing::Live, false, false));
+    }
+    assert_eq!(in_one.title.as_deref(), Some("Mend the build, please. It has been broken for three weeks…"));
+    assert_eq!((in_two.title.as_deref(), in_silent.title.as_deref()), (Some("The second one"), None));
+    assert_eq!(in_two.agent.as_deref(), Some("reviewer"));
+    let of_one = 2 * (100 * 3 + 7 * 3 + 20 * 15);
+    assert_eq!(in_one.cost.unwrap().exact().unwrap().to_micro(), MicroUsd(of_one));
+    let file = folder.path().join("store/sessions/one/anchors/001_session-start/entries.jsonl");
+    assert_eq!((in_one.bytes, in_one.beside_bytes), (file.metadata().unwrap().len(), 0));
+    assert!(in_one.created <= in_one.last && in_one.last <= Some(Millis::now()));
+
+    one.set_title(Some("Builds".into())).await.unwrap();
+    std::fs::create_dir(folder.path().join("store/sessions/two/spill")).unwrap();
+    std::fs::write(folder.path().join("store/sessions/two/spill/x.log"), "12345").unwrap();
+    first.passivate(two.id()).await.unwrap();
+    let listed = page(&first, |_| {}).await;
+    assert_eq!(find(&listed, one.id()).title.as_deref(), Some("Builds"));
+    let in_two = find(&listed, two.id());
+    assert_eq!((in_two.standing, in_two.beside_bytes), (Standing::Passive, 5));
+    assert!(first.shutdown().await.is_empty());
+
+    std::fs::remove_file(folder.path().join("store/index.db")).unwrap();
+    let second = runtime(folder.path(), model(), None).await;
+    let again = page(&second, |_| {}).await;
+    assert_eq!(ids(&again), ids(&listed));
+    for (now, then) in again.sessions.iter().zip(&listed.sessions) {
+        assert_eq!((&now.title, now.usage, now.cost), (&then.title, then.usage, then.cost));
+        assert_eq!(now.standing, Standing::Passive);
+    }
+    // A price that nobody knows is no zero, and what was known before is a part of it.
+    let one = second.resume(one.id()).await.unwrap();
+    say(&one, "Once more.").await;
+    let listed = page(&second, |_| {}).await;
+    agrees(find(&listed, one.id()), &one).await;
+    let cost = find(&listed, one.id()).cost.unwrap();
+    assert_eq!((cost.exact(), cost.unpriced, cost.known.to_micro()), (None, 1, MicroUsd(of_one)));
+    assert!(second.shutdown().await.is_empty());
+}
+
+/// The sum is the session's own, whatever became of its requests: broken off, given no figures, summed up, handed over, lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_list_adds_up_is_what_the_session_adds_up() {
+    let folder = taped::folder();
+    let price = Price::new(MicroUsd(2_000_000), MicroUsd(8_000_000));
+    let usage = Usage { input: 50, output: 5, reasoning: 3, cache_write: 2, ..Usage::default() };
+    let model = Arc::new(Scripted::new([
+        Reply::text("one").with_usage(usage),
+        // No figures: ours are counted.
+        Reply::text("two"),
+        Reply::text("cut").truncated(),
+        Reply::text("three").with_usage(usage),
+        Reply::error(ModelError::new(tamtam::model::ErrorKind::InvalidRequest, "no")),
+        Reply::text("five").with_usage(usage),
+        Reply::text("six").with_usage(usage).at_barrier("never"),
+    ]));
+    let never = model.barrier("never");
+    let runtime = runtime(folder.path(), model.clone(), Some(price)).await;
+    let session = runtime.create(named(folder.path(), "s")).await.unwrap();
+    for (n, text) in ["a", "b", "c", "d"].iter().enumerate() {
+        say(&session, text).await;
+        agrees(&page(&runtime, |_| {}).await.sessions[0], &session).await;
+        if n == 1 {
+            session.handoff("half", None).await.unwrap();
+            agrees(&page(&runtime, |_| {}).await.sessions[0], &session).await;
+        }
+    }
+    say(&session, "e").await;
+    // Struck in the middle of a request, and gone on with.
+    let last = session.prompt("f").await.unwrap();
+    never.reached().await;
+    runtime.restart(session.id()).await.unwrap();
+    // The request is made again, and gets the same answer.
+    never.reached_times(2).await;
+    never.release();
+    never.release();
+    last.wait().await.unwrap();
+    session.wait().await.unwrap();
+    let listed = page(&runtime, |_| {}).await;
+    agrees(&listed.sessions[0], &session).await;
+    assert!(listed.sessions[0].estimated > 0);
+    session.end("over").await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+    let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    assert!(listing::sessions(&store, &query()).unwrap().sessions[0].ended);
+}
+
+/// Z-04: pages follow each other without a gap, filters narrow them, and it is said what they cost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_follow_each_other_and_filters_narrow_them() {
+    let folder = taped::folder();
+    let runtime = runtime(folder.path(), model(), None).await;
+    for n in 0..7 {
+        let mut options = named(folder.path(), &format!("s{n}"));
+        options.title = Some(format!("Number {n} {}", if n % 2 == 0 { "Even" } else { "odd" }));
+        options.agent = Some(if n < 3 { "plan" } else { "build" }.to_owned());
+        runtime.create(options).await.unwrap();
+    }
+    let all = page(&runtime, |_| {}).await;
+    assert_eq!((all.looked.folders, all.looked.tapes, all.looked.rows), (7, 7, 7));
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = page(&runtime, |query| (query.limit, query.after) = (3, after.take())).await;
+        assert!(page.sessions.len() <= 3);
+        assert_eq!((page.looked.tapes, page.looked.bytes), (0, 0), "nothing is read twice");
+        seen.extend(page.sessions.iter().map(|listed| listed.session.clone()));
+        // As a text, as it goes out and comes back.
+        after = page.next.map(|next| next.to_string().parse().unwrap());
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, all.sessions.iter().map(|listed| listed.session.clone()).collect::<Vec<_>>());
+    let sorted = |page: SessionPage| {
+        let mut ids: Vec<String> = ids(&page).iter().map(|id| (*id).to_owned()).collect();
+        ids.sort();
+        ids.join(" ")
+    };
+    assert_eq!(sorted(page(&runtime, |query| query.text = "EVEN numb".into()).await), "s0 s2 s4 s6");
+    assert_eq!(sorted(page(&runtime, |query| query.text = "s5".into()).await), "s5");
+    assert_eq!(sorted(page(&runtime, |query| query.text = "s5 even".into()).await), "");
+    assert_eq!(sorted(page(&runtime, |query| query.agent = Some("plan".into())).await), "s0 s1 s2");
+    assert_eq!(sorted(page(&runtime, |query| query.standing = Some(Standing::Passive)).await), "");
+    runtime.passivate(&"s4".parse().unwrap()).await.unwrap();
+    assert_eq!(sorted(page(&runtime, |query| query.standing = Some(Standing::Passive)).await), "s4");
+    let narrowed = page(&runtime, |query| (query.limit, query.text) = (2, "even".into())).await;
+    assert_eq!((narrowed.sessions.len(), narrowed.next.is_some()), (2, true));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Z-04: forks and children stand below those that they belong to; one that was deleted is shown above its forks only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tree_shows_forks_and_children_below_their_parents() {
+    let folder = taped::folder();
+    let runtime = runtime(folder.path(), model(), None).await;
+    let parent = runtime.create(named(folder.path(), "parent")).await.unwrap();
+    say(&parent, "Begin here.").await;
+    let fork = runtime.fork(parent.id(), None).await.unwrap();
+    let silent = runtime.fork(fork.id(), None).await.unwrap();
+    say(&fork, "Go another way.").await;
+    let child = parent.spawn_child(named(folder.path(), "child"), "Help me.", Link::LINKED).await.unwrap();
+    child.down().await.unwrap();
+    parent.wait().await.unwrap();
+    let other = runtime.create(named(folder.path(), "other")).await.unwrap();
+    say(&other, "Something else.").await;
+
+    let tree = page(&runtime, |query| query.shape = Shape::Tree).await;
+    let shown: Vec<(u32, &str)> =
+        tree.sessions.iter().map(|listed| (listed.depth, listed.title.as_deref().unwrap())).collect();
+    let root = shown.iter().position(|row| *row == (0, "Begin here.")).unwrap();
+    // The other root stands before or behind all of that one's.
+    let mut below = shown[root + 1..root + 4].to_vec();
+    below.sort();
+    assert_eq!(below, [(1, "Go another way."), (1, "Help me."), (2, "Go another way.")]);
+    assert_eq!(shown.len(), 5);
+    let at = |id: &SessionId| tree.sessions.iter().position(|listed| listed.session == *id).unwrap();
+    assert_eq!(at(silent.id()), at(fork.id()) + 1);
+    let in_parent = find(&tree, parent.id());
+    assert_eq!((in_parent.forks, in_parent.children), (1, 1));
+    assert!(matches!(&find(&tree, fork.id()).parent, Some(Parent::ForkOf { session, .. }) if session == parent.id()));
+    assert!(
+        matches!(&find(&tree, child.session().id()).parent, Some(Parent::TaskOf { session, .. }) if session == parent.id())
+    );
+    agrees(find(&tree, child.session().id()), child.session()).await;
+    let in_silent = find(&tree, silent.id());
+    assert_eq!((in_silent.agent.as_deref(), in_silent.usage), (Some("build"), Some(Usage::default())));
+    let in_fork = find(&tree, fork.id());
+    assert_eq!(in_fork.usage, Some(fork.state().await.unwrap().spent.usage));
+    // What is looked for is looked for at the top.
+    let found = page(&runtime, |query| (query.shape, query.text) = (Shape::Tree, "begin".into())).await;
+    assert_eq!(found.sessions.len(), 4);
+    assert!(runtime.shutdown().await.is_empty());
+
+    let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    store.delete(parent.id()).unwrap();
+    let list = listing::sessions(&store, &query()).unwrap();
+    assert!(list.sessions.iter().all(|listed| listed.session != *parent.id()));
+    let mut asked = query();
+    asked.standing = Some(Standing::Hidden);
+    let hidden = listing::sessions(&store, &asked).unwrap();
+    assert_eq!((ids(&hidden), hidden.sessions[0].title.as_deref()), (vec!["parent"], Some("Begin here.")));
+    let mut asked = query();
+    asked.shape = Shape::Tree;
+    let tree = listing::sessions(&store, &asked).unwrap();
+    assert_eq!(find(&tree, parent.id()).standing, Standing::Hidden);
+    assert_eq!(tree.sessions.len(), 5);
+}
+
+/// How a session stands is known of other processes' sessions, too; and a list is there where no index is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
+    let folder = taped::folder();
+    let runtime = runtime(folder.path(), model(), None).await;
+    let awake = runtime.create(named(folder.path(), "awake")).await.unwrap();
+    let parked = runtime.create(named(folder.path(), "parked")).await.unwrap();
+    say(&awake, "Hello.").await;
+    runtime.passivate(parked.id()).await.unwrap();
+    let path = folder.path().join("store");
+    let other = Store::open(&path, StoreOptions::default()).unwrap();
+    other.park(parked.id(), Millis::now(), "it crashed").unwrap();
+    let standing = |store: &Store| -> Vec<(String, Standing)> {
+        let mut sessions = listing::sessions(store, &query()).unwrap().sessions;
+        sessions.sort_by(|one, two| one.session.cmp(&two.session));
+        sessions.iter().map(|listed| (listed.session.to_string(), listed.standing)).collect()
+    };
+    let expected = [("awake".to_owned(), Standing::Live), ("parked".to_owned(), Standing::Parked)];
+    assert_eq!(standing(&other), expected);
+    std::fs::remove_file(path.join("index.db")).unwrap();
+    let reading = Store::open(&path, StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+    assert_eq!(standing(&reading), expected);
+    let bare = listing::sessions(&reading, &query()).unwrap();
+    assert!(!bare.indexed && !path.join("index.db").exists());
+    assert!(is_newest_first(&bare));
+    let in_bare = find(&bare, awake.id());
+    assert_eq!((&in_bare.title, in_bare.cost, in_bare.seq), (&None, None, awake.state().await.unwrap().seq));
+    let whole = listing::sessions(&other, &query()).unwrap();
+    assert_eq!(find(&whole, awake.id()).title.as_deref(), Some("Hello."));
+    // With one to read from, it is as good as any, and says what it has not read.
+    say(&awake, "More.").await;
+    let read = listing::sessions(&reading, &query()).unwrap();
+    assert_eq!((read.indexed, read.behind), (true, Behind::Sessions(1)));
+    assert!(runtime.shutdown().await.is_empty());
+    let left = [("awake".to_owned(), Standing::Passive), ("parked".to_owned(), Standing::Parked)];
+    assert_eq!(standing(&other), left);
+}

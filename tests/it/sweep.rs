@@ -1,0 +1,140 @@
+//! Sessions that need not be kept, removed beside those that live.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use tamtam::{
+    Link, Millis, Outcome, Runtime, Session, SessionId, SessionOptions, Sweep, SweepPolicy,
+    model::{Item, Reply, Scripted},
+    sweep::{self, KeptReason, SweepReason},
+    tape::{Store, StoreOptions},
+};
+
+async fn runtime(folder: &Path, model: Scripted) -> Runtime {
+    Runtime::builder().store(folder.join("store")).model(Arc::new(model)).start().await.unwrap()
+}
+
+fn named(folder: &Path, id: &str) -> SessionOptions {
+    SessionOptions::new(folder).id(id.parse().unwrap())
+}
+
+fn keep(keep_newest: usize) -> SweepPolicy {
+    let mut policy = SweepPolicy::default();
+    policy.keep_newest = Some(keep_newest);
+    policy
+}
+
+async fn say(session: &Session, text: &str) {
+    let answer = session.prompt(text).await.unwrap().wait().await.unwrap();
+    assert_eq!(answer.outcome, Outcome::Done);
+    session.wait().await.unwrap();
+}
+
+fn gone(sweep: &Sweep) -> Vec<&str> {
+    let mut gone: Vec<&str> = sweep.gone.iter().map(|gone| gone.session.as_str()).collect();
+    gone.sort_unstable();
+    gone
+}
+
+fn why<'s>(sweep: &'s Sweep, id: &SessionId) -> Option<&'s KeptReason> {
+    sweep.kept.iter().find(|kept| kept.session == *id).map(|kept| &kept.why)
+}
+
+/// Those that live, are parked, pinned or needed by a fork stay, and so does a child whose parent is at work; what goes, goes
+/// with all that is beside it, and is not there any more for anybody. The plan is what is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Scripted::from_fn(|request| {
+        let waits = request.history.iter().any(|item| match item.as_ref() {
+            Item::User(user) => format!("{:?}", user.parts).contains("wait here"),
+            _ => false,
+        });
+        if waits { Reply::text("At last.").at_barrier("hold") } else { Reply::text("Done.") }
+    });
+    let hold = model.barrier("hold");
+    let runtime = runtime(folder.path(), model).await;
+    let mut sessions = Vec::new();
+    for id in ["awake", "asleep", "parked", "pinned", "origin"] {
+        let session = runtime.create(named(folder.path(), id)).await.unwrap();
+        say(&session, "hi").await;
+        sessions.push(session);
+    }
+    let [awake, asleep, parked, pinned, origin] = &sessions[..] else { panic!("five") };
+    let fork = runtime.fork(origin.id(), None).await.unwrap();
+    let parent = runtime.create(named(folder.path(), "parent")).await.unwrap();
+    let child = parent.spawn_child(named(folder.path(), "child"), "hi", Link::MONITORED).await.unwrap();
+    child.down().await.unwrap();
+    child.session().wait().await.unwrap();
+    // A turn that takes its time, in the parent.
+    parent.wait().await.unwrap();
+    let busy = parent.prompt("wait here").await.unwrap();
+    hold.reached().await;
+    runtime.pin(pinned.id()).await.unwrap();
+    for session in [asleep, parked, pinned, origin, child.session()] {
+        runtime.passivate(session.id()).await.unwrap();
+    }
+    let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    store.park(parked.id(), Millis::now(), "it crashed").unwrap();
+    let spill = folder.path().join("store/sessions/asleep/spill");
+    std::fs::create_dir(&spill).unwrap();
+    std::fs::write(spill.join("x.log"), "12345").unwrap();
+
+    let planned = runtime.sweep_plan(keep(0)).await.unwrap();
+    // Its task is done, so it is nobody's.
+    assert_eq!(gone(&planned), ["asleep", "child"]);
+    assert_eq!(why(&planned, awake.id()), Some(&KeptReason::Live));
+    assert_eq!(why(&planned, parent.id()), Some(&KeptReason::AtWork));
+    assert_eq!(why(&planned, parked.id()), Some(&KeptReason::Parked));
+    assert_eq!(why(&planned, pinned.id()), Some(&KeptReason::Pinned));
+    assert_eq!(why(&planned, origin.id()), Some(&KeptReason::ForkStays(fork.id().clone())));
+    let file = folder.path().join("store/sessions/asleep/anchors/001_session-start/entries.jsonl");
+    let of_asleep = planned.gone.iter().find(|gone| gone.session == *asleep.id()).unwrap();
+    assert_eq!(of_asleep.bytes, file.metadata().unwrap().len() + 5);
+    assert_eq!(of_asleep.why, SweepReason::NotAmongNewest { keep: 0 });
+    assert_eq!(runtime.list().await.unwrap().len(), 8, "a plan changes nothing");
+
+    assert_eq!(runtime.sweep(keep(0)).await.unwrap(), planned);
+    assert!(!folder.path().join("store/sessions/asleep").exists());
+    assert!(asleep.prompt("are you there?").await.is_err());
+    assert_eq!(runtime.list().await.unwrap().len(), 6);
+    // Who lives, lives on; and the name of the one that went is free.
+    say(awake, "still there?").await;
+    runtime.create(named(folder.path(), "asleep")).await.unwrap();
+    hold.release();
+    busy.wait().await.unwrap();
+    let mut policy = SweepPolicy::default();
+    policy.older_than = Some(Duration::from_secs(60 * 60));
+    assert_eq!(runtime.sweep(policy).await.unwrap(), Sweep::default());
+    assert!(runtime.shutdown().await.is_empty());
+
+    store.unpark(parked.id()).unwrap();
+    store.unpin(pinned.id()).unwrap();
+    let last = sweep::sweep(&store, keep(0), Millis::now(), || false).unwrap();
+    assert_eq!((last.gone.len(), last.kept.len()), (7, 0));
+    assert!(store.list().unwrap().is_empty());
+    assert_eq!(std::fs::read_dir(folder.path().join("store/sessions")).unwrap().count(), 0);
+}
+
+/// A child that is asleep before its task is done stays as long as its parent works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_stays_while_its_parent_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = runtime(folder.path(), Scripted::new([Reply::text("held").at_barrier("hold")])).await;
+    let parent = runtime.create(named(folder.path(), "parent")).await.unwrap();
+    let child = parent.spawn_child(named(folder.path(), "child"), "hi", Link::LINKED).await.unwrap();
+    let swept = runtime.sweep(keep(0)).await.unwrap();
+    assert_eq!(gone(&swept), Vec::<&str>::new());
+    assert!(runtime.shutdown().await.is_empty());
+    // Nobody has it open now, and its turn is marked as open; without that mark its parent's is what keeps it.
+    let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    let child = child.session().id();
+    assert_eq!(why(&sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap(), child), Some(&KeptReason::AtWork));
+    store.mark_closed(child).unwrap();
+    let planned = sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap();
+    assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
+    assert_eq!(gone(&planned), Vec::<&str>::new());
+    // Told to stop, it removes nothing.
+    store.mark_closed(parent.id()).unwrap();
+    assert_eq!(sweep::sweep(&store, keep(0), Millis::now(), || true).unwrap().gone, []);
+    assert_eq!(store.list().unwrap().len(), 2);
+}
