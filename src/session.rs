@@ -25,13 +25,16 @@
 //! | `compact.rs` | when the conversation is made smaller, and what takes its place |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
 //! | `digest.rs` | what a list shows of a session |
-//! | `budget.rs`, `spending.rs` | what may be used, and what happens when that is not enough |
+//! | `limits.rs`, `budget.rs` | what may be used of each thing, and what is to happen when that is not enough |
+//! | `account.rs`, `spending.rs` | what is used, held back and left of it; what follows |
+//! | `pin.rs` | words that stay in the context whatever is summed up |
 //! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
 //! | `handoff.rs` | how an anchor begins |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 
+mod account;
 mod advance;
 mod apply;
 mod back;
@@ -47,6 +50,7 @@ mod digest;
 mod end;
 mod handoff;
 mod inbox;
+mod limits;
 mod link;
 mod pin;
 mod record;
@@ -66,12 +70,13 @@ mod trail;
 mod transcript;
 mod undo;
 
+pub use account::Account;
 pub(crate) use advance::LAST_STEP_REMINDER;
 pub use back::{RolledBack, Way, WentBack};
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
 pub use branch::{Branch, BranchRequest, BranchSummary};
-pub use budget::{Account, Breach, Budget, Extent, Limits, OnBreach, OpenBudgetAsk, Resource};
+pub use budget::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
 pub(crate) use compact::{Asked, prompt as compaction_prompt};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
@@ -79,6 +84,7 @@ pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
 pub(crate) use digest::{Cradle, Digest};
 pub use handoff::AnchorMark;
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
+pub use limits::{Limits, Resource};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use pin::Pin;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};

@@ -1,4 +1,4 @@
-//! What a budget allows, and what happens when it does not. The arithmetic is in `budget.rs`.
+//! What a budget allows, and what happens when it does not. The arithmetic is in `account.rs`.
 //!
 //! Every check comes before the thing that it is about: a request is held back with all that it may read and write, a call with
 //! the bytes that its result may have, a task with its grant. So nothing is ever cut short for want of money. Time alone runs
