@@ -1,9 +1,12 @@
 //! What the swap of a compaction does to the steps round it: the same turn in a window that is small, and in one that is not.
+//!
+//! A turn that is never summed up grows, and its steps with it; so the steps of a small window are also compared with those of
+//! sessions that are as long as such a window lets them grow, and are over before they would be summed up.
 #![allow(unreachable_pub, reason = "a part of one bench")]
 
 use std::{
     sync::{Arc, Mutex},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tamtam::{
@@ -13,15 +16,22 @@ use tamtam::{
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request},
 };
 
-use super::parts::{Nothing, distribution, options, runtime};
+use super::parts::{Nothing, distribution, options, percentile, runtime};
 
 /// Steps of one turn.
 const STEPS: usize = 2_000;
+
+/// Steps of a session that is over before a window of 32,768 is summed up for the second time.
+const SHORT: usize = 34;
+
+/// Its first steps, which are not counted: after a summary a context is never as small again.
+const SMALL: usize = 17;
 
 /// A model that writes some 500 tokens and one call in each answer, and sums up in a few words.
 struct Talker {
     name: ModelRef,
     context: u64,
+    steps: usize,
     asked: Arc<Mutex<Vec<Instant>>>,
 }
 
@@ -43,7 +53,7 @@ impl Model for Talker {
         }
         let mut asked = self.asked.lock().unwrap();
         asked.push(Instant::now());
-        let last = asked.len().is_multiple_of(STEPS);
+        let last = asked.len().is_multiple_of(self.steps);
         drop(asked);
         Box::pin(async move {
             if last {
@@ -56,22 +66,41 @@ impl Model for Talker {
     }
 }
 
-/// (h) Steps without a compaction, with one in some 300 (a window as models have), and with one in some 15 (a small one).
+/// What lay between the requests of so many sessions of so many steps, the first ones left out, and how often they were summed
+/// up.
+async fn between(context: u64, sessions: usize, steps: usize, left_out: usize) -> (Vec<Duration>, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let model = Talker { name: "bench/talker".parse().unwrap(), context, steps, asked: asked.clone() };
+    let runtime = runtime(folder.path(), Arc::new(model), Nothing).await;
+    let (mut between, mut compactions) = (Vec::new(), 0);
+    for _ in 0..sessions {
+        let session = runtime.create(options(folder.path())).await.unwrap();
+        session.prompt("go").await.unwrap().wait().await.unwrap();
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        between.extend(asked.windows(2).map(|pair| pair[1] - pair[0]).skip(left_out));
+        compactions += session.state().await.unwrap().context.compactions;
+        session.end("over").await.unwrap();
+    }
+    drop(runtime.shutdown().await);
+    (between, compactions)
+}
+
+/// (h) Steps with compactions among them, and without.
 pub async fn swap() {
     for round in 0..3 {
         let windows =
             [("no compaction", 1_000_000_000), ("a window of 200,000", 200_000), ("a window of 32,768", 32_768)];
+        let mut last = Vec::new();
         for (name, context) in windows {
-            let folder = tempfile::tempdir().unwrap();
-            let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
-            let model = Talker { name: "bench/talker".parse().unwrap(), context, asked: asked.clone() };
-            let runtime = runtime(folder.path(), Arc::new(model), Nothing).await;
-            let session = runtime.create(options(folder.path())).await.unwrap();
-            session.prompt("go").await.unwrap().wait().await.unwrap();
-            let between: Vec<_> = asked.lock().unwrap().windows(2).map(|pair| pair[1] - pair[0]).collect();
-            let compactions = session.state().await.unwrap().context.compactions;
-            distribution(&format!("h: step, {name} ({compactions} in {STEPS} steps, round {round})"), between);
-            drop(runtime.shutdown().await);
+            let (steps, compactions) = between(context, 1, STEPS, 0).await;
+            last.clone_from(&steps);
+            distribution(&format!("h: step, {name} ({compactions} in {STEPS} steps, round {round})"), steps);
         }
+        let (mut short, compactions) = between(1_000_000_000, STEPS / (SHORT - SMALL), SHORT, SMALL).await;
+        let p99 = [percentile(&mut short, 99.0), percentile(&mut last, 99.0)];
+        distribution(&format!("h: step, no compaction, as long a context ({compactions}, round {round})"), short);
+        let more = p99[1].as_secs_f64() / p99[0].as_secs_f64().max(f64::EPSILON) * 100.0 - 100.0;
+        println!("h: a window of 32,768 raises the p99 of steps by {more:.1} % over that (round {round})");
     }
 }
