@@ -9,7 +9,7 @@ use cucumber::{
 };
 use serde_json::json;
 
-use crate::lab::Lab;
+use crate::{lab::Lab, tape};
 
 /// One scenario, or one row of an outline, by its feature's name and its line.
 type Key = (String, usize);
@@ -41,6 +41,7 @@ impl Report {
         }
         let passed = self.scenarios.values().filter(|told| told.passed()).count();
         let failed = self.scenarios.len() - passed + self.unreadable;
+        println!("{}", tape::replayed());
         println!("{passed} passed, {failed} failed");
         failed == 0 && passed > 0 && written.is_ok()
     }

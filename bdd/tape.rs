@@ -1,8 +1,37 @@
-//! The tape as it lies on the disk, read as text: what any program could read, without a word of the library.
+//! The tape as it lies on the disk, read as text: what any program could read, without a word of the library. And once more at
+//! the end, as a replay reads it.
 
-use std::path::Path;
+use std::{path::Path, sync::Mutex};
 
 use serde_json::Value;
+
+use crate::taped::{Replayed, replay_below};
+
+/// What was replayed of all scenarios.
+static REPLAYED: Mutex<Replayed> = Mutex::new(Replayed::NOTHING);
+
+/// Replays every tape of a scenario whole; none is left out.
+pub(crate) fn replay(folder: &Path) {
+    let found = replay_below(folder, usize::MAX);
+    let mut all = REPLAYED.lock().unwrap();
+    all.tapes += found.tapes;
+    all.entries += found.entries;
+    all.prompts += found.prompts;
+    let (none, these) = (found.left_out.is_empty(), format!("{:?}", found.left_out));
+    all.left_out.extend(found.left_out);
+    drop(all);
+    assert!(none, "not replayed: {these}");
+}
+
+/// The line that says what was replayed.
+pub(crate) fn replayed() -> String {
+    let Replayed { tapes, entries, prompts, left_out } = &*REPLAYED.lock().unwrap();
+    let skipped = left_out.len();
+    format!(
+        "{tapes} tapes replayed byte for byte ({entries} entries), {skipped} skipped; \
+         another prompt found at the first request of {prompts}"
+    )
+}
 
 /// The lines of a session, oldest first.
 pub(crate) fn lines(store: &Path, session: &str) -> Vec<Value> {

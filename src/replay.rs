@@ -66,7 +66,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Entry(#[from] BadRecord),
     /// There is nothing on it, or it does not begin with a state.
-    #[error("there is nothing to replay: a tape begins with an entry of the kind state; of a fork, replay the parent")]
+    #[error("there is nothing to replay: a tape begins with an entry of the kind state")]
     NoBeginning,
 }
 
@@ -246,12 +246,14 @@ impl Iterator for Replay {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        let (append, entries) = self.appends.get(self.next)?;
+        let (append, entries) = self.appends.get(self.next).map(|(append, entries)| (append, &entries[..]))?;
         let first = entries.first()?;
-        let (signal, difference) = match &self.state {
-            Some(state) => self.decide_again(state, append, entries),
-            // Nothing was before it that it could follow from; what is read must still be what was written.
-            None => ("the beginning".to_owned(), difference::first(append, entries).map(|(_, found)| found)),
+        // What no decision wrote follows from nothing before it; what is read must still be what was written.
+        let as_read = || difference::first(append, entries).map(|(_, found)| found);
+        let (signal, difference) = match (&self.state, entries) {
+            (Some(_), [Entry { record: Record::Forked(forked), .. }]) => (infer::of_fork(forked), as_read()),
+            (Some(state), _) => self.decide_again(state, append, entries),
+            (None, _) => ("the beginning".to_owned(), as_read()),
         };
         let step = Step {
             number: self.next + 1,

@@ -28,6 +28,7 @@
 //! | `limits.rs`, `budget.rs` | what may be used of each thing, and what is to happen when that is not enough |
 //! | `account.rs`, `spending.rs` | what is used, held back and left of it; what follows |
 //! | `pin.rs` | words that stay in the context whatever is summed up |
+//! | `looked.rs` | what that was decided by |
 //! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
 //! | `handoff.rs` | how an anchor begins |
@@ -52,6 +53,7 @@ mod handoff;
 mod inbox;
 mod limits;
 mod link;
+mod looked;
 mod pin;
 mod record;
 mod recover;
@@ -86,6 +88,7 @@ pub use handoff::AnchorMark;
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use limits::{Limits, Resource};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
+pub use looked::Looked;
 pub use pin::Pin;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
 pub use restored::{RefusedFile, RestoredFiles};

@@ -94,7 +94,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             }
             kinds
         }
-        Record::BudgetAsk { breach, expires } => {
+        Record::BudgetAsk { breach, expires, .. } => {
             let (ask, expires, text) = (Some(entry.seq), Some(*expires), breach.to_string());
             vec![EventKind::Budget { breach: *breach, then: BudgetThen::Ask, ask, expires, model: None, text }]
         }
@@ -135,7 +135,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         }),
         Record::Result { result } => call(ticket).map_or(vec![], |call| result_events(before, entry, call, result)),
         Record::Recovered { n, resumed } => vec![EventKind::SessionRecovered { n: *n, resumed: *resumed }],
-        Record::TurnFinished { outcome } => before.turn.as_ref().map_or(vec![], |turn| {
+        Record::TurnFinished { outcome, .. } => before.turn.as_ref().map_or(vec![], |turn| {
             let stopped = match outcome {
                 Outcome::Budget { breach } => Some(EventKind::Budget {
                     breach: *breach,

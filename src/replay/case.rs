@@ -38,7 +38,7 @@ impl Expected {
         let entries: Vec<Entry> =
             appends.iter().flat_map(|append| &append.entries).map(Entry::from_tape).collect::<Result<_, _>>()?;
         let outcomes = entries.iter().filter_map(|entry| match &entry.record {
-            Record::TurnFinished { outcome } => serde_json::to_value(outcome).ok(),
+            Record::TurnFinished { outcome, .. } => serde_json::to_value(outcome).ok(),
             _ => None,
         });
         Ok(Expected {
@@ -134,7 +134,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
 pub fn write_test(store: &Store, session: &SessionId, path: impl AsRef<Path>) -> Result<Checked, CheckError> {
     let path = path.as_ref();
     let files = store.tape_files(session)?;
-    let expected = Expected::of(session, &decode_files(session, &files)?)?;
+    let expected = Expected::of(session, &decode_files(&files)?)?;
     let header = serde_json::to_string(&expected).map_err(|error| not_a_test(path, error.to_string()))?;
     let mut text = head(path).into_bytes();
     text.extend_from_slice(header.as_bytes());
@@ -184,20 +184,21 @@ fn read(path: &Path) -> Result<(Expected, Vec<Append>), CheckError> {
         let why = format!("form {} is not known here: use a newer tamtam", expected.tamtam_replay);
         return Err(not_a_test(path, why));
     }
-    // The lines of each anchor are one file, as they were.
+    // The lines of each anchor of each session are one file, as they were.
     let mut files: Vec<(usize, TapeFile)> = Vec::new();
     for (n, line) in lines {
-        let anchor = anchor_of(line).map_err(|error| no_test(format!("line {}: {error}", n + 1)))?;
+        let Glance { session, anchor } =
+            serde_json::from_slice(line).map_err(|error| no_test(format!("line {}: {error}", n + 1)))?;
         match files.last_mut() {
-            Some((_, file)) if file.anchor == anchor => file.bytes.extend_from_slice(line),
-            _ => files.push((n, TapeFile { anchor, path: path.to_owned(), bytes: line.to_vec() })),
+            Some((_, file)) if file.session == session && file.anchor == anchor => file.bytes.extend_from_slice(line),
+            _ => files.push((n, TapeFile { session, anchor, path: path.to_owned(), bytes: line.to_vec() })),
         }
     }
     let mut appends = Vec::new();
     let begins: Vec<usize> = files.iter().map(|(n, _)| *n).collect();
     let files: Vec<TapeFile> = files.into_iter().map(|(_, file)| file).collect();
     let mut before = None;
-    for append in decode_files(&expected.session, &files)? {
+    for append in decode_files(&files)? {
         // Lines are counted in this file, where the reader looks for them.
         let at = match before {
             Some((file, line)) if append.line > line => file,
@@ -211,10 +212,9 @@ fn read(path: &Path) -> Result<(Expected, Vec<Append>), CheckError> {
     Ok((expected, appends))
 }
 
-fn anchor_of(line: &[u8]) -> Result<String, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Glance {
-        anchor: String,
-    }
-    serde_json::from_slice::<Glance>(line).map(|glance| glance.anchor)
+/// Whose line it is, and in which file it stood.
+#[derive(Deserialize)]
+struct Glance {
+    session: SessionId,
+    anchor: String,
 }

@@ -13,6 +13,7 @@ use crate::{
     message::Span,
     model::{Answer, AnswerPart, Item},
     session::{Delivery, Entry, Grant, NoSummary, Outcome, Record, ReplyTo, Signal, State},
+    tape::Forked,
     usage::Usage,
 };
 
@@ -59,7 +60,7 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
             [Signal::Withdraw { id: id.clone(), reply }].into_iter().chain(stop_task("")).collect()
         }
         Record::Granted { grant } => vec![Signal::Answer { ask: ticket, grant: grant.clone(), reply }],
-        Record::Ending { outcome: Outcome::Aborted { reason } } => {
+        Record::Ending { outcome: Outcome::Aborted { reason }, .. } => {
             [Signal::Abort { reason: reason.clone(), reply }].into_iter().chain(stop_task(reason)).collect()
         }
         // An abort that met no turn, or one that was ending: only children are told of it.
@@ -168,6 +169,11 @@ fn is_report(signal: &Signal) -> bool {
             | Signal::TaskDown { .. }
             | Signal::TaskLeft { .. }
     )
+}
+
+/// How a fork begins, in a few words.
+pub(super) fn of_fork(forked: &Forked) -> String {
+    format!("forked from session {} after entry {}", forked.parent, forked.seq)
 }
 
 /// A signal in a few words.

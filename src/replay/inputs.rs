@@ -4,11 +4,12 @@
 //! |---|---|
 //! | the time | the time of the entries |
 //! | a model's window | `window` of the nearest `request` to that model |
-//! | the window of a model that only sums up | `room` of the nearest `compaction` |
+//! | the window of a model that only sums up | `looked` of the nearest `compaction`; of an older tape its `room` |
 //! | a model's price | the nearest `request` or `compaction` |
 //! | hash of the tools | `tools` of the nearest `request` that offers some |
 //! | tokens of the tools | `estimated` of that request, less what the conversation takes |
-//! | whether anybody listens | an `ask`, or a denial that says that nobody does |
+//! | all of that, where a budget did not allow the request, or for a summary | `looked` and `instead_of` of what was written |
+//! | whether anybody listens | an `ask`, or what is done instead: a denial that says that nobody does, the end of a turn |
 //! | jitter | `until` of a `retry_wait` |
 //! | tools and judgements | see `tools.rs` |
 //!
@@ -23,7 +24,9 @@ use crate::{
     message::ModelRef,
     model::Price,
     permission::Globs,
-    session::{Entry, Env, Record, RequestOpened, State, Verdict, Windows, jitter_of, tools_tokens},
+    session::{
+        Entry, Env, Extent, OnBreach, Outcome, Record, RequestOpened, State, Verdict, Windows, jitter_of, tools_tokens,
+    },
     tool::Toolbox,
 };
 
@@ -37,7 +40,7 @@ struct Seen {
     model: ModelRef,
     window: Window,
     price: Option<Price>,
-    /// Hash of the tools; empty where none were offered.
+    /// Hash of the tools; empty where none were offered, or no request was made.
     tools: String,
     tokens: u64,
 }
@@ -68,6 +71,7 @@ impl Inputs {
             if let (Record::Request(request), Some(state)) = (&entry.record, &state) {
                 inputs.seen.push(Seen::of(entry.seq, request, state));
             }
+            inputs.look(entry);
             if let (Record::Compaction(opened), Some(state)) = (&entry.record, &state) {
                 // Back from what the summariser is shown, by our estimate, to what it takes, by its own count.
                 let factor = u128::from(state.context.meter.factor.max(1_000));
@@ -83,6 +87,26 @@ impl Inputs {
             }
         }
         inputs
+    }
+
+    /// What an entry says of models that no request of the session is made to there.
+    fn look(&mut self, entry: &Entry) {
+        let looked = match &entry.record {
+            Record::BudgetAsk { looked, .. } | Record::Ending { looked, .. } | Record::TurnFinished { looked, .. } => {
+                &looked[..]
+            }
+            Record::Request(request) => request.instead_of.as_deref().map_or(&[][..], std::slice::from_ref),
+            Record::Compaction(opened) => &opened.looked,
+            _ => &[],
+        };
+        self.seen.extend(looked.iter().map(|looked| Seen {
+            seq: entry.seq,
+            model: looked.model.clone(),
+            window: looked.window,
+            price: looked.price,
+            tools: String::new(),
+            tokens: looked.tools,
+        }));
     }
 
     /// The nearest compaction that a model was asked for.
@@ -161,7 +185,8 @@ impl<'a> Around<'a> {
     pub(super) fn of(inputs: &'a Inputs, given: &Given, state: &State, entries: &[Entry]) -> Around<'a> {
         let seq = entries.first().map_or(state.seq, |entry| entry.seq);
         let windows = WindowsAt { inputs, seq, given: given.window };
-        let (asks_are_heard, jitter) = (!entries.iter().any(says_nobody_listens), jitter(entries));
+        let unheard = |entry| says_nobody_listens(entry) || stops_for_want_of_an_answer(state, entry);
+        let (asks_are_heard, jitter) = (!entries.iter().any(unheard), jitter(entries));
         if let Some(toolbox) = given.toolbox.clone() {
             let (toolbox_hash, tools_tokens) = (toolbox.hash(), tools_tokens(&toolbox));
             let verdicts = None;
@@ -171,7 +196,7 @@ impl<'a> Around<'a> {
         Around {
             toolbox: tools::toolbox(state, entries),
             toolbox_hash: offered.map_or_else(String::new, |seen| seen.tools.clone()),
-            tools_tokens: offered.or_else(|| inputs.near(seq, |_| true)).map_or(0, |seen| seen.tokens),
+            tools_tokens: inputs.near(seq, |_| true).map_or(0, |seen| seen.tokens),
             windows,
             asks_are_heard,
             jitter,
@@ -197,6 +222,14 @@ impl<'a> Around<'a> {
 fn says_nobody_listens(entry: &Entry) -> bool {
     matches!(&entry.record, Record::Result { result }
         if result.content.starts_with("Permission denied: ") && result.content.ends_with("nobody listens who could answer."))
+}
+
+/// A person was to be asked for more of a budget, and the turn ends instead. Where it ends because of an answer, or of silence,
+/// nobody is asked in that decision.
+fn stops_for_want_of_an_answer(state: &State, entry: &Entry) -> bool {
+    let asks = state.settings.budget.on_breach == OnBreach::Ask;
+    asks && matches!(&entry.record, Record::Ending { outcome: Outcome::Budget { breach }, .. }
+        if breach.extent != Extent::Grant)
 }
 
 fn jitter(entries: &[Entry]) -> f64 {

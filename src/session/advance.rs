@@ -110,7 +110,7 @@ pub(super) fn strongest(draft: &Draft<'_>) -> Option<Steering> {
 }
 
 fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
-    draft.write(None, Record::TurnFinished { outcome });
+    draft.write(None, Record::TurnFinished { outcome, looked: Vec::new() });
 }
 
 /// Makes the first try of the next request; the second where the first was too large, and eats no step.
@@ -136,9 +136,10 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let (room, used) = compact::fullness(draft);
     let wanted = settings.params.max_output.unwrap_or(room.output);
     let by_window = room.answer_max(used, wanted);
-    let Some(fit) = spending::for_request(draft, model, by_window.unwrap_or(wanted)) else { return };
+    let Some(fit) = spending::for_request(draft, &model, by_window.unwrap_or(wanted)) else { return };
     let Fit { model, price, reserved, output_max, instead } = fit;
     let max_output = output_max.or(by_window);
+    let (instead, instead_of) = instead.map(|(breach, looked)| (breach, Box::new(looked))).unzip();
     let system = short_hash(settings.system.as_bytes());
     let tools = match last {
         true => String::new(),
@@ -167,6 +168,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         reserved,
         max_output,
         instead,
+        instead_of,
         hash,
     };
     let ticket = draft.write(None, Record::Request(opened));
@@ -209,7 +211,10 @@ pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
 /// Ends the running turn, and no more.
 pub(super) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
     if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
-        draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });
+        draft.write(
+            None,
+            Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() }, looked: Vec::new() },
+        );
     }
 }
 

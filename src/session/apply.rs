@@ -112,7 +112,7 @@ impl State {
                     self.count(Spent { calls: 1, ..Spent::default() });
                 }
             }
-            Record::BudgetAsk { breach, expires } => {
+            Record::BudgetAsk { breach, expires, .. } => {
                 self.open.insert(entry.seq, Open::BudgetAsk(OpenBudgetAsk { breach: *breach, expires: *expires }));
             }
             Record::Closing {} => match self.open.get_mut(&ticket) {
@@ -121,7 +121,7 @@ impl State {
                 _ => self.tell_task(ticket),
             },
             Record::Result { result } => self.take_result(ticket, result),
-            Record::Ending { outcome } => {
+            Record::Ending { outcome, .. } => {
                 self.in_turn(|turn| turn.ending = Some(outcome.clone()));
                 self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
             }
@@ -135,7 +135,7 @@ impl State {
                     self.task_turn_waits();
                 }
             }
-            Record::TurnFinished { outcome } => self.finish_turn(outcome),
+            Record::TurnFinished { outcome, .. } => self.finish_turn(outcome),
             Record::Forked(forked) => self.fork(forked),
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {

@@ -339,7 +339,7 @@ pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Resu
         Grant::Reject(None) => {
             let tool = open_call(draft, call).map_or_else(String::new, |call| call.tool.clone());
             fail(draft, call, ErrorReason::Denied, "The user rejected this call.");
-            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
+            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool }, looked: Vec::new() });
         }
     }
     Ok(Held::Done(seq))

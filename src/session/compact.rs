@@ -22,7 +22,7 @@ use crate::{
     message::ModelRef,
     model::{Item, Price, ToolResultItem, UserItem},
     session::{
-        Charge, Directive, Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance,
+        Charge, Directive, Held, Looked, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance,
         decide::Draft, record::is_none, spending,
     },
     usage::Usage,
@@ -102,6 +102,9 @@ pub struct OpenCompaction {
     /// What is held back for its request.
     #[serde(default)]
     pub reserved: Reserve,
+    /// What was seen of the session's model, and of the one that sums up where that is another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looked: Vec<Looked>,
 }
 
 /// What takes the place of the items before the cut.
@@ -213,10 +216,17 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Option<Seq> {
     let shown = draft.env.windows.window(&model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
     let (price, reserved) = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()))?;
+    let turn_model = draft.state.turn.as_ref().and_then(|turn| turn.model.clone());
+    let own = turn_model.unwrap_or_else(|| settings.model.clone());
+    let mut looked = vec![Looked::at(draft, &own)];
+    if own != model {
+        looked.push(Looked::at(draft, &model));
+    }
     let opened = OpenCompaction {
         reason,
         price,
         reserved,
+        looked,
         model,
         room: shown,
         first_kept: found.first_kept,

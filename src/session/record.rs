@@ -12,8 +12,8 @@ use crate::{
     model::{Answer, ModelError, Params, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, OpenCompaction, Outcome,
-        Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie, Undone,
+        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, Looked, OpenCompaction,
+        Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie, Undone,
     },
     tape::{self, Cause, Forked},
     tool::{Access, Effect, ToolResult},
@@ -127,6 +127,9 @@ pub enum Record {
         breach: Breach,
         /// When it stops by itself.
         expires: Millis,
+        /// What was seen of the models that it was too much for; nothing where it is not about a request.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        looked: Vec<Looked>,
     },
     /// A call is about to run: written before it does.
     CallStarted {
@@ -149,6 +152,9 @@ pub enum Record {
     Ending {
         /// How it will have ended.
         outcome: Outcome,
+        /// What was seen of the models that a budget did not allow a request to.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        looked: Vec<Looked>,
     },
     /// The session was rebuilt from its tape while a turn was running.
     Recovered {
@@ -162,6 +168,9 @@ pub enum Record {
         /// How it ended.
         #[serde(flatten)]
         outcome: Outcome,
+        /// What was seen of a model whose price was missing.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        looked: Vec<Looked>,
     },
     /// Old outputs of tools were left out of the context, to make room.
     Pruned {
@@ -304,6 +313,9 @@ pub struct RequestOpened {
     /// The limit that sent it to this model instead of the one that was to be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Breach>,
+    /// The model that was to be asked, as it was seen then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<Box<Looked>>,
     /// Hash of all that determines the request: the same after a crash.
     pub hash: String,
 }

@@ -90,7 +90,7 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
             draft.write(None, record);
         }
         Err(why) => {
-            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error: why } });
+            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error: why }, looked: Vec::new() });
         }
     }
 }

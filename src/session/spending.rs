@@ -9,7 +9,7 @@ use crate::{
     message::ModelRef,
     model::Price,
     session::{
-        AskClosedWhy, Breach, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal, Reserve,
+        AskClosedWhy, Breach, Extent, Grant, Held, Looked, OnBreach, Open, OpenCall, Outcome, Record, Refusal, Reserve,
         Resource, State, compact, decide::Draft,
     },
     tool::ToolResult,
@@ -29,34 +29,37 @@ pub(super) struct Fit {
     /// Tokens that the answer may have, where a budget limits them.
     pub(super) output_max: Option<u64>,
     /// The limit that did not allow the model that was to be asked.
-    pub(super) instead: Option<Breach>,
+    pub(super) instead: Option<(Breach, Looked)>,
 }
 
 /// Why a request is not made.
 enum NoFit {
     Breach(Breach),
     /// Money is limited, and what the model costs is not known.
-    Unpriced(ModelRef),
+    Unpriced,
 }
 
 /// What the next request is made with. Where the budget does not allow it, what follows from that is decided here.
-pub(super) fn for_request(draft: &mut Draft<'_>, model: ModelRef, wanted: u64) -> Option<Fit> {
+pub(super) fn for_request(draft: &mut Draft<'_>, model: &ModelRef, wanted: u64) -> Option<Fit> {
     let first = match time(draft).map_or_else(|| fit(draft, model, wanted), |breach| Err(NoFit::Breach(breach))) {
         Ok(fit) => return Some(fit),
-        Err(NoFit::Unpriced(model)) => {
-            let error = unpriced(&model);
-            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error } });
+        Err(NoFit::Unpriced) => {
+            let (error, looked) = (unpriced(model), vec![Looked::at(draft, model)]);
+            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error }, looked });
             return None;
         }
         Err(NoFit::Breach(breach)) => breach,
     };
+    let mut looked = vec![Looked::at(draft, model)];
     if let (OnBreach::Model(second), Resource::Tokens | Resource::Usd) =
         (draft.state.settings.budget.on_breach.clone(), first.resource)
-        && let Ok(fit) = fit(draft, second, wanted)
     {
-        return Some(Fit { instead: Some(first), ..fit });
+        match fit(draft, &second, wanted) {
+            Ok(fit) => return Some(Fit { instead: looked.pop().map(|looked| (first, looked)), ..fit }),
+            Err(_) => looked.push(Looked::at(draft, &second)),
+        }
     }
-    breached(draft, first);
+    breached(draft, first, looked);
     None
 }
 
@@ -68,10 +71,10 @@ fn unpriced(model: &ModelRef) -> String {
     )
 }
 
-fn fit(draft: &Draft<'_>, model: ModelRef, wanted: u64) -> Result<Fit, NoFit> {
+fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
     let wanted = wanted.max(1);
     let input = input(draft);
-    let price = draft.env.windows.price(&model);
+    let (model, price) = (model.clone(), draft.env.windows.price(model));
     let (tokens, usd) = (draft.state.room(Resource::Tokens), draft.state.room(Resource::Usd));
     if tokens.is_none() && usd.is_none() {
         let reserved = Reserve { input, output: 0 };
@@ -84,7 +87,7 @@ fn fit(draft: &Draft<'_>, model: ModelRef, wanted: u64) -> Result<Fit, NoFit> {
     let mut output = wanted.min(tokens.map_or(u64::MAX, |left| left.saturating_sub(input)));
     if let Some(left) = usd {
         let Some((price, needs)) = price.and_then(|price| Some((price, price.most(input, least)?))) else {
-            return Err(NoFit::Unpriced(model));
+            return Err(NoFit::Unpriced);
         };
         if let Some(breach) = draft.state.breach(Resource::Usd, needs.0) {
             return Err(NoFit::Breach(breach));
@@ -153,7 +156,7 @@ pub(super) fn for_call(draft: &mut Draft<'_>) -> CallFit {
         // What runs is let run, and gives back what it holds: then it is seen whether it is enough.
         Some(_) if runs(draft) => CallFit::Wait,
         Some(breach) => {
-            breached(draft, breach);
+            breached(draft, breach, Vec::new());
             CallFit::Wait
         }
     }
@@ -209,25 +212,25 @@ pub(super) fn check_time(draft: &mut Draft<'_>) {
         && !ending
         && let Some(breach) = time(draft)
     {
-        breached(draft, breach);
+        breached(draft, breach, Vec::new());
     }
 }
 
 /// What was set for a breach: a person is asked, or the turn ends.
-fn breached(draft: &mut Draft<'_>, breach: Breach) {
+fn breached(draft: &mut Draft<'_>, breach: Breach, looked: Vec<Looked>) {
     let asks = draft.state.settings.budget.on_breach == OnBreach::Ask;
     // Nobody can give a child more than its parent has granted.
     if asks && breach.extent != Extent::Grant && draft.env.asks_are_heard {
         let expires = draft.now.plus(draft.state.settings.ask_limit());
-        draft.write(None, Record::BudgetAsk { breach, expires });
+        draft.write(None, Record::BudgetAsk { breach, expires, looked });
     } else {
-        stop(draft, breach);
+        stop(draft, breach, looked);
     }
 }
 
-fn stop(draft: &mut Draft<'_>, breach: Breach) {
+fn stop(draft: &mut Draft<'_>, breach: Breach, looked: Vec<Looked>) {
     if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
-        draft.write(None, Record::Ending { outcome: Outcome::Budget { breach } });
+        draft.write(None, Record::Ending { outcome: Outcome::Budget { breach }, looked });
     }
 }
 
@@ -242,7 +245,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<H
     }
     let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
     if matches!(grant, Grant::Reject(_)) {
-        stop(draft, breach);
+        stop(draft, breach, Vec::new());
     }
     Ok(Held::Done(seq))
 }
@@ -253,7 +256,7 @@ pub(super) fn expire(draft: &mut Draft<'_>) {
     if open.expires <= draft.now {
         let breach = open.breach;
         draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
-        stop(draft, breach);
+        stop(draft, breach, Vec::new());
     }
 }
 

@@ -1,6 +1,7 @@
 //! A tape read back by appends: what one decision put there, with the place of every line.
 //!
-//! Reading takes no lock. What a live writer is writing just now is left out.
+//! Reading takes no lock. What a live writer is writing just now is left out. Of a fork all is read that it goes on from, in the
+//! files of the tapes that have it.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,8 @@ use super::{
     Damage, Entry, Store, TapeError,
     layout::anchor_number,
     line::{Chain, Rest, decode_lines},
-    read::read_file,
+    lineage::all_parts,
+    read::{again_if_damaged, bytes_through, read_file},
 };
 use crate::ids::{Seq, SessionId};
 
@@ -23,23 +25,26 @@ pub struct Append {
     pub entries: Vec<Entry>,
 }
 
-/// One anchor's file, read whole: without a tail that was not written to its end.
+/// One anchor's file, as far as the tape goes that it was read for: without what another session has behind the entry at which
+/// it was forked, and without a tail that was not written to its end.
 #[derive(Clone, Debug)]
 pub(crate) struct TapeFile {
+    /// The session that wrote it: the tape's own, or one that it goes on from.
+    pub(crate) session: SessionId,
     pub(crate) anchor: String,
     pub(crate) path: PathBuf,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Store {
-    /// All entries of a session by appends, of all anchors.
+    /// All entries of a session by appends, of all anchors; of a fork, also those of the tapes that it goes on from.
     ///
     /// # Errors
     ///
     /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
     /// [`TapeError::Io`].
     pub fn appends(&self, session: &SessionId) -> Result<Vec<Append>, TapeError> {
-        decode_files(session, &self.tape_files(session)?)
+        again_if_damaged(|| decode_files(&self.tape_files(session)?))
     }
 
     /// The files of a session's tape, oldest first.
@@ -48,25 +53,31 @@ impl Store {
             return Err(TapeError::Missing { session: session.clone() });
         }
         let layout = self.layout();
-        let anchors = layout.anchor_names(session)?;
-        let newest = anchors.len();
-        let files = anchors.into_iter().enumerate().map(|(n, anchor)| {
-            let path = layout.entries(session, &anchor);
-            let (mut bytes, read) = read_file(layout, session, &anchor)?;
-            if n + 1 == newest && matches!(read.rest, Rest::Torn { .. }) {
-                bytes.truncate(read.good_bytes);
-            }
-            Ok(TapeFile { anchor, path, bytes })
+        let parts = all_parts(layout, session)?;
+        let newest = parts.len();
+        let files = parts.into_iter().enumerate().map(|(n, part)| {
+            let path = layout.entries(&part.session, &part.anchor);
+            let bytes = match part.through {
+                Some(through) => bytes_through(&path, through)?,
+                None => {
+                    let (mut bytes, read) = read_file(layout, &part.session, &part.anchor)?;
+                    if n + 1 == newest && matches!(read.rest, Rest::Torn { .. }) {
+                        bytes.truncate(read.good_bytes);
+                    }
+                    bytes
+                }
+            };
+            Ok(TapeFile { session: part.session, anchor: part.anchor, path, bytes })
         });
         files.collect()
     }
 }
 
 /// The appends in the files of one tape. Every line is checked, and that each file goes on from the one before.
-pub(crate) fn decode_files(session: &SessionId, files: &[TapeFile]) -> Result<Vec<Append>, TapeError> {
+pub(crate) fn decode_files(files: &[TapeFile]) -> Result<Vec<Append>, TapeError> {
     let mut appends = Vec::new();
     let mut last: Option<Chain> = None;
-    for TapeFile { anchor, path, bytes } in files {
+    for TapeFile { session, anchor, path, bytes } in files {
         let damaged = |line, what, last_good| TapeError::Damaged(Damage { file: path.clone(), line, what, last_good });
         let is_first = anchor_number(anchor) == Some(1);
         let chain = if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) };

@@ -256,7 +256,7 @@ fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
 }
 
 /// A file up to the end of the append that `through` is in, by counting lines; all of it where that cannot be told.
-fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
+pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(Vec::new()) };
     let mut bytes = Vec::new();
     // Lines that are still to be read; known from the first line on.

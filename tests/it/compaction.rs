@@ -98,7 +98,7 @@ async fn runtime(folder: &std::path::Path, model: Arc<Counting>) -> Runtime {
 /// J-02: a context that is four fifths full is an event, once, before it is summed up; and it is seen in the tree.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_context_that_fills_up_is_told_before_it_is_summed_up() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Counting::new(8_192);
     let runtime = runtime(folder.path(), model).await;
     let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
@@ -226,7 +226,7 @@ async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {
 /// What stands on the tape of a session that was compacted can be put back: through the whole runtime, and it opens so again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_is_undone_from_the_tape_and_stays_undone() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Counting::new(65_536);
     let first = runtime(folder.path(), model.clone()).await;
     let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
@@ -260,7 +260,7 @@ async fn a_compaction_is_undone_from_the_tape_and_stays_undone() {
 /// beginnings stand there.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_came_of_a_branch_is_taken_along() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Counting::new(65_536);
     let runtime = runtime(folder.path(), model.clone()).await;
     let options = || SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
@@ -286,7 +286,7 @@ async fn what_came_of_a_branch_is_taken_along() {
 /// A session made from an agent has its prompt, its tools and its limits, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_as_its_agent_says() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let model = Counting::new(65_536);
     let runtime = runtime(folder.path(), model.clone()).await;
     let agent = tamtam::Agent::from_json(

@@ -17,6 +17,7 @@ mod permission;
 mod pin;
 pub(crate) mod play;
 mod recover;
+mod replayed;
 mod retry;
 mod spending;
 mod tasks;

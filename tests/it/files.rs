@@ -11,6 +11,8 @@ use tamtam::{
     tools,
 };
 
+use crate::support::taped;
+
 async fn runtime(folder: &Path, model: Scripted) -> Runtime {
     let builder = Runtime::builder().store(folder.join("store")).model(Arc::new(model)).tools(tools::full());
     builder.start().await.unwrap()
@@ -33,7 +35,7 @@ async fn say(session: &Session, text: &str) -> Seq {
 /// is undone from there by another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_files_of_a_turn_that_changed_twenty_are_shown_and_put_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let work = work(folder.path());
     for n in 0..15 {
         std::fs::write(work.join(format!("f{n}")), format!("old {n}\n")).unwrap();
@@ -108,7 +110,7 @@ async fn the_files_of_a_turn_that_changed_twenty_are_shown_and_put_back() {
 /// While a turn runs nothing is put back, for it may be changing the same files; what it said it changed can be shown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_are_not_put_back_while_a_turn_runs() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let work = work(folder.path());
     let wait = json!({"command": "echo x > made; until [ -e go ]; do sleep 0.02; done"});
     let model = Scripted::new([
@@ -138,7 +140,7 @@ async fn files_are_not_put_back_while_a_turn_runs() {
 /// is out of date, so it has to read them again before it edits them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_is_told_nothing_and_must_read_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let work = work(folder.path());
     std::fs::write(work.join("f"), "old\n").unwrap();
     let edit = |old: &str, new: &str| Reply::call("edit", json!({"path": "f", "old_string": old, "new_string": new}));

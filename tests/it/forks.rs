@@ -9,6 +9,8 @@ use tamtam::{
     tape::TapeError,
 };
 
+use crate::support::taped;
+
 /// Says how many messages of the host it has read, and what the first and the last one said.
 fn counting() -> Arc<Scripted> {
     Arc::new(Scripted::from_fn(|request| Reply::text(said(request).join(", "))))
@@ -43,7 +45,7 @@ fn turn_ends(folder: &Path, session: &Session) -> Vec<Seq> {
 /// SESSION-001, 004, 005, 006: both go on, each alone; a fork of the fork too; and all of it is there after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_goes_on_from_where_it_was_made_and_its_parent_does_not_notice() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let first = runtime(folder.path(), counting()).await;
     let parent = first.create(SessionOptions::new(folder.path())).await.unwrap();
     ask(&parent, "a").await;
@@ -72,7 +74,7 @@ async fn a_fork_goes_on_from_where_it_was_made_and_its_parent_does_not_notice() 
 /// The parent is in mid-turn, its model still at work: the fork is at rest, and answers at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_runs_can_be_forked_and_both_finish() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let gate = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (open, wait) = (gate.clone(), std::time::Duration::from_millis(5));
     let model = Scripted::from_fn(move |request| {
@@ -101,7 +103,7 @@ async fn a_session_that_runs_can_be_forked_and_both_finish() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_of_nothing_is_refused_with_what_there_is() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let runtime = runtime(folder.path(), counting()).await;
     let parent = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     ask(&parent, "a").await;
@@ -118,7 +120,7 @@ async fn a_fork_of_nothing_is_refused_with_what_there_is() {
 /// BDD-TAPE-007, 008, 009, 023, SESSION-003: a name is there once, and the session opens from its newest anchor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_hands_over_to_an_anchor_and_the_session_opens_from_there() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let first = runtime(folder.path(), counting()).await;
     let session = first.create(SessionOptions::new(folder.path())).await.unwrap();
     ask(&session, "a").await;

@@ -14,7 +14,7 @@ use tamtam::{
     permission::Ruleset,
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
-        Entry, Extent, Limits, Link, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve, Resource,
+        Entry, Extent, Limits, Link, Looked, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve, Resource,
         RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
     },
     tape::Cause,
@@ -41,6 +41,8 @@ fn records() -> Vec<Record> {
     let price = Price { cache_read: Some(MicroUsd(25_000)), ..Price::new(MicroUsd(250_000), MicroUsd(2_000_000)) };
     let breach = Breach { resource: Resource::Usd, extent: Extent::Session, max: 9, used: 5, held: 1, needs: 4 };
     let grant = Limits { tokens: Some(10_000), usd: Some(PicoUsd(7)), ..Limits::default() };
+    let window = Window { context: 128, reserve: 28, output: 12 };
+    let looked = Looked { model: model(), window, price: Some(price), tools: 7 };
     let request = RequestOpened {
         model: model(),
         attempt: 1,
@@ -50,12 +52,13 @@ fn records() -> Vec<Record> {
         tools: "bb".into(),
         used: 20,
         usable: 100,
-        window: Some(Window { context: 128, reserve: 28, output: 12 }),
+        window: Some(window),
         estimated: 18,
         price: Some(price),
         reserved: Reserve { input: 20, output: 0 },
         max_output: Some(4_000),
         instead: Some(breach),
+        instead_of: Some(Box::new(looked.clone())),
         hash: "cc".into(),
     };
     let opened = CallOpened {
@@ -93,13 +96,13 @@ fn records() -> Vec<Record> {
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
         Record::Granted { grant: Grant::Always(Scope::Session) },
         Record::AskClosed { why: AskClosedWhy::Expired },
-        Record::BudgetAsk { breach, expires: Millis(600_000) },
+        Record::BudgetAsk { breach, expires: Millis(600_000), looked: vec![looked.clone()] },
         Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200) },
         Record::Closing {},
         Record::Result { result },
-        Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() } },
+        Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() }, looked: Vec::new() },
         Record::Recovered { n: 1, resumed: true },
-        Record::TurnFinished { outcome: Outcome::Done },
+        Record::TurnFinished { outcome: Outcome::Done, looked: Vec::new() },
         Record::Released {},
         Record::Pruned { results: vec![2] },
         Record::Compaction(OpenCompaction {
@@ -112,6 +115,7 @@ fn records() -> Vec<Record> {
             room: 60,
             price: None,
             reserved: Reserve { input: 70, output: 0 },
+            looked: vec![looked],
         }),
         Record::Compacted(Arc::new(Compacted {
             summary: Some("## Goal".into()),

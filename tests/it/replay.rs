@@ -14,7 +14,7 @@ use tamtam::{
     tools,
 };
 
-use crate::support::taped;
+use crate::support::taped::{self, LeftOut};
 
 fn store(folder: &Path) -> Store {
     let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
@@ -254,4 +254,101 @@ async fn a_recorded_tape_is_a_test_in_one_file() {
     assert!(broken(&|_| "# nothing\n".into()).contains("it is empty"));
     assert!(broken(&|_| "{}\n".into()).contains("no recorded tape"));
     assert!(broken(&|text| text.replacen("\"tamtam_replay\":1", "\"tamtam_replay\":2", 1)).contains("newer tamtam"));
+}
+
+/// A fork replays with all that it goes on from: also as a test in one file, on another machine. What is found in its parent's
+/// part is found at its place there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_replays_from_the_first_entry_of_its_parent_on() {
+    let folder = taped::folder();
+    let id = story(folder.path(), "a").await;
+    let runtime = runtime(folder.path(), vec![Reply::text("On the other hand."); 3]).await;
+    let fork = runtime.fork(&id, None).await.unwrap();
+    fork.prompt("otherwise").await.unwrap().wait().await.unwrap();
+    let again = runtime.fork(fork.id(), None).await.unwrap();
+    again.prompt("once more").await.unwrap().wait().await.unwrap();
+    let parent = runtime.resume(&id).await.unwrap();
+    parent.prompt("the parent goes on").await.unwrap().wait().await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+
+    let store = store(folder.path());
+    let before = store.read(&id, Seq::ZERO).unwrap();
+    for fork in [fork.id(), again.id()] {
+        let told = steps(Replay::open(&store, fork).unwrap());
+        assert!(told.iter().all(|step| step.difference.is_none()), "{told:#?}");
+        let replayed: Vec<_> = told.iter().flat_map(|step| step.recorded.clone()).collect();
+        let recorded: Vec<_> = store.read(fork, Seq::ZERO).unwrap();
+        assert_eq!(replayed, recorded.iter().map(|entry| (entry.seq, entry.kind.clone())).collect::<Vec<_>>());
+        let begins = told.iter().find(|step| step.recorded[0].1 == "forked").unwrap();
+        assert!(begins.signal.starts_with("forked from session a after entry "), "{}", begins.signal);
+        let prompt = found(Replay::open(&store, fork).unwrap().prompt("You are a gong!"));
+        assert!(
+            prompt.seq < begins.recorded[0].0 && prompt.file.ends_with("a/anchors/001_session-start/entries.jsonl")
+        );
+
+        let file = folder.path().join(format!("{fork}.replay"));
+        let written = write_test(&store, fork, &file).unwrap();
+        assert_eq!((check(&file).unwrap(), written.entries), (written.clone(), recorded.len()));
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replacen("On the other hand.", "On the other foot.", 1)).unwrap();
+        assert!(check(&file).unwrap_err().to_string().contains("line"), "a changed line of the fork is found");
+    }
+    // Fork and parent are the same up to where they part.
+    let parted = diverge(&store.appends(&id).unwrap(), &store.appends(fork.id()).unwrap()).unwrap();
+    assert!(parted.seq <= before.last().unwrap().seq && before.iter().any(|entry| entry.seq == parted.seq));
+}
+
+/// Issue 5, must show 6: a tape is left out of the replay of all tapes for one of four reasons, each of which is counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tape_that_is_not_replayed_is_counted_with_its_reason() {
+    let folder = taped::folder();
+    for why in [LeftOut::Damaged, LeftOut::Newer, LeftOut::NoSession, LeftOut::NeverBegun] {
+        folder.may_leave_out(why);
+    }
+    for id in ["damaged", "newer", "whole"] {
+        story(folder.path(), id).await;
+    }
+    let sessions = folder.path().join("store/sessions");
+    let change = |id: &str, change: &dyn Fn(&str) -> String| {
+        let file = sessions.join(id).join("anchors/001_session-start/entries.jsonl");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, change(&text)).unwrap();
+    };
+    change("damaged", &|text| text.replacen("You are a gong", "You are a song", 1));
+    change("newer", &|text| {
+        let (first, rest) = text.split_once('\n').unwrap();
+        sealed_as_newer(first) + "\n" + rest
+    });
+    let writing = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    let mut tape = writing.create(&"notes".parse().unwrap(), Arc::new(|_| {})).unwrap();
+    let data = serde_json::value::to_raw_value(&1).unwrap();
+    let (seq, time) = (Seq(1), tamtam::Millis(1));
+    let note =
+        tamtam::tape::Entry { seq, time, cause: None, turn: None, step: None, ticket: None, kind: "note".into(), data };
+    drop(tape.append(&[note]));
+    while tape.outstanding() > 0 {
+        std::thread::yield_now();
+    }
+    drop(tape);
+    std::fs::create_dir(sessions.join("empty")).unwrap();
+    drop(writing);
+
+    let replayed = taped::replay_below(folder.path(), usize::MAX);
+    let mut left_out: Vec<_> = replayed.left_out.iter().map(|(session, why)| (session.as_str(), *why)).collect();
+    left_out.sort_unstable();
+    let expected = [
+        ("damaged", LeftOut::Damaged),
+        ("empty", LeftOut::NeverBegun),
+        ("newer", LeftOut::Newer),
+        ("notes", LeftOut::NoSession),
+    ];
+    assert_eq!((left_out, replayed.tapes, replayed.prompts), (expected.to_vec(), 1, 1));
+}
+
+/// The first line of a tape as a later version would write it.
+fn sealed_as_newer(line: &str) -> String {
+    let line = line.replacen("\"v\":1", "\"v\":9", 1);
+    let body = &line[..line.rfind(",\"sum\"").unwrap()];
+    let sum = blake3::hash(format!("{:016}{body}", 0).as_bytes()).to_hex();
+    format!("{body},\"sum\":\"{}\"}}", &sum[..16])
 }

@@ -596,7 +596,7 @@ async fn a_tool_that_panics_over_its_arguments_loses_its_call_and_nothing_else()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_made_is_on_the_disk() {
     use tamtam::tape::{Access, Durability, Store, StoreOptions};
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let store = folder.path().join("store");
     let model = Arc::new(Scripted::from_fn(|_| Reply::text("yes")));
     let runtime = Runtime::builder().store(&store).durability(Durability::Power).model(model).start().await.unwrap();

@@ -19,7 +19,7 @@
 //! | `again.rs` | the tape of a schedule, replayed from its entries alone |
 //! | `checks.rs` | what must hold after each signal, at each request, and on the whole tape |
 
-mod again;
+pub(crate) mod again;
 mod back;
 mod chance;
 mod checks;

@@ -24,8 +24,8 @@ pub(super) fn tape(entries: &[Entry], acknowledged: &[MessageId]) -> Result<Stri
                 skipped += usize::from(result.error == Some(ErrorReason::Skipped));
             }
             Record::Recovered { .. } => recovered += 1,
-            Record::TurnFinished { outcome: Outcome::Done } => turns += 1,
-            Record::TurnFinished { outcome } => return Err(format!("a turn ended badly: {outcome:?}")),
+            Record::TurnFinished { outcome: Outcome::Done, .. } => turns += 1,
+            Record::TurnFinished { outcome, .. } => return Err(format!("a turn ended badly: {outcome:?}")),
             _ => {}
         }
     }

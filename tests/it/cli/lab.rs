@@ -50,6 +50,11 @@ impl Lab {
         Lab { folder }
     }
 
+    /// What the test does to a tape is the reason that it is not replayed.
+    pub(super) fn may_leave_out(&self, why: taped::LeftOut) {
+        self.folder.may_leave_out(why);
+    }
+
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -1,6 +1,7 @@
 //! One session's core, played by hand: a test tells it what happens, and looks at what follows.
 //!
-//! Each entry goes through bytes, and after every signal the fold of those bytes must be the live state.
+//! Each entry goes through bytes, and after every signal the fold of those bytes must be the live state. At the end of a test
+//! the tape is replayed.
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tamtam::{
 };
 
 use super::{line, tools};
+use crate::sim::again::{Made, replays};
 
 /// The text part of an answer.
 pub(crate) fn text(text: &str) -> AnswerPart {
@@ -75,10 +77,14 @@ pub(crate) struct Play {
     pub(crate) toolbox: Toolbox,
     globs: Globs,
     pub(crate) window: Window,
+    /// What the tools take in a request.
+    pub(crate) tools_tokens: u64,
     /// What models cost; nothing is known by default.
     pub(crate) prices: Prices,
     now: Millis,
     tape: Vec<Vec<u8>>,
+    /// How many entries each append had, and how it came to be.
+    appends: Vec<(usize, Made)>,
     replies: u64,
     /// How much of the tape there was before the last decision.
     before: usize,
@@ -115,9 +121,11 @@ impl Play {
             toolbox: tools::toolbox(),
             globs: Globs::default(),
             window: Window::new(200_000, 8_192),
+            tools_tokens: 0,
             prices: Prices::default(),
             now,
             tape,
+            appends: vec![(1, Made::Whole)],
             replies: 0,
             before: 1,
         };
@@ -139,6 +147,7 @@ impl Play {
         };
         self.state.apply(&first);
         self.tape.push(line::encode(&first));
+        self.appends.push((1, Made::ByHand));
     }
 
     /// A session that was sent "go" and whose model answered with calls of those tools, named c0, c1, …
@@ -155,7 +164,7 @@ impl Play {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
-            tools_tokens: 0,
+            tools_tokens: self.tools_tokens,
             windows: &known,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
@@ -165,6 +174,7 @@ impl Play {
         let decision = decide(&self.state, &signal, &env, self.now);
         self.before = self.tape.len();
         self.tape.extend(decision.entries.iter().map(line::encode));
+        self.appends.push((decision.entries.len(), Made::Whole));
         self.state = decision.after;
         assert_eq!(self.fold(), self.state, "the fold of the tape is not the live state after {signal:?}");
         self.entries = decision.entries;
@@ -342,8 +352,20 @@ impl Play {
 
     /// The process dies when only so many entries of the last decision were written.
     pub(crate) fn crash_after(&mut self, entries: usize) -> &mut Play {
-        self.tape.truncate(self.before + entries);
+        self.cut(self.before + entries);
         self.crash()
+    }
+
+    /// Only so many entries were written.
+    fn cut(&mut self, entries: usize) {
+        self.tape.truncate(entries);
+        let mut left = entries;
+        for (length, made) in &mut self.appends {
+            if *length > left {
+                (*length, *made) = (left, Made::Torn);
+            }
+            left -= *length;
+        }
     }
 
     /// All entries of the tape.
@@ -358,7 +380,7 @@ impl Play {
 
     /// Another session goes on from the first so many entries: what its actor finds when it opens the fork.
     pub(crate) fn fork_at(mut self, entries: usize) -> Play {
-        self.tape.truncate(entries);
+        self.cut(entries);
         let forked = tamtam::tape::Forked {
             session: "fork".parse().unwrap(),
             parent: self.state.session.clone(),
@@ -377,6 +399,7 @@ impl Play {
             record: Record::Forked(Box::new(forked)),
         };
         self.tape.push(line::encode(&first));
+        self.appends.push((1, Made::Whole));
         self.before = self.tape.len();
         self.crash();
         self
@@ -458,5 +481,14 @@ impl Play {
             waiting.iter().map(|waiting| waiting.message.text()).collect()
         };
         (texts(&self.state.steering), texts(&self.state.queue))
+    }
+}
+
+/// Whatever a test did to a session, its tape is enough to do it again.
+impl Drop for Play {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            replays(&self.tape(), &self.appends).unwrap();
+        }
     }
 }

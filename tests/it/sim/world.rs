@@ -20,7 +20,9 @@ use tamtam::{
 };
 
 use super::{
-    Broken, back, checks, hold,
+    Broken,
+    again::{self, Made},
+    back, checks, hold,
     host::{Host, Wish},
     rng::Rng,
     tasks::{self, Family},
@@ -133,8 +135,8 @@ pub(super) struct World {
     /// The fold that knows no compaction: the whole conversation, against which the compacted one is judged.
     whole: State,
     written: Vec<Entry>,
-    /// How many entries each append had, and whether all of them were written.
-    appends: Vec<(usize, bool)>,
+    /// How many entries of each append were written, and whether all.
+    appends: Vec<(usize, Made)>,
     late: VecDeque<Late>,
     ready: VecDeque<Directive>,
     /// Told to stop before they were started.
@@ -183,7 +185,7 @@ impl World {
             window,
             initial: settings,
             written: vec![through_bytes(&first)],
-            appends: vec![(1, true)],
+            appends: vec![(1, Made::Whole)],
             late: VecDeque::new(),
             ready: VecDeque::new(),
             stopped_early: BTreeSet::new(),
@@ -336,7 +338,7 @@ impl World {
     /// The tape writes one decision more.
     pub(super) fn write(&mut self) {
         if let Some(late) = self.late.pop_front() {
-            self.appends.push((late.lines.len(), true));
+            self.appends.push((late.lines.len(), Made::Whole));
             self.written.extend(late.lines);
             self.ready.extend(late.directives);
         }
@@ -421,7 +423,8 @@ impl World {
         self.written.extend(unwritten.into_iter().take(kept));
         let mut left = kept;
         for length in lengths {
-            self.appends.push((length.min(left), left >= length));
+            let made = if left >= length { Made::Whole } else { Made::Torn };
+            self.appends.push((length.min(left), made));
             left -= length.min(left);
         }
         self.ready.clear();
@@ -456,7 +459,7 @@ impl World {
             let decision = self.decided(&left);
             self.tell(|_| format!("LEFT {left:?}"));
             hold!(decision.directives.is_empty(), "a late report starts {:?}", decision.directives);
-            self.appends.push((decision.entries.len(), true));
+            self.appends.push((decision.entries.len(), Made::Whole));
             self.written.extend(decision.entries.iter().map(through_bytes));
             self.state = decision.after;
             self.folded = self.fold(self.written.iter());
@@ -580,7 +583,7 @@ impl World {
         tasks::over(&self.whole, &entries)?;
         self.counts.turns += self.state.turns;
         if self.rng.percent(REPLAYED) {
-            super::again::replays(&entries, &self.appends)?;
+            again::replays(&entries, &self.appends)?;
         }
         if self.rng.percent(25) { self.opens_from_an_anchor(entries) } else { Ok(()) }
     }

@@ -1,86 +1,167 @@
-//! A folder whose tapes are replayed when a test lets go of it: so every tape that the suite makes is a test of replay.
+//! Folders whose tapes are replayed when a test lets go of them: so every tape that the suites make is a test of replay.
 //!
-//! A tape that does not replay byte for byte is a decision that depends on something that is not written down.
+//! A tape that does not replay byte for byte is a decision that depends on something that is not written down. A tape is left
+//! out for one of the reasons of [`LeftOut`] alone, and only where the test says that it may be.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
 
 use tamtam::{
+    Seq, SessionId,
     replay::{Replay, ReplayError},
-    tape::{Access, Store, StoreOptions, TapeError},
+    session::{Entry, Record},
+    tape::{Access, Append, Store, StoreOptions, TapeError},
 };
 
 /// Entries of one folder that are replayed, at most: a long tape shows no more than its beginning does.
 const ENTRIES_MAX: usize = 2_000;
 
-/// A temporary folder. Dropped at the end of a test that has passed, it replays the tapes below it.
-pub(crate) struct Folder(tempfile::TempDir);
+/// Why a tape is not replayed. There is no other reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LeftOut {
+    /// A line of it was damaged on purpose, or a file of it was taken away.
+    Damaged,
+    /// It says that a later version wrote it.
+    Newer,
+    /// It is the tape of a test of tapes: its first entry is not one of a session.
+    NoSession,
+    /// Whoever made it died before its first entry.
+    NeverBegun,
+}
 
-/// A new one.
+/// What was replayed of the tapes in a folder.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) tapes: usize,
+    pub(crate) entries: usize,
+    /// Those that a changed prompt was tried on: all that have a request.
+    pub(crate) prompts: usize,
+    pub(crate) left_out: Vec<(SessionId, LeftOut)>,
+}
+
+impl Replayed {
+    pub(crate) const NOTHING: Replayed = Replayed { tapes: 0, entries: 0, prompts: 0, left_out: Vec::new() };
+}
+
+/// A temporary folder. Dropped at the end of a test that has passed, it replays the tapes below it.
+pub(crate) struct Folder {
+    folder: tempfile::TempDir,
+    may_be_left_out: Mutex<Vec<LeftOut>>,
+}
+
+/// A new one, each of whose tapes replays.
 pub(crate) fn folder() -> Folder {
-    Folder(tempfile::tempdir().unwrap())
+    Folder { folder: tempfile::tempdir().unwrap(), may_be_left_out: Mutex::default() }
 }
 
 impl Folder {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
+    }
+
+    /// From now on its tapes may be left out for this reason too.
+    pub(crate) fn may_leave_out(&self, why: LeftOut) {
+        self.may_be_left_out.lock().unwrap().push(why);
     }
 }
 
 impl AsRef<Path> for Folder {
     fn as_ref(&self) -> &Path {
-        self.0.path()
+        self.path()
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
         // A test that fails has said why.
-        if !std::thread::panicking() {
-            replay_below(self.0.path());
+        if std::thread::panicking() {
+            return;
+        }
+        let replayed = replay_below(self.path(), ENTRIES_MAX);
+        for (session, why) in &replayed.left_out {
+            let may = self.may_be_left_out.lock().unwrap().contains(why);
+            assert!(
+                may,
+                "the tape of session {session} is not replayed: {why:?}, and the test does not say that it may be"
+            );
         }
     }
 }
 
-/// Replays every tape of every store at or below a folder, as far as it can be read.
-pub(crate) fn replay_below(folder: &Path) {
-    let mut left = ENTRIES_MAX;
+/// Replays every tape of every store at or below a folder, so many entries at most.
+pub(crate) fn replay_below(folder: &Path, entries_max: usize) -> Replayed {
+    let mut all = Replayed::NOTHING;
     for path in stores(folder, 5) {
         let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
         let Ok(store) = Store::open(&path, options) else { continue };
-        // What was damaged on purpose is not listed, or not read.
         for session in store.list().unwrap_or_default() {
-            let replay = match Replay::open(&store, &session.id) {
-                Ok(replay) => replay,
-                Err(ReplayError::Tape(TapeError::Missing { .. } | TapeError::Damaged(_) | TapeError::Newer { .. })) => {
-                    continue;
-                }
-                // A tape of a test that is not a session's.
-                Err(ReplayError::Entry(bad)) if bad.seq == tamtam::Seq(1) => continue,
-                // Whoever made it died before its first entry.
-                Err(ReplayError::NoBeginning) => continue,
-                Err(error) => panic!("the tape of session {} cannot be replayed: {error}", session.id),
-            };
-            // What a budget looked at (a price, the size of the tools) is written down with a request, and here there may be none.
-            let by_budget = |line: &tamtam::tape::Entry| {
-                let data = line.data.get();
-                line.kind == "budget_ask" || data.contains("\"instead\":") || data.contains("\"outcome\":\"budget\"")
-            };
-            if store.read(&session.id, tamtam::Seq::ZERO).is_ok_and(|lines| lines.iter().any(by_budget)) {
-                continue;
+            if all.entries >= entries_max {
+                return all;
             }
-            for step in replay {
-                if let Some(difference) = step.difference {
-                    let (id, signal, n) = (&session.id, &step.signal, step.number);
-                    panic!("the tape of session {id} does not replay: decision {n} ({signal}): {difference}");
-                }
-                left = left.saturating_sub(step.recorded.len());
-                if left == 0 {
-                    return;
-                }
+            match read(&store, &session.id) {
+                Ok(appends) => replay(&session.id, &appends, entries_max, &mut all),
+                Err(why) => all.left_out.push((session.id, why)),
             }
         }
     }
+    all
+}
+
+fn read(store: &Store, session: &SessionId) -> Result<Vec<Append>, LeftOut> {
+    let appends = store.appends(session).map_err(|error| match error {
+        TapeError::Missing { .. } | TapeError::Damaged(_) => LeftOut::Damaged,
+        TapeError::Newer { .. } => LeftOut::Newer,
+        other => panic!("the tape of session {session} cannot be read: {other}"),
+    })?;
+    match Replay::of(appends.clone()) {
+        Ok(_) => Ok(appends),
+        Err(ReplayError::Entry(bad)) if bad.seq == Seq(1) => Err(LeftOut::NoSession),
+        Err(ReplayError::NoBeginning) if appends.is_empty() => Err(LeftOut::NeverBegun),
+        Err(error) => panic!("the tape of session {session} cannot be replayed: {error}"),
+    }
+}
+
+fn replay(session: &SessionId, appends: &[Append], entries_max: usize, all: &mut Replayed) {
+    all.tapes += 1;
+    for step in Replay::of(appends.to_vec()).unwrap() {
+        if let Some(difference) = step.difference {
+            let (signal, n) = (&step.signal, step.number);
+            panic!("the tape of session {session} does not replay: decision {n} ({signal}): {difference}");
+        }
+        all.entries += step.recorded.len();
+        if all.entries >= entries_max {
+            return;
+        }
+    }
+    all.prompts += usize::from(finds_another_prompt(session, appends));
+}
+
+/// With another prompt the first request comes out otherwise, and nothing before it. Says whether there is one.
+fn finds_another_prompt(session: &SessionId, appends: &[Append]) -> bool {
+    let entries = appends.iter().flat_map(|append| &append.entries);
+    let entries: Vec<Entry> = entries.map(|entry| Entry::from_tape(entry).unwrap()).collect();
+    let system = entries.iter().find_map(|entry| match &entry.record {
+        Record::State(state) => Some(state.settings.system.clone()),
+        _ => None,
+    });
+    // As long as the one that it was: that takes as much room, so nothing else follows from it.
+    let Some(mut other) = system.map(|system| system.to_string()).filter(|system| !system.is_empty()) else {
+        return false;
+    };
+    let last = other.pop().unwrap();
+    other.push(if last == '!' { '?' } else { '!' });
+    // An anchor has the prompt in it too, and a whole state tells no field.
+    let says_so = |entry: &&Entry| matches!(entry.record, Record::Request(_) | Record::State(_)) && entry.seq > Seq(1);
+    let Some(first) = entries.iter().find(says_so) else { return false };
+    let found = Replay::of(appends.to_vec()).unwrap().prompt(other).first_difference();
+    let found = found.unwrap_or_else(|| panic!("another prompt changes nothing in session {session}"));
+    assert_eq!(found.seq, first.seq, "another prompt is found too late or too early in session {session}: {found}");
+    let is_request = matches!(first.record, Record::Request(_));
+    assert!(!is_request || found.path == "data.system", "in session {session}: {found}");
+    true
 }
 
 /// The stores in a folder, so deep at most.
