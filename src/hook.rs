@@ -142,14 +142,15 @@ impl Hooks {
         result
     }
 
-    /// Shows an event to the observers. One that panics is passed over.
-    pub(crate) fn on_event(&self, event: &Event) {
-        for hook in self.0.iter() {
-            let caught = std::panic::catch_unwind(AssertUnwindSafe(|| hook.on_event(event)));
-            if caught.is_err() {
-                tracing::warn!(hook = hook.name(), "hook panicked in on_event");
-            }
-        }
+    /// Shows an event to the observers. One that panics is passed over, and told of.
+    pub(crate) fn on_event(&self, event: &Event) -> Vec<HookFailure> {
+        let failed = self.0.iter().filter_map(|hook| {
+            let panic = std::panic::catch_unwind(AssertUnwindSafe(|| hook.on_event(event))).err()?;
+            tracing::warn!(hook = hook.name(), "hook panicked in on_event");
+            let error = format!("panicked: {}", panic_text(&*panic));
+            Some(HookFailure { hook: hook.name().to_owned(), callback: "on_event", error })
+        });
+        failed.collect()
     }
 }
 

@@ -33,7 +33,8 @@ use crate::{
         worker::{CallWorker, Post, RequestWorker},
     },
     error::{PassivateError, SendError},
-    event::events_of,
+    event::{Event, EventId, EventKind, events_of},
+    hook::HookFailure,
     ids::{Millis, Seq},
     session::{
         CallState, Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, compaction_prompt, decide,
@@ -377,14 +378,23 @@ impl Live {
         directives.into_iter().for_each(|directive| self.carry_out(directive));
     }
 
+    /// A provisional event, beside one of the tape.
+    fn hook_failed(&self, event: &Event, HookFailure { hook, callback, error }: HookFailure) -> Event {
+        let id = EventId { incarnation: self.life, ..event.id };
+        Event { id, kind: EventKind::HookError { hook, callback, error }, ..event.clone() }
+    }
+
     fn publish(&mut self, before: State, entries: &[Entry]) {
         let heard = self.slot.is_heard() || !self.host.hooks.0.is_empty();
         let mut state = before;
         for entry in entries {
             if heard {
                 for event in events_of(&state, entry) {
-                    self.host.hooks.on_event(&event);
+                    let failed = self.host.hooks.on_event(&event);
+                    let told = failed.into_iter().map(|failure| self.hook_failed(&event, failure)).collect::<Vec<_>>();
                     self.slot.show(event);
+                    // To those who listen and not to the hooks, which would fail again.
+                    told.into_iter().for_each(|told| self.slot.show(told));
                 }
             }
             let compactions = state.context.compactions;

@@ -63,7 +63,8 @@ impl Post {
             step: self.step,
             kind,
         };
-        hooks.on_event(&event);
+        // Many come: those who listen are told of a failure at the events of the tape, and here it is only logged.
+        drop(hooks.on_event(&event));
         self.slot.show(event);
     }
 

@@ -285,7 +285,7 @@ async fn a_tree_shows_forks_and_children_below_their_parents() {
     assert_eq!(tree.sessions.len(), 5);
 }
 
-/// How a session stands is known of other processes' sessions, too; and a list is there where no index is.
+/// S-13: entries and files do without the index. How a session stands is known of other processes' sessions, too; and a list is there where no index is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     let folder = taped::folder();

@@ -36,6 +36,7 @@ mod processes;
 mod published;
 #[cfg(feature = "tools")]
 mod race;
+mod recorded;
 #[cfg(feature = "tools")]
 mod replay;
 mod runtime;

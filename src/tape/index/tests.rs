@@ -58,7 +58,7 @@ fn hits(index: &Index, words: &str) -> i64 {
     index.database.query_row(sql, [format!("\"{words}\"")], |row| row.get(0)).unwrap()
 }
 
-/// S-03, S-05, C-28: the index follows the files from the stored offset.
+/// S-02, S-03, S-05, C-28: the index follows the files from the stored offset.
 #[test]
 fn the_index_catches_up_with_what_was_appended() {
     let folder = tempfile::tempdir().unwrap();
