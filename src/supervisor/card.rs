@@ -42,6 +42,8 @@ pub struct ActorCard {
     /// Who supervises it, or what it works for; never changes.
     owner: Option<u64>,
     place: Place,
+    /// Under which node it is shown, where that is not its owner; 0 for none.
+    shown_under: AtomicU64,
     shelf: Weak<Shelf>,
     /// Where it is a supervisor: how to ask it things.
     admin: OnceLock<SupervisorHandle>,
@@ -66,8 +68,6 @@ pub struct ActorCard {
 /// What it did last stays when its life ends, to be read after that.
 #[derive(Default)]
 pub(crate) struct Words {
-    /// Under which node it is shown, where that is not its owner.
-    pub(crate) shown_under: Option<u64>,
     pub(crate) status: Status,
     pub(crate) phase: Option<&'static str>,
     pub(crate) doing: Option<(String, Instant)>,
@@ -131,6 +131,7 @@ impl ActorCard {
             kind,
             owner,
             place,
+            shown_under: AtomicU64::new(0),
             shelf,
             admin: OnceLock::new(),
             in_full: AtomicBool::new(false),
@@ -243,7 +244,7 @@ impl ActorCard {
     /// Shows it under another node from now on, without changing who supervises it. Where that node goes, it is shown under
     /// its supervisor again.
     pub fn show_under(&self, parent: &ActorCard) {
-        self.words().shown_under = Some(parent.key);
+        self.shown_under.store(parent.key, Relaxed);
     }
 
     // ---- for the shell, the driver and sessions ---------------------------------------------------------------------
@@ -365,6 +366,11 @@ impl ActorCard {
     /// Who supervises it, or what it works for.
     pub(crate) fn owner(&self) -> Option<u64> {
         self.owner
+    }
+
+    /// Under which node it is to be shown, where that is not its owner.
+    pub(crate) fn shown_under(&self) -> Option<u64> {
+        Some(self.shown_under.load(Relaxed)).filter(|key| *key != 0)
     }
 
     pub(crate) fn place(&self) -> Place {

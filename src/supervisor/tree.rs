@@ -102,11 +102,10 @@ pub struct Node {
 
 impl Node {
     pub(crate) fn of(card: &ActorCard) -> Node {
-        Node::read(card, Instant::now()).0
+        Node::read(card, Instant::now())
     }
 
-    /// What a card says, and under which node it is shown, where that is not its owner.
-    fn read(card: &ActorCard, now: Instant) -> (Node, Option<u64>) {
+    fn read(card: &ActorCard, now: Instant) -> Node {
         let words = card.words();
         let numbers = card.numbers();
         let age = |since: Instant| now.saturating_duration_since(since);
@@ -117,7 +116,7 @@ impl Node {
             _ => Reading::Fresh,
         };
         let usage = words.usage;
-        let node = Node {
+        Node {
             key: card.key(),
             id: card.id().to_owned(),
             path: card.path().to_owned(),
@@ -149,8 +148,7 @@ impl Node {
             left: words.left,
             tape_seq: numbers.tape_seq,
             children: Vec::new(),
-        };
-        (node, words.shown_under)
+        }
     }
 
     /// This node, or the first below it, with this id or path.
@@ -180,62 +178,84 @@ pub(crate) fn grow(cards: &[Arc<ActorCard>]) -> Vec<Node> {
     let now = Instant::now();
     let keys: Vec<u64> = cards.iter().map(|card| card.key()).collect();
     let place_of = |key: u64| keys.binary_search(&key).ok();
-    let mut nodes = Vec::with_capacity(cards.len());
-    let mut parents = Vec::with_capacity(cards.len());
-    for card in cards {
-        let (node, shown_under) = Node::read(card, now);
-        parents.push(shown_under.and_then(place_of).or_else(|| card.owner().and_then(place_of)));
-        nodes.push(Some(node));
-    }
+    let shown_under =
+        |card: &Arc<ActorCard>| card.shown_under().and_then(place_of).or_else(|| card.owner().and_then(place_of));
+    let mut parents: Vec<Option<usize>> = cards.iter().map(shown_under).collect();
     let depths = depths(&parents);
-    let mut below = vec![0; cards.len()];
-    parents.iter().flatten().for_each(|parent| below[*parent] += 1);
+    let mut sizes = vec![0; cards.len()];
+    for (place, parent) in parents.iter_mut().enumerate() {
+        match *parent {
+            Some(_) if depths[place] == 0 => *parent = None,
+            Some(parent) => sizes[parent] += 1,
+            None => {}
+        }
+    }
     // A node goes into its parent only when it is complete itself: the deepest first.
     let mut order: Vec<usize> = (0..cards.len()).collect();
     order.sort_by_key(|place| std::cmp::Reverse(depths[*place]));
+    let mut below: Vec<Vec<Node>> = sizes.into_iter().map(Vec::with_capacity).collect();
     let mut roots = Vec::new();
     for place in order {
-        let Some(node) = nodes[place].take() else { continue };
-        let parent = if depths[place] == 0 { None } else { parents[place] };
-        match parent.and_then(|parent| Some((parent, nodes[parent].as_mut()?))) {
-            Some((parent, above)) => {
-                if above.children.is_empty() {
-                    above.children.reserve_exact(below[parent]);
-                }
-                above.children.push(node);
-            }
+        let mut node = Node::read(&cards[place], now);
+        node.children = std::mem::take(&mut below[place]);
+        match parents[place] {
+            Some(parent) => below[parent].push(node),
             None => roots.push(node),
         }
     }
     roots
 }
 
-/// How many steps each is from its root; 0 for a root, and for all nodes that a circle is above.
+/// How many steps each is from its root; 0 for a root, and for one node of each circle.
 fn depths(parents: &[Option<usize>]) -> Vec<usize> {
     let mut depths: Vec<Option<usize>> = vec![None; parents.len()];
     let mut way = Vec::new();
     for start in 0..parents.len() {
         // Up to a root or to what is known, and down again.
         let mut at = start;
-        let mut depth = loop {
-            match (depths[at], parents[at]) {
-                (Some(known), _) => break Some(known),
-                (None, None) => break None,
-                (None, Some(_)) if way.len() > parents.len() => break None,
-                (None, Some(parent)) => {
-                    way.push(at);
-                    at = parent;
-                }
-            }
-        };
-        let is_circle = way.len() > parents.len();
-        if depths[at].is_none() {
+        while depths[at].is_none() {
             depths[at] = Some(0);
+            way.push(at);
+            at = parents[at].unwrap_or(at);
         }
+        let mut depth = depths[at].unwrap_or_default();
         while let Some(place) = way.pop() {
-            depth = if is_circle { Some(0) } else { Some(depth.unwrap_or(0) + 1) };
-            depths[place] = depth;
+            // Where the way ended on itself stands a root, or where a circle is cut.
+            depth = if place == at { 0 } else { depth + 1 };
+            depths[place] = Some(depth);
         }
     }
-    depths.into_iter().map(Option::unwrap_or_default).collect()
+    depths.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn depths_are_counted_from_roots_and_circles_are_cut() {
+        assert_eq!(depths(&[]), [0; 0]);
+        assert_eq!(depths(&[None, Some(0), Some(1), Some(0), None]), [0, 1, 2, 1, 0]);
+        assert_eq!(depths(&[Some(1), Some(2), None]), [2, 1, 0], "a child may be made before its parent");
+        assert_eq!(depths(&[Some(0)]), [0]);
+        // 0 hangs under the circle of 1, 2 and 3.
+        assert_eq!(depths(&[Some(1), Some(2), Some(3), Some(1)]), [1, 0, 2, 1]);
+        assert_eq!(depths(&[Some(1), Some(0), Some(0)]), [0, 1, 1]);
+    }
+
+    #[test]
+    fn no_node_is_lost_in_a_circle() {
+        let registry = crate::supervisor::Registry::new();
+        let root = registry.show(None, "root", "supervisor");
+        let [a, b] = ["a", "b"].map(|id| registry.show(Some(&root.0), id, "session"));
+        let c = registry.show(Some(&b.0), "c", "session");
+        a.0.show_under(&b.0);
+        b.0.show_under(&a.0);
+        let tree = registry.snapshot();
+        let mut ids: Vec<&str> = tree.iter().flat_map(Node::iter).map(|node| node.id.as_str()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["a", "b", "c", "root"]);
+        drop(c);
+    }
 }

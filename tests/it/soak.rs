@@ -2,7 +2,7 @@
 //! random. No session may be lost or stuck, every call has one result, and nothing is left behind.
 //!
 //! 10 sessions with 500 calls by default. `TAMTAM_SOAK=200` plays it over 200 sessions with 10,000 calls in real time and tells
-//! its figures (docs/PERFORMANCE.md).
+//! its figures (docs/PERFORMANCE.md); `TAMTAM_SOAK_ROUNDS=6` plays it so often and tells what memory is kept after each.
 
 use std::{
     collections::BTreeMap,
@@ -41,6 +41,11 @@ const LATE: u64 = 50;
 
 fn sessions() -> usize {
     std::env::var("TAMTAM_SOAK").ok().map_or(10, |text| text.parse().unwrap())
+}
+
+/// Rounds of the full size beside the first one, for those who look at memory.
+fn rounds() -> usize {
+    std::env::var("TAMTAM_SOAK_ROUNDS").ok().map_or(1, |text| text.parse().unwrap())
 }
 
 /// The model: each session's answers follow from its name and from how many it got.
@@ -301,9 +306,15 @@ async fn soak_no_session_is_lost_and_nothing_is_left_behind() {
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     // What a first round takes for good (buffers, threads, the allocator's own) is not what a leak would be.
     round(count).await;
-    let (before, began) = (resident(), Instant::now());
+    let mut kept = vec![resident()];
+    for _ in 1..rounds() {
+        round(count).await;
+        kept.push(resident());
+    }
+    let began = Instant::now();
     let (mut calls, kills) = round(count).await;
-    let (seconds, after) = (began.elapsed().as_secs_f64(), resident());
+    let seconds = began.elapsed().as_secs_f64();
+    kept.push(resident());
 
     assert_eq!((calls.calls, calls.results), (count * STEPS * CALLS, count * STEPS * CALLS));
     assert!(calls.panicked > 0 && calls.hung > 0 && kills > 0, "the soak is too tame to mean anything");
@@ -324,7 +335,7 @@ async fn soak_no_session_is_lost_and_nothing_is_left_behind() {
         std::io::stderr(),
         "soak: {} calls over {count} sessions in {seconds:.0} s: {} panicked, {} hung, {} died by signal, {} unknown after \
          {kills} kills of actors; {in_time} of {} hanging calls had their result within limit + {LATE} ms (p50 {} ms, p99 {} ms, \
-         most {} ms late); resident {before} KiB before, {after} KiB after",
+         most {} ms late); resident after each round: {kept:?} KiB",
         calls.calls,
         calls.panicked,
         calls.hung,
