@@ -5,9 +5,13 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
+    time::Duration,
 };
 
 use super::layout::open_or_make;
+
+/// The disk is calm while the last eight writes took less than this each.
+const CALM: Duration = Duration::from_micros(200);
 
 /// A disk that may be slow and may refuse.
 pub(super) trait Disk: Send + Sync {
@@ -23,6 +27,10 @@ pub(super) trait Disk: Send + Sync {
     fn cut(&self, file: &File, length: u64) -> io::Result<()>;
     /// Returns when the file's bytes survive a power cut.
     fn sync(&self, file: &File) -> io::Result<()>;
+    /// Whether a write that took so long says that the disk is slow now.
+    fn is_slow(&self, took: Duration) -> bool {
+        took >= CALM
+    }
 }
 
 /// The disk that there is.

@@ -6,7 +6,7 @@ use std::{
         Arc, Condvar, Mutex, Weak,
         atomic::{AtomicU8, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
@@ -20,9 +20,6 @@ use super::{
     queue::{Job, What, Work},
 };
 use crate::ids::{Seq, SessionId};
-
-/// The disk is calm while the last eight writes took less than this each.
-const CALM: Duration = Duration::from_micros(200);
 
 /// The most appends that are written together in [`Durability::Power`].
 const GROUP_APPENDS_MAX: usize = 1024;
@@ -77,7 +74,7 @@ impl Writer {
         let started = Instant::now();
         let written = self.files.write(&self.layout, &*self.disk, log, begin, bytes, last, sync);
         fault!(self.options.faults, "tape.written", log.session.as_str());
-        let slow = u8::from(started.elapsed() >= CALM);
+        let slow = u8::from(self.disk.is_slow(started.elapsed()));
         let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));
         written
     }

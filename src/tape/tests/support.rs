@@ -247,6 +247,11 @@ impl Disk for FakeDisk {
         self.run(|| {}, || RealDisk.length(file))
     }
 
+    /// Slow when told to be, and never because of the machine that the tests run on.
+    fn is_slow(&self, _: Duration) -> bool {
+        self.delay_us.load(Ordering::SeqCst) > 0
+    }
+
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut gate = self.gate.lock().unwrap();
         gate.waiting += 1;

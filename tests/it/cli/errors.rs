@@ -178,11 +178,17 @@ fn a_full_disk_ends_with_1_and_the_session_goes_on_when_there_is_room() {
     let full = lab.run(&arguments);
     assert_eq!(full.code, 1, "{}", full.stderr);
     assert!(full.error().contains("free some space"), "{}", full.stderr);
-    // Still full: a new prompt is refused the same way, and not half taken.
+    // Still full, to the last byte, whatever the first process gave back when it ended: a new prompt is refused the same way, and
+    // not half taken.
+    let rest = work.join("rest");
+    let mut filler = std::fs::File::create(&rest).unwrap();
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    drop(filler);
     let refused = lab.run(&["run", "--session", "s", "--model", &model, "--store", store_dir, "more"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     refused.error();
     std::fs::remove_file(work.join("filler")).unwrap();
+    std::fs::remove_file(rest).unwrap();
     let resumed = lab.run(&["resume", "s", "--model", &model, "--store", store_dir]);
     assert_eq!(resumed.code, 0, "{}", resumed.stderr);
     assert!(resumed.stdout.ends_with("After.\n"), "{}", resumed.stdout);
