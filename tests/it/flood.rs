@@ -84,13 +84,22 @@ fn nasty_08_a_flood_until_its_limit_is_bounded_and_steered() {
     flooded("skip_remaining", |home, lines, _| {
         let content = result(lines);
         assert!(content.ends_with("Command timed out after 2 seconds"), "{}", &content[content.len() - 200..]);
-        assert!(content.contains("the file is full") && content.len() < 53_000);
-        true_tail(&content);
+        assert!(content.len() < 53_000);
+        let tail = true_tail(&content);
         let sessions = fs::read_dir(home.join("store/sessions")).unwrap();
         let spill = sessions.flatten().next().unwrap().path().join("spill");
         let files: Vec<_> = fs::read_dir(spill).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(files.len(), 1);
-        assert_eq!(files[0].metadata().unwrap().len(), 64 * 1024 * 1024, "capped");
+        let kept = files[0].metadata().unwrap().len();
+        match content.contains("the file is full") {
+            true => assert_eq!(kept, 64 * 1024 * 1024, "capped"),
+            // A busy machine may write less than the cap in two seconds; then all of it is there.
+            false => {
+                assert!(kept < 64 * 1024 * 1024, "it is full, and nobody is told");
+                let end = fs::read(files[0].path()).unwrap();
+                assert!(String::from_utf8_lossy(&end[end.len() - 32..]).contains(&tail.last().unwrap().to_string()));
+            }
+        }
         let mut beginning = [0; 10];
         std::io::Read::read_exact(&mut fs::File::open(files[0].path()).unwrap(), &mut beginning).unwrap();
         assert_eq!(&beginning, b"1\n2\n3\n4\n5\n");
