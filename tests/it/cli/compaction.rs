@@ -82,3 +82,37 @@ fn a_short_talk_is_not_summed_up() {
         assert_eq!(text(&ended), "Short.");
     }
 }
+
+/// Words are pinned over the JSON lines: by the id of a message that was read, and with a message that is sent. A message that is
+/// not there is refused, and nothing changes.
+#[test]
+fn words_are_pinned_over_the_json_lines() {
+    let lab = Lab::new();
+    let wait = json!({"name": "bash", "input": {"command": "until [ -e go ]; do sleep 0.05; done; echo went"}});
+    let model = lab.script(json!([{"calls": [wait]}, "Noted."]));
+    let mut live =
+        lab.start(&["run", "--json", "--session", "s", "--permission", "auto", "--model", &model, "Use tabs."]);
+    let begun = live.until_event("turn_started");
+    let id = begun["messages"][0].clone();
+    live.until_event("call_started");
+    live.say(&json!({"pin": "nobody said that"}).to_string());
+    let refused = live.until(|line| line["reply"]["command"] == "pin");
+    assert_eq!(refused["reply"]["error"]["kind"], "refused", "{refused}");
+    live.say(&json!({ "pin": id }).to_string());
+    let pinned = live.until_event("pinned");
+    assert_eq!(pinned["message"], id);
+    live.say(&json!({"send": "Never touch main.rs.", "delivery": "steer", "pin": true}).to_string());
+    let sent = live.until(|line| line["reply"]["command"] == "send");
+    live.say(&json!({ "unpin": id }).to_string());
+    live.until_event("unpinned");
+    std::fs::write(lab.work("go"), "").unwrap();
+    assert_eq!(live.end().code, 0);
+    let tape = lab.tape("s");
+    let accepted: Vec<_> = tape.iter().filter(|entry| entry["kind"] == "accepted").collect();
+    assert_eq!(
+        (&accepted[1]["data"]["message"]["pinned"], &sent["reply"]["message"]),
+        (&json!(true), &accepted[1]["data"]["message"]["id"])
+    );
+    let kinds = tape.iter().filter_map(|entry| entry["kind"].as_str()).filter(|kind| kind.ends_with("pinned"));
+    assert_eq!(kinds.collect::<Vec<_>>(), ["pinned", "unpinned"]);
+}
