@@ -174,7 +174,7 @@ fn a_message_that_was_merged_is_gone_back_from_with_the_merge() {
 #[test]
 fn a_merge_that_is_too_large_for_the_window_is_summed_up_before_the_next_step() {
     let (mut parent, mut fork, at) = both();
-    for n in 0..6 {
+    for n in 0..8 {
         fork.send(&format!("{n:0500}"));
         fork.answer_calls(&["read"]);
         for call in fork.started() {
