@@ -455,6 +455,19 @@ pub enum EventKind {
         #[serde(flatten)]
         tie: Tie,
     },
+    /// What was said in a fork of the session became part of its conversation.
+    Merged {
+        /// Which fork.
+        fork: SessionId,
+        /// Behind which entry of its tape what is merged begins.
+        from: Seq,
+        /// Through which entry of its tape.
+        to: Seq,
+        /// How many items the conversation has more.
+        items: usize,
+        /// The messages of hosts among them, oldest first.
+        messages: Vec<MessageId>,
+    },
     /// The conversation went back to a point of the tape.
     RolledBack {
         /// It is what it was when this entry was the newest.

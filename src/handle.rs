@@ -8,10 +8,14 @@ mod back;
 mod context;
 #[cfg(all(unix, feature = "tools"))]
 mod files;
+mod fork;
 
 use std::sync::Arc;
 
-pub use back::Rollback;
+#[cfg(all(unix, feature = "tools"))]
+pub use back::RollbackPlan;
+pub use back::{Rollback, RollbackOptions};
+pub use fork::{ForkedAt, Merge, fork_at};
 
 use tokio::sync::oneshot;
 

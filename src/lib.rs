@@ -76,16 +76,18 @@ pub mod usage;
 mod actors;
 
 pub use agent::Agent;
-pub use error::{OpenError, RollbackError, SendError, SpawnError, StartError};
+pub use error::{ForkError, MergeError, OpenError, RollbackError, SendError, SpawnError, StartError};
 pub use event::{Event, EventKind, EventStream};
 #[cfg(feature = "fault-injection")]
 pub use fault::Faults;
-pub use handle::{Answer, Receipt, Rollback, Session};
+#[cfg(all(unix, feature = "tools"))]
+pub use handle::RollbackPlan;
+pub use handle::{Answer, ForkedAt, Merge, Receipt, Rollback, RollbackOptions, Session, fork_at};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
 pub use listing::{ListedSession, SessionPage, SessionQuery};
 pub use message::{Message, ModelRef, Part};
 #[cfg(all(unix, feature = "tools"))]
 pub use restore::{FilePlan, Restore, RestoreError, Restored};
 pub use runtime::{Child, Runtime, SessionOptions};
-pub use session::{Delivery, Down, DownReason, Grant, Link, NoPoint, Outcome, Point, Steering};
+pub use session::{Delivery, Down, DownReason, Grant, Link, NoPoint, Outcome, Point, Steering, Wanted};
 pub use sweep::{Sweep, SweepPolicy};

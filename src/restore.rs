@@ -27,7 +27,7 @@ use crate::{
     ids::{Seq, SessionId},
     session::{Entry, RestoredFiles},
     tape::Store,
-    tool::{Files, files::Vault, workspace::Workspace},
+    tool::{FileChange, FileState, Files, files::Vault, workspace::Workspace},
 };
 
 pub use error::{PlanError, RestoreError, Restored};
@@ -52,10 +52,13 @@ pub(crate) struct Bench {
     workspace: Workspace,
     files: Files,
     vault: Vault,
-    /// The session itself first, then those that it was forked from.
+    /// The session itself first, then those that it was forked from, or that were merged into it.
     vaults: Vec<Vault>,
     /// Names this restore.
     key: String,
+    /// What happens at the crash points.
+    #[cfg(feature = "fault-injection")]
+    faults: crate::Faults,
 }
 
 /// What calls of a session changed after that entry, and what putting it back would do. Reads only; blocks on the disk, and
@@ -67,6 +70,35 @@ pub fn changes(store: &Store, session: &SessionId, since: Seq) -> Result<FilePla
     prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
 }
 
+/// What calls of a session changed after one entry and up to another, in the order in which they did, and what ran without
+/// saying so: for whoever records it elsewhere.
+pub(crate) fn changed(
+    store: &Store,
+    session: &SessionId,
+    since: Seq,
+    upto: Seq,
+) -> Result<(Vec<FileChange>, Vec<String>), PlanError> {
+    let mut entries = entries(store, session, since)?;
+    entries.retain(|entry| entry.seq <= upto);
+    let notes = Files::default().vaults.at(&store.files_path(session)).notes().unwrap_or_default();
+    let history = history::of(&entries, &notes, since);
+    Ok((history.changes.into_iter().map(|made| made.change).collect(), history.silent))
+}
+
+/// Keeps for one session the contents that another one kept: those that these changes speak of. What cannot be kept is missing
+/// where it is asked for, and said there.
+pub(crate) fn hand_over(store: &Store, files: &Files, from: &SessionId, to: &SessionId, changes: &[FileChange]) {
+    let (from, to) = (files.vaults.at(&store.files_path(from)), files.vaults.at(&store.files_path(to)));
+    let states = changes.iter().flat_map(|change| [&change.before, &change.after]);
+    for hash in states.filter_map(FileState::hash) {
+        if !to.has(hash)
+            && let Ok(content) = from.read(hash)
+        {
+            drop(to.keep(&content, 0));
+        }
+    }
+}
+
 /// The plan, and what is needed to carry it out.
 pub(crate) fn prepare(
     store: &Store,
@@ -75,7 +107,10 @@ pub(crate) fn prepare(
     files: Files,
 ) -> Result<(FilePlan, Bench), PlanError> {
     let entries = entries(store, session, since)?;
-    prepare_from(&entries, &|session| store.files_path(session), session, since, files)
+    let prepared = prepare_from(&entries, &|session| store.files_path(session), session, since, files);
+    #[cfg(feature = "fault-injection")]
+    let prepared = prepared.map(|(plan, bench)| (plan, Bench { faults: store.faults().clone(), ..bench }));
+    prepared
 }
 
 fn prepare_from(
@@ -95,18 +130,36 @@ fn prepare_from(
         vaults.push(of_parent);
     }
     let history = history::of(entries, &notes, since);
+    vaults.extend(history.merged.iter().map(|fork| files.vaults.at(&folder_of(fork))));
     let workspace = Workspace::open(&PathBuf::from(&history.workspace))?;
     let now = look::at(&workspace, history.changes.iter().filter(|made| made.here).map(|made| &made.change.path));
     let kept = |hash: &str| vaults.iter().any(|vault| vault.has(hash));
     let mut plan = plan::plan(&history, &now, &kept);
     show::add_diffs(&mut plan, &workspace, &vaults);
     let key = uuid::Uuid::now_v7().to_string();
-    Ok((plan, Bench { workspace, files, vault, vaults, key }))
+    let bench = Bench {
+        workspace,
+        files,
+        vault,
+        vaults,
+        key,
+        #[cfg(feature = "fault-injection")]
+        faults: crate::Faults::default(),
+    };
+    Ok((plan, bench))
 }
 
 /// Does what a plan says, and says what came of each file. Blocks on the disk.
 pub(crate) fn carry_out(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles {
     act::act(plan, bench, how)
+}
+
+/// Puts back what a restore replaced, for whoever finds that it was not to be. Only files that are still as the restore left
+/// them; what is refused is named.
+pub(crate) fn take_back(done: &RestoredFiles, upto: Seq, bench: Bench) -> RestoredFiles {
+    let bench = Bench { key: uuid::Uuid::now_v7().to_string(), ..bench };
+    let plan = plan::back(done, upto, &|path| look::one(&bench.workspace, path));
+    act::act(&plan, &bench, Restore::Rest)
 }
 
 /// The entries from the newest anchor at or before that one, to the end.

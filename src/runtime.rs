@@ -197,19 +197,7 @@ impl Runtime {
     /// # Errors
     /// [`PassivateError::Busy`] where it has something to do; [`PassivateError::Parked`].
     pub async fn passivate(&self, id: &SessionId) -> Result<(), PassivateError> {
-        let until = tokio::time::Instant::now() + PASSING_WAIT;
-        loop {
-            let Some(slot) = self.inner.host.slots.awake_one(id) else { return Ok(()) };
-            let (reply, answer) = slept();
-            slot.passivate(reply);
-            // A question that was lost was lost with its actor.
-            let answer = answer.await.unwrap_or(Err(PassivateError::Busy { why: PassivateError::PASSING }));
-            let passing = answer == Err(PassivateError::Busy { why: PassivateError::PASSING });
-            if !passing || tokio::time::Instant::now() >= until {
-                return answer;
-            }
-            tokio::time::sleep(PASSING_LOOK).await;
-        }
+        put_to_sleep(&self.inner.host, id).await
     }
 
     /// Asks idle sessions to sleep, those first that were used longest ago, until so many are left awake: for a host that is
@@ -418,6 +406,23 @@ impl Runtime {
 
     fn is_open(&self) -> Result<(), OpenError> {
         if self.inner.host.slots.door() == Door::Open { Ok(()) } else { Err(OpenError::Closed) }
+    }
+}
+
+/// See [`Runtime::passivate`].
+pub(crate) async fn put_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
+    let until = tokio::time::Instant::now() + PASSING_WAIT;
+    loop {
+        let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };
+        let (reply, answer) = slept();
+        slot.passivate(reply);
+        // A question that was lost was lost with its actor.
+        let answer = answer.await.unwrap_or(Err(PassivateError::Busy { why: PassivateError::PASSING }));
+        let passing = answer == Err(PassivateError::Busy { why: PassivateError::PASSING });
+        if !passing || tokio::time::Instant::now() >= until {
+            return answer;
+        }
+        tokio::time::sleep(PASSING_LOOK).await;
     }
 }
 

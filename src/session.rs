@@ -15,6 +15,7 @@
 //!
 //! | file | what it decides |
 //! |---|---|
+//! | `signal.rs`, `directive.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
 //! | `decide.rs` | what a signal means |
 //! | `inbox.rs` | which messages are taken, refused, edited, withdrawn, delivered |
 //! | `advance.rs` | what happens next: the double loop |
@@ -31,6 +32,7 @@
 //! | `looked.rs` | what that was decided by |
 //! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
+//! | `merge.rs`, `said.rs` | what a fork said becomes part of the conversation that it was made of |
 //! | `handoff.rs` | how an anchor begins |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
@@ -48,17 +50,22 @@ mod compact;
 mod decide;
 #[cfg(feature = "sqlite")]
 mod digest;
+mod directive;
 mod end;
 mod handoff;
 mod inbox;
 mod limits;
 mod link;
 mod looked;
+mod merge;
+mod outcome;
 mod pin;
 mod record;
 mod recover;
+mod refusal;
 mod restored;
 mod retry;
+mod said;
 mod seen;
 mod settings;
 mod signal;
@@ -84,24 +91,26 @@ pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
 #[cfg(feature = "sqlite")]
 pub(crate) use digest::{Cradle, Digest};
+pub use directive::{Directive, Disposition, Held, Receipt, Reply};
 pub use handoff::AnchorMark;
 pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
 pub use limits::{Limits, Resource};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use looked::Looked;
+pub use merge::{Merged, MergedLast, plan_merge};
+pub use outcome::{AskClosedWhy, Outcome};
 pub use pin::Pin;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
+pub use refusal::Refusal;
 pub use restored::{RefusedFile, RestoredFiles};
 pub(crate) use retry::jitter_of;
 pub use seen::{Seen, SeenMessages};
 pub use settings::{CompactionSettings, Mode, Settings};
-pub use signal::{
-    AskClosedWhy, Delivery, Directive, Disposition, Grant, Held, NoSummary, Outcome, Receipt, Refusal, Reply, ReplyTo,
-    Scope, Signal, Steering,
-};
+pub use signal::{Delivery, Grant, NoSummary, ReplyTo, Scope, Signal, Steering};
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
-pub use trail::{NoPoint, Point, Trail, Wanted, look_back};
+pub(crate) use trail::is_whole;
+pub use trail::{NoPoint, Point, Trail, Wanted, find_point, look_back};
 pub use transcript::Transcript;
 pub use undo::Undone;

@@ -576,6 +576,7 @@ fn is_from_host(signal: &Signal) -> bool {
             | Signal::Pin { .. }
             | Signal::Unpin { .. }
             | Signal::RollBack { .. }
+            | Signal::Merge { .. }
             | Signal::Handoff { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }

@@ -58,6 +58,8 @@ pub(super) enum TapeCommand {
     Show(ShowArguments),
     /// Find entries of all tapes by what they say
     Search(SearchArguments),
+    /// Make what was said in a fork part of the conversation that it was forked from
+    Merge(MergeArguments),
     /// Take a conversation back to a point; nothing leaves the tape, so that can be taken back too
     Rollback(RollbackArguments),
     /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
@@ -70,7 +72,7 @@ pub(super) enum TapeCommand {
     Export(ExportArguments),
     /// Bring in a session from a file that `export` wrote: all of it or nothing
     Import(ImportArguments),
-    /// Make a new session that goes on from an entry of this one, and print its id
+    /// Make a new session that goes on from a point of this one, and print its id
     Fork(ForkArguments),
     /// Remove sessions that were not used for long, are not among the newest, or take too much room; never one that is open,
     /// parked, pinned, or that another one which stays goes on from
@@ -159,6 +161,33 @@ pub(super) struct RollbackArguments {
     /// Before the turn that this entry began
     #[arg(long, value_name = "SEQ")]
     pub(super) turn: Option<u64>,
+    /// Put the files back too that calls changed behind that point: shows what would change, and does all of it with --yes
+    #[arg(long)]
+    pub(super) files: bool,
+    /// With --files: do it
+    #[arg(long, requires = "files")]
+    pub(super) yes: bool,
+    /// With --files: leave the files that have to be refused, and put the rest back
+    #[arg(long, requires = "files")]
+    pub(super) rest: bool,
+    /// With --files: put files back too that somebody else changed since; what they wrote is kept
+    #[arg(long, requires = "files", conflicts_with = "rest")]
+    pub(super) over: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct MergeArguments {
+    /// The fork; it is not changed
+    #[arg(value_name = "FORK")]
+    pub(super) fork: SessionId,
+    /// Where to [default: the session that it was forked from]
+    #[arg(long, value_name = "ID")]
+    pub(super) into: Option<SessionId>,
+    /// Delete the fork once its words are there
+    #[arg(long)]
+    pub(super) delete: bool,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }
@@ -362,13 +391,20 @@ pub(super) struct ChangesArguments {
 }
 
 #[derive(Args, Debug)]
+#[group(id = "fork_point", multiple = false, args = ["at", "message", "turn"])]
 pub(super) struct ForkArguments {
     /// Which session to go on from; it may be running
     #[arg(value_name = "ID")]
     pub(super) session: SessionId,
-    /// The last entry that the fork has too [default: the newest]
-    #[arg(long, value_name = "SEQ")]
+    /// As it was when this entry was the newest (`tamtam tape show ID` numbers them) [default: the newest]
+    #[arg(long = "seq", visible_alias = "at", value_name = "SEQ")]
     pub(super) at: Option<u64>,
+    /// Before this message, and those that were delivered together with it
+    #[arg(long, value_name = "ID")]
+    pub(super) message: Option<String>,
+    /// Before the turn that this entry began
+    #[arg(long, value_name = "SEQ")]
+    pub(super) turn: Option<u64>,
     /// The id of the new session [default: one that no other has]
     #[arg(long = "as", value_name = "ID")]
     pub(super) fork: Option<SessionId>,

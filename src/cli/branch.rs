@@ -1,11 +1,16 @@
-//! Going back in a session that nobody runs: the conversation is changed, and no model is asked anything.
+//! Going back, forking and merging in sessions that nobody runs: conversations are changed, and no model is asked anything.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, path::Path, sync::Arc};
 
-use tamtam::{MessageId, NoPoint, Point, RollbackError, Runtime, SendError, SessionId, model::Scripted};
+use tamtam::{
+    FilePlan, ForkError, Merge, MergeError, MessageId, Millis, NoPoint, Point, Restore, RestoreError, RollbackError,
+    RollbackOptions, Runtime, SendError, Seq, SessionId, fork_at,
+    model::Scripted,
+    tape::{Deleted, Store, StoreOptions, TapeError},
+};
 
 use super::{
-    arguments::RollbackArguments,
+    arguments::{ForkArguments, MergeArguments, RollbackArguments},
     escape,
     failure::{Exit, Failure},
     place::Environment,
@@ -16,28 +21,156 @@ use super::{
 pub(super) async fn rollback(given: &RollbackArguments, environment: &Environment) -> Result<Exit, Failure> {
     let store = environment.store(given.store.store.as_deref())?;
     let id = &given.session;
-    let runtime = at_rest(&store, id).await?;
+    let runtime = at_rest(&store, id, environment).await?;
     let said = go_back(&runtime, given).await;
     drop(runtime.shutdown().await);
     print(&said?)?;
     Ok(Exit::Done)
 }
 
-/// Goes back, and says so.
+/// Goes back, and says so. With files the diff comes first, and without `--yes` nothing else does.
 async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<String, Failure> {
     let id = &given.session;
     let session = runtime.resume(id).await?;
-    let back = session.rollback(point(given)).await.map_err(|error| failure(id, error))?;
+    let mut said = String::new();
+    let mut options = RollbackOptions::new();
+    if given.files {
+        let plan = session.plan_rollback(point(given)).await.map_err(|error| failure(id, error))?;
+        let how = match (given.rest, given.over) {
+            (_, true) => Restore::Over,
+            (true, _) => Restore::Rest,
+            (false, false) => Restore::Whole,
+        };
+        said = plan.files.to_string();
+        if !given.yes {
+            let (gone, again) =
+                (messages("would be taken back", &plan.gone), messages("would be there again", &plan.again));
+            // Writing to a String cannot fail.
+            let _ = write!(
+                said,
+                "\nsession {id} would be what it was at entry {}{gone}{again}\n{}",
+                plan.to,
+                would(&plan.files)
+            );
+            return Ok(said);
+        }
+        options = options.with_files(how);
+    }
+    let back = session.rollback_with(point(given), options).await.map_err(|error| failure(id, error))?;
     let (gone, again) = (messages("taken back", &back.gone), messages("there again", &back.again));
-    let undo = format!("nothing left the tape: `tamtam tape rollback {id} --to {}` undoes this", back.entry.0 - 1);
-    Ok(format!("session {id} is what it was at entry {}{gone}{again}\n{undo}\n", back.to))
+    let files = back.files.map_or_else(String::new, |files| {
+        let left = files
+            .refused
+            .iter()
+            .map(|file| format!("\nleft as it is: {}: {}", escape::line(&file.path), escape::line(&file.why)));
+        format!("\n{} files were put back{}", files.files.len(), left.collect::<String>())
+    });
+    let with_files = if given.files { " --files --yes" } else { "" };
+    let undo =
+        format!("nothing left the tape: `tamtam tape rollback {id} --to {}{with_files}` undoes this", back.entry.0 - 1);
+    let space = if said.is_empty() { "" } else { "\n" };
+    let _ = writeln!(said, "{space}session {id} is what it was at entry {}{gone}{again}{files}\n{undo}", back.to);
+    Ok(said)
+}
+
+fn would(files: &FilePlan) -> String {
+    let (to_change, refused) = (files.to_change().count(), files.refused().count());
+    format!("{to_change} files would change, {refused} are refused; --yes does it\n")
+}
+
+/// Makes a session that goes on from a point of another one. That one may be running.
+pub(super) fn fork(given: &ForkArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let id = given.session.clone();
+    let path = environment.store(given.store.store.as_deref())?;
+    if !path.exists() {
+        return Err(TapeError::Missing { session: id }.into());
+    }
+    let store = Store::open(path, StoreOptions::default())?;
+    let fork = given.fork.clone().unwrap_or_else(SessionId::new);
+    match (given.at, &given.message, given.turn) {
+        (None, None, None) => store.fork(&id, None, &fork, Millis::now()).map(drop)?,
+        (Some(seq), ..) => at(&store, &id, &Point::At(Seq(seq)), &fork)?,
+        (_, Some(message), _) => at(&store, &id, &Point::BeforeMessage(message.as_str().into()), &fork)?,
+        (.., Some(turn)) => at(&store, &id, &Point::BeforeTurn(Seq(turn)), &fork)?,
+    }
+    print(&format!("{fork}\n"))?;
+    Ok(Exit::Done)
+}
+
+fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<(), Failure> {
+    match fork_at(store, id, point, fork, Millis::now()) {
+        Ok(_) => Ok(()),
+        Err(ForkError::NoPoint(why)) => {
+            Err(Failure::usage(format!("{why}; `tamtam tape show {id}` lists its entries")))
+        }
+        Err(ForkError::Open(error)) => Err(error.into()),
+        Err(other) => Err(Failure::failed(other.to_string())),
+    }
+}
+
+/// Makes what was said in a fork part of the conversation that it was forked from.
+pub(super) async fn merge(given: &MergeArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let path = environment.store(given.store.store.as_deref())?;
+    let fork = &given.fork;
+    let missing = || TapeError::Missing { session: fork.clone() };
+    let store = tapes::open(&path)?.ok_or_else(missing)?;
+    let forked = store.forked_from(fork)?.ok_or_else(|| {
+        Failure::usage(format!("session {fork} is no fork: `tamtam tape fork` makes one of a session"))
+    })?;
+    drop(store);
+    let into = given.into.clone().unwrap_or(forked.parent);
+    let runtime = at_rest(&path, &into, environment).await?;
+    let merged = match runtime.resume(&into).await {
+        Ok(session) if given.delete => session.merge_and_delete(fork).await.map_err(|error| unmerged(&into, error)),
+        Ok(session) => session.merge(fork).await.map_err(|error| unmerged(&into, error)),
+        Err(error) => Err(error.into()),
+    };
+    drop(runtime.shutdown().await);
+    print(&merged_in_words(fork, &into, &merged?))?;
+    Ok(Exit::Done)
+}
+
+fn merged_in_words(fork: &SessionId, into: &SessionId, merge: &Merge) -> String {
+    let mut said = match merge.entry {
+        Some(entry) => format!(
+            "fork {fork} is merged into session {into}: {} items, entry {entry}{}\nnothing left a tape: `tamtam tape rollback {into} --to {}` undoes this\n",
+            merge.items,
+            messages("added", &merge.messages),
+            entry.0 - 1,
+        ),
+        None => format!("nothing to merge: nothing was said in fork {fork} since it was made, or merged last\n"),
+    };
+    said.push_str(match merge.deleted {
+        Some(Deleted::Gone) => "the fork is deleted\n",
+        Some(Deleted::Hidden) => "the fork is deleted, and goes when the last fork of it does\n",
+        None => "",
+    });
+    said
+}
+
+fn unmerged(into: &SessionId, error: MergeError) -> Failure {
+    match error {
+        MergeError::NotAFork { .. } => Failure::usage(format!("{error}: name another one with --into")),
+        MergeError::Busy { ref session, .. } => {
+            Failure::failed(format!("{error}; `tamtam resume {session}` finishes it"))
+        }
+        MergeError::Waiting { ref fork, .. } => {
+            Failure::failed(format!("{error}; `tamtam resume {fork}` reads them, or leave out --delete"))
+        }
+        MergeError::Session(SendError::Ended) => {
+            Failure::failed(format!("session {into} has ended: fork it, and merge into that one with --into"))
+        }
+        MergeError::Session(error) => error.into(),
+        MergeError::Open(error) => error.into(),
+        other => Failure::failed(other.to_string()),
+    }
 }
 
 fn point(given: &RollbackArguments) -> Point {
     match (&given.to, &given.message, &given.turn) {
         (_, Some(message), _) => Point::BeforeMessage(MessageId::from(message.as_str())),
-        (_, _, Some(turn)) => Point::BeforeTurn(tamtam::Seq(*turn)),
-        (to, ..) => Point::At(tamtam::Seq(to.unwrap_or_default())),
+        (_, _, Some(turn)) => Point::BeforeTurn(Seq(*turn)),
+        (to, ..) => Point::At(Seq(to.unwrap_or_default())),
     }
 }
 
@@ -54,8 +187,8 @@ fn word(id: Option<&MessageId>) -> String {
 }
 
 /// A runtime without a model to ask, for a session that has nothing under way.
-async fn at_rest(store: &std::path::Path, id: &SessionId) -> Result<Runtime, Failure> {
-    let missing = || tamtam::tape::TapeError::Missing { session: id.clone() };
+async fn at_rest(store: &Path, id: &SessionId, environment: &Environment) -> Result<Runtime, Failure> {
+    let missing = || TapeError::Missing { session: id.clone() };
     let state = tapes::state(store, id)?.ok_or_else(missing)?;
     if state.turn.is_some() || !state.is_idle() {
         return Err(Failure::failed(format!(
@@ -65,7 +198,7 @@ async fn at_rest(store: &std::path::Path, id: &SessionId) -> Result<Runtime, Fai
     if state.tasks().next().is_some() {
         return Err(Failure::failed(format!("a child of session {id} is at work: `tamtam resume {id}` waits for it")));
     }
-    let builder = Runtime::builder().store(store).model(Arc::new(Scripted::new([])));
+    let builder = Runtime::builder().store(store).model(Arc::new(Scripted::new([]))).tools(environment.tools());
     Ok(builder.without_auto_resume().start().await?)
 }
 
@@ -80,6 +213,9 @@ fn failure(id: &SessionId, error: RollbackError) -> Failure {
         }
         RollbackError::Session(error) => error.into(),
         RollbackError::Open(error) => error.into(),
+        RollbackError::Files(error) if matches!(*error, RestoreError::Refused { .. }) => {
+            Failure::failed(format!("{error}: --rest puts the others back, --over also what someone else changed"))
+        }
         other => Failure::failed(other.to_string()),
     }
 }

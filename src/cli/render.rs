@@ -160,6 +160,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             "! the session was rebuilt from its tape and waits".to_owned()
         }
         EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
+        EventKind::Merged { fork, messages: said, .. } => format!("! fork {fork} is merged: {}", messages(said.len())),
         EventKind::RolledBack { to, gone, .. } if gone.is_empty() => {
             format!("! the conversation is what it was at entry {to}")
         }

@@ -4,12 +4,12 @@ use std::{fmt::Write as _, path::Path};
 
 use serde_json::json;
 use tamtam::{
-    Millis, Seq, SessionId, session,
+    Millis, SessionId, session,
     tape::{Access, Entry, IndexCheck, Rebuilt, Store, StoreOptions},
 };
 
 use super::{
-    arguments::{ForkArguments, RebuildArguments, ShowArguments, StoreArguments, VerifyArguments},
+    arguments::{RebuildArguments, ShowArguments, StoreArguments, VerifyArguments},
     escape,
     failure::{Exit, Failure},
     place::Environment,
@@ -175,20 +175,6 @@ pub(super) fn verify(given: &VerifyArguments, environment: &Environment) -> Resu
     }
     print(&text)?;
     Ok(if findings.is_empty() && wrong == 0 { Exit::Done } else { Exit::Failed })
-}
-
-/// Makes a session that goes on from an entry of another one.
-pub(super) fn fork(given: &ForkArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let missing = || tamtam::tape::TapeError::Missing { session: given.session.clone() };
-    let path = environment.store(given.store.store.as_deref())?;
-    if !path.exists() {
-        return Err(missing().into());
-    }
-    let store = Store::open(path, StoreOptions::default())?;
-    let fork = given.fork.clone().unwrap_or_else(SessionId::new);
-    store.fork(&given.session, given.at.map(Seq), &fork, Millis::now())?;
-    print(&format!("{fork}\n"))?;
-    Ok(Exit::Done)
 }
 
 /// Makes the index anew. It decides nothing, so whatever was in it, the tapes are what counts.

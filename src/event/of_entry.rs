@@ -177,6 +177,13 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             .as_ref()
             .map_or(vec![], |origin| vec![EventKind::Orphaned { parent: origin.parent.clone(), why: why.clone() }]),
         Record::Adopted { tie, .. } => vec![EventKind::Adopted { tie: tie.clone() }],
+        Record::Merged(merged) => vec![EventKind::Merged {
+            fork: merged.fork.clone(),
+            from: merged.from,
+            to: merged.to,
+            items: merged.items.len(),
+            messages: merged.messages(),
+        }],
         Record::RolledBack(back) => vec![EventKind::RolledBack {
             to: back.to,
             way: back.way,

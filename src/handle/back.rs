@@ -4,13 +4,18 @@
 //! it is one entry, which the session takes only if nothing was decided in between. So whoever drops a future, or dies, at any
 //! moment has gone back whole or not at all.
 
+#[cfg(all(unix, feature = "tools"))]
+mod files;
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
     error::{OpenError, RollbackError, SendError},
     handle::Session,
     ids::{MessageId, Seq, SessionId},
-    session::{Entry, Held, NoPoint, Point, RolledBack, Signal, State, Wanted, look_back},
+    session::{
+        Branch, BranchSummary, Entry, Held, NoPoint, Point, RestoredFiles, RolledBack, Signal, State, Wanted, look_back,
+    },
     tape::{Store, TapeError},
 };
 
@@ -30,6 +35,46 @@ pub struct Rollback {
     pub gone: Vec<MessageId>,
     /// Messages of the host that are part of it again, oldest first.
     pub again: Vec<MessageId>,
+    /// The files that went back too, where that was asked for and something was to be done.
+    pub files: Option<Arc<RestoredFiles>>,
+    /// Whether a summary of what was left went along.
+    pub summary: bool,
+}
+
+#[cfg(all(unix, feature = "tools"))]
+pub use files::RollbackPlan;
+
+/// What goes along when a conversation goes back. Nothing, by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RollbackOptions {
+    #[cfg(all(unix, feature = "tools"))]
+    files: Option<crate::restore::Restore>,
+    summary: bool,
+}
+
+impl RollbackOptions {
+    /// Nothing goes along.
+    #[must_use]
+    pub fn new() -> RollbackOptions {
+        RollbackOptions::default()
+    }
+
+    /// The files that calls changed behind the point are put back to what they were there. [`Session::plan_rollback`] shows
+    /// before what that would do.
+    #[cfg(all(unix, feature = "tools"))]
+    #[must_use]
+    pub fn with_files(mut self, how: crate::restore::Restore) -> RollbackOptions {
+        self.files = Some(how);
+        self
+    }
+
+    /// What was said behind the point is summed up, by the model that sums up, and stands in front of the next turn. Where no
+    /// model can write it, the beginnings of what was said do. Nothing is added where nothing is left behind.
+    #[must_use]
+    pub fn with_summary(mut self) -> RollbackOptions {
+        self.summary = true;
+        self
+    }
 }
 
 impl Session {
@@ -43,7 +88,7 @@ impl Session {
     /// [`SendError::Busy`] while a turn runs; [`Refusal::Moved`](crate::session::Refusal::Moved) where something was decided in
     /// between; [`RollbackError::NoPoint`].
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, RollbackError> {
-        self.go_back(Wanted::Point(to.into())).await
+        self.rollback_with(Wanted::Point(to.into()), RollbackOptions::new()).await
     }
 
     /// Goes back to before the newest message of the host, and of those that were delivered together with it.
@@ -51,7 +96,7 @@ impl Session {
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToUndo`].
     pub async fn undo(&self) -> Result<Rollback, RollbackError> {
-        self.go_back(Wanted::Undo).await
+        self.rollback_with(Wanted::Undo, RollbackOptions::new()).await
     }
 
     /// Goes to where the newest undo or rollback came from, as long as nothing was said since. As many in a row as there were.
@@ -59,30 +104,83 @@ impl Session {
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToRedo`].
     pub async fn redo(&self) -> Result<Rollback, RollbackError> {
-        self.go_back(Wanted::Redo).await
+        self.rollback_with(Wanted::Redo, RollbackOptions::new()).await
     }
 
-    async fn go_back(&self, wanted: Wanted) -> Result<Rollback, RollbackError> {
+    /// Goes back, or forth, and takes along what the options say: files that are put back, a summary of what is left.
+    ///
+    /// It is one append: the conversation goes back with all that was asked for, or not at all. Files are put back before it is
+    /// written, because they can be refused and a tape cannot be taken back. Where the session does not take the entry (a
+    /// message came meanwhile), the files are put forth again. If the process dies in between, files are back and the
+    /// conversation is not: the same again finds them done and completes it.
+    ///
+    /// # Errors
+    /// As [`Session::rollback`]; [`RollbackError::Files`] where a file has to be refused, by name, and nothing was done.
+    pub async fn rollback_with(
+        &self,
+        to: impl Into<Wanted>,
+        options: RollbackOptions,
+    ) -> Result<Rollback, RollbackError> {
+        let (now, back) = self.way_back(to.into()).await?;
+        let summary = match options.summary {
+            true => self.what_is_left(&now, &back).await?,
+            false => None,
+        };
+        #[cfg(all(unix, feature = "tools"))]
+        if let Some(how) = options.files {
+            return self.with_files(back, summary, how).await;
+        }
+        self.record(back, None, summary).await
+    }
+
+    /// Works out where to, from the state as it is now.
+    async fn way_back(&self, wanted: Wanted) -> Result<(State, Arc<RolledBack>), RollbackError> {
         let now = self.state().await?;
         if let Some(turn) = &now.turn {
             return Err(SendError::Busy { turn: turn.id }.into());
         }
         let (store, id) = (self.host.store.clone(), self.id().clone());
-        let found = tokio::task::spawn_blocking(move || look(&store, &id, &now, &wanted)).await;
-        let back = Arc::new(found.map_err(|_| SendError::Closed)??);
-        let recorded = back.clone();
-        match self.ask(|reply| Signal::RollBack { back: recorded, reply }).await? {
+        let found = tokio::task::spawn_blocking(move || look(&store, &id, &now, &wanted).map(|back| (now, back))).await;
+        let (now, back) = found.map_err(|_| SendError::Closed)??;
+        Ok((now, Arc::new(back)))
+    }
+
+    async fn record(
+        &self,
+        back: Arc<RolledBack>,
+        files: Option<Arc<RestoredFiles>>,
+        summary: Option<Arc<BranchSummary>>,
+    ) -> Result<Rollback, RollbackError> {
+        let (recorded, put_back, has_summary) = (back.clone(), files.clone(), summary.is_some());
+        match self.ask(|reply| Signal::RollBack { back: recorded, files: put_back, summary, reply }).await? {
             Held::Done(entry) => {
                 let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
-                Ok(Rollback { entry, to, gone, again })
+                Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
             }
             Held::Receipt(_) => Err(SendError::Closed.into()),
         }
     }
+
+    /// What came of that which is left, where something is.
+    async fn what_is_left(&self, now: &State, back: &RolledBack) -> Result<Option<Arc<BranchSummary>>, RollbackError> {
+        let (store, id, upto) = (self.host.store.clone(), self.id().clone(), now.seq);
+        let entries = tokio::task::spawn_blocking(move || read(&store, &id, Seq::ZERO, upto)).await;
+        let left = Branch::of(&entries.map_err(|_| SendError::Closed)??, back.to);
+        if left.items.is_empty() {
+            return Ok(None);
+        }
+        let key = format!("{}/rollback/{}/{}", self.id(), left.from, left.to);
+        Ok(Some(Arc::new(self.sum_up(now, &left, key).await)))
+    }
 }
 
 /// Works out from the tape what a rollback records. Reads from the newest anchor on, and further back until it is found.
-fn look(store: &Store, session: &SessionId, now: &State, wanted: &Wanted) -> Result<RolledBack, RollbackError> {
+pub(super) fn look(
+    store: &Store,
+    session: &SessionId,
+    now: &State,
+    wanted: &Wanted,
+) -> Result<RolledBack, RollbackError> {
     let anchors = store.anchors(session)?;
     let mut anchors_read = 1;
     loop {
@@ -101,11 +199,14 @@ fn look(store: &Store, session: &SessionId, now: &State, wanted: &Wanted) -> Res
 }
 
 /// The entries behind `after` through `upto`; waits for those that are on their way to the disk.
-fn read(store: &Store, session: &SessionId, after: Seq, upto: Seq) -> Result<Vec<Entry>, RollbackError> {
+pub(super) fn read(store: &Store, session: &SessionId, after: Seq, upto: Seq) -> Result<Vec<Entry>, RollbackError> {
+    if upto <= after {
+        return Ok(Vec::new());
+    }
     let until = std::time::Instant::now() + ARRIVAL_WAIT;
     loop {
         let lines = store.read(session, after)?;
-        let last = lines.last().map_or(Seq::ZERO, |line| line.seq);
+        let last = lines.last().map_or(after, |line| line.seq);
         if last >= upto {
             let entries = lines.iter().take_while(|line| line.seq <= upto).map(Entry::from_tape);
             let damaged = |bad: crate::session::BadRecord| OpenError::Damaged {

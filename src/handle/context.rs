@@ -11,7 +11,7 @@ use crate::{
     ids::{MessageId, Seq},
     model::Price,
     session::{
-        Asked, Branch, BranchRequest, BranchSummary, Entry, Pin, Refusal, Reserve, Signal, Undone, Windows as _,
+        Asked, Branch, BranchRequest, BranchSummary, Entry, Pin, Refusal, Reserve, Signal, State, Undone, Windows as _,
     },
     usage::Usage,
 };
@@ -96,11 +96,17 @@ impl Session {
         if let Some(turn) = &state.turn {
             return Err(SendError::Busy { turn: turn.id });
         }
+        let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
+        let branch = self.sum_up(&state, &left, key).await;
+        self.ask(|reply| Signal::LeaveBranch { branch: branch.into(), reply }).await.map(drop)
+    }
+
+    /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.
+    pub(super) async fn sum_up(&self, state: &State, left: &Branch, key: String) -> BranchSummary {
         let settings = &state.settings;
         let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
         let room = self.host.window(&model).usable().saturating_sub(TASK_TOKENS);
         let asked = Asked { model, prompt: branch_prompt(&left.items, room), tokens_max: BRANCH_SUMMARY_MAX };
-        let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
         let price = self.host.price(&asked.model);
         let input = of_text(&asked.prompt) + of_text(SUMMARY_SYSTEM);
         let reserved = state.reserve_for_summary(price.as_ref(), input, BRANCH_SUMMARY_MAX);
@@ -118,8 +124,7 @@ impl Session {
         };
         let mut files = FileOperations::default();
         files.note(left.items.iter().map(|item| &**item));
-        let branch = BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request };
-        self.ask(|reply| Signal::LeaveBranch { branch: branch.into(), reply }).await.map(drop)
+        BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request }
     }
 
     /// What a model wrote, and the request as it is to be recorded.

@@ -28,6 +28,16 @@ pub(super) fn signals(state: &State, entries: &[Entry]) -> Vec<Signal> {
     let Some(head) = entries.first() else { return Vec::new() };
     let ticket = head.ticket.unwrap_or(head.seq);
     let mut likely = by_head(state, head, ticket);
+    if let [Signal::RollBack { files, summary, .. }] = &mut likely[..] {
+        // What went with it stands behind it.
+        for entry in &entries[1..] {
+            match &entry.record {
+                Record::Restored(restored) => *files = Some(restored.clone()),
+                Record::BranchSummary(branch) => *summary = Some(branch.clone()),
+                _ => {}
+            }
+        }
+    }
     if let [report] = &likely[..]
         && is_report(report)
     {
@@ -73,7 +83,10 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         Record::BranchSummary(branch) => vec![Signal::LeaveBranch { branch: branch.clone(), reply }],
         Record::Pinned { message } => vec![Signal::Pin { message: message.clone(), reply }],
         Record::Unpinned { message } => vec![Signal::Unpin { message: message.clone(), reply }],
-        Record::RolledBack(back) => vec![Signal::RollBack { back: back.clone(), reply }],
+        Record::RolledBack(back) => {
+            vec![Signal::RollBack { back: back.clone(), files: None, summary: None, reply }]
+        }
+        Record::Merged(merged) => vec![Signal::Merge { merged: merged.clone(), reply }],
         Record::Paused {} => vec![Signal::Pause { reply }],
         Record::Resumed {} => vec![Signal::Resume { reply }],
         Record::Compaction(_) => vec![Signal::Compact { reply }],
@@ -200,6 +213,7 @@ pub(super) fn in_words(signal: &Signal) -> String {
         Signal::Pin { message, .. } => format!("message {message} was pinned"),
         Signal::Unpin { message, .. } => format!("message {message} was unpinned"),
         Signal::RollBack { back, .. } => format!("back to entry {}", back.to),
+        Signal::Merge { merged, .. } => format!("fork {} was merged through entry {}", merged.fork, merged.to),
         Signal::LeaveBranch { branch, .. } => {
             format!("the branch of entries {} to {} was left", branch.from, branch.to)
         }

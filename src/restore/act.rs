@@ -39,6 +39,7 @@ pub(super) fn act(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles
             Ok(change) => done.files.extend(change),
             Err(why) => done.refuse(file, &why),
         }
+        fault!(bench.faults, "restore.file", &file.path);
     }
     done
 }

@@ -6,7 +6,7 @@ use crate::{
     error::SendError,
     ids::Seq,
     restore::FilePlan,
-    session::{BadRecord, RestoredFiles},
+    session::{BadRecord, RefusedFile, RestoredFiles},
     tape::TapeError,
     tool::workspace::WorkspaceError,
 };
@@ -52,6 +52,14 @@ pub enum RestoreError {
         /// What would have been done.
         plan: Box<FilePlan>,
     },
+    /// Some files could not be put back, or the conversation did not go back, so what was done was taken back again.
+    #[error("{}", partly(.files, *.left))]
+    Partly {
+        /// What had been done, and what could not be.
+        files: Arc<RestoredFiles>,
+        /// How many files could not be put forth again, and are back.
+        left: usize,
+    },
     /// The tools of this runtime do not work on files, or not here. Nothing was done.
     #[error("the tools of this runtime change no files here, so none can be put back")]
     NoFiles,
@@ -72,6 +80,21 @@ pub enum RestoreError {
     /// The work was cut off: a panic, or the end of the runtime. What was done by then is noted.
     #[error("the restore was cut off; make it again")]
     CutOff,
+}
+
+/// What could not be put back, and what became of the rest.
+fn partly(files: &RestoredFiles, left: usize) -> String {
+    const SHOWN_MAX: usize = 3;
+    let shown = |file: &RefusedFile| format!("{}: {}", file.path, file.why);
+    let refused: Vec<String> = files.refused.iter().take(SHOWN_MAX).map(shown).collect();
+    let why = match refused.is_empty() {
+        true => "the conversation did not go back".to_owned(),
+        false => format!("not all files could be put back ({})", refused.join("; ")),
+    };
+    match left {
+        0 => format!("{why}, so none was: what had been done is taken back again"),
+        left => format!("{why}, and {left} that had been put back could not be put forth again"),
+    }
 }
 
 /// The first of the files that are refused, with the reasons.

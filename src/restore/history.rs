@@ -26,6 +26,8 @@ pub(super) struct History {
     pub(super) changes: Vec<Made>,
     /// What ran without saying what it changed.
     pub(super) silent: Vec<String>,
+    /// The forks that were merged into it: what they did to files is kept beside their tapes.
+    pub(super) merged: Vec<SessionId>,
 }
 
 /// One change.
@@ -117,6 +119,16 @@ impl Reader<'_> {
                 self.restores.insert(restored.key.clone());
                 if counts {
                     restored.files.iter().for_each(|change| self.add(entry.seq, entry.seq, change, false));
+                }
+            }
+            Record::Merged(merged) => {
+                if counts {
+                    merged.files.iter().for_each(|change| self.add(entry.seq, entry.seq, change, false));
+                    let silent = merged.unlisted.iter().map(|line| format!("{line}, in fork {}", merged.fork));
+                    self.history.silent.extend(silent);
+                }
+                if !self.history.merged.contains(&merged.fork) {
+                    self.history.merged.push(merged.fork.clone());
                 }
             }
             _ => {}

@@ -8,6 +8,7 @@ use crate::{
         history::{History, Made},
         look::Now,
     },
+    session::RestoredFiles,
     tool::FileState,
 };
 
@@ -109,6 +110,26 @@ pub(super) fn plan(history: &History, now: &BTreeMap<String, Now>, kept: &dyn Fn
     };
     let files = chains.iter().map(|(path, own)| file(path, own)).collect();
     FilePlan { since: history.since, upto: history.upto, files, silent: history.silent.clone() }
+}
+
+/// The plan that takes a restore back. Newest first, as it was done.
+pub(super) fn back(done: &RestoredFiles, upto: Seq, now: &dyn Fn(&str) -> Now) -> FilePlan {
+    let files = done.files.iter().rev().map(|change| {
+        let now = now(&change.path);
+        let step = match (&change.before, now.is(&change.after)) {
+            (_, false) => Step::Conflict { why: "someone else changed it at that moment".to_owned() },
+            (FileState::Absent, true) => Step::Delete,
+            (FileState::File(_), true) => Step::Restore,
+            (FileState::Unknown(why), true) => Step::NotRestorable { why: why.clone() },
+        };
+        let mode = match &change.before {
+            FileState::File(image) => Some(image.mode),
+            _ => None,
+        };
+        let (path, target) = (change.path.clone(), change.before.clone());
+        PlannedFile { path, step, by: vec![upto], others_between: false, diff: None, target, mode, now }
+    });
+    FilePlan { since: upto, upto, files: files.collect(), silent: Vec::new() }
 }
 
 /// A file that is not in the workspace.

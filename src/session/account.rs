@@ -232,14 +232,26 @@ impl State {
         });
     }
 
+    /// What is left of the limits of one kind.
+    fn left_of(&self, extent: Extent) -> Limits {
+        Limits::each(|resource| {
+            let rooms = self.rooms(resource, 0);
+            rooms.iter().find(|room| room.extent == extent).map(Room::left)
+        })
+    }
+
+    /// A session that goes on from here may use what is left, and counts from 0.
+    pub(super) fn leave_what_is_left(&mut self) {
+        let (session, grant) = (self.left_of(Extent::Session), self.left_of(Extent::Grant));
+        if self.settings.budget.session != session {
+            std::sync::Arc::make_mut(&mut self.settings).budget.session = session;
+        }
+        self.account = Account { grant: self.account.grant.map(|_| grant), ..Account::default() };
+    }
+
     /// Takes a grant, counted from now on; of an older one no more than what is left of it.
     pub(crate) fn take_grant(&mut self, grant: &Limits) {
-        let left = self.account.grant.map(|_| {
-            Limits::each(|resource| {
-                let rooms = self.rooms(resource, 0);
-                rooms.iter().find(|room| room.extent == Extent::Grant).map(Room::left)
-            })
-        });
+        let left = self.account.grant.map(|_| self.left_of(Extent::Grant));
         let grant = left.map_or(*grant, |left| left.or_less(grant));
         self.account.grant = (!grant.is_none()).then_some(grant);
         self.account.base = self.spent_in_all();

@@ -136,7 +136,11 @@ impl State {
                 }
             }
             Record::TurnFinished { outcome, .. } => self.finish_turn(outcome),
-            Record::Forked(forked) => self.fork(forked),
+            Record::Forked(forked) => {
+                // What came between the point and the fork is the parent's.
+                self.stop_clock(before);
+                self.fork(forked);
+            }
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());
@@ -151,6 +155,7 @@ impl State {
             Record::Narrowed { above } => self.narrow(above),
             Record::Pinned { message } => self.pin(message),
             Record::Unpinned { message } => self.unpin(message),
+            Record::Merged(merged) => self.merge(merged),
             Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Restored(_) => {}
@@ -453,9 +458,14 @@ impl State {
         self.turns += 1;
         self.recoveries = 0;
         self.waits = false;
+        self.remember_end(&turn, outcome.clone());
+    }
+
+    /// Who waits for the messages of a turn hears what became of it; of the oldest turns that is forgotten.
+    fn remember_end(&mut self, turn: &Turn, outcome: Outcome) {
         self.ended.push_back(Arc::new(TurnEnd {
             turn: turn.id,
-            outcome: outcome.clone(),
+            outcome,
             text: turn.text.clone(),
             messages: turn.messages.clone(),
             steps: turn.step,

@@ -4,6 +4,8 @@
 //! and the context of then. So a rollback within what the history still has is a few bytes, one across a compaction brings
 //! what the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision 0010).
 //!
+//! Files that were put back for it, and a summary of what is left, are entries of their own behind it, in the same append.
+//!
 //! | goes back | never does |
 //! |---|---|
 //! | the history, its summary and what is carried beside it | usage and cost, ended turns and their outcomes, message ids |
@@ -16,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{MessageId, Seq},
     model::History,
-    session::{ContextState, Directive, Held, Open, Record, Refusal, State, decide::Draft},
+    session::{
+        BranchSummary, ContextState, Directive, Held, Open, Record, Refusal, RestoredFiles, State, decide::Draft,
+    },
 };
 
 /// What a host asked for.
@@ -67,8 +71,13 @@ pub struct WentBack {
     pub to: Seq,
 }
 
-/// A host wants to go back. What it was worked out for must be what is.
-pub(super) fn roll_back(draft: &mut Draft<'_>, back: &Arc<RolledBack>) -> Result<Held, Refusal> {
+/// A host wants to go back. What it was worked out for must be what is. What goes with it is in the same append.
+pub(super) fn roll_back(
+    draft: &mut Draft<'_>,
+    back: &Arc<RolledBack>,
+    files: Option<&Arc<RestoredFiles>>,
+    summary: Option<&Arc<BranchSummary>>,
+) -> Result<Held, Refusal> {
     let state = &draft.state;
     if state.closed.is_some() {
         return Err(Refusal::Ended);
@@ -83,10 +92,17 @@ pub(super) fn roll_back(draft: &mut Draft<'_>, back: &Arc<RolledBack>) -> Result
     if back.from != state.seq || back.keep > state.history.len() {
         return Err(Refusal::Moved { expected: back.from, actual: state.seq });
     }
-    let summary = state.compaction().map(|(ticket, _)| ticket);
+    let compacting = state.compaction().map(|(ticket, _)| ticket);
     let entry = draft.write(None, Record::RolledBack(back.clone()));
-    if let Some(ticket) = summary.filter(|ticket| !draft.state.open.contains_key(ticket)) {
+    if let Some(ticket) = compacting.filter(|ticket| !draft.state.open.contains_key(ticket)) {
         draft.direct(Directive::StopCompaction(ticket));
+    }
+    // Behind it, so that whoever goes forth again comes to before them.
+    if let Some(files) = files {
+        draft.write(None, Record::Restored(files.clone()));
+    }
+    if let Some(summary) = summary.filter(|summary| !summary.summary.trim().is_empty()) {
+        draft.write(None, Record::BranchSummary(summary.clone()));
     }
     Ok(Held::Done(entry))
 }

@@ -13,7 +13,10 @@ use crate::{
     ids::Seq,
     message::ModelRef,
     model::{Item, Price, UserItem},
-    session::{Charge, Entry, Held, Record, Refusal, Reserve, State, decide::Draft, record::is_none, spent::in_vain},
+    session::{
+        Charge, Entry, Held, Record, Refusal, Reserve, State, decide::Draft, record::is_none, said::Said,
+        spent::in_vain,
+    },
     usage::Usage,
 };
 
@@ -29,25 +32,15 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// What was said after that entry. The entries begin with a state; of a tape read whole all is there, however often it
-    /// was compacted.
+    /// What was said after that entry and not taken back. The entries begin with a state; of a tape read whole all is there,
+    /// however often it was compacted.
     #[must_use]
     pub fn of(entries: &[Entry], after: Seq) -> Branch {
-        let mut state: Option<State> = None;
-        let mut before = 0;
-        for entry in entries {
-            match (&mut state, &entry.record) {
-                (Some(_), Record::State(_) | Record::Compacted(_) | Record::Pruned { .. })
-                | (Some(_), Record::CompactionUndone(_)) => {}
-                (Some(state), _) => state.apply(entry),
-                (None, Record::State(first)) => state = Some((**first).clone()),
-                (None, _) => {}
-            }
-            if entry.seq <= after {
-                before = state.as_ref().map_or(0, |state| state.history.len());
-            }
-        }
-        let items = state.map(|state| state.history.iter().skip(before).cloned().collect());
+        let begun = entries.iter().enumerate().find_map(|(at, entry)| match &entry.record {
+            Record::State(first) => Some(((**first).clone(), &entries[at + 1..])),
+            _ => None,
+        });
+        let items = begun.map(|(state, rest)| Said::of(state, rest, after).since());
         let to = entries.last().map_or(after, |entry| entry.seq);
         Branch { from: after, to, items: items.unwrap_or_default() }
     }

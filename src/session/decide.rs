@@ -10,7 +10,7 @@ use crate::{
     permission::Globs,
     session::{
         Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch, child,
-        compact, end, handoff, inbox, pin, recover, retry, spending, tasks, undo,
+        compact, end, handoff, inbox, merge, pin, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::{Access, Toolbox},
@@ -185,8 +185,12 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             let answer = pin::unpin(draft, message);
             draft.reply(*reply, answer);
         }
-        Signal::RollBack { back, reply } => {
-            let answer = back::roll_back(draft, back);
+        Signal::RollBack { back, files, summary, reply } => {
+            let answer = back::roll_back(draft, back, files.as_ref(), summary.as_ref());
+            draft.reply(*reply, answer);
+        }
+        Signal::Merge { merged, reply } => {
+            let answer = merge::merge(draft, merged);
             draft.reply(*reply, answer);
         }
         Signal::Anchor => handoff::after_compaction(draft),

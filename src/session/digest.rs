@@ -20,7 +20,7 @@ const WORDS_CHARS_MAX: usize = 60;
 
 /// Kinds of entries that say nothing for a list, and may be large.
 const PASSED_OVER: &[&str] =
-    &["result", "call", "call_started", "delivered", "pruned", "granted", "ask", "rolled_back"];
+    &["result", "call", "call_started", "delivered", "pruned", "granted", "ask", "rolled_back", "merged"];
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use crate::{
     model::{Answer, ModelError, Params, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, Looked, OpenCompaction,
-        Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie, Undone,
+        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, Looked, Merged,
+        OpenCompaction, Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie, Undone,
     },
     tape::{self, Cause, Forked},
     tool::{Access, Effect, ToolResult},
@@ -258,6 +258,8 @@ pub enum Record {
         /// The rules that it may not go beyond either, from here on.
         above: Vec<Vec<Ruleset>>,
     },
+    /// What was said in a fork since it was made, or merged last, is said here.
+    Merged(Arc<Merged>),
     /// The conversation goes back to a point of the tape. Nothing leaves the tape.
     RolledBack(Arc<RolledBack>),
     /// The session has ended for good.

@@ -1,4 +1,4 @@
-//! What goes into the core, and what comes out of it beside entries.
+//! What goes into the core: everything that can happen to a session, and who is answered.
 
 use std::sync::Arc;
 
@@ -9,10 +9,7 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{
-        BranchSummary, Breach, Down, Limits, Link, Resource, RestoredFiles, RolledBack, Settings, TaskOrder, Tie,
-        Undone,
-    },
+    session::{BranchSummary, Down, Limits, Link, Merged, RestoredFiles, RolledBack, Settings, TaskOrder, Tie, Undone},
     tool::ToolResult,
     usage::Usage,
 };
@@ -26,7 +23,7 @@ pub enum Delivery {
     Queue,
     /// Into the running turn, before its next step.
     Steer(Steering),
-    /// Only if the session is idle; else [`Refusal::Busy`].
+    /// Only if the session is idle; else [`Refusal::Busy`](crate::session::Refusal::Busy).
     Reject,
 }
 
@@ -196,6 +193,17 @@ pub enum Signal {
     RollBack {
         /// What is to be recorded.
         back: Arc<RolledBack>,
+        /// The files that were put back for it, where they were: recorded with it or not at all.
+        files: Option<Arc<RestoredFiles>>,
+        /// What came of that which is left, where that is to go along.
+        summary: Option<Arc<BranchSummary>>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host wants what was said in a fork to be said here, as it was worked out from both tapes.
+    Merge {
+        /// What is to be recorded.
+        merged: Arc<Merged>,
         /// Whom to answer.
         reply: ReplyTo,
     },
@@ -329,272 +337,3 @@ pub enum Signal {
 /// Whom a decision answers. Given by the shell, handed back unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyTo(pub u64);
-
-/// What the shell is to do once the entries of the decision are on the tape.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Directive {
-    /// Make the model request of this ticket.
-    StartRequest(Seq),
-    /// Carry out the call of this ticket.
-    StartCall(Seq),
-    /// Close the stream of this request and report what had arrived. Never waits for the tape.
-    CutRequest(Seq),
-    /// Stop this call with all its processes and report when it is down. Never waits for the tape.
-    StopCall(Seq),
-    /// Have the summary of this compaction written.
-    StartCompaction(Seq),
-    /// Nobody needs the summary of this compaction any more. Never waits for the tape.
-    StopCompaction(Seq),
-    /// Make the child of this task, or bring it up again, and report its DOWN.
-    StartTask(Seq),
-    /// Have the child of this task stopped; its DOWN is reported all the same. Never waits for the tape.
-    StopTask(Seq),
-    /// Tell the child of this task that its parent has ended: it ends too, or it is an orphan.
-    PartTask(Seq),
-    /// Answer a host.
-    Reply(ReplyTo, Reply),
-}
-
-impl Directive {
-    /// Whether it stops something: such directives do not wait for the tape.
-    #[must_use]
-    pub fn is_stop(&self) -> bool {
-        matches!(
-            self,
-            Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopCompaction(_) | Directive::StopTask(_)
-        )
-    }
-}
-
-/// What a host is told.
-pub type Reply = Result<Held, Refusal>;
-
-/// What was done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// The message is on the tape.
-    Receipt(Receipt),
-    /// It is done; this is the entry that says so, or the newest one where nothing had to be written.
-    Done(Seq),
-}
-
-/// The message is on the tape, and this is what will become of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
-    /// Which message.
-    pub message: MessageId,
-    /// Where on the tape.
-    pub seq: Seq,
-    /// What becomes of it.
-    pub disposition: Disposition,
-}
-
-/// What becomes of an accepted message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Disposition {
-    /// It began a turn.
-    Started,
-    /// It waits for a turn of its own, behind so many others.
-    Queued {
-        /// How many are before it.
-        before: usize,
-    },
-    /// It joins the running turn before its next step.
-    Steering,
-}
-
-/// Why a host's wish was refused. Nothing was recorded, nothing changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The message was only for an idle session.
-    #[error("the session is busy with turn {turn}")]
-    Busy {
-        /// The running turn.
-        turn: Seq,
-    },
-    /// The message was for another turn.
-    #[error("turn {expected} is not running{}", actual.map(|turn| format!(", turn {turn} is")).unwrap_or_default())]
-    TurnMismatch {
-        /// The turn it was for.
-        expected: Seq,
-        /// The turn that runs.
-        actual: Option<Seq>,
-    },
-    /// Too many messages wait.
-    #[error("the inbox is full: {depth} messages wait")]
-    InboxFull {
-        /// How many wait.
-        depth: usize,
-    },
-    /// The message has nothing in it.
-    #[error("the message is empty")]
-    Empty,
-    /// No such message waits: it was delivered, withdrawn, or never accepted.
-    #[error("message {id} does not wait any more")]
-    NotWaiting {
-        /// Which.
-        id: MessageId,
-    },
-    /// A compaction is under way already.
-    #[error("compaction {ticket} is in progress")]
-    Compacting {
-        /// Which.
-        ticket: Seq,
-    },
-    /// There is nothing that a summary could replace.
-    #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
-    NothingToCompact,
-    /// No summary stands in the context, or another one than was looked at.
-    #[error("there is no compaction that could be undone")]
-    NothingToUndo,
-    /// What comes back would be summed up again at once.
-    #[error(
-        "with what the compaction replaced the context would take {used} tokens, and may take {usable}: choose a model with a larger window first"
-    )]
-    WouldNotFit {
-        /// What it would take.
-        used: u64,
-        /// What it may take.
-        usable: u64,
-    },
-    /// Only what stands in the context can be pinned.
-    #[error("message {message} is not in the context: pin it when it is sent, or send its words again")]
-    NotInContext {
-        /// Which.
-        message: MessageId,
-    },
-    /// The message is not pinned.
-    #[error("message {message} is not pinned")]
-    NotPinned {
-        /// Which.
-        message: MessageId,
-    },
-    /// What is pinned stays in the context, so there is a bound.
-    #[error(
-        "the message takes {needs} tokens, and {used} of the {max} that may be pinned are taken: unpin another one, or say it in fewer words"
-    )]
-    PinsFull {
-        /// Tokens of what is pinned, or waits to be.
-        used: u64,
-        /// Tokens of this message.
-        needs: u64,
-        /// Tokens that may be pinned.
-        max: u64,
-    },
-    /// The ask is closed: answered, expired, withdrawn, or never open.
-    #[error("ask {ask} is closed")]
-    AskClosed {
-        /// Which.
-        ask: Seq,
-    },
-    /// Only a question for more of a budget is answered by raising one.
-    #[error("ask {ask} is about a call: answer once, always or reject")]
-    NotABudget {
-        /// Which ask.
-        ask: Seq,
-    },
-    /// A raise that does not raise the limit that is asked about leaves the question open.
-    #[error("ask {ask} is about {resource}: say by how much that is raised")]
-    RaisesNothing {
-        /// Which ask.
-        ask: Seq,
-        /// What it is about.
-        resource: Resource,
-    },
-    /// The budget does not allow the task.
-    #[error("{breach}: ask for less, or raise it")]
-    OverBudget {
-        /// Which limit.
-        breach: Breach,
-    },
-    /// Something was decided meanwhile: look again, and ask again.
-    #[error("the session has gone on meanwhile, from entry {expected} to {actual}: look again")]
-    Moved {
-        /// The entry that it was worked out for.
-        expected: Seq,
-        /// The newest.
-        actual: Seq,
-    },
-    /// The session has ended for good.
-    #[error("the session has ended")]
-    Ended,
-    /// The child would stand deeper than children may.
-    #[error("a child would be {depth} deep, and may be {max} at most: raise task_depth_max")]
-    TooDeep {
-        /// How deep it would be.
-        depth: u32,
-        /// How deep it may be.
-        max: u32,
-    },
-    /// As many children are open as may be.
-    #[error("{open} tasks are open, and {max} may be: wait for one, or raise task_width_max")]
-    TooManyTasks {
-        /// How many are open.
-        open: usize,
-        /// How many may be.
-        max: usize,
-    },
-    /// Only an orphan can be adopted: a session that was a child, and whose parent has ended.
-    #[error("session {session} is no orphan: end its parent first")]
-    NotAnOrphan {
-        /// Which.
-        session: SessionId,
-    },
-}
-
-/// How a turn ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The model said all it wanted to.
-    Done,
-    /// The model could not be reached, refused, or sent what cannot be used.
-    Failed {
-        /// What happened.
-        error: String,
-    },
-    /// A host ended it.
-    Aborted {
-        /// Why.
-        reason: String,
-    },
-    /// A person rejected a call without a word to the model.
-    Rejected {
-        /// The tool that was not to run.
-        tool: String,
-    },
-    /// It used all its steps.
-    StepLimit {
-        /// How many.
-        steps: u32,
-    },
-    /// A budget did not allow what was next.
-    Budget {
-        /// Which limit.
-        breach: Breach,
-    },
-    /// The answer reached the limit of output tokens.
-    CutShort,
-    /// The provider withheld the answer.
-    Refused,
-}
-
-/// Why an ask was closed without an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AskClosedWhy {
-    /// Nobody answered in time.
-    Expired,
-    /// A steering message came before an answer.
-    Withdrawn,
-    /// The turn was ended.
-    Aborted,
-    /// Another call of the turn was rejected.
-    Rejected,
-    /// What it is about was granted with another ask, for all calls that want the same.
-    Granted,
-}

@@ -12,8 +12,8 @@ use crate::{
     message::{Finish, Message, ModelRef},
     model::{History, Params, Price, ToolResultItem},
     session::{
-        Account, AnchorMark, Charge, ContextState, Delivery, Limits, OpenBudgetAsk, OpenCompaction, OpenTask, Origin,
-        Outcome, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told, WentBack,
+        Account, AnchorMark, Charge, ContextState, Delivery, Limits, MergedLast, OpenBudgetAsk, OpenCompaction,
+        OpenTask, Origin, Outcome, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told, WentBack,
     },
     tool::{Access, Effect},
     usage::Usage,
@@ -76,7 +76,7 @@ pub struct State {
     /// What it has used itself, of all times.
     #[serde(default)]
     pub spent: Spent,
-    /// What its tasks have used that are over, with those below them.
+    /// What its tasks have used that are over, with those below them, and the forks that were merged into it.
     #[serde(default)]
     pub spent_by_tasks: Spent,
     /// Where it stands in its budget beside that.
@@ -88,6 +88,9 @@ pub struct State {
     /// The newest tasks that are over, oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub tasks_ended: VecDeque<TaskEnd>,
+    /// The newest entry that merged a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<Arc<MergedLast>>,
     /// The newest entry that took the conversation back to a point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub went_back: Option<WentBack>,
@@ -129,6 +132,7 @@ impl State {
             account: Account::default(),
             origin: None,
             tasks_ended: VecDeque::new(),
+            merged: None,
             went_back: None,
             closed: None,
             anchor: None,

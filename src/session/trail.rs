@@ -18,7 +18,7 @@ use std::{
 use crate::{
     ids::{MessageId, Seq},
     model::{AnswerPart, Item},
-    session::{Entry, Record, RolledBack, State, Way, tasks::is_notice},
+    session::{BranchSummary, Entry, Record, RolledBack, State, Way, tasks::is_notice},
 };
 
 /// A point of a conversation to go back to.
@@ -42,6 +42,24 @@ impl From<Seq> for Point {
 impl From<MessageId> for Point {
     fn from(id: MessageId) -> Point {
         Point::BeforeMessage(id)
+    }
+}
+
+impl From<Point> for Wanted {
+    fn from(point: Point) -> Wanted {
+        Wanted::Point(point)
+    }
+}
+
+impl From<Seq> for Wanted {
+    fn from(seq: Seq) -> Wanted {
+        Wanted::Point(seq.into())
+    }
+}
+
+impl From<MessageId> for Wanted {
+    fn from(id: MessageId) -> Wanted {
+        Wanted::Point(id.into())
     }
 }
 
@@ -125,7 +143,8 @@ impl Trail {
     }
 }
 
-fn jumps(entries: &[Entry]) -> BTreeMap<Seq, Seq> {
+/// Where the entries that roll back lead to.
+pub(super) fn jumps(entries: &[Entry]) -> BTreeMap<Seq, Seq> {
     let jump = |entry: &Entry| match &entry.record {
         Record::RolledBack(back) => Some((entry.seq, back.to)),
         _ => None,
@@ -139,15 +158,14 @@ fn jumps(entries: &[Entry]) -> BTreeMap<Seq, Seq> {
 /// # Errors
 /// See [`NoPoint`].
 pub fn look_back(entries: &[Entry], now: &State, wanted: &Wanted, whole: bool) -> Result<Option<RolledBack>, NoPoint> {
-    let tape = Tape::new(entries, now)?;
+    let tape = Tape::new(entries, now.seq)?;
     let to = match wanted {
         Wanted::Point(point) => tape.point(point)?,
         Wanted::Undo => tape.spoken(|entry| is_said_by_host(&entry.record)).map(before),
         Wanted::Redo => tape.undone()?,
     };
     let unfound = || match wanted {
-        Wanted::Point(Point::BeforeMessage(id)) => NoPoint::NoMessage { id: id.clone() },
-        Wanted::Point(Point::At(seq) | Point::BeforeTurn(seq)) => NoPoint::NoEntry { seq: *seq, newest: now.seq },
+        Wanted::Point(point) => unfound(point, now.seq),
         Wanted::Undo => NoPoint::NothingToUndo,
         Wanted::Redo => NoPoint::NothingToRedo,
     };
@@ -181,17 +199,39 @@ pub fn look_back(entries: &[Entry], now: &State, wanted: &Wanted, whole: bool) -
     }))
 }
 
+/// Which entry a point is. `entries` and `whole` are as for [`look_back`], and so is `None`.
+///
+/// # Errors
+/// See [`NoPoint`].
+pub fn find_point(entries: &[Entry], newest: Seq, point: &Point, whole: bool) -> Result<Option<Seq>, NoPoint> {
+    match Tape::new(entries, newest)?.point(point)? {
+        None if whole => Err(unfound(point, newest)),
+        found => Ok(found),
+    }
+}
+
+fn unfound(point: &Point, newest: Seq) -> NoPoint {
+    match point {
+        Point::BeforeMessage(id) => NoPoint::NoMessage { id: id.clone() },
+        Point::At(seq) | Point::BeforeTurn(seq) => NoPoint::NoEntry { seq: *seq, newest },
+    }
+}
+
 fn before(seq: Seq) -> Seq {
     Seq(seq.0.saturating_sub(1))
 }
 
 /// Whether the model is told something there that is more than news of a child.
 fn is_said_by_host(record: &Record) -> bool {
-    matches!(record, Record::Delivered { ids } if ids.iter().any(|id| !is_notice(id)))
+    match record {
+        Record::Delivered { ids } => ids.iter().any(|id| !is_notice(id)),
+        Record::Merged(merged) => !merged.items.is_empty(),
+        _ => false,
+    }
 }
 
 /// Whether every call in the conversation has its result.
-fn is_whole(state: &State) -> bool {
+pub(crate) fn is_whole(state: &State) -> bool {
     let asks = |item: &Arc<Item>| match &**item {
         Item::Assistant(answer) => answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. })),
         _ => false,
@@ -209,13 +249,13 @@ struct Tape<'a> {
 }
 
 impl<'a> Tape<'a> {
-    fn new(entries: &'a [Entry], now: &State) -> Result<Tape<'a>, NoPoint> {
+    fn new(entries: &'a [Entry], now: Seq) -> Result<Tape<'a>, NoPoint> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Err(NoPoint::Unreadable) };
         let is_whole = first.seq.0 + entries.len() as u64 == last.seq.0 + 1;
-        if !is_whole || last.seq != now.seq || !matches!(first.record, Record::State(_)) {
+        if !is_whole || last.seq != now || !matches!(first.record, Record::State(_)) {
             return Err(NoPoint::Unreadable);
         }
-        Ok(Tape { entries, first: first.seq, now: now.seq, jumps: jumps(entries) })
+        Ok(Tape { entries, first: first.seq, now, jumps: jumps(entries) })
     }
 
     fn at(&self, seq: Seq) -> Option<&'a Entry> {
@@ -230,6 +270,7 @@ impl<'a> Tape<'a> {
             Point::BeforeMessage(wanted) => {
                 let tells = |entry: &Entry| match &entry.record {
                     Record::Delivered { ids } => ids.contains(wanted),
+                    Record::Merged(merged) => merged.messages().contains(wanted),
                     _ => false,
                 };
                 return Ok(self.spoken(tells).map(before));
@@ -259,7 +300,11 @@ impl<'a> Tape<'a> {
         let mut at = self.now;
         while let Some(entry) = self.at(at) {
             at = match &entry.record {
-                Record::Delivered { .. } | Record::BranchSummary(_) => return Err(NoPoint::NothingToRedo),
+                Record::BranchSummary(left) if self.is_of_a_rollback(at, left) => before(at),
+                Record::Merged(merged) if merged.items.is_empty() => before(at),
+                Record::Delivered { .. } | Record::BranchSummary(_) | Record::Merged(_) => {
+                    return Err(NoPoint::NothingToRedo);
+                }
                 // The conversation stands where it went.
                 Record::RolledBack(back) if back.way == Way::Redo => back.to,
                 Record::RolledBack(back) => return Ok(Some(back.from)),
@@ -267,6 +312,15 @@ impl<'a> Tape<'a> {
             };
         }
         Ok(None)
+    }
+
+    /// Whether that summary at that entry is of what a rollback left, and was recorded with it.
+    fn is_of_a_rollback(&self, at: Seq, left: &BranchSummary) -> bool {
+        let earlier = [before(at), before(before(at))].into_iter().filter_map(|seq| self.at(seq));
+        earlier.into_iter().any(|entry| match &entry.record {
+            Record::RolledBack(back) => (back.to, back.from) == (left.from, left.to),
+            _ => false,
+        })
     }
 
     /// The state at an entry; `None` where the anchor that it is read from lies further back.
@@ -295,6 +349,7 @@ impl<'a> Tape<'a> {
         let mut known = BTreeSet::new();
         let told = entries.flat_map(|entry| match &entry.record {
             Record::Delivered { ids } => ids.clone(),
+            Record::Merged(merged) => merged.messages(),
             _ => Vec::new(),
         });
         told.filter(|id| !is_notice(id) && known.insert(id.clone())).collect()

@@ -1,6 +1,9 @@
 //! The conversation as messages of twelve kinds of part: what a page or a chat shows. A fold of the tape, apart from the state.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -10,8 +13,8 @@ use crate::{
         ErrorReason, Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span,
         StepFinishPart, StepStartPart, TextPart, ToolPart, ToolState,
     },
-    model::{Answer, AnswerPart, Price},
-    session::{CallOpened, Charge, Entry, Record, trail::Trail},
+    model::{Answer, AnswerPart, Item, Price, ToolResultItem},
+    session::{CallOpened, Charge, Entry, Merged, Record, trail::Trail},
     tool::{FileImage, FileState, ToolResult},
 };
 
@@ -91,6 +94,7 @@ impl Transcript {
                 self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
                 self.patched(ticket, result);
             }
+            Record::Merged(merged) => self.merge(entry, merged),
             Record::Pinned { message } => self.pin(message, true),
             Record::Unpinned { message } => self.pin(message, false),
             Record::RolledBack(back) => {
@@ -108,6 +112,38 @@ impl Transcript {
 
     fn pin(&mut self, id: &MessageId, pinned: bool) {
         self.messages.iter_mut().filter(|message| message.id == *id).for_each(|message| message.pinned = pinned);
+    }
+
+    /// Tells what was said in a fork as if it had been said here.
+    fn merge(&mut self, entry: &Entry, merged: &Merged) {
+        // The calls of the newest answer that have no result yet: results follow in their order.
+        let mut calls = VecDeque::new();
+        // What goes before the next answer is this session's own.
+        self.before.clear();
+        for (n, item) in merged.items.iter().enumerate() {
+            match &**item {
+                Item::User(user) => {
+                    let time = MessageTime { created: entry.time, completed: Some(entry.time) };
+                    let said = Message::user("").with_id(user.id.clone());
+                    self.messages.push(Message { parts: user.parts.clone(), time, ..said });
+                }
+                Item::Assistant(answer) => {
+                    self.answer(entry, answer);
+                    let (at, parts) = self.answers.remove(&entry.seq).unwrap_or_default();
+                    if let Some(message) = self.messages.get_mut(at) {
+                        message.id = MessageId::from(format!("answer-{}-{n}", entry.seq));
+                    }
+                    calls = parts.into_iter().map(|part| (at, part)).collect();
+                }
+                Item::Result(result) => {
+                    let Some((at, part)) = calls.pop_front() else { continue };
+                    let part = self.messages.get_mut(at).and_then(|message| message.parts.get_mut(part));
+                    if let Some(Part::Tool(tool)) = part {
+                        tool.state = told_result(&tool.state, result);
+                    }
+                }
+            }
+        }
     }
 
     /// Shows what the conversation is made of from here on, and puts the rest away.
@@ -260,6 +296,22 @@ fn kept_as(state: &FileState) -> &str {
         FileState::Absent => ABSENT,
         FileState::File(FileImage { hash: Some(hash), not_kept: None, .. }) => hash,
         FileState::File(_) | FileState::Unknown(_) => UNKNOWN,
+    }
+}
+
+/// A result as the model was told of it.
+fn told_result(before: &ToolState, result: &ToolResultItem) -> ToolState {
+    let (input, time) = (input_of(before).to_owned(), span(result.time, Some(result.time)));
+    match result.is_error {
+        true => ToolState::Error { input, error: result.content.clone(), reason: ErrorReason::Failed, time },
+        false => ToolState::Completed {
+            input,
+            output: result.content.clone(),
+            title: None,
+            metadata: Value::Null,
+            time,
+            attachments: result.attachments.clone(),
+        },
     }
 }
 

@@ -68,6 +68,16 @@ pub enum TapeError {
         /// Which.
         session: SessionId,
     },
+    /// Something was written since it was looked at. Nothing was done.
+    #[error("session {session} has gone on meanwhile, from entry {expected} to {last}: look again")]
+    GoneOn {
+        /// Which session.
+        session: SessionId,
+        /// The last entry that was looked at.
+        expected: Seq,
+        /// The last entry that it has.
+        last: Seq,
+    },
     /// The session has no anchor of this name.
     #[error("anchor not found: {name}")]
     NoAnchor {

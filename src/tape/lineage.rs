@@ -117,4 +117,4 @@ pub(super) fn all_parts(layout: &Layout, session: &SessionId) -> Result<Vec<Part
 }
 
 /// The most tapes that all of a tape may be spread over, anchors or not. More are a circle.
-const FORKS_OF_FORKS_MAX: u32 = 10_000;
+pub(super) const FORKS_OF_FORKS_MAX: u32 = 10_000;

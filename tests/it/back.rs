@@ -19,18 +19,27 @@ use crate::support::taped;
 
 /// Answers each message with itself, and remembers all that it was sent.
 #[derive(Default)]
-struct Echo {
+pub(crate) struct Echo {
     id: Option<ModelRef>,
     sent: Mutex<Vec<Value>>,
 }
 
 impl Echo {
-    fn new() -> Arc<Echo> {
+    pub(crate) fn new() -> Arc<Echo> {
         Arc::new(Echo { id: Some("echo/one".parse().unwrap()), sent: Mutex::default() })
     }
 
-    fn newest(&self) -> Value {
+    pub(crate) fn newest(&self) -> Value {
         self.sent.lock().unwrap().last().cloned().unwrap()
+    }
+}
+
+impl Echo {
+    /// What it was last asked to sum up of a branch.
+    pub(crate) fn sent_to_sum_up(&self) -> String {
+        let sent = self.sent.lock().unwrap();
+        let asked = sent.iter().rev().map(|sent| sent["history"][0]["parts"][0]["text"].as_str().unwrap_or_default());
+        asked.filter(|text| text.contains("<branch>")).map(str::to_owned).next().unwrap()
     }
 }
 
@@ -74,7 +83,21 @@ async fn say(session: &Session, texts: &[&str]) {
     }
 }
 
-async fn told(session: &Session) -> Vec<String> {
+/// The entries of its tape, all that were decided: what is on its way to the disk is waited for.
+pub(crate) async fn entries(session: &Session) -> Vec<Entry> {
+    let newest = session.state().await.map_or(tamtam::Seq::ZERO, |state| state.seq);
+    loop {
+        let entries = session.entries().await.unwrap();
+        if entries.last().is_some_and(|entry| entry.seq >= newest) {
+            return entries;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
+
+/// The conversation as messages.
+pub(crate) async fn told(session: &Session) -> Vec<String> {
+    entries(session).await;
     session.messages().await.unwrap().iter().map(Message::text).collect()
 }
 
@@ -187,7 +210,7 @@ async fn of_two_rollbacks_at_once_each_is_whole() {
             Err(other) => panic!("{other:?}"),
         }
     }
-    let entries = session.entries().await.unwrap();
+    let entries = entries(&session).await;
     let recorded = entries.iter().filter(|entry| matches!(entry.record, Record::RolledBack(_))).count();
     assert!(done >= 1 && recorded == done, "{done} were told so, {recorded} are recorded");
     assert!(runtime.shutdown().await.is_empty());
@@ -199,7 +222,7 @@ fn tape_of(folder: &Path, id: &str) -> PathBuf {
 
 /// The state that the entries of a tape make, and all of them.
 async fn folded(session: &Session) -> (State, Vec<Entry>) {
-    let entries = session.entries().await.unwrap();
+    let entries = entries(session).await;
     let Record::State(first) = &entries[0].record else { panic!("{:?}", entries[0]) };
     let mut state = (**first).clone();
     entries.iter().for_each(|entry| state.apply(entry));
@@ -289,7 +312,7 @@ async fn a_crash_at_any_point_of_a_rollback_makes_it_once() {
             other => other,
         };
         assert_eq!(undone.unwrap().gone, ["b".into()], "{point}");
-        let entries = session.entries().await.unwrap();
+        let entries = entries(&session).await;
         let recorded = entries.iter().filter(|entry| matches!(entry.record, Record::RolledBack(_))).count();
         assert_eq!((recorded, told(&session).await), (1, vec!["a".to_owned(), "re a".to_owned()]), "{point}");
         assert!(!armed.load(Ordering::SeqCst), "{point} was not passed");

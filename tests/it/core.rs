@@ -12,6 +12,7 @@ mod fork;
 mod handoff;
 mod inbox;
 pub(crate) mod line;
+mod merge;
 mod pause;
 mod permission;
 mod pin;

@@ -22,6 +22,8 @@ mod named;
 #[cfg(feature = "fault-injection")]
 mod picture;
 #[cfg(feature = "fault-injection")]
+pub(crate) use picture::copy;
+#[cfg(feature = "fault-injection")]
 mod starts;
 #[cfg(feature = "fault-injection")]
 mod strike;

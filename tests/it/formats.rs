@@ -10,12 +10,12 @@ use tamtam::{
     Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
     context::{Replaced, Window},
     message::Finish,
-    model::{Answer, AnswerPart, ErrorKind, ModelError, Price},
+    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, UserItem},
     permission::Ruleset,
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
-        Entry, Extent, Limits, Link, Looked, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve, Resource,
-        RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
+        Entry, Extent, Limits, Link, Looked, Merged, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve,
+        Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
     },
     tape::Cause,
     tool::{Access, Effect, FileChange, FileImage, FileState, ToolResult},
@@ -173,6 +173,27 @@ fn records() -> Vec<Record> {
         Record::Orphaned { why: "its parent has ended".into() },
         Record::Adopted { tie, above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
         Record::Narrowed { above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
+        Record::Merged(Arc::new(Merged {
+            fork: "ticket-1-b".parse().unwrap(),
+            onto: Seq(40),
+            from: Seq(20),
+            to: Seq(30),
+            items: [Item::User(UserItem {
+                id: "m-3".into(),
+                parts: vec![tamtam::Part::text("and there?")],
+                fragment: Default::default(),
+            })]
+            .into_iter()
+            .collect(),
+            spent: Spent { requests: 1, ..Spent::default() },
+            files: vec![FileChange {
+                path: "a".into(),
+                before: FileState::Absent,
+                after: FileState::Unknown("a link by now".into()),
+            }],
+            unlisted: vec!["deploy (call 24): the tool does not say which files it changes".into()],
+            spill: Some("/srv/store/sessions/ticket-1-b/spill".into()),
+        })),
         Record::RolledBack(Arc::new(RolledBack {
             from: Seq(40),
             to: Seq(20),

@@ -4,6 +4,7 @@
 #[cfg(feature = "cli")]
 mod aimock;
 mod back;
+mod branch;
 mod call_input;
 #[cfg(feature = "cli")]
 mod cli;

@@ -14,6 +14,7 @@
 //! | `world.rs` | the shell, the tape and the workers around the core, all of them able to die at any moment |
 //! | `tasks.rs` | child sessions, which live on through a crash of their parent |
 //! | `back.rs` | going back to any point, from any other |
+//! | `merge.rs` | what a fork said is merged, also from an older state, and twice |
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
 //! | `again.rs` | the tape of a schedule, replayed from its entries alone |
@@ -24,6 +25,7 @@ mod back;
 mod chance;
 mod checks;
 mod host;
+mod merge;
 pub(crate) mod rng;
 mod tasks;
 mod world;

@@ -131,6 +131,7 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::LeaveBranch { .. } => ("leave branch", None),
         Signal::Pin { .. } => ("pin", None),
         Signal::Unpin { .. } => ("unpin", None),
+        Signal::Merge { .. } => ("merge", None),
         Signal::RollBack { back, .. } => ("roll back", Some(back.to)),
         Signal::Anchor => ("anchor", None),
         Signal::Handoff { .. } => ("handoff", None),

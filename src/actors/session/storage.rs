@@ -134,6 +134,7 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Pin { reply, .. }
         | Signal::Unpin { reply, .. }
         | Signal::RollBack { reply, .. }
+        | Signal::Merge { reply, .. }
         | Signal::Handoff { reply, .. }
         | Signal::Configure { reply, .. }
         | Signal::Spawn { reply, .. }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     ids::SessionId,
     message::ErrorReason,
-    session::{Account, CallState, OpenCall, Outcome, Spent, State, TurnEnd, state::TURNS_REMEMBERED},
+    session::{CallState, OpenCall, Outcome, Spent, State},
     tape::Forked,
     tool::ToolResult,
     usage::Usage,
@@ -13,8 +13,10 @@ use crate::{
 
 impl State {
     /// From here on it is the state of the fork. Its history, settings and context are what they were; what was open (the turn,
-    /// calls, messages that wait, tasks, standing grants) stays with the parent, and its counters begin anew.
+    /// calls, messages that wait, tasks, standing grants) stays with the parent, and its counters begin anew. Its limits are what was left of them (decision 0011).
     pub(super) fn fork(&mut self, forked: &Forked) {
+        // While what is open is still there: what is held for it is not left.
+        self.leave_what_is_left();
         self.answer_open_calls(&forked.parent);
         self.open.clear();
         self.tasks_ended.clear();
@@ -24,18 +26,8 @@ impl State {
         }
         if let Some(turn) = self.turn.take() {
             // Who waits for the messages of that turn, here, hears what became of it.
-            self.ended.push_back(Arc::new(TurnEnd {
-                turn: turn.id,
-                outcome: Outcome::Aborted { reason: format!("it goes on in session {}", forked.parent) },
-                text: turn.text.clone(),
-                messages: turn.messages.clone(),
-                steps: turn.step,
-                usage: turn.usage,
-                spent: turn.spent,
-            }));
-            if self.ended.len() > TURNS_REMEMBERED {
-                self.ended.pop_front();
-            }
+            let reason = format!("it goes on in session {}", forked.parent);
+            self.remember_end(&turn, Outcome::Aborted { reason });
         }
         // What was ready waited for a request that is not open any more.
         self.put_compacted_in_place();
@@ -45,8 +37,6 @@ impl State {
         self.usage = Usage::default();
         self.spent = Spent::default();
         self.spent_by_tasks = Spent::default();
-        // What it may use of a grant stays bounded by it, counted from here.
-        self.account = Account { grant: self.account.grant, ..Account::default() };
         self.turns = 0;
         self.recoveries = 0;
         (self.held, self.paused, self.waits) = (false, false, false);

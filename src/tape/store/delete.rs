@@ -63,6 +63,20 @@ impl Store {
         Ok(self.delete_where(session, &is_unused)? == Some(Deleted::Gone))
     }
 
+    /// Deletes a session, only if that is still its last entry.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::delete`]; [`TapeError::GoneOn`].
+    pub fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
+        let has_not_gone_on = || match summary::summary(self.layout(), session.clone(), &[])?.seq {
+            now if now == last => Ok(true),
+            now => Err(TapeError::GoneOn { session: session.clone(), expected: last, last: now }),
+        };
+        let deleted = self.delete_where(session, &has_not_gone_on)?;
+        Ok(deleted.unwrap_or(Deleted::Hidden))
+    }
+
     /// Deletes a session where that holds once nobody else can use it any more; `None` where it does not.
     fn delete_where(
         &self,

@@ -11,7 +11,7 @@ use crate::{
         Entry, TapeError,
         layout::{Layout, anchor_number, make_folder, make_new_folder, open_or_make, remove_file, sync_folder},
         line::{Chain, encode_lines},
-        lineage::{FORK_DEPTH_MAX, FORKED, Forked, origin},
+        lineage::{FORK_DEPTH_MAX, FORKED, FORKS_OF_FORKS_MAX, Forked, origin},
         log::LogFile,
         read::{again_if_damaged, last_seen, newest_at},
         seek::{Found, find},
@@ -98,6 +98,37 @@ impl Store {
                 Err(error)
             }
         }
+    }
+
+    /// Where a session goes on from, where it is a fork; `None` where it is none. Reads one line.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Io`].
+    pub fn forked_from(&self, session: &SessionId) -> Result<Option<Forked>, TapeError> {
+        self.must_exist(session)?;
+        origin(self.layout(), session, &self.layout().anchor_names(session)?)
+    }
+
+    /// Whether the tape of `session` has that very entry of `other`: it is that session, or goes on from it behind that entry.
+    /// Reads one line of each tape in between.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Io`].
+    pub fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError> {
+        self.must_exist(session)?;
+        let layout = self.layout();
+        let (mut session, mut through) = (session.clone(), None::<Seq>);
+        for _ in 0..FORKS_OF_FORKS_MAX {
+            if session == *other {
+                return Ok(through.is_none_or(|through| seq <= through));
+            }
+            let Some(forked) = origin(layout, &session, &layout.anchor_names(&session)?)? else { return Ok(false) };
+            through = Some(through.map_or(forked.seq, |through| through.min(forked.seq)));
+            session = forked.parent;
+        }
+        Ok(false)
     }
 
     /// First the mark in the parent's folder, then the line: a fork that is there keeps its parent.

@@ -83,3 +83,104 @@ fn a_session_in_mid_turn_is_not_rolled_back() {
     assert!(refused.error().contains("`tamtam resume s` finishes it"), "{}", refused.stderr);
     assert_eq!(lab.tape("s").len(), before);
 }
+
+/// Z-01: a fork from a message, a turn or an entry; what it says is merged by its id alone, and undone by the command that the
+/// merge names; with --delete it is gone.
+#[test]
+fn a_fork_from_any_message_is_made_and_merged() {
+    let lab = Lab::new();
+    let model = talked(&lab);
+    let id =
+        lab.tape("s").iter().filter(|entry| entry["kind"] == "delivered").nth(1).unwrap()["data"]["ids"][0].clone();
+    let points = [
+        ("--message", id.as_str().unwrap().to_owned()),
+        ("--turn", seq_of(&lab, "delivered", 1)),
+        ("--seq", seq_of(&lab, "turn_finished", 0)),
+    ];
+    for (n, (option, value)) in points.iter().enumerate() {
+        let name = format!("f{n}");
+        let made = lab.run(&["tape", "fork", "s", option, value, "--as", &name]);
+        assert_eq!((made.code, made.stdout.trim()), (0, name.as_str()), "{}", made.stderr);
+        let said = lab.run(&["run", "--session", &name, "--model", &model, "again"]);
+        assert_eq!((said.code, said.stdout.trim()), (0, "four"), "{}", said.stderr);
+    }
+    let before = lab.tape("s").len();
+    let merged = lab.run(&["tape", "merge", "f0"]);
+    assert_eq!(merged.code, 0, "{}", merged.stderr);
+    assert!(merged.stdout.contains("fork f0 is merged into session s: 2 items"), "{}", merged.stdout);
+    let undo = format!("`tamtam tape rollback s --to {before}` undoes this");
+    assert!(merged.stdout.contains(&undo), "{}", merged.stdout);
+    let nothing = lab.run(&["tape", "merge", "f0", "--into", "s"]);
+    assert_eq!((nothing.code, lab.tape("s").len()), (0, before + 1), "{}", nothing.stderr);
+    assert!(nothing.stdout.starts_with("nothing to merge"), "{}", nothing.stdout);
+    let gone = lab.run(&["tape", "merge", "f1", "--delete"]);
+    assert!(gone.stdout.ends_with("the fork is deleted\n"), "{}", gone.stdout);
+    assert_eq!(lab.run(&["tape", "show", "f1"]).code, 2);
+    assert_eq!(lab.run(&["tape", "rollback", "s", "--to", &before.to_string()]).code, 0);
+    assert_eq!(lab.run(&["tape", "verify"]).code, 0);
+    let found = lab.run(&["tape", "search", "again", "--session", "s"]);
+    assert!(found.stdout.contains("again"), "what was merged is found where it is now: {}", found.stdout);
+}
+
+/// What cannot be forked or merged is said in one line, with what to do.
+#[test]
+fn a_fork_or_a_merge_that_cannot_be_says_what_to_do() {
+    let lab = Lab::new();
+    let model = talked(&lab);
+    for name in ["f", "g"] {
+        assert_eq!(lab.run(&["tape", "fork", "s", "--as", name]).code, 0);
+    }
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["fork", "s", "--message", "nope"], 2, "`tamtam tape show s` lists its entries"),
+        (&["fork", "s", "--turn", "2"], 2, "entry 2 began no turn"),
+        (&["fork", "s", "--seq", "999"], 2, "has no entry 999"),
+        (&["fork", "s", "--seq", "3", "--turn", "2"], 2, "cannot be used with"),
+        (&["merge", "s"], 2, "`tamtam tape fork` makes one"),
+        (&["merge", "nope"], 2, "there is no session nope"),
+        (&["merge", "f", "--into", "nope"], 2, "there is no session nope"),
+        (&["merge", "f", "--into", "f"], 2, "name another one with --into"),
+    ];
+    for (arguments, code, said) in cases {
+        let ended = lab.run(&[&["tape"], arguments].concat());
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.error().contains(said), "{arguments:?}: {}", ended.stderr);
+    }
+    let _ = model;
+}
+
+/// Z-03: the diff comes first and nothing is done; with --yes conversation and files go back together, and forth by the command
+/// that is named.
+#[test]
+fn a_rollback_with_files_shows_the_diff_first() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("a"), "one\n").unwrap();
+    let model = lab.script(json!([
+        {"calls": [{"name": "edit", "input": {"path": "a", "old_string": "one", "new_string": "two"}}]},
+        "done",
+    ]));
+    let ended = lab.run(&["run", "--session", "s", "--permission", "auto", "--model", &model, "go"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let (turn, before) = (seq_of(&lab, "delivered", 0), lab.tape("s").len());
+    let shown = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--files"]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert!(shown.stdout.starts_with("restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-two\n+one\n"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("would be taken back: message ") && shown.stdout.ends_with("--yes does it\n"));
+    assert_eq!((lab.tape("s").len(), std::fs::read_to_string(lab.work("a")).unwrap()), (before, "two\n".to_owned()));
+    let back = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--files", "--yes"]);
+    assert_eq!(back.code, 0, "{}", back.stderr);
+    assert!(back.stdout.contains("1 files were put back\n"), "{}", back.stdout);
+    assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "one\n");
+    let forth = format!("tape rollback s --to {before} --files --yes");
+    assert!(back.stdout.contains(&format!("`tamtam {forth}` undoes this")), "{}", back.stdout);
+    std::fs::write(lab.work("a"), "mine\n").unwrap();
+    let forth: Vec<&str> = forth.split(' ').collect();
+    let refused = lab.run(&forth);
+    assert_eq!(refused.code, 1, "{}", refused.stdout);
+    assert!(
+        refused.error().contains("a: someone else changed it since") && refused.error().contains("--over"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(lab.run(&[&forth[..], &["--over"]].concat()).code, 0);
+    assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "two\n");
+}

@@ -22,7 +22,7 @@ fn found(play: &Play, wanted: &Wanted) -> Result<RolledBack, NoPoint> {
 
 fn submit(play: &mut Play, back: RolledBack) -> Result<Held, Refusal> {
     let reply = play.reply_to();
-    play.signal(Signal::RollBack { back: Arc::new(back), reply });
+    play.signal(Signal::RollBack { back: Arc::new(back), files: None, summary: None, reply });
     play.reply.clone().unwrap()
 }
 

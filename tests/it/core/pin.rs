@@ -171,7 +171,7 @@ fn a_pin_goes_back_with_the_conversation() {
         context,
     };
     let reply = play.reply_to();
-    play.signal(Signal::RollBack { back: Arc::new(back), reply });
+    play.signal(Signal::RollBack { back: Arc::new(back), files: None, summary: None, reply });
     assert!(play.state.context.pins.is_empty());
     assert!(Transcript::of(&play.tape()).iter().all(|message| !message.pinned));
     assert!(play.tape().iter().any(|entry| matches!(entry.record, Record::Pinned { .. })), "the tape has it");

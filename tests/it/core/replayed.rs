@@ -143,7 +143,7 @@ fn a_fork_of_a_session_that_went_back_and_forth_replays() {
     let go = |play: &mut Play, wanted| {
         let back = look_back(&play.tape(), &play.state, &wanted, true).unwrap().unwrap();
         let reply = play.reply_to();
-        play.signal(Signal::RollBack { back: back.into(), reply });
+        play.signal(Signal::RollBack { back: back.into(), files: None, summary: None, reply });
         assert!(play.reply.clone().unwrap().is_ok());
     };
     for said in ["one", "two", "three"] {

@@ -68,7 +68,7 @@ impl World {
             self.host.gone.retain(|id| !back.again.contains(id));
             self.counts.backs += 1;
         }
-        self.signal(&Signal::RollBack { back: back.clone(), reply })?;
+        self.signal(&Signal::RollBack { back: back.clone(), files: None, summary: None, reply })?;
         if before.turn.is_some() || before.closed.is_some() || stale {
             hold!(self.state == before, "a rollback was taken that was to be refused");
             return Ok(());

@@ -62,6 +62,7 @@ enum Happening {
     Branch,
     Pin,
     GoBack,
+    Merge,
     Anchor,
     Crash,
     Spawn,
@@ -70,7 +71,7 @@ enum Happening {
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 27] = [
+const HAPPENINGS: [(usize, Happening); 28] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -92,6 +93,7 @@ const HAPPENINGS: [(usize, Happening); 27] = [
     (1, Happening::Branch),
     (1, Happening::Pin),
     (4, Happening::GoBack),
+    (3, Happening::Merge),
     (1, Happening::Anchor),
     (3, Happening::Crash),
     (4, Happening::Spawn),
@@ -183,6 +185,7 @@ impl World {
                 })
             }
             Happening::GoBack => self.go_back(),
+            Happening::Merge => self.merge(),
             Happening::Anchor => self.signal(&Signal::Anchor),
             Happening::Crash => self.crash(),
             Happening::Spawn => self.spawn(),

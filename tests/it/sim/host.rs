@@ -134,7 +134,7 @@ impl Host {
         let mut order: BTreeMap<bool, Seq> = BTreeMap::new();
         for item in state.history.iter() {
             let Item::User(user) = item.as_ref() else { continue };
-            if user.id.as_str().starts_with("branch-") {
+            if user.id.as_str().starts_with("branch-") || user.id.as_str().starts_with("fork-") {
                 continue;
             }
             let said = Message { parts: user.parts.clone(), ..Message::user("") }.text();

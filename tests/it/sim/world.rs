@@ -47,6 +47,7 @@ pub(super) struct Counts {
     downs: u64,
     undone: u64,
     pub(super) backs: u64,
+    pub(super) merges: u64,
 }
 
 impl Counts {
@@ -62,6 +63,7 @@ impl Counts {
             self.compactions,
             self.downs,
             self.backs,
+            self.merges,
         ];
         all.iter().all(|count| *count > 0)
     }
@@ -81,6 +83,7 @@ impl AddAssign for Counts {
         self.downs += other.downs;
         self.undone += other.undone;
         self.backs += other.backs;
+        self.merges += other.merges;
     }
 }
 
@@ -653,6 +656,7 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Pin { .. }
             | Signal::Unpin { .. }
             | Signal::RollBack { .. }
+            | Signal::Merge { .. }
             | Signal::Handoff { .. }
             | Signal::Spawn { .. }
             | Signal::Adopt { .. }

@@ -1,0 +1,146 @@
+//! Why a host's wish was refused.
+
+use crate::{
+    ids::{MessageId, Seq, SessionId},
+    session::{Breach, Resource},
+};
+
+/// Why a host's wish was refused. Nothing was recorded, nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The message was only for an idle session.
+    #[error("the session is busy with turn {turn}")]
+    Busy {
+        /// The running turn.
+        turn: Seq,
+    },
+    /// The message was for another turn.
+    #[error("turn {expected} is not running{}", actual.map(|turn| format!(", turn {turn} is")).unwrap_or_default())]
+    TurnMismatch {
+        /// The turn it was for.
+        expected: Seq,
+        /// The turn that runs.
+        actual: Option<Seq>,
+    },
+    /// Too many messages wait.
+    #[error("the inbox is full: {depth} messages wait")]
+    InboxFull {
+        /// How many wait.
+        depth: usize,
+    },
+    /// The message has nothing in it.
+    #[error("the message is empty")]
+    Empty,
+    /// No such message waits: it was delivered, withdrawn, or never accepted.
+    #[error("message {id} does not wait any more")]
+    NotWaiting {
+        /// Which.
+        id: MessageId,
+    },
+    /// A compaction is under way already.
+    #[error("compaction {ticket} is in progress")]
+    Compacting {
+        /// Which.
+        ticket: Seq,
+    },
+    /// There is nothing that a summary could replace.
+    #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
+    NothingToCompact,
+    /// No summary stands in the context, or another one than was looked at.
+    #[error("there is no compaction that could be undone")]
+    NothingToUndo,
+    /// What comes back would be summed up again at once.
+    #[error(
+        "with what the compaction replaced the context would take {used} tokens, and may take {usable}: choose a model with a larger window first"
+    )]
+    WouldNotFit {
+        /// What it would take.
+        used: u64,
+        /// What it may take.
+        usable: u64,
+    },
+    /// Only what stands in the context can be pinned.
+    #[error("message {message} is not in the context: pin it when it is sent, or send its words again")]
+    NotInContext {
+        /// Which.
+        message: MessageId,
+    },
+    /// The message is not pinned.
+    #[error("message {message} is not pinned")]
+    NotPinned {
+        /// Which.
+        message: MessageId,
+    },
+    /// What is pinned stays in the context, so there is a bound.
+    #[error(
+        "the message takes {needs} tokens, and {used} of the {max} that may be pinned are taken: unpin another one, or say it in fewer words"
+    )]
+    PinsFull {
+        /// Tokens of what is pinned, or waits to be.
+        used: u64,
+        /// Tokens of this message.
+        needs: u64,
+        /// Tokens that may be pinned.
+        max: u64,
+    },
+    /// The ask is closed: answered, expired, withdrawn, or never open.
+    #[error("ask {ask} is closed")]
+    AskClosed {
+        /// Which.
+        ask: Seq,
+    },
+    /// Only a question for more of a budget is answered by raising one.
+    #[error("ask {ask} is about a call: answer once, always or reject")]
+    NotABudget {
+        /// Which ask.
+        ask: Seq,
+    },
+    /// A raise that does not raise the limit that is asked about leaves the question open.
+    #[error("ask {ask} is about {resource}: say by how much that is raised")]
+    RaisesNothing {
+        /// Which ask.
+        ask: Seq,
+        /// What it is about.
+        resource: Resource,
+    },
+    /// The budget does not allow the task.
+    #[error("{breach}: ask for less, or raise it")]
+    OverBudget {
+        /// Which limit.
+        breach: Breach,
+    },
+    /// Something was decided meanwhile: look again, and ask again.
+    #[error("the session has gone on meanwhile, from entry {expected} to {actual}: look again")]
+    Moved {
+        /// The entry that it was worked out for.
+        expected: Seq,
+        /// The newest.
+        actual: Seq,
+    },
+    /// The session has ended for good.
+    #[error("the session has ended")]
+    Ended,
+    /// The child would stand deeper than children may.
+    #[error("a child would be {depth} deep, and may be {max} at most: raise task_depth_max")]
+    TooDeep {
+        /// How deep it would be.
+        depth: u32,
+        /// How deep it may be.
+        max: u32,
+    },
+    /// As many children are open as may be.
+    #[error("{open} tasks are open, and {max} may be: wait for one, or raise task_width_max")]
+    TooManyTasks {
+        /// How many are open.
+        open: usize,
+        /// How many may be.
+        max: usize,
+    },
+    /// Only an orphan can be adopted: a session that was a child, and whose parent has ended.
+    #[error("session {session} is no orphan: end its parent first")]
+    NotAnOrphan {
+        /// Which.
+        session: SessionId,
+    },
+}
