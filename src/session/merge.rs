@@ -95,7 +95,7 @@ pub fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry]) -> M
             _ => None,
         })
     };
-    let before = merges().filter(|(seq, _)| trail.has(*seq)).last();
+    let before = merges().rfind(|(seq, _)| trail.has(*seq));
     let from = before.map_or(then.seq, |(_, merged)| merged.to);
     let mut began = then.clone();
     // Only what is said from here on is the fork's own.

@@ -93,7 +93,7 @@ fn what_the_fork_used_counts_once_whatever_is_taken_back() {
     let usage = Usage { input: 100, output: 10, ..Usage::default() };
     let (mut parent, mut fork, at) = both();
     for play in [&mut parent, &mut fork] {
-        play.prices.set("fake/model".parse().unwrap(), price.clone());
+        play.prices.set("fake/model".parse().unwrap(), price);
     }
     fork.send("x");
     fork.answer_using(vec![text("re x")], Finish::Stop, usage);
