@@ -18,7 +18,7 @@ use super::{
     strike::{STRUCK, Strike},
 };
 
-use crate::support::taped;
+use crate::support::taped::{self, LeftOut};
 
 const SESSIONS: usize = 6;
 const APPENDS: u64 = 25;
@@ -119,6 +119,14 @@ fn write(store: &Store, n: usize) -> u64 {
     acknowledged
 }
 
+/// A folder whose tapes hold entries of the test's own, and not the life of a session.
+fn folder_of_entries() -> taped::Folder {
+    let folder = taped::folder();
+    folder.may_leave_out(LeftOut::NoSession);
+    folder.may_leave_out(LeftOut::NeverBegun);
+    folder
+}
+
 /// Everything that was written is there once, in order, and the index says the same before and after it is made anew.
 fn judge(folder: &Path, least: &BTreeMap<usize, u64>) {
     let store = Store::open(folder, StoreOptions::default()).unwrap();
@@ -144,7 +152,7 @@ fn judge(folder: &Path, least: &BTreeMap<usize, u64>) {
 
 /// One round; how often each point was passed.
 fn round(durability: Durability, strike: &Strike) -> BTreeMap<String, u64> {
-    let folder = taped::folder();
+    let folder = folder_of_entries();
     let path = folder.path().join("store");
     let store = Store::open(&path, options(durability, strike)).unwrap();
     let written: BTreeMap<_, _> = std::thread::scope(|scope| {
@@ -213,7 +221,7 @@ type Picture = (String, taped::Folder, BTreeMap<usize, u64>);
 fn recovery_of_the_tape_writer_killed_in_mid_batch() {
     for durability in [Durability::Process, Durability::Power] {
         let counted = round(durability, &Strike::default());
-        let (folder, strike) = (taped::folder(), Strike::default());
+        let (folder, strike) = (folder_of_entries(), Strike::default());
         let path = folder.path().join("store");
         let acknowledged: Arc<[std::sync::atomic::AtomicU64; SESSIONS]> = Arc::default();
         let pictures: Arc<std::sync::Mutex<Vec<Picture>>> = Arc::default();
@@ -226,7 +234,7 @@ fn recovery_of_the_tape_writer_killed_in_mid_batch() {
                     .map(|last| last.load(std::sync::atomic::Ordering::SeqCst))
                     .enumerate()
                     .collect();
-                let home = taped::folder();
+                let home = folder_of_entries();
                 copy(&path, &home.path().join("store"));
                 pictures.lock().unwrap().push((point.clone(), home, known));
             });
@@ -261,7 +269,7 @@ fn recovery_of_the_tape_writer_killed_in_mid_batch() {
 /// made anew has.
 #[test]
 fn recovery_of_the_index() {
-    let folder = taped::folder();
+    let folder = folder_of_entries();
     let path = folder.path().join("store");
     let store = Store::open(&path, options(Durability::Process, &Strike::default())).unwrap();
     (0..SESSIONS).for_each(|n| assert_eq!(write(&store, n), APPENDS * 2));
@@ -270,7 +278,7 @@ fn recovery_of_the_index() {
     let points = ["index.opened", "index.session", "index.pulled", "index.committed", "index.deleted"];
     for point in points {
         for nth in [1, 4] {
-            let home = taped::folder();
+            let home = folder_of_entries();
             let (panicked, killed) = (home.path().join("panicked"), home.path().join("killed"));
             copy(&path, &panicked);
             let strike = Strike::default();
