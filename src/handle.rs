@@ -114,8 +114,11 @@ impl Session {
     /// Ends the running turn: every open call gets a result, no process of it is left, queued messages stay and are held
     /// until the next send or [`Session::go_on`]. Returns when the wish is on the tape; [`Session::wait`] waits for the end.
     ///
+    /// What runs is stopped before that: where the disk is full or slow, the processes are gone at once, and this returns when
+    /// the disk takes entries again. Whoever stops waiting for it takes nothing back.
+    ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`SendError::InboxFull`] where more than a thousand wait for the disk.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<(), SendError> {
         let reason = reason.into();
         self.ask(|reply| Signal::Abort { reason, reply }).await.map(drop)

@@ -10,9 +10,11 @@ mod children;
 #[cfg(feature = "fault-injection")]
 mod held_back;
 mod present;
+mod questions;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub(crate) use build::{claim, fold};
 use children::Children;
@@ -28,17 +30,15 @@ use crate::{
     actors::{
         host::Host,
         shell::{Behaviour, Context, ExitError, Init},
-        slot::{QUESTIONS_MAX, Question, Reply, Slept, Slot, Wake, Work},
+        slot::{Question, Reply, Slept, Slot, Wake, Work},
         summary::SummaryWorker,
-        worker::{CallWorker, Post, RequestWorker},
+        worker::{CallWorker, RequestWorker},
     },
-    error::{PassivateError, SendError},
+    error::PassivateError,
     event::{Event, EventId, EventKind, events_of},
     hook::HookFailure,
     ids::{Millis, Seq},
-    session::{
-        CallState, Decision, Directive, Entry, Env, Open, Record, Refusal, Signal, State, compaction_prompt, decide,
-    },
+    session::{Decision, Directive, Entry, Env, Record, Signal, State, decide},
     supervisor::{ActorCard, ExitReason},
     tape::Appended,
 };
@@ -314,10 +314,8 @@ impl Live {
 
     /// Decides, records, and then does.
     fn on(&mut self, signal: Signal) {
-        if !self.held.is_empty() && !is_from_host(&signal) {
-            // What workers report stays in order behind what could not be recorded yet.
-            self.held.push_back(signal);
-            return;
+        if !self.held.is_empty() && !storage::is_told(&signal) {
+            return self.hold(signal);
         }
         self.forget_worker(&signal);
         let Decision { entries, directives, after } = self.decide(&signal);
@@ -424,164 +422,4 @@ impl Live {
             drop(self.host.store.mark_closed(&self.slot.id));
         }
     }
-
-    fn carry_out(&mut self, directive: Directive) {
-        fault!(self.host.store.faults(), "session.carry_out", self.slot.id.as_str());
-        match directive {
-            Directive::StartRequest(ticket) => self.start_request(ticket),
-            Directive::StartCall(ticket) => self.start_call(ticket),
-            Directive::StartCompaction(ticket) => self.start_compaction(ticket),
-            Directive::StopCompaction(ticket) => drop(self.compactions.remove(&ticket)),
-            Directive::CutRequest(ticket) => {
-                match self.requests.remove(&ticket) {
-                    Some(worker) => worker.cut(),
-                    // It was never started, or it has reported already.
-                    None => self.report(Signal::CutOff { ticket, partial: Vec::new() }),
-                }
-            }
-            Directive::StopCall(ticket) => match self.calls.get(&ticket) {
-                Some(worker) => worker.stop(),
-                // It was never started, or it has reported already.
-                None => self.report(Signal::Returned { ticket, result: build::never_ran() }),
-            },
-            Directive::StartTask(ticket) | Directive::PartTask(ticket) => self.see_to_task(ticket),
-            Directive::StopTask(ticket) => self.stop_task(ticket),
-            Directive::Reply(to, reply) => self.slot.answer(to, reply.map_err(SendError::from)),
-        }
-    }
-
-    fn report(&self, signal: Signal) {
-        self.slot.report(self.life, signal);
-    }
-
-    fn post(&self, ticket: Seq) -> Post {
-        let turn = self.state.turn.as_ref();
-        Post {
-            host: self.host.clone(),
-            slot: self.slot.clone(),
-            life: self.life,
-            ticket,
-            turn: turn.map(|turn| turn.id),
-            step: turn.map(|turn| turn.step),
-        }
-    }
-
-    fn start_request(&mut self, ticket: Seq) {
-        // A stop may have overtaken a start that waited for the tape; its report is on the way then.
-        let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
-        if open.closing {
-            return;
-        }
-        let model = open.model.clone();
-        let request = build::request(&self.host, &self.state, ticket, open);
-        let doing = format!(
-            "model {model}{}",
-            if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
-        );
-        let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
-        self.requests.insert(ticket, RequestWorker::start(self.post(ticket), model, request, card));
-        fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
-    }
-
-    fn start_compaction(&mut self, ticket: Seq) {
-        let Some(asked) = compaction_prompt(&self.state, ticket) else { return };
-        let card = self.host.registry.worker(
-            &self.card,
-            &format!("compaction {ticket}"),
-            "compaction",
-            asked.model.to_string(),
-        );
-        self.compactions.insert(ticket, SummaryWorker::start(self.post(ticket), asked, card));
-    }
-
-    fn start_call(&mut self, ticket: Seq) {
-        let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
-        if open.state != CallState::Running {
-            return;
-        }
-        match build::call(&self.host, &self.state, ticket, open) {
-            Ok((call, tool, context)) => {
-                let id = format!("{} {ticket}", open.tool);
-                let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
-                self.calls.insert(ticket, CallWorker::start(self.post(ticket), call, tool, context, card));
-                fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
-            }
-            Err(result) => self.report(Signal::Returned { ticket, result }),
-        }
-    }
-
-    /// A worker that has reported is down.
-    fn forget_worker(&mut self, signal: &Signal) {
-        match signal {
-            Signal::Answered { ticket, .. } | Signal::Failed { ticket, .. } | Signal::CutOff { ticket, .. } => {
-                self.requests.remove(ticket);
-            }
-            Signal::Returned { ticket, .. } => {
-                self.calls.remove(ticket);
-            }
-            Signal::Summarised { ticket, .. } => {
-                self.compactions.remove(ticket);
-            }
-            Signal::TaskDown { ticket, .. } | Signal::TaskLeft { ticket } => self.children.forget(*ticket),
-            _ => {}
-        }
-    }
-
-    fn answer(&mut self, question: Question) {
-        match question {
-            Question::Idle(reply) => {
-                self.idle_waiters.retain(|waiter| !waiter.is_closed());
-                let depth = self.idle_waiters.len();
-                match depth < QUESTIONS_MAX {
-                    true => self.idle_waiters.push(reply),
-                    false => drop(reply.send(Err(SendError::InboxFull { depth }))),
-                }
-            }
-            // A host that stopped waiting does not want to know.
-            Question::State(reply) => drop(reply.send(Ok(self.state.clone()))),
-            Question::Down(parent, ticket, reply) => self.children.wait_for_own(parent, ticket, reply),
-            Question::Task(ticket, reply) => self.children.wait_for(ticket, reply),
-            Question::Up(reply) => drop(reply.send(Ok(()))),
-            // As a bug in it would end it.
-            Question::Crash(words) => std::panic::resume_unwind(Box::new(words)),
-            // It is taken up where the actor can still end.
-            Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why: PassivateError::PASSING })),
-            Question::Outcome(id, reply) => {
-                let ended = self.state.ended.iter().rev().find(|end| end.messages.contains(&id)).cloned();
-                let waits = self.state.queue.iter().chain(&self.state.steering).any(|waiting| waiting.message.id == id);
-                let runs = self.state.turn.as_ref().is_some_and(|turn| turn.messages.contains(&id));
-                match ended {
-                    Some(end) if !runs => drop(reply.send(Ok(end))),
-                    _ if waits || runs => self.slot.wait_for(id, reply),
-                    _ => drop(reply.send(Err(SendError::Refused(Refusal::NotWaiting { id })))),
-                }
-            }
-        }
-    }
-}
-
-/// Whether a signal comes from a host, who can be told that it was not recorded.
-fn is_from_host(signal: &Signal) -> bool {
-    matches!(
-        signal,
-        Signal::Send { .. }
-            | Signal::Edit { .. }
-            | Signal::Withdraw { .. }
-            | Signal::Answer { .. }
-            | Signal::Configure { .. }
-            | Signal::Compact { .. }
-            | Signal::Restored { .. }
-            | Signal::UndoCompaction { .. }
-            | Signal::LeaveBranch { .. }
-            | Signal::Pin { .. }
-            | Signal::Unpin { .. }
-            | Signal::RollBack { .. }
-            | Signal::Merge { .. }
-            | Signal::Handoff { .. }
-            | Signal::Spawn { .. }
-            | Signal::Adopt { .. }
-            | Signal::StopTask { .. }
-            | Signal::Orphan { .. }
-            | Signal::Adopted { .. }
-    )
 }

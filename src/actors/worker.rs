@@ -203,6 +203,11 @@ impl CallWorker {
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
 }
 
 impl Drop for CallWorker {

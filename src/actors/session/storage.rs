@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::{
-    actors::session::{Live, Pending, is_from_host},
+    actors::session::{Live, Pending},
     error::SendError,
     event::EventKind,
     ids::Seq,
@@ -58,7 +58,7 @@ impl Live {
     pub(super) fn failed(&mut self, signal: Signal, error: TapeError) {
         tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
         self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
-        if is_from_host(&signal) {
+        if is_told(&signal) {
             if let Some(to) = reply_of(&signal) {
                 self.slot.answer(to, Err(SendError::Storage(error)));
             }
@@ -73,8 +73,27 @@ impl Live {
             let released = self.host.store.release_reserve();
             tracing::warn!(session = %self.slot.id, released, "the disk is full");
         }
-        self.held.push_back(signal);
+        self.put_by(signal);
         self.storage_retry = Some(self.now().plus(STORAGE_RETRY));
+    }
+
+    /// What comes while something else waits for the disk waits too. What it stops is stopped at once: no process runs on
+    /// because a disk is full.
+    pub(super) fn hold(&mut self, signal: Signal) {
+        if stops(&signal) {
+            let stop = self.decide(&signal).directives.into_iter().filter(Directive::is_stop);
+            stop.for_each(|directive| self.carry_out(directive));
+        }
+        self.put_by(signal);
+    }
+
+    /// In order; but what ends a turn is recorded before what workers reported, so that none of these starts anything first.
+    fn put_by(&mut self, signal: Signal) {
+        let at = match stops(&signal) {
+            true => self.held.iter().take_while(|held| stops(held)).count(),
+            false => self.held.len(),
+        };
+        self.held.insert(at, signal);
     }
 
     /// Decides anew about what is held, in order, until one cannot be recorded again.
@@ -114,6 +133,41 @@ impl Live {
             }
         }
     }
+}
+
+/// Whether a signal comes from somebody who is told that it was not recorded, and can say it again. An abort and an end do not
+/// belong here: what they stop is stopped already, so they are held.
+pub(super) fn is_told(signal: &Signal) -> bool {
+    matches!(
+        signal,
+        Signal::Send { .. }
+            | Signal::Edit { .. }
+            | Signal::Withdraw { .. }
+            | Signal::Answer { .. }
+            | Signal::GoOn { .. }
+            | Signal::Pause { .. }
+            | Signal::Resume { .. }
+            | Signal::Configure { .. }
+            | Signal::Compact { .. }
+            | Signal::Restored { .. }
+            | Signal::UndoCompaction { .. }
+            | Signal::LeaveBranch { .. }
+            | Signal::Pin { .. }
+            | Signal::Unpin { .. }
+            | Signal::RollBack { .. }
+            | Signal::Merge { .. }
+            | Signal::Handoff { .. }
+            | Signal::Spawn { .. }
+            | Signal::Adopt { .. }
+            | Signal::StopTask { .. }
+            | Signal::Orphan { .. }
+            | Signal::Adopted { .. }
+    )
+}
+
+/// Whether a signal ends what runs.
+fn stops(signal: &Signal) -> bool {
+    matches!(signal, Signal::Abort { .. } | Signal::End { .. })
 }
 
 /// Whom the decision about a signal answers.

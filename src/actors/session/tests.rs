@@ -8,17 +8,19 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
+    error::SendError,
     hook::Hooks,
     ids::SessionId,
-    message::{Message, ModelRef},
-    model::{ErrorKind, ModelError, Models, Scripted},
-    session::{Delivery, Held, Settings},
+    message::{Finish, Message, ModelRef},
+    model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
+    permission::Profile,
+    session::{Delivery, Held, Outcome, ReplyTo, Settings},
     supervisor::{Registry, card::Shown},
     tape::{
         Store,
         tests::support::{FakeDisk, own_folder, small, store_on},
     },
-    tool::Toolbox,
+    tool::{BoxFuture, Tool, ToolContext, ToolResult, Toolbox},
 };
 
 /// Far more operations than a test makes.
@@ -29,6 +31,34 @@ struct Script(Arc<Scripted>);
 impl Models for Script {
     fn find(&self, _: &ModelRef) -> Result<Arc<dyn crate::model::Model>, ModelError> {
         Ok(self.0.clone())
+    }
+}
+
+/// Waits until it is told to stop.
+struct Waits;
+
+impl Tool for Waits {
+    fn name(&self) -> &str {
+        "waits"
+    }
+
+    fn description(&self) -> &str {
+        "Waits."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({"type": "object"})
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, _: serde_json::Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async {
+            context.cancel.cancelled().await;
+            ToolResult::error("stopped")
+        })
     }
 }
 
@@ -47,7 +77,7 @@ fn bench() -> Bench {
     let models = Arc::new(Script(Arc::new(Scripted::new([]))));
     let hooks = Hooks(Arc::new([]));
     let passivation = crate::actors::timekeeper::Passivation::default();
-    let host = Host::new(store.clone(), Toolbox::default(), models, hooks, registry.clone(), passivation);
+    let host = Host::new(store.clone(), Toolbox::default().with(Waits), models, hooks, registry.clone(), passivation);
     let host = Arc::new(host);
     let id: SessionId = "s".parse().unwrap();
     let slot = host.slot(&id);
@@ -55,7 +85,9 @@ fn bench() -> Bench {
     slot.begin_activation().unwrap().land(Ok(()));
     let mut tape = store.create(&id, build::notify(&slot)).unwrap();
     let now = host.clock.now();
-    let mut state = State::new(id, Settings::new("/w", "fake/model".parse().unwrap()), now);
+    let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
+    settings.rules = vec![Profile::Auto.ruleset()];
+    let mut state = State::new(id, settings, now);
     let record = Record::State(Arc::new(state.clone()));
     let first = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
     assert!(matches!(tape.append(&[first.to_tape().unwrap()]), Appended::Now(Ok(_))));
@@ -108,9 +140,7 @@ async fn replies_behind_a_failed_append_are_told_of_it() {
     let mut bench = bench();
     bench.disk.be_slow();
     // The first slow write makes the store leave the next ones to its thread.
-    bench
-        .live
-        .on(Signal::Configure { settings: Box::new(other_settings(&bench.live)), reply: crate::session::ReplyTo(0) });
+    bench.live.on(Signal::Configure { settings: Box::new(other_settings(&bench.live)), reply: ReplyTo(0) });
     bench.disk.shut();
     let (first, again) = (bench.send("m"), bench.send("m"));
     bench.live.work();
@@ -123,6 +153,55 @@ async fn replies_behind_a_failed_append_are_told_of_it() {
         assert!(matches!(reply.await.unwrap(), Err(SendError::Storage(_))));
     }
     assert!(bench.live.pending.is_empty() && bench.live.state.turn.is_none());
+}
+
+/// A full disk holds up what is recorded, and never what stops: an abort ends every process at once, and is recorded before
+/// what workers reported, so that none of their reports starts anything first.
+#[tokio::test(start_paused = true)]
+async fn an_abort_on_a_full_disk_stops_what_runs_and_is_recorded_before_what_was_reported() {
+    let mut bench = bench();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    let ticket = bench.live.state.request().unwrap().0;
+    let call = |id: &str| AnswerPart::Call { id: id.into(), name: "waits".into(), input: "{}".into(), extra: None };
+    let answer = Answer::new(vec![call("a"), call("b")], Finish::ToolCalls);
+    bench.live.on(Signal::Answered { ticket, answer });
+    let [a, b] = bench.live.calls.keys().copied().collect::<Vec<_>>()[..] else { panic!("two calls run") };
+
+    bench.disk.fail_from(0, ALL);
+    bench.live.on(Signal::Returned { ticket: a, result: ToolResult::ok("done") });
+    let slot = bench.live.slot.clone();
+    let mut aborted = slot.input(|reply| Signal::Abort { reason: "enough".into(), reply }).unwrap();
+    bench.live.work();
+    assert!(bench.live.calls[&b].is_stopping());
+    assert!(matches!(bench.live.held.front(), Some(Signal::Abort { .. })));
+    assert!(aborted.try_recv().is_err(), "it is not on the tape yet");
+    bench.live.on(Signal::Returned { ticket: b, result: ToolResult::error("stopped") });
+
+    bench.disk.heal();
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    bench.live.after_work();
+    assert!(aborted.await.unwrap().is_ok());
+    let end = bench.live.state.ended.back().unwrap();
+    assert!(matches!(&end.outcome, Outcome::Aborted { reason } if reason == "enough"));
+    assert!(bench.live.state.request().is_none() && bench.live.requests.is_empty(), "no step followed");
+    assert!(bench.live.state.history.iter().any(|item| format!("{item:?}").contains("done")));
+}
+
+/// Who can say it again is told at once; nothing of it comes later, when nobody thinks of it any more.
+#[tokio::test(start_paused = true)]
+async fn a_pause_on_a_full_disk_is_told_that_it_was_not_recorded() {
+    let mut bench = bench();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    let ticket = bench.live.state.request().unwrap().0;
+    bench.disk.fail_from(0, ALL);
+    bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    let slot = bench.live.slot.clone();
+    let paused = slot.input(|reply| Signal::Pause { reply }).unwrap();
+    bench.live.work();
+    assert!(matches!(paused.await.unwrap(), Err(SendError::Storage(_))));
+    assert_eq!(bench.live.held.len(), 1);
 }
 
 fn other_settings(live: &Live) -> Settings {

@@ -22,6 +22,10 @@ use crate::{
 /// Inputs that may wait in a slot for its actor.
 pub(super) const INPUTS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
 
+/// Inputs of every kind, those included that stop or answer: more than anybody means, and a bound for whoever repeats an abort
+/// while a disk refuses.
+const INPUTS_OF_ALL_KINDS_MAX: usize = 4 * INPUTS_MAX;
+
 /// Questions that may wait for an answer, and as many may wait for the end of a turn.
 pub(crate) const QUESTIONS_MAX: usize = 1_024;
 
@@ -149,10 +153,10 @@ impl Inbox {
         signal: Signal,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
         let depth = self.inputs.len();
-        // What stops or answers always gets in; what adds work is bounded.
+        // What stops or answers gets in where what adds work does not.
         let adds =
             matches!(signal, Signal::Send { .. } | Signal::Edit { .. } | Signal::Spawn { .. } | Signal::Adopt { .. });
-        if depth >= INPUTS_MAX && adds {
+        if depth >= if adds { INPUTS_MAX } else { INPUTS_OF_ALL_KINDS_MAX } {
             if let Some(card) = &self.card {
                 card.rejected();
             }
@@ -295,5 +299,22 @@ impl Waiters {
         self.inputs.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
         self.outcomes.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.clone()))));
         self.questions.into_iter().for_each(|question| question.refuse(error.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever repeats an abort while the disk refuses is stopped by a bound, far above that of what adds work.
+    #[test]
+    fn even_aborts_have_a_bound() {
+        let mut inbox = Inbox::new();
+        let taken = (0..10_000)
+            .take_while(|n| {
+                inbox.input(ReplyTo(*n), Signal::Abort { reason: String::new(), reply: ReplyTo(*n) }).is_ok()
+            })
+            .count();
+        assert!((1_000..2_000).contains(&taken), "{taken}");
     }
 }
