@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tamtam::{Runtime, SessionId, session::Record};
+use tamtam::SessionId;
+#[cfg(feature = "fault-injection")]
+use tamtam::{Runtime, session::Record};
 
 use super::{create, merges, newest, say, seen, start, told};
 use crate::{back::Echo, support::taped};
