@@ -12,13 +12,13 @@ use crate::{
 #[non_exhaustive]
 pub enum SendError {
     /// The message was only for an idle session.
-    #[error("the session is busy with turn {turn}")]
+    #[error("{}", Refusal::Busy { turn: *turn })]
     Busy {
         /// The running turn.
         turn: Seq,
     },
     /// The message was for another turn.
-    #[error("turn {expected} is not the running one")]
+    #[error("{}", Refusal::TurnMismatch { expected: *expected, actual: *actual })]
     TurnMismatch {
         /// The turn it was for.
         expected: Seq,
@@ -26,25 +26,25 @@ pub enum SendError {
         actual: Option<Seq>,
     },
     /// Too many messages wait. Send again when some were delivered.
-    #[error("the inbox is full: {depth} messages wait")]
+    #[error("{}", Refusal::InboxFull { depth: *depth })]
     InboxFull {
         /// How many wait.
         depth: usize,
     },
     /// The ask is closed: answered, expired, withdrawn, or never open.
-    #[error("ask {ask} is closed")]
+    #[error("{}", Refusal::AskClosed { ask: *ask })]
     AskClosed {
         /// Which.
         ask: Seq,
     },
     /// The message does not wait any more: it was delivered or withdrawn.
-    #[error("message {id} does not wait any more")]
+    #[error("{}", Refusal::NotWaiting { id: id.clone() })]
     NotWaiting {
         /// Which.
         id: MessageId,
     },
     /// The message has nothing in it.
-    #[error("the message is empty")]
+    #[error("{}", Refusal::Empty)]
     Empty,
     /// A hook of the host has dealt with the message.
     #[error("a hook has dealt with the message; it was not sent")]
@@ -59,7 +59,7 @@ pub enum SendError {
     #[error("the session is closed")]
     Closed,
     /// The session was ended for good. Its tape can be read.
-    #[error("the session has ended")]
+    #[error("{}", Refusal::Ended)]
     Ended,
     /// The session was asleep and could not be woken.
     #[error("failed to wake the session: {0}")]
@@ -320,4 +320,33 @@ pub enum PassivateError {
 impl PassivateError {
     /// The reason that passes by itself within moments.
     pub(crate) const PASSING: &'static str = "it is just waking up, or a task of it is just ending";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One thing has one text, whoever says it: the core's refusal, the library's error, a reply of the JSON lines.
+    #[test]
+    fn a_refusal_is_said_in_the_same_words_by_whoever_passes_it_on() {
+        let refusals = [
+            Refusal::Busy { turn: Seq(7) },
+            Refusal::TurnMismatch { expected: Seq(4), actual: None },
+            Refusal::TurnMismatch { expected: Seq(4), actual: Some(Seq(9)) },
+            Refusal::InboxFull { depth: 256 },
+            Refusal::Empty,
+            Refusal::NotWaiting { id: "m-1".into() },
+            Refusal::AskClosed { ask: Seq(3) },
+            Refusal::Ended,
+            Refusal::NothingToCompact,
+            Refusal::Moved { expected: Seq(1), actual: Seq(2) },
+        ];
+        for refusal in refusals {
+            assert_eq!(SendError::from(refusal.clone()).to_string(), refusal.to_string());
+        }
+        let mismatch = SendError::TurnMismatch { expected: Seq(4), actual: Some(Seq(9)) };
+        assert_eq!(mismatch.to_string(), "turn 4 is not running, turn 9 is");
+        let full = SendError::InboxFull { depth: 64 };
+        assert_eq!(full.to_string(), "the inbox is full: 64 messages wait; send again when some were delivered");
+    }
 }

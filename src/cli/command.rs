@@ -175,7 +175,7 @@ impl Command {
             Ok(Value::Object(fields)) => reply.extend(fields),
             Ok(_) => {}
             Err(error) => {
-                reply.insert("error".to_owned(), json!({"kind": kind(&error), "message": error.to_string()}));
+                reply.insert("error".to_owned(), refused(&error));
             }
         }
         json!({"reply": reply})
@@ -185,6 +185,11 @@ impl Command {
 /// The line that answers a bad line.
 pub(super) fn bad_line(number: u64, message: &str) -> Value {
     json!({"error": {"line": number, "message": message}})
+}
+
+/// What a reply says of a command that was refused: a word for programs, and the library's own words.
+fn refused(error: &SendError) -> Value {
+    json!({"kind": kind(error), "message": error.to_string()})
 }
 
 fn kind(error: &SendError) -> &'static str {
@@ -253,7 +258,25 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use tamtam::session::Refusal;
+
     use super::*;
+
+    /// A reply says what the library says, and what the core said.
+    #[test]
+    fn a_reply_to_a_refused_command_has_the_words_of_the_refusal() {
+        let cases = [
+            (Refusal::TurnMismatch { expected: Seq(4), actual: Some(Seq(9)) }, "turn_mismatch"),
+            (Refusal::InboxFull { depth: 256 }, "inbox_full"),
+            (Refusal::Busy { turn: Seq(7) }, "busy"),
+            (Refusal::AskClosed { ask: Seq(3) }, "ask_closed"),
+            (Refusal::NothingToCompact, "refused"),
+        ];
+        for (refusal, kind) in cases {
+            let message = refusal.to_string();
+            assert_eq!(refused(&refusal.into()), json!({"kind": kind, "message": message}));
+        }
+    }
 
     #[test]
     fn the_commands_of_the_interface_are_read() {

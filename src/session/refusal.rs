@@ -1,4 +1,4 @@
-//! Why a host's wish was refused.
+//! Why a host's wish was refused. Whoever passes a refusal on says it in these words, and has none of their own for it.
 
 use crate::{
     ids::{MessageId, Seq, SessionId},
@@ -24,7 +24,7 @@ pub enum Refusal {
         actual: Option<Seq>,
     },
     /// Too many messages wait.
-    #[error("the inbox is full: {depth} messages wait")]
+    #[error("the inbox is full: {depth} messages wait; send again when some were delivered")]
     InboxFull {
         /// How many wait.
         depth: usize,
