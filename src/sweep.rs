@@ -174,7 +174,18 @@ pub fn sweep(store: &Store, policy: SweepPolicy, now: Millis, stop: impl Fn() ->
     if store.access() == Access::Read {
         return Err(TapeError::ReadingOnly);
     }
-    let planned = sweep_plan(store, policy, now)?;
+    sweep_planned(store, sweep_plan(store, policy, now)?, stop)
+}
+
+/// Removes what a plan names and nothing else, however long ago it was made: a session that was used, parked, pinned or forked
+/// since then stays. For whoever shows a plan and asks first. Blocks on the disk, and stops as [`sweep`] does.
+///
+/// # Errors
+/// [`TapeError::ReadingOnly`]. What cannot be removed is named in [`Sweep::kept`].
+pub fn sweep_planned(store: &Store, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
+    if store.access() == Access::Read {
+        return Err(TapeError::ReadingOnly);
+    }
     let mut done = Sweep { gone: Vec::new(), kept: planned.kept };
     for going in planned.gone {
         if stop() {

@@ -1,16 +1,18 @@
 //! The arguments of each command, and how a wrong one is answered.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+mod tape;
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use tamtam::{
-    Millis, SessionId,
-    listing::SessionCursor,
-    permission::Profile,
-    tape::{Cursor, Standing},
-};
+use tamtam::{SessionId, listing::SessionCursor, permission::Profile, tape::Standing};
 
 use super::{budget::BudgetArguments, escape, failure::Exit};
+
+pub(super) use tape::{
+    ChangesArguments, ExportArguments, ForkArguments, ImportArguments, MergeArguments, PinArguments, RebuildArguments,
+    RestoreArguments, RollbackArguments, SearchArguments, ShowArguments, SweepArguments, TapeCommand, VerifyArguments,
+};
 
 /// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or
 /// a limit of steps or budget, 130 aborted.
@@ -52,37 +54,6 @@ pub(super) enum Command {
     },
 }
 
-#[derive(Debug, Subcommand)]
-pub(super) enum TapeCommand {
-    /// Print the entries of a session's tape
-    Show(ShowArguments),
-    /// Find entries of all tapes by what they say
-    Search(SearchArguments),
-    /// Make what was said in a fork part of the conversation that it was forked from
-    Merge(MergeArguments),
-    /// Take a conversation back to a point; nothing leaves the tape, so that can be taken back too
-    Rollback(RollbackArguments),
-    /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
-    Verify(VerifyArguments),
-    /// List the files that a session changed, and what putting them back would do
-    Changes(ChangesArguments),
-    /// Put the files back that a session changed; shows what would change, and does it with --yes
-    Restore(RestoreArguments),
-    /// Write a session to one file, to be kept or carried to another store
-    Export(ExportArguments),
-    /// Bring in a session from a file that `export` wrote: all of it or nothing
-    Import(ImportArguments),
-    /// Make a new session that goes on from a point of this one, and print its id
-    Fork(ForkArguments),
-    /// Remove sessions that were not used for long, are not among the newest, or take too much room; never one that is open,
-    /// parked, pinned, or that another one which stays goes on from
-    Sweep(SweepArguments),
-    /// Keep a session from being swept
-    Pin(PinArguments),
-    /// Make the index anew from the tapes, and say whether it had been right
-    Rebuild(RebuildArguments),
-}
-
 /// Where the tapes are.
 #[derive(Args, Debug)]
 pub(super) struct StoreArguments {
@@ -102,15 +73,23 @@ pub(super) struct PermissionArguments {
     pub(super) rules: Option<PathBuf>,
 }
 
-/// What a turn is run with.
+/// Who answers.
 #[derive(Args, Debug)]
-pub(super) struct TurnArguments {
-    /// PROVIDER/MODEL, or scripted:FILE to play a script [default: that of the one provider whose key or local server is found]
+pub(super) struct ModelArguments {
+    /// PROVIDER/MODEL, or scripted:FILE to play a script [default: the session's, else that of the one provider whose key or
+    /// local server is found]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(super) model: Option<String>,
     /// Where the model's provider is reached
     #[arg(long, value_name = "URL")]
     pub(super) base_url: Option<String>,
+}
+
+/// What a turn is run with.
+#[derive(Args, Debug)]
+pub(super) struct TurnArguments {
+    #[command(flatten)]
+    pub(super) model: ModelArguments,
     /// Name of the agent
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
@@ -136,6 +115,9 @@ pub(super) struct RunArguments {
     /// Go on with this session, or create it under this id
     #[arg(long, value_name = "ID")]
     pub(super) session: Option<SessionId>,
+    /// What the session is called in lists [default: the words that its first message begins with]
+    #[arg(long, value_name = "TEXT")]
+    pub(super) title: Option<String>,
     /// Folder that the tools work in [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -144,52 +126,6 @@ pub(super) struct RunArguments {
     pub(super) file: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
-}
-
-#[derive(Args, Debug)]
-#[group(id = "point", required = true, multiple = false, args = ["to", "message", "turn"])]
-pub(super) struct RollbackArguments {
-    /// Which session
-    #[arg(value_name = "ID")]
-    pub(super) session: SessionId,
-    /// As it was when this entry was the newest (`tamtam tape show ID` numbers them)
-    #[arg(long, value_name = "SEQ")]
-    pub(super) to: Option<u64>,
-    /// Before this message, and those that were delivered together with it
-    #[arg(long, value_name = "ID")]
-    pub(super) message: Option<String>,
-    /// Before the turn that this entry began
-    #[arg(long, value_name = "SEQ")]
-    pub(super) turn: Option<u64>,
-    /// Put the files back too that calls changed behind that point: shows what would change, and does all of it with --yes
-    #[arg(long)]
-    pub(super) files: bool,
-    /// With --files: do it
-    #[arg(long, requires = "files")]
-    pub(super) yes: bool,
-    /// With --files: leave the files that have to be refused, and put the rest back
-    #[arg(long, requires = "files")]
-    pub(super) rest: bool,
-    /// With --files: put files back too that somebody else changed since; what they wrote is kept
-    #[arg(long, requires = "files", conflicts_with = "rest")]
-    pub(super) over: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct MergeArguments {
-    /// The fork; it is not changed
-    #[arg(value_name = "FORK")]
-    pub(super) fork: SessionId,
-    /// Where to [default: the session that it was forked from]
-    #[arg(long, value_name = "ID")]
-    pub(super) into: Option<SessionId>,
-    /// Delete the fork once its words are there
-    #[arg(long)]
-    pub(super) delete: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
@@ -294,62 +230,20 @@ impl From<State> for Standing {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct ShowArguments {
-    /// Which session
-    #[arg(value_name = "ID")]
-    pub(super) session: SessionId,
-    /// One entry a line, as JSON
-    #[arg(long)]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct SearchArguments {
-    /// Words that must all be there, "phrases" (in quotes of their own) and prefixes*; may be left out where something else
-    /// narrows the search
-    #[arg(value_name = "QUERY")]
-    pub(super) words: Vec<String>,
-    /// In this session only
-    #[arg(long, value_name = "ID")]
-    pub(super) session: Option<SessionId>,
-    /// Entries of this kind only (accepted, answer, result, …); may be given again
-    #[arg(long, value_name = "KIND")]
-    pub(super) kind: Vec<String>,
-    /// In this anchor only
-    #[arg(long, value_name = "NAME")]
-    pub(super) anchor: Option<String>,
-    /// Not earlier than this day or moment (2026-01-31, 2026-01-31T12:00:00Z), in UTC
-    #[arg(long, value_name = "TIME", value_parser = super::search::moment)]
-    pub(super) since: Option<Millis>,
-    /// Not later than this day, its end included, or moment
-    #[arg(long, value_name = "TIME", value_parser = super::search::end_of_moment)]
-    pub(super) until: Option<Millis>,
-    /// Those first that say it most, instead of the newest
-    #[arg(long)]
-    pub(super) best: bool,
-    /// Hits at most: 1 to 200
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
-    pub(super) limit: u16,
-    /// Go on where a page ended
-    #[arg(long, value_name = "PLACE")]
-    pub(super) after: Option<Cursor>,
-    /// One hit a line as JSON, with its whole entry
-    #[arg(long)]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
 pub(super) struct ReplayArguments {
     /// Which session
     #[arg(value_name = "ID", required_unless_present = "test")]
     pub(super) session: Option<SessionId>,
-    /// Show every decision; on a terminal one at a time, Enter goes on and q ends
+    /// Show every decision and its number; on a terminal one at a time: Enter goes on, f makes a fork there, q ends
     #[arg(long)]
     pub(super) step: bool,
+    /// Replay through this decision, then make a new session that goes on from behind it, and print its id; nothing is made
+    /// where a decision comes out otherwise before
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["prompt", "to_test"])]
+    pub(super) fork_at: Option<u64>,
+    /// With --fork-at: the id of the new session [default: one that no other has]
+    #[arg(long = "as", value_name = "ID", requires = "fork_at")]
+    pub(super) fork: Option<SessionId>,
     /// Begin at the newest anchor, not at the first entry
     #[arg(long)]
     pub(super) from_anchor: bool,
@@ -360,138 +254,11 @@ pub(super) struct ReplayArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) to_test: Option<PathBuf>,
     /// Check a file that --to-test has written, on any machine
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["session", "step", "from_anchor", "prompt", "to_test", "against"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["session", "step", "fork_at", "from_anchor", "prompt", "to_test", "against"])]
     pub(super) test: Option<PathBuf>,
     /// Compare with the tape of another session, and end 1 where the two part
-    #[arg(long, value_name = "ID", conflicts_with_all = ["step", "from_anchor", "prompt", "to_test"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["step", "fork_at", "from_anchor", "prompt", "to_test"])]
     pub(super) against: Option<SessionId>,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct VerifyArguments {
-    /// Which session; all where none is named
-    #[arg(value_name = "ID")]
-    pub(super) session: Option<SessionId>,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct ChangesArguments {
-    /// Which session
-    #[arg(value_name = "ID")]
-    pub(super) session: SessionId,
-    /// What came after this entry; 0 for all [default: what the newest turn did]
-    #[arg(long, value_name = "SEQ")]
-    pub(super) since: Option<u64>,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-#[group(id = "fork_point", multiple = false, args = ["at", "message", "turn"])]
-pub(super) struct ForkArguments {
-    /// Which session to go on from; it may be running
-    #[arg(value_name = "ID")]
-    pub(super) session: SessionId,
-    /// As it was when this entry was the newest (`tamtam tape show ID` numbers them) [default: the newest]
-    #[arg(long = "seq", visible_alias = "at", value_name = "SEQ")]
-    pub(super) at: Option<u64>,
-    /// Before this message, and those that were delivered together with it
-    #[arg(long, value_name = "ID")]
-    pub(super) message: Option<String>,
-    /// Before the turn that this entry began
-    #[arg(long, value_name = "SEQ")]
-    pub(super) turn: Option<u64>,
-    /// The id of the new session [default: one that no other has]
-    #[arg(long = "as", value_name = "ID")]
-    pub(super) fork: Option<SessionId>,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct RestoreArguments {
-    #[command(flatten)]
-    pub(super) changes: ChangesArguments,
-    /// Only show what would change; so without --yes too
-    #[arg(long, conflicts_with = "yes")]
-    pub(super) show: bool,
-    /// Do it
-    #[arg(long)]
-    pub(super) yes: bool,
-    /// Leave the files that have to be refused, and put the rest back
-    #[arg(long)]
-    pub(super) rest: bool,
-    /// Put files back too that somebody else changed since; what they wrote is kept
-    #[arg(long, conflicts_with = "rest")]
-    pub(super) over: bool,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct ExportArguments {
-    /// Which session
-    #[arg(value_name = "ID")]
-    pub(super) session: SessionId,
-    /// The file, which must not be there yet [default: stdout]
-    #[arg(long, value_name = "FILE")]
-    pub(super) to: Option<PathBuf>,
-    /// With the large outputs that were cut off for the model
-    #[arg(long)]
-    pub(super) spills: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct ImportArguments {
-    /// What `export` wrote
-    #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
-    /// Under this id instead of its own
-    #[arg(long = "as", value_name = "ID")]
-    pub(super) as_id: Option<SessionId>,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct SweepArguments {
-    /// Those that were not used for so long go (30d, 12h, 90m, 45s)
-    #[arg(long, value_name = "TIME", value_parser = super::sweep::duration)]
-    pub(super) older_than: Option<Duration>,
-    /// So many stay, those that were used last
-    #[arg(long, value_name = "N")]
-    pub(super) keep: Option<usize>,
-    /// All together take at most so much (500K, 200M, 2G), large outputs and kept contents of files included
-    #[arg(long, value_name = "BYTES", value_parser = super::sweep::bytes)]
-    pub(super) max_bytes: Option<u64>,
-    /// Only say what would go, and why
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// One session a line, as JSON
-    #[arg(long)]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct PinArguments {
-    /// Which session
-    #[arg(value_name = "ID")]
-    pub(super) session: SessionId,
-    /// Let it be swept again
-    #[arg(long)]
-    pub(super) off: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct RebuildArguments {
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }
@@ -548,7 +315,10 @@ mod tests {
     #[test]
     fn the_words_of_a_prompt_and_the_model_are_taken() {
         let Command::Run(run) = parse("tamtam run --model openai:gpt-4 hello world").unwrap() else { panic!() };
-        assert_eq!((run.prompt.join(" ").as_str(), run.turn.model.as_deref()), ("hello world", Some("openai:gpt-4")));
+        assert_eq!(
+            (run.prompt.join(" ").as_str(), run.turn.model.model.as_deref()),
+            ("hello world", Some("openai:gpt-4"))
+        );
     }
 
     /// CLI-CMD-004, CLI-CMD-005

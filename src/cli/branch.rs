@@ -3,9 +3,10 @@
 use std::{fmt::Write as _, path::Path, sync::Arc};
 
 use tamtam::{
-    FilePlan, ForkError, Merge, MergeError, MessageId, Millis, NoPoint, Point, Restore, RestoreError, RollbackError,
-    RollbackOptions, Runtime, SendError, Seq, SessionId, fork_at,
+    FilePlan, ForkError, Merge, MergeError, MessageId, Millis, NoPoint, Point, Restore, RestoreError, Rollback,
+    RollbackError, RollbackOptions, Runtime, SendError, Seq, SessionId, fork_at,
     model::Scripted,
+    session::State,
     tape::{Deleted, Store, StoreOptions, TapeError},
 };
 
@@ -13,6 +14,7 @@ use super::{
     arguments::{ForkArguments, MergeArguments, RollbackArguments},
     escape,
     failure::{Exit, Failure},
+    models,
     place::Environment,
     print, tapes,
 };
@@ -21,19 +23,77 @@ use super::{
 pub(super) async fn rollback(given: &RollbackArguments, environment: &Environment) -> Result<Exit, Failure> {
     let store = environment.store(given.store.store.as_deref())?;
     let id = &given.session;
-    let runtime = at_rest(&store, id, environment).await?;
+    let state = resting(&store, id)?;
+    let models = match given.summary {
+        true => Some(summariser(given, &state, environment).await?),
+        false if given.model.model.is_some() || given.model.base_url.is_some() => {
+            return Err(Failure::usage("--model and --base-url go with --summary: nothing else is asked of a model"));
+        }
+        false => None,
+    };
+    let runtime = start(&store, models, environment).await?;
     let said = go_back(&runtime, given).await;
     drop(runtime.shutdown().await);
-    print(&said?)?;
+    let (mut said, back) = said?;
+    if let Some(back) = back.filter(|back| back.summary) {
+        said.push_str(&summed_up(&store, id, back.entry)?);
+    }
+    print(&escape::text(&said))?;
     Ok(Exit::Done)
 }
 
+/// The model that sums up in the session, and who finds it.
+async fn summariser(
+    given: &RollbackArguments,
+    state: &State,
+    environment: &Environment,
+) -> Result<models::Choice, Failure> {
+    let settings = &state.settings;
+    let sums_up = settings.compaction.model.as_ref().unwrap_or(&settings.model);
+    let choice = models::choose(&given.model, Some(sums_up), environment).await?;
+    let is_script = given.model.model.as_ref().is_some_and(|named| named.starts_with("scripted:"));
+    if choice.model != *sums_up && !is_script {
+        let id = &given.session;
+        return Err(Failure::usage(format!(
+            "session {id} is summed up by {sums_up}: leave --model out; `tamtam resume {id} --model {}` makes it the session's",
+            choice.model
+        )));
+    }
+    Ok(choice)
+}
+
+/// What was written of what was left.
+fn summed_up(store: &Path, id: &SessionId, back: Seq) -> Result<String, Failure> {
+    let entries = tapes::open(store)?.map(|store| store.read(id, back)).transpose()?.unwrap_or_default();
+    let summary = entries.iter().find(|entry| entry.kind == "branch_summary");
+    let summary = summary.and_then(|entry| serde_json::from_str::<Summary>(entry.data.get()).ok());
+    Ok(summary.map_or_else(String::new, |Summary { summary, request, usage }| {
+        let by = match request {
+            Some(request) if usage.total() > 0 || request.estimated.is_some() => format!("by {}", request.model),
+            _ => "by its beginnings, for no model could write it".to_owned(),
+        };
+        format!("what was left is summed up in front of the next turn, {by}:\n{}\n", summary.trim_end())
+    }))
+}
+
+#[derive(serde::Deserialize)]
+struct Summary {
+    summary: String,
+    #[serde(default)]
+    request: Option<tamtam::session::BranchRequest>,
+    #[serde(default)]
+    usage: tamtam::usage::Usage,
+}
+
 /// Goes back, and says so. With files the diff comes first, and without `--yes` nothing else does.
-async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<String, Failure> {
+async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<(String, Option<Rollback>), Failure> {
     let id = &given.session;
     let session = runtime.resume(id).await?;
     let mut said = String::new();
     let mut options = RollbackOptions::new();
+    if given.summary {
+        options = options.with_summary();
+    }
     if given.files {
         let plan = session.plan_rollback(point(given)).await.map_err(|error| failure(id, error))?;
         let how = match (given.rest, given.over) {
@@ -52,13 +112,13 @@ async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<String,
                 plan.to,
                 would(&plan.files)
             );
-            return Ok(said);
+            return Ok((said, None));
         }
         options = options.with_files(how);
     }
     let back = session.rollback_with(point(given), options).await.map_err(|error| failure(id, error))?;
     let (gone, again) = (messages("taken back", &back.gone), messages("there again", &back.again));
-    let files = back.files.map_or_else(String::new, |files| {
+    let files = back.files.as_ref().map_or_else(String::new, |files| {
         let left = files
             .refused
             .iter()
@@ -70,7 +130,7 @@ async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<String,
         format!("nothing left the tape: `tamtam tape rollback {id} --to {}{with_files}` undoes this", back.entry.0 - 1);
     let space = if said.is_empty() { "" } else { "\n" };
     let _ = writeln!(said, "{space}session {id} is what it was at entry {}{gone}{again}{files}\n{undo}", back.to);
-    Ok(said)
+    Ok((said, Some(back)))
 }
 
 fn would(files: &FilePlan) -> String {
@@ -85,13 +145,27 @@ pub(super) fn fork(given: &ForkArguments, environment: &Environment) -> Result<E
     if !path.exists() {
         return Err(TapeError::Missing { session: id }.into());
     }
+    let point = match (given.at, &given.message, given.turn) {
+        (None, None, None) => None,
+        (Some(seq), ..) => Some(Point::At(Seq(seq))),
+        (_, Some(message), _) => Some(Point::BeforeMessage(message.as_str().into())),
+        (.., Some(turn)) => Some(Point::BeforeTurn(Seq(turn))),
+    };
+    make_fork(&path, &id, point.as_ref(), given.fork.clone())
+}
+
+/// Makes a fork that goes on from a point, or from the newest entry, and prints its id.
+pub(super) fn make_fork(
+    path: &Path,
+    id: &SessionId,
+    point: Option<&Point>,
+    fork: Option<SessionId>,
+) -> Result<Exit, Failure> {
     let store = Store::open(path, StoreOptions::default())?;
-    let fork = given.fork.clone().unwrap_or_else(SessionId::new);
-    match (given.at, &given.message, given.turn) {
-        (None, None, None) => store.fork(&id, None, &fork, Millis::now()).map(drop)?,
-        (Some(seq), ..) => at(&store, &id, &Point::At(Seq(seq)), &fork)?,
-        (_, Some(message), _) => at(&store, &id, &Point::BeforeMessage(message.as_str().into()), &fork)?,
-        (.., Some(turn)) => at(&store, &id, &Point::BeforeTurn(Seq(turn)), &fork)?,
+    let fork = fork.unwrap_or_else(SessionId::new);
+    match point {
+        None => store.fork(id, None, &fork, Millis::now()).map(drop)?,
+        Some(point) => at(&store, id, point, &fork)?,
     }
     print(&format!("{fork}\n"))?;
     Ok(Exit::Done)
@@ -119,7 +193,8 @@ pub(super) async fn merge(given: &MergeArguments, environment: &Environment) -> 
     })?;
     drop(store);
     let into = given.into.clone().unwrap_or(forked.parent);
-    let runtime = at_rest(&path, &into, environment).await?;
+    resting(&path, &into)?;
+    let runtime = start(&path, None, environment).await?;
     let merged = match runtime.resume(&into).await {
         Ok(session) if given.delete => session.merge_and_delete(fork).await.map_err(|error| unmerged(&into, error)),
         Ok(session) => session.merge(fork).await.map_err(|error| unmerged(&into, error)),
@@ -186,8 +261,8 @@ fn word(id: Option<&MessageId>) -> String {
     escape::line(id.map_or("", MessageId::as_str))
 }
 
-/// A runtime without a model to ask, for a session that has nothing under way.
-async fn at_rest(store: &Path, id: &SessionId, environment: &Environment) -> Result<Runtime, Failure> {
+/// A session that has nothing under way, as its tape says.
+fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
     let missing = || TapeError::Missing { session: id.clone() };
     let state = tapes::state(store, id)?.ok_or_else(missing)?;
     if state.turn.is_some() || !state.is_idle() {
@@ -198,7 +273,16 @@ async fn at_rest(store: &Path, id: &SessionId, environment: &Environment) -> Res
     if state.tasks().next().is_some() {
         return Err(Failure::failed(format!("a child of session {id} is at work: `tamtam resume {id}` waits for it")));
     }
-    let builder = Runtime::builder().store(store).model(Arc::new(Scripted::new([]))).tools(environment.tools());
+    Ok(state)
+}
+
+/// A runtime whose sessions are changed and not gone on with. Without a model nobody can be asked anything.
+async fn start(store: &Path, model: Option<models::Choice>, environment: &Environment) -> Result<Runtime, Failure> {
+    let builder = Runtime::builder().store(store).tools(environment.tools());
+    let builder = match model {
+        Some(choice) => builder.models(choice.models, choice.model),
+        None => builder.model(Arc::new(Scripted::new([]))),
+    };
     Ok(builder.without_auto_resume().start().await?)
 }
 

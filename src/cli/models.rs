@@ -7,7 +7,7 @@ use tamtam::{
     model::{Api, HttpOptions, Models, PROVIDERS, Provider, Router, Scripted, Secret},
 };
 
-use super::{failure::Failure, local_server, place::Environment};
+use super::{arguments::ModelArguments, failure::Failure, local_server, place::Environment};
 
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -38,11 +38,11 @@ pub(super) struct Choice {
 /// Chooses: the model that was named, else the one that the session has, else the one that a single key or a local server
 /// leaves no doubt about.
 pub(super) async fn choose(
-    named: Option<&str>,
-    base_url: Option<&str>,
+    given: &ModelArguments,
     of_session: Option<&ModelRef>,
     environment: &Environment,
 ) -> Result<Choice, Failure> {
+    let (named, base_url) = (given.model.as_deref(), given.base_url.as_deref());
     if let Some(file) = named.and_then(|named| named.strip_prefix("scripted:")) {
         return scripted(file);
     }
@@ -167,9 +167,13 @@ mod tests {
     /// A port that nobody listens on, so that a server on this machine changes no test.
     const NOBODY: (&str, &str) = ("LOCAL_BASE_URL", "http://127.0.0.1:9/v1");
 
+    fn given(model: Option<&str>, base_url: Option<&str>) -> ModelArguments {
+        ModelArguments { model: model.map(str::to_owned), base_url: base_url.map(str::to_owned) }
+    }
+
     async fn chosen(named: Option<&str>, variables: &[(&str, &str)]) -> Result<String, Failure> {
         let environment = Environment::of(&[&[NOBODY], variables].concat());
-        choose(named, None, None, &environment).await.map(|choice| choice.model.to_string())
+        choose(&given(named, None), None, &environment).await.map(|choice| choice.model.to_string())
     }
 
     #[tokio::test]
@@ -203,11 +207,11 @@ mod tests {
     #[tokio::test]
     async fn a_base_url_goes_to_the_named_provider_which_may_be_the_users_own() {
         let environment = Environment::of(&[("OPENAI_BASE_URL", "http://127.0.0.1:8/v1")]);
-        let openai = choose(Some("openai/x"), None, None, &environment).await.unwrap();
+        let openai = choose(&given(Some("openai/x"), None), None, &environment).await.unwrap();
         assert_eq!(openai.base_url, "http://127.0.0.1:8/v1");
-        let mine = choose(Some("mine/x"), Some("http://127.0.0.1:9/v1"), None, &environment).await.unwrap();
+        let mine = choose(&given(Some("mine/x"), Some("http://127.0.0.1:9/v1")), None, &environment).await.unwrap();
         assert_eq!((mine.base_url.as_str(), mine.key_from.as_str()), ("http://127.0.0.1:9/v1", "MINE_API_KEY"));
-        assert!(choose(Some("mine/x"), None, None, &environment).await.is_err());
+        assert!(choose(&given(Some("mine/x"), None), None, &environment).await.is_err());
     }
 
     #[test]

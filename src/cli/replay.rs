@@ -1,19 +1,22 @@
 //! `tamtam replay`: a session again from its tape. Nothing is written to it, no model is reached and no tool runs.
+//!
+//! A replay that came out as recorded up to a decision can be forked behind that one: then a new session goes on from there.
 
 use std::{
     fmt::Write as _,
-    io::{BufRead as _, IsTerminal as _},
+    io::{BufRead as _, IsTerminal as _, Write as _},
+    path::Path,
 };
 
 use tamtam::{
-    SessionId,
+    Point, SessionId,
     replay::{CheckError, Replay, ReplayError, Step, check, diverge, write_test},
     tape::{Store, TapeError},
 };
 
 use super::{
     arguments::ReplayArguments,
-    escape,
+    branch, escape,
     failure::{Exit, Failure},
     place::Environment,
     print, tapes,
@@ -83,33 +86,75 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
             .map_err(|error| Failure::usage(format!("cannot read the prompt in {}: {error}", file.display())))?;
         replay = replay.prompt(prompt);
     }
-    walk(replay, session, given.step)
+    Walk { session, path: &path, given }.through(replay)
 }
 
-/// Goes through all decisions, and ends at the first that comes out otherwise.
-fn walk(replay: Replay, session: &SessionId, step_by_step: bool) -> Result<Exit, Failure> {
-    let waits = step_by_step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let (mut decisions, mut entries) = (0, 0);
-    for step in replay {
-        decisions += 1;
-        entries += step.recorded.len();
-        if step_by_step {
-            print(&told(&step))?;
+/// A walk through the decisions of a session.
+struct Walk<'a> {
+    session: &'a SessionId,
+    /// The store.
+    path: &'a Path,
+    given: &'a ReplayArguments,
+}
+
+impl Walk<'_> {
+    /// Goes through all decisions, or as far as the one that is to be forked, and ends at the first that comes out otherwise.
+    fn through(&self, replay: Replay) -> Result<Exit, Failure> {
+        let Walk { session, given, .. } = self;
+        let by_hand = given.step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let (mut decisions, mut entries, mut last) = (0, 0, 0);
+        let all = replay.decisions();
+        if by_hand {
+            note("Enter goes on, f makes a fork that goes on from there, q ends");
         }
-        if let Some(difference) = &step.difference {
-            let text = format!(
-                "{session} does not replay: decision {} ({}) comes out otherwise\n{difference}\n",
-                step.number, step.signal
-            );
-            print(&escape::text(&text))?;
-            return Ok(Exit::Failed);
+        for step in replay {
+            decisions += 1;
+            entries += step.recorded.len();
+            last = step.number;
+            if given.step {
+                print(&told(&step))?;
+            }
+            if let Some(difference) = &step.difference {
+                let text = format!(
+                    "{session} does not replay: decision {} ({}) comes out otherwise\n{difference}\n",
+                    step.number, step.signal
+                );
+                print(&escape::text(&text))?;
+                return Ok(Exit::Failed);
+            }
+            match given.fork_at.map(|wanted| step.number.cmp(&usize::try_from(wanted).unwrap_or(usize::MAX))) {
+                Some(std::cmp::Ordering::Equal) => return self.fork(&step),
+                Some(std::cmp::Ordering::Greater) => break,
+                Some(std::cmp::Ordering::Less) | None => {}
+            }
+            if by_hand {
+                match typed() {
+                    Key::GoOn => {}
+                    Key::Fork => return self.fork(&step),
+                    Key::End => return Ok(Exit::Done),
+                }
+            }
         }
-        if waits && !goes_on() {
-            return Ok(Exit::Done);
+        if let Some(wanted) = given.fork_at {
+            let from = last + 1 - decisions.max(1);
+            return Err(Failure::usage(format!(
+                "decision {wanted} is none of those that are replayed, {from} to {all}: `tamtam replay {session} --step` numbers them"
+            )));
         }
+        print(&format!("{session}: {entries} entries in {decisions} decisions replay as recorded\n"))?;
+        Ok(Exit::Done)
     }
-    print(&format!("{session}: {entries} entries in {decisions} decisions replay as recorded\n"))?;
-    Ok(Exit::Done)
+
+    /// Makes a session that goes on from behind a decision. What was replayed is not changed.
+    fn fork(&self, step: &Step) -> Result<Exit, Failure> {
+        branch::make_fork(self.path, self.session, Some(&Point::At(step.last())), self.given.fork.clone())
+    }
+}
+
+/// A word to whoever sits there, beside what the command prints.
+fn note(words: &str) {
+    // Where stderr is gone, nobody wants to know.
+    drop(writeln!(std::io::stderr(), "{words}"));
 }
 
 /// One decision on the lines of a terminal: its number, what it answered, and what it wrote.
@@ -124,10 +169,28 @@ fn told(step: &Step) -> String {
     text
 }
 
-/// Waits for Enter; the end of the input, or a `q`, is the end of it.
-fn goes_on() -> bool {
-    let mut line = String::new();
-    matches!(std::io::stdin().lock().read_line(&mut line), Ok(read) if read > 0 && line.trim() != "q")
+/// What was typed at a decision.
+enum Key {
+    GoOn,
+    Fork,
+    End,
+}
+
+/// Waits for Enter. The end of the input, or a `q`, is the end of it; what means nothing is asked for again.
+fn typed() -> Key {
+    loop {
+        let mut line = String::new();
+        match std::io::stdin().lock().read_line(&mut line) {
+            Ok(0) | Err(_) => return Key::End,
+            Ok(_) => {}
+        }
+        match line.trim() {
+            "" => return Key::GoOn,
+            "f" => return Key::Fork,
+            "q" => return Key::End,
+            _ => note("Enter, f or q"),
+        }
+    }
 }
 
 fn compare(store: &Store, session: &SessionId, other: &SessionId) -> Result<Exit, Failure> {

@@ -19,14 +19,15 @@ use super::{
 /// Lists the files, and what putting them back would do. Reads only.
 pub(super) fn changes(given: &ChangesArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (plan, _) = plan(given, environment)?;
-    print(&plan.to_string())?;
+    print(&escape::text(&plan.to_string()))?;
     Ok(Exit::Done)
 }
 
 /// Shows what would change; with `--yes` it is done.
 pub(super) fn restore(given: &RestoreArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (plan, since) = plan(&given.changes, environment)?;
-    let mut shown = plan.to_string();
+    // What files hold is anybody's: it must not do anything on a terminal.
+    let mut shown = escape::text(&plan.to_string());
     let how = match (given.rest, given.over) {
         (_, true) => Restore::Over,
         (true, _) => Restore::Rest,

@@ -1,23 +1,29 @@
 //! Removing sessions that need not be kept, and keeping one whatever happens.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    fmt::Write as _,
+    io::{BufRead as _, IsTerminal as _, Write as _},
+    time::Duration,
+};
 
 use serde_json::json;
 use tamtam::{
     Millis, Sweep, SweepPolicy,
     sweep::{self, KeptSession, SweptSession},
-    tape::{Store, StoreOptions, TapeError},
+    tape::{Access, Store, StoreOptions, TapeError},
     tool::truncate::format_bytes,
 };
 
 use super::{
     arguments::{PinArguments, SweepArguments},
+    escape,
     failure::{Exit, Failure},
     place::Environment,
     print,
 };
 
-/// Removes sessions by age, number or size; or says what would go.
+/// Removes sessions by age, number or size. What would go is said first, and nothing goes before somebody said yes: with
+/// `--yes`, or when asked on a terminal.
 pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result<Exit, Failure> {
     let mut policy = SweepPolicy::default();
     policy.older_than = given.older_than;
@@ -26,27 +32,55 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
     if policy == SweepPolicy::default() {
         return Err(Failure::usage("nothing says what is to go: give --older-than, --keep or --max-bytes"));
     }
+    let asks = !given.dry_run && !given.yes;
+    let is_heard = !given.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if asks && !is_heard {
+        return Err(Failure::usage(
+            "nothing was removed, for nobody can be asked here: --dry-run says what would go, --yes removes it",
+        ));
+    }
     let path = environment.store(given.store.store.as_deref())?;
-    let now = Millis::now();
-    let sweep = match path.exists() {
-        false => Sweep::default(),
-        true => {
-            let store = Store::open(path, StoreOptions::default())?;
-            match given.dry_run {
-                true => sweep::sweep_plan(&store, policy, now)?,
-                false => sweep::sweep(&store, policy, now, || false)?,
-            }
+    if !path.exists() {
+        return said(&Sweep::default(), given.json, given.yes);
+    }
+    // Who only looks needs no more than that.
+    let access = if given.dry_run { Access::Read } else { Access::Write };
+    let store = Store::open(path, StoreOptions { access, ..StoreOptions::default() })?;
+    let plan = sweep::sweep_plan(&store, policy, Millis::now())?;
+    if !given.yes {
+        let shown = said(&plan, given.json, false)?;
+        if given.dry_run || plan.gone.is_empty() {
+            return Ok(shown);
         }
-    };
-    print(&if given.json { as_json(&sweep, given.dry_run) } else { as_text(&sweep, given.dry_run) })?;
+        if !is_agreed("remove them for good? [y/N] ") {
+            print("nothing was removed\n")?;
+            return Ok(Exit::Done);
+        }
+    }
+    // What was shown and nothing else: what became old meanwhile goes another time.
+    said(&sweep::sweep_planned(&store, plan, || false)?, given.json, true)
+}
+
+/// Prints what goes, or is gone.
+fn said(sweep: &Sweep, json: bool, removed: bool) -> Result<Exit, Failure> {
+    print(&if json { as_json(sweep, removed) } else { as_text(sweep, removed) })?;
     let is_whole = !sweep.kept.iter().any(|kept| matches!(kept.why, sweep::KeptReason::Failed(_)));
     Ok(if is_whole { Exit::Done } else { Exit::Failed })
 }
 
-fn as_json(sweep: &Sweep, dry_run: bool) -> String {
+/// Asks on the terminal. Only a yes is one.
+fn is_agreed(question: &str) -> bool {
+    let mut stderr = std::io::stderr().lock();
+    drop(write!(stderr, "{question}").and_then(|()| stderr.flush()));
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    read.is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+fn as_json(sweep: &Sweep, removed: bool) -> String {
     let mut text = String::new();
     for SweptSession { session, last, bytes, why, .. } in &sweep.gone {
-        let line = json!({"session": session, "last": last, "bytes": bytes, "why": why, "removed": !dry_run});
+        let line = json!({"session": session, "last": last, "bytes": bytes, "why": why, "removed": removed});
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{line}");
     }
@@ -56,15 +90,15 @@ fn as_json(sweep: &Sweep, dry_run: bool) -> String {
     text
 }
 
-fn as_text(sweep: &Sweep, dry_run: bool) -> String {
+fn as_text(sweep: &Sweep, removed: bool) -> String {
     let size = |bytes: u64| format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-    let verb = if dry_run { "would remove" } else { "removed" };
+    let verb = if removed { "removed" } else { "would remove" };
     let mut text = String::new();
     for SweptSession { session, bytes, why, .. } in &sweep.gone {
         let _ = writeln!(text, "{verb} {session}  {}: {why}", size(*bytes));
     }
     for KeptSession { session, why, .. } in &sweep.kept {
-        let _ = writeln!(text, "kept {session}: {why}");
+        let _ = writeln!(text, "kept {session}: {}", escape::line(&why.to_string()));
     }
     let count = sweep.gone.len();
     let sessions = if count == 1 { "session" } else { "sessions" };

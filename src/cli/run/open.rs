@@ -45,12 +45,17 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
         {
             return Err(Failure::usage(format!("session {id} works in {of_session}: leave --workspace out")));
         }
-        return take_up(id, &given.turn, &before, store, environment).await;
+        let opened = take_up(id, &given.turn, &before, store, environment).await?;
+        if given.title.is_some() {
+            opened.session.set_title(given.title.clone()).await?;
+        }
+        return Ok(opened);
     }
     let workspace = environment.workspace(given.workspace.as_deref())?;
-    let choice = models::choose(given.turn.model.as_deref(), given.turn.base_url.as_deref(), None, environment).await?;
+    let choice = models::choose(&given.turn.model, None, environment).await?;
     let mut options = SessionOptions::new(workspace);
     options.id = given.session.clone();
+    options.title = given.title.clone();
     options.agent = given.turn.agent.clone();
     options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
     options.steps_max = given.turn.max_steps.or(options.steps_max);
@@ -94,15 +99,14 @@ async fn take_up(
 ) -> Result<Opened, Failure> {
     let settings = &before.settings;
     environment.workspace(Some(Path::new(&settings.workspace)))?;
-    let choice =
-        models::choose(given.model.as_deref(), given.base_url.as_deref(), Some(&settings.model), environment).await?;
+    let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     let permission = &given.permission;
     let rules = if permission.permission.is_some() || permission.rules.is_some() {
         Some(rules::ruleset(permission, audience(given))?)
     } else {
         None
     };
-    let model = Some(choice.model.clone()).filter(|_| given.model.is_some());
+    let model = Some(choice.model.clone()).filter(|_| given.model.model.is_some());
     let mut budget = settings.budget.clone();
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;

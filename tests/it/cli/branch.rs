@@ -184,3 +184,33 @@ fn a_rollback_with_files_shows_the_diff_first() {
     assert_eq!(lab.run(&[&forth[..], &["--over"]].concat()).code, 0);
     assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "two\n");
 }
+
+/// `tape rollback --summary`: what was left is summed up by the model that sums up in the session, shown, and read by the next
+/// turn; it is charged like any other.
+#[test]
+fn what_is_left_is_summed_up_in_front_of_the_next_turn() {
+    let lab = Lab::new();
+    talked(&lab);
+    let turn = seq_of(&lab, "delivered", 1);
+    let scripted = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--summary"]);
+    assert_eq!(scripted.code, 2, "{}", scripted.stdout);
+    assert!(scripted.error().contains("--model scripted:FILE"), "{}", scripted.stderr);
+    let model = lab.script(json!([
+        {"when": ["second"], "text": "They said two\u{1b}[2J and three."},
+        "one", {"expect": ["They said two"], "text": "After."}, "never",
+    ]));
+    let other = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--summary", "--model", "openai/gpt-4.1"]);
+    assert_eq!(other.code, 2, "{}", other.stdout);
+    let alone = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--model", &model]);
+    assert_eq!((alone.code, alone.error().contains("--summary")), (2, true), "{}", alone.stderr);
+    let before = lab.tape("s").len();
+    let back = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--summary", "--model", &model]);
+    assert_eq!(back.code, 0, "{}", back.stderr);
+    assert!(back.stdout.contains("summed up in front of the next turn, by scripted/script"), "{}", back.stdout);
+    assert!(back.stdout.contains("They said two\\u{1b}[2J and three.\n"), "{}", back.stdout);
+    let kinds: Vec<_> = lab.tape("s")[before..].iter().map(|entry| entry["kind"].clone()).collect();
+    assert_eq!(kinds, ["rolled_back", "branch_summary"], "in one append");
+    let after = lab.run(&["run", "--session", "s", "--model", &model, "again"]);
+    assert_eq!((after.code, after.stdout.trim()), (0, "After."), "{}", after.stderr);
+    assert_eq!(lab.run(&["replay", "s"]).code, 0);
+}

@@ -74,3 +74,26 @@ fn a_file_that_someone_else_changed_is_refused_by_name() {
         assert_eq!(lab.run(wrong).code, 2, "{wrong:?}");
     }
 }
+
+/// What a file holds does nothing on a terminal, wherever its diff is shown.
+#[test]
+fn a_diff_of_a_hostile_file_is_harmless() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("a"), "one\u{1b}]0;owned\u{7}\n").unwrap();
+    let model = lab.script(json!([
+        {"calls": [{"name": "write", "input": {"path": "a", "content": "two\u{1b}[2J\u{202e}\n"}}]}, "done",
+    ]));
+    assert_eq!(lab.run(&["run", "--session", "s", "--permission", "auto", "--model", &model, "go"]).code, 0);
+    let turn = lab.tape("s").iter().find(|entry| entry["kind"] == "delivered").unwrap()["seq"].to_string();
+    for command in [
+        &["tape", "changes", "s"][..],
+        &["tape", "restore", "s"],
+        &["tape", "rollback", "s", "--turn", &turn, "--files"],
+    ] {
+        let shown = lab.run(command);
+        assert_eq!(shown.code, 0, "{}", shown.stderr);
+        assert!(shown.stdout.contains("+one\\u{1b}]0;owned\\u{7}\n"), "{}", shown.stdout);
+        assert!(shown.stdout.contains("-two\\u{1b}[2J\\u{202e}\n"), "{}", shown.stdout);
+        assert!(!shown.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", shown.stdout);
+    }
+}

@@ -86,3 +86,93 @@ fn tapes_are_compared_and_what_is_missing_is_said() {
         assert!(!ended.error().is_empty());
     }
 }
+
+/// Design §9: a replay is forked behind one of its decisions, by the number that `--step` shows, and the fork goes on from there.
+#[test]
+fn a_replay_is_forked_behind_a_decision() {
+    let lab = recorded();
+    let steps = lab.run(&["replay", "s", "--step"]).stdout;
+    // The number of the decision that an entry of the first kind stands in, and the entries through its last.
+    let (mut number, mut last, mut wanted) = (0_u64, 0_u64, None);
+    for line in steps.lines() {
+        let mut words = line.split_whitespace();
+        let first: u64 = words.next().unwrap().parse().unwrap_or_default();
+        match line.starts_with("      ") {
+            false if wanted.is_some() => break,
+            false => number = first,
+            true => {
+                last = first;
+                if words.next() == Some("result") {
+                    wanted = Some(number);
+                }
+            }
+        }
+    }
+    let number = wanted.unwrap().to_string();
+    let tapes = lab.run(&["sessions", "--json"]).lines().len();
+    let forked = lab.run(&["replay", "s", "--fork-at", &number, "--as", "f"]);
+    assert_eq!((forked.code, forked.stdout.as_str()), (0, "f\n"), "{}", forked.stderr);
+    let fork = lab.tape("f");
+    assert_eq!(fork[usize::try_from(last).unwrap()]["kind"], "forked", "it has all through the decision, and no more");
+    assert_eq!(fork[..usize::try_from(last).unwrap()], lab.tape("s")[..usize::try_from(last).unwrap()]);
+    // Each decision up to it is shown, and then the id alone.
+    let shown = lab.run(&["replay", "s", "--step", "--fork-at", &number]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    let made = shown.stdout.lines().last().unwrap();
+    let before = shown.stdout.strip_suffix(&format!("{made}\n")).unwrap();
+    assert!(steps.starts_with(before) && before.contains(&format!(" {last}  ")), "{before}");
+    assert_eq!(lab.run(&["replay", made]).code, 0);
+    let model = lab.script(json!([{"expect": ["user: write", "user: and now"], "text": "On."}, "On.", "On."]));
+    let on = lab.run(&["run", "--session", made, "--model", &model, "and now"]);
+    assert_eq!((on.code, on.stdout.trim()), (0, "On."), "{}", on.stderr);
+    assert_eq!(lab.run(&["tape", "verify"]).code, 0);
+    assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), tapes + 2);
+}
+
+/// Where a fork cannot be made none is, and it is said why: a number that is none, an id that is taken, a decision that comes out
+/// otherwise before it.
+#[test]
+fn a_replay_that_cannot_be_forked_says_why() {
+    let lab = recorded();
+    let all = lab.run(&["replay", "s", "--step"]).stdout.lines().filter(|line| !line.starts_with("      ")).count() - 1;
+    let tapes = lab.run(&["sessions", "--json"]).lines().len();
+    let (beyond, newest) = ((all + 1).to_string(), all.to_string());
+    let range = format!("1 to {all}");
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["s", "--fork-at", &beyond], 2, &range),
+        (&["s", "--fork-at", "0"], 2, "--fork-at"),
+        (&["s", "--fork-at", &newest, "--as", "t"], 2, "choose another id"),
+        (&["s", "--as", "f"], 2, "--fork-at"),
+        (&["s", "--fork-at", "1", "--prompt", "x"], 2, "cannot be used with"),
+        (&["s", "--fork-at", "1", "--against", "t"], 2, "cannot be used with"),
+    ];
+    for (arguments, code, said) in cases {
+        let ended = lab.run(&[&["replay"], arguments].concat());
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.error().contains(said), "{arguments:?}: {}", ended.stderr);
+    }
+    assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), tapes, "no session was made");
+}
+
+/// On a terminal Enter goes on, `f` makes a fork there and then, `q` ends; another word is none of these.
+#[test]
+fn a_replay_is_gone_through_by_hand_and_forked_there() {
+    let lab = recorded();
+    let mut replay = lab.on_terminal(&["replay", "s", "--step"]);
+    replay.until_text("Enter goes on, f makes a fork");
+    replay.until_text("   1  the beginning");
+    replay.type_keys("fork\n");
+    replay.until_text("Enter, f or q");
+    replay.type_keys("\n");
+    replay.until_text("   2  ");
+    replay.type_keys("f\n");
+    let ended = replay.end();
+    assert_eq!(ended.code, 0, "{}", ended.stdout);
+    let fork = ended.stdout.trim().lines().last().unwrap().to_owned();
+    assert_eq!(lab.tape(&fork).last().unwrap()["kind"], "forked");
+    let mut replay = lab.on_terminal(&["replay", "s", "--step", "--fork-at", "2"]);
+    replay.until_text("   1  the beginning");
+    replay.type_keys("q\n");
+    assert_eq!(replay.end().code, 0);
+    assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), 3, "who ends it makes no fork");
+}

@@ -204,7 +204,7 @@ fn z_04_sessions_are_listed_by_title_with_their_cost_and_as_a_tree() {
 fn sessions_are_swept_and_a_pinned_one_stays() {
     let lab = Lab::new();
     assert_eq!(lab.run(&["tape", "sweep"]).code, 2);
-    assert_eq!(lab.run(&["tape", "sweep", "--keep", "1"]).stdout, "removed 0 sessions, 0B\n");
+    assert_eq!(lab.run(&["tape", "sweep", "--keep", "1", "--yes"]).stdout, "removed 0 sessions, 0B\n");
     let model = lab.script(json!(["one"]));
     for id in ["a", "b", "c"] {
         assert_eq!(lab.run(&["run", "--session", id, "--model", &model, "hi"]).code, 0);
@@ -223,12 +223,72 @@ fn sessions_are_swept_and_a_pinned_one_stays() {
     assert!(dry.stdout.contains("kept a: it is pinned\n"), "{}", dry.stdout);
     assert!(dry.stdout.contains("kept b: session f goes on from it\n"), "{}", dry.stdout);
     assert_eq!(ids().len(), 4);
-    assert_eq!(lab.run(&["tape", "sweep", "--older-than", "1d"]).stdout, "removed 0 sessions, 0B\n");
-    let swept = lab.run(&["tape", "sweep", "--keep", "1", "--json"]).lines();
+    for unasked in [&["tape", "sweep", "--keep", "1"][..], &["tape", "sweep", "--keep", "1", "--json"]] {
+        let refused = lab.run(unasked);
+        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "nobody is there who could say yes");
+        assert!(refused.error().contains("--dry-run") && refused.error().contains("--yes"), "{}", refused.stderr);
+    }
+    assert_eq!(lab.run(&["tape", "sweep", "--keep", "1", "--yes", "--dry-run"]).code, 2);
+    assert_eq!(ids().len(), 4);
+    assert_eq!(lab.run(&["tape", "sweep", "--older-than", "1d", "--yes"]).stdout, "removed 0 sessions, 0B\n");
+    let dry = lab.run(&["tape", "sweep", "--keep", "1", "--json", "--dry-run"]).lines();
+    assert_eq!((&dry[0]["session"], &dry[0]["removed"]), (&json!("c"), &json!(false)));
+    let swept = lab.run(&["tape", "sweep", "--keep", "1", "--json", "--yes"]).lines();
     assert_eq!((&swept[0]["session"], &swept[0]["removed"]), (&json!("c"), &json!(true)));
     assert_eq!(ids(), [r#""a""#, r#""b""#, r#""f""#]);
     assert_eq!(lab.run(&["tape", "pin", "a", "--off"]).code, 0);
-    assert_eq!(lab.run(&["tape", "sweep", "--max-bytes", "0"]).code, 0);
+    assert_eq!(lab.run(&["tape", "sweep", "--max-bytes", "0", "--yes"]).code, 0);
     assert_eq!(ids(), Vec::<String>::new());
     assert_eq!(lab.run(&["tape", "verify"]).stdout, "0 tapes checked, no damage; the index fits\n");
+}
+
+/// On a terminal a sweep shows what would go and asks; anything but a yes keeps all of it, and a yes removes what was shown.
+#[test]
+fn a_sweep_on_a_terminal_asks_first() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["one"]));
+    for id in ["a", "b"] {
+        assert_eq!(lab.run(&["run", "--session", id, "--model", &model, "hi"]).code, 0);
+    }
+    for no in ["\n", "no\n", "yess\n", "\u{4}"] {
+        let mut sweep = lab.on_terminal(&["tape", "sweep", "--keep", "1"]);
+        sweep.until_text("would remove a ");
+        sweep.until_text("remove them for good? [y/N] ");
+        sweep.type_keys(no);
+        sweep.until_text("nothing was removed");
+        assert_eq!(sweep.end().code, 0);
+        assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), 2);
+    }
+    let mut sweep = lab.on_terminal(&["tape", "sweep", "--keep", "1"]);
+    sweep.until_text("[y/N] ");
+    // Made meanwhile, it is not among those that were shown.
+    assert_eq!(lab.run(&["run", "--session", "c", "--model", &model, "hi"]).code, 0);
+    sweep.type_keys("y\n");
+    sweep.until_text("removed 1 session, ");
+    assert_eq!(sweep.end().code, 0);
+    let left: Vec<_> = lab.run(&["sessions", "--json"]).lines().iter().map(|line| line["session"].clone()).collect();
+    assert_eq!(left, ["c", "b"]);
+    // Where nothing would go nobody is asked.
+    let mut sweep = lab.on_terminal(&["tape", "sweep", "--keep", "9"]);
+    sweep.until_text("would remove 0 sessions");
+    assert_eq!(sweep.end().code, 0);
+}
+
+/// A session is called what `--title` says, from its beginning or from a later prompt on; a title does nothing on a terminal.
+#[test]
+fn a_session_has_the_title_that_it_was_given() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["one", "two", "three"]));
+    let title = |lab: &Lab| lab.run(&["sessions", "--json"]).lines()[0]["title"].clone();
+    let run = |title: &[&str]| {
+        let ended = lab.run(&[&["run", "--session", "s", "--model", &model], title, &["hello there"]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+    };
+    run(&["--title", "The\u{1b}[2J  first"]);
+    assert_eq!(title(&lab), "The[2J first");
+    run(&[]);
+    assert_eq!(title(&lab), "The[2J first", "it stays");
+    run(&["--title", "The second"]);
+    assert_eq!(title(&lab), "The second");
+    assert_eq!(lab.run(&["replay", "s"]).code, 0);
 }
