@@ -11,6 +11,7 @@ mod children;
 mod held_back;
 mod present;
 mod questions;
+mod shrunk;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -84,15 +85,21 @@ impl Behaviour for SessionActor {
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.recover(left);
+        if let Some(why) = live.given_up() {
+            return Err(ExitError::As(why));
+        }
         fault!(self.host.store.faults(), "session.recovered", self.slot.id.as_str());
         self.live = Some(live);
         Ok(Init::Run)
     }
 
     async fn handle(&mut self, _: Wake, cx: &mut Context<Wake>) -> Result<(), ExitError> {
-        if let Some(live) = &mut self.live
-            && live.work() == Then::Sleep
-        {
+        let Some(live) = &mut self.live else { return Ok(()) };
+        let then = live.work();
+        if let Some(why) = live.given_up() {
+            return Err(ExitError::As(why));
+        }
+        if then == Then::Sleep {
             // Gives the tape back; the next message finds the session passive.
             self.live = None;
             cx.exit();
@@ -139,6 +146,8 @@ struct Live {
     /// How many settlements of a failed run are still to come, and say nothing new.
     stale_settlements: usize,
     storage_retry: Option<Millis>,
+    /// Why this life cannot go on.
+    given_up: Option<String>,
     requests: BTreeMap<Seq, RequestWorker>,
     calls: BTreeMap<Seq, CallWorker>,
     compactions: BTreeMap<Seq, SummaryWorker>,
@@ -162,6 +171,7 @@ impl Live {
             held: VecDeque::new(),
             stale_settlements: 0,
             storage_retry: None,
+            given_up: None,
             requests: BTreeMap::new(),
             calls: BTreeMap::new(),
             compactions: BTreeMap::new(),
@@ -178,6 +188,8 @@ impl Live {
             self.record_only(report);
         }
         self.on(Signal::Recover);
+        // An earlier life may have died between its mark and its turn, or between a turn's end and its mark.
+        self.unmark_if_finished();
         self.after_work();
     }
 
@@ -361,7 +373,7 @@ impl Live {
         }
     }
 
-    /// Where the open turns of a store are listed. A mark too many does no harm; one too few would lose a turn.
+    /// Where the open turns of a store are listed. One too few would lose a turn; one too many wakes the session once more.
     fn mark_turn(&self, after: &State) {
         if !self.state.is_unfinished() && after.is_unfinished() {
             // If the mark cannot be made, neither can the append, most likely; and that one is reported.
@@ -420,6 +432,13 @@ impl Live {
     fn unmark(&self, on_tape: &State) {
         if !on_tape.is_unfinished() && !self.state.is_unfinished() {
             drop(self.host.store.mark_closed(&self.slot.id));
+        }
+    }
+
+    /// Takes away a mark that an append did not follow.
+    fn unmark_if_finished(&self) {
+        if self.pending.is_empty() {
+            self.unmark(&self.state);
         }
     }
 }

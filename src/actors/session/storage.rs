@@ -56,6 +56,7 @@ impl Live {
 
     /// A decision could not be recorded; the state is what it was before.
     pub(super) fn failed(&mut self, signal: Signal, error: TapeError) {
+        self.unmark_if_finished();
         tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
         self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
         if is_told(&signal) {
@@ -68,6 +69,7 @@ impl Live {
             // Nothing is lost without it: the session opens from the anchor before.
             return;
         }
+        let Some(signal) = self.shrink_or_give_up(signal, &error) else { return };
         if error.is_full() {
             // What is open can still be closed: for that the room was kept.
             let released = self.host.store.release_reserve();

@@ -17,7 +17,7 @@ use crate::{
     session::{Delivery, Held, Outcome, ReplyTo, Settings},
     supervisor::{Registry, card::Shown},
     tape::{
-        Store,
+        LINE_BYTES_MAX, Store,
         tests::support::{FakeDisk, own_folder, small, store_on},
     },
     tool::{BoxFuture, Tool, ToolContext, ToolResult, Toolbox},
@@ -202,6 +202,58 @@ async fn a_pause_on_a_full_disk_is_told_that_it_was_not_recorded() {
     bench.live.work();
     assert!(matches!(paused.await.unwrap(), Err(SendError::Storage(_))));
     assert_eq!(bench.live.held.len(), 1);
+}
+
+/// A report that no tape can take would be tried again for ever, and all that comes behind it, an abort too, would wait.
+#[tokio::test(start_paused = true)]
+async fn a_report_that_is_too_large_is_recorded_smaller() {
+    let mut bench = bench();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    let ticket = bench.live.state.request().unwrap().0;
+    let call = AnswerPart::Call { id: "a".into(), name: "waits".into(), input: "{}".into(), extra: None };
+    bench.live.on(Signal::Answered { ticket, answer: Answer::new(vec![call], Finish::ToolCalls) });
+    let a = *bench.live.calls.keys().next().unwrap();
+    let result = ToolResult::ok("done").with_details("x".repeat(LINE_BYTES_MAX).into());
+    bench.live.on(Signal::Returned { ticket: a, result });
+    assert!(bench.live.held.is_empty());
+    assert!(bench.live.state.history.iter().any(|item| format!("{item:?}").contains("the whole result is too large")));
+
+    let ticket = bench.live.state.request().unwrap().0;
+    let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX).into(), extra: None };
+    bench.live.on(Signal::Answered { ticket, answer: Answer::new(vec![text], Finish::Stop) });
+    let end = bench.live.state.ended.back().unwrap();
+    assert!(matches!(&end.outcome, Outcome::Failed { error } if error.contains("the answer is too large")), "{end:?}");
+    assert!(bench.live.held.is_empty() && bench.live.state.is_idle());
+}
+
+/// What a life knows is worth nothing where the tape is not what it wrote: it ends, and the next one reads the tape.
+#[tokio::test]
+async fn a_tape_that_somebody_else_changed_ends_the_life() {
+    let mut bench = bench();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    let ticket = bench.live.state.request().unwrap().0;
+    let tape = bench._folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
+    std::io::Write::write_all(&mut std::fs::File::options().append(true).open(tape).unwrap(), b"{}\n").unwrap();
+    bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    let why = format!("{:?}", bench.live.given_up().unwrap());
+    assert!(why.contains("was changed by somebody else") && bench.live.held.is_empty(), "{why}");
+}
+
+/// A mark that no turn follows would keep an idle session from being deleted, and wake it at every start.
+#[tokio::test]
+async fn an_idle_session_has_no_mark_of_an_open_turn() {
+    let mut bench = bench();
+    bench.store.mark_open(&bench.live.slot.id).unwrap();
+    bench.live.recover(Vec::new());
+    assert_eq!(bench.store.open_sessions().unwrap(), []);
+    bench.disk.fail_from(0, ALL);
+    let receipt = bench.send("m");
+    bench.live.work();
+    assert!(matches!(receipt.await.unwrap(), Err(SendError::Storage(_))));
+    bench.disk.heal();
+    assert_eq!(bench.store.open_sessions().unwrap(), []);
 }
 
 fn other_settings(live: &Live) -> Settings {

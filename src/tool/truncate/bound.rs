@@ -14,21 +14,30 @@ const WORDS_BYTES: usize = 8 * 1024;
 const WORDS_LINES: usize = 100;
 /// How many bytes the details of a result may take as JSON.
 const DETAILS_BYTES_MAX: usize = 1024 * 1024;
+/// How many bytes the attachments of a result may take together: a little less than what one line of a tape may.
+const ATTACHMENTS_BYTES_MAX: usize = 12 * 1024 * 1024;
+/// How many characters a title may have.
+const TITLE_CHARS_MAX: usize = 500;
 
 /// Cuts a result that is larger than `limits` and room for notices: both ends are kept, and the whole goes to a spill file
-/// in that folder, named after `id`. Details that are too large are left out, and say so. What is within the limits is given
+/// in that folder, named after `id`. Details and attachments that are too large are left out, and it says so. What is within the limits is given
 /// back as it was, without a look at the disk.
 pub(crate) async fn bounded(mut result: ToolResult, limits: Limits, folder: Arc<PathBuf>, id: String) -> ToolResult {
     let details_bytes = json_bytes(&result.details);
     if details_bytes > DETAILS_BYTES_MAX {
         result.details = json!({ "dropped_bytes": details_bytes });
     }
+    if let Some((at, _)) = result.title.as_ref().and_then(|title| title.char_indices().nth(TITLE_CHARS_MAX)) {
+        result.title.as_mut().into_iter().for_each(|title| title.truncate(at));
+    }
+    let left_out = leave_out_attachments(&mut result);
     let (bytes, lines) = (result.content.len(), count_lines(&result.content));
     let is_within = bytes <= limits.max_bytes.saturating_add(WORDS_BYTES)
         && lines <= limits.max_lines.saturating_add(WORDS_LINES)
         && (limits.max_chars == usize::MAX
             || result.content.chars().count() <= limits.max_chars.saturating_add(WORDS_BYTES));
     if is_within {
+        result.content.extend(left_out);
         return result;
     }
     let half = limits.max_lines / 2;
@@ -44,7 +53,27 @@ pub(crate) async fn bounded(mut result: ToolResult, limits: Limits, folder: Arc<
         "{}\n[{} of {bytes} bytes and {} of {lines} lines are shown. {where_it_is}]",
         cut.content, cut.output_bytes, cut.output_lines
     );
+    result.content.extend(left_out);
     result
+}
+
+/// Takes away the attachments that there is no room for, from the first one on that does not fit, and says how many.
+fn leave_out_attachments(result: &mut ToolResult) -> Option<String> {
+    let mut room = ATTACHMENTS_BYTES_MAX;
+    let fits = result.attachments.iter().take_while(|file| match room.checked_sub(file.url.len()) {
+        Some(rest) => {
+            room = rest;
+            true
+        }
+        None => false,
+    });
+    let left_out = result.attachments.split_off(fits.count());
+    let bytes: usize = left_out.iter().map(|file| file.url.len()).sum();
+    let notice = format!(
+        "\n[{} attachments of {bytes} bytes are left out: {ATTACHMENTS_BYTES_MAX} bytes is the most for all of a result]",
+        left_out.len()
+    );
+    (!left_out.is_empty()).then_some(notice)
 }
 
 /// How many bytes a value takes as JSON.
@@ -107,6 +136,17 @@ mod tests {
         let (bound, _folder) =
             bound(ToolResult::ok("fine").with_details(json!({"all": "x".repeat(2_000_000)})), Limits::default()).await;
         assert_eq!((bound.content.as_str(), bound.details["dropped_bytes"].as_u64()), ("fine", Some(2_000_010)));
+    }
+
+    /// What would not fit on the tape is left out, and the model is told.
+    #[tokio::test]
+    async fn attachments_that_are_too_large_are_left_out() {
+        let mut result = ToolResult::ok("two images").with_title("é".repeat(2_000));
+        let file = |bytes: usize| crate::message::FilePart::inline("image/png", None, &vec![0; bytes]);
+        result.attachments = vec![file(1_000), file(ATTACHMENTS_BYTES_MAX)];
+        let (bound, _folder) = bound(result, Limits::default()).await;
+        assert_eq!((bound.attachments.len(), bound.title.unwrap().chars().count()), (1, TITLE_CHARS_MAX));
+        assert!(bound.content.starts_with("two images\n[1 attachments of "), "{}", bound.content);
     }
 
     /// Where the file cannot be made, what is shown is still shown.
