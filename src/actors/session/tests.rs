@@ -220,7 +220,7 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     assert!(bench.live.state.history.iter().any(|item| format!("{item:?}").contains("the whole result is too large")));
 
     let ticket = bench.live.state.request().unwrap().0;
-    let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX).into(), extra: None };
+    let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX), extra: None };
     bench.live.on(Signal::Answered { ticket, answer: Answer::new(vec![text], Finish::Stop) });
     let end = bench.live.state.ended.back().unwrap();
     assert!(matches!(&end.outcome, Outcome::Failed { error } if error.contains("the answer is too large")), "{end:?}");
