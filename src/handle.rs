@@ -15,6 +15,7 @@ use std::sync::Arc;
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
+pub(crate) use fork::fork_now;
 pub use fork::{ForkedAt, Merge, fork_at};
 
 use tokio::sync::oneshot;

@@ -18,10 +18,10 @@ impl Seq {
     /// The position before the first entry.
     pub const ZERO: Seq = Seq(0);
 
-    /// The next position.
+    /// The next position. There is none after the last that can be written; only a tape that was forged comes so far.
     #[must_use]
     pub fn next(self) -> Seq {
-        Seq(self.0 + 1)
+        Seq(self.0.saturating_add(1))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
     },
     error::{OpenError, PassivateError},
     event::EventStream,
-    handle::Session,
+    handle::{Session, fork_now},
     ids::{Seq, SessionId},
     listing::{self, SessionPage, SessionQuery},
     runtime::ending::Ending,
@@ -145,7 +145,7 @@ impl Runtime {
         Ok((session, events))
     }
 
-    /// Makes a new conversation that goes on from an entry of another one, and starts it: from the newest entry on the tape, or
+    /// Makes a new conversation that goes on from an entry of another one, and starts it: from the newest that was decided, or
     /// from `at`, which must end an append ([`TapeError::InsideAppend`] names those beside it).
     ///
     /// The other one, live or not, does not notice. Nothing is copied, so it costs the same however long the conversation is.
@@ -156,10 +156,7 @@ impl Runtime {
     /// [`OpenError::Tape`] where there is no such session or entry; [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
-        let (host, parent, fork) = (self.inner.host.clone(), id.clone(), SessionId::new());
-        let session = fork.clone();
-        let made = tokio::task::spawn_blocking(move || host.store.fork(&parent, at, &fork, host.clock.now()));
-        made.await.map_err(|_| OpenError::Closed)??;
+        let session = fork_now(&self.inner.host, id, at).await?;
         let up = self.resume(&session).await;
         if up.is_err() {
             // Nobody was told of it. What goes wrong now leaves a session that does nothing.

@@ -84,9 +84,9 @@ pub(crate) use advance::LAST_STEP_REMINDER;
 pub use back::{RolledBack, Way, WentBack};
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
-pub use branch::{Branch, BranchRequest, BranchSummary};
+pub use branch::{Branch, BranchRequest, BranchSummary, OpenBranch};
 pub use budget::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
-pub(crate) use compact::{Asked, prompt as compaction_prompt};
+pub(crate) use compact::{Asked, prompt as compaction_prompt, reads_max};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
 #[cfg(feature = "sqlite")]

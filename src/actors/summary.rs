@@ -83,7 +83,7 @@ pub(crate) async fn write(
     key: String,
     tries: &Tries,
 ) -> Result<(String, Usage), ModelError> {
-    let model = host.models.find(&asked.model)?;
+    let (model, reads_max) = (host.models.find(&asked.model)?, asked.reads_max);
     let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
     let mut request = Request::new(History::from_iter([Item::User(user)]));
@@ -104,7 +104,11 @@ pub(crate) async fn write(
         }
         let asked = error.retry_after_ms.map(Duration::from_millis);
         match waits.next() {
-            Some(wait) if error.class() == RetryClass::Transient && asked.unwrap_or_default() <= WAITS[2] => {
+            Some(wait)
+                if error.class() == RetryClass::Transient
+                    && tries.0.load(Ordering::Relaxed) < reads_max
+                    && asked.unwrap_or_default() <= WAITS[2] =>
+            {
                 tokio::time::sleep(asked.unwrap_or(wait)).await;
             }
             _ => return Err(error),

@@ -296,12 +296,13 @@ impl ReplacedCalls {
         self.newest.extend_from_slice(replaced);
         let over = self.newest.len().saturating_sub(LISTED_MAX);
         self.newest.drain(..over);
-        self.earlier += over as u64;
+        self.earlier = self.earlier.saturating_add(over as u64);
     }
 
     fn fit(&mut self, tokens_max: u64) {
         let of = |call: &Replaced| tokens::of_text(&call.to_string()) + 2;
-        self.earlier += drop_oldest(&mut self.newest, tokens_max, of, 0);
+        let dropped = drop_oldest(&mut self.newest, tokens_max, of, 0);
+        self.earlier = self.earlier.saturating_add(dropped);
     }
 }
 

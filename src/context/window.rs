@@ -94,13 +94,13 @@ impl Window {
     /// Tokens that a request may take.
     #[must_use]
     pub fn usable(&self) -> u64 {
-        self.context - self.reserve
+        self.context.saturating_sub(self.reserve)
     }
 
     /// How full it is with so many tokens.
     #[must_use]
     pub fn level(&self, used: u64) -> Level {
-        if used >= self.usable() + self.reserve / 2 {
+        if used >= self.usable().saturating_add(self.reserve / 2) {
             Level::Full
         } else if used >= self.usable() {
             Level::Compact

@@ -40,6 +40,8 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     match &entry.record {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
         Record::Released {} | Record::Pruned { .. } | Record::Narrowed { .. } => vec![],
+        // Whoever asked for it is told; what it costs stands in `left`.
+        Record::BranchOpened(_) | Record::BranchFailed { .. } => vec![],
         Record::Compaction(open) => vec![EventKind::CompactionStarted {
             reason: open.reason,
             model: open.model.to_string(),

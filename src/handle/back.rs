@@ -11,10 +11,11 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     error::{OpenError, RollbackError, SendError},
-    handle::Session,
+    handle::{Session, context::Leaving},
     ids::{MessageId, Seq, SessionId},
     session::{
-        Branch, BranchSummary, Entry, Held, NoPoint, Point, RestoredFiles, RolledBack, Signal, State, Wanted, look_back,
+        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RolledBack, Signal, State, Wanted,
+        look_back,
     },
     tape::{Store, TapeError},
 };
@@ -121,16 +122,22 @@ impl Session {
         to: impl Into<Wanted>,
         options: RollbackOptions,
     ) -> Result<Rollback, RollbackError> {
-        let (now, back) = self.way_back(to.into()).await?;
-        let summary = match options.summary {
-            true => self.what_is_left(&now, &back).await?,
-            false => None,
+        let wanted = to.into();
+        let (now, back) = self.way_back(wanted.clone()).await?;
+        let (back, summary, leaving) = match options.summary {
+            true => self.what_is_left(now, back, wanted).await?,
+            false => (back, None, None),
         };
         #[cfg(all(unix, feature = "tools"))]
         if let Some(how) = options.files {
-            return self.with_files(back, summary, how).await;
+            let done = self.with_files(back, summary, how).await;
+            drop(leaving);
+            return done;
         }
-        self.record(back, None, summary).await
+        let done = self.record(back, None, summary).await;
+        // The summary was handed in: its ticket is closed by now, or by this.
+        drop(leaving);
+        done
     }
 
     /// Works out where to, from the state as it is now.
@@ -161,16 +168,36 @@ impl Session {
         }
     }
 
-    /// What came of that which is left, where something is.
-    async fn what_is_left(&self, now: &State, back: &RolledBack) -> Result<Option<Arc<BranchSummary>>, RollbackError> {
+    /// What came of that which is left, where something is; and the way back as it is once what that takes is held back.
+    async fn what_is_left(
+        &self,
+        now: State,
+        back: Arc<RolledBack>,
+        wanted: Wanted,
+    ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), RollbackError> {
         let (store, id, upto) = (self.host.store.clone(), self.id().clone(), now.seq);
         let entries = tokio::task::spawn_blocking(move || read(&store, &id, Seq::ZERO, upto)).await;
-        let left = Branch::of(&entries.map_err(|_| SendError::Closed)??, back.to);
+        let mut left = Branch::of(&entries.map_err(|_| SendError::Closed)??, back.to);
         if left.items.is_empty() {
-            return Ok(None);
+            return Ok((back, None, None));
         }
         let key = format!("{}/rollback/{}/{}", self.id(), left.from, left.to);
-        Ok(Some(Arc::new(self.sum_up(now, &left, key).await)))
+        let leaving = self.begin_leaving(&now, &left).await?;
+        let back = match &leaving {
+            // Its ticket is an entry more. Anything else in between, and it is another conversation that would be left.
+            Some(leaving) => {
+                let (then, again) = self.way_back(wanted).await?;
+                if leaving.ticket != back.from.next() || then.seq != leaving.ticket || again.to != back.to {
+                    let moved = Refusal::Moved { expected: back.from, actual: then.seq };
+                    return Err(SendError::Refused(moved).into());
+                }
+                left.to = then.seq;
+                again
+            }
+            None => back,
+        };
+        let (summary, leaving) = self.sum_up(&mut left, leaving, key).await;
+        Ok((back, Some(Arc::new(summary)), leaving))
     }
 }
 

@@ -11,7 +11,8 @@ use crate::{
     ids::{MessageId, Seq},
     model::Price,
     session::{
-        Asked, Branch, BranchRequest, BranchSummary, Entry, Pin, Refusal, Reserve, Signal, State, Undone, Windows as _,
+        Asked, Branch, BranchRequest, BranchSummary, Entry, Held, Open, OpenBranch, Pin, Refusal, Reserve, Signal,
+        State, Undone, Windows as _, reads_max,
     },
     usage::Usage,
 };
@@ -88,7 +89,7 @@ impl Session {
         let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
         let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?;
         let entries: Vec<_> = lines.iter().map_while(|line| Entry::from_tape(line).ok()).collect();
-        let left = Branch::of(&entries, after);
+        let mut left = Branch::of(&entries, after);
         if left.items.is_empty() {
             return Err(SendError::Refused(Refusal::Empty));
         }
@@ -97,22 +98,52 @@ impl Session {
             return Err(SendError::Busy { turn: turn.id });
         }
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
-        let branch = self.sum_up(&state, &left, key).await;
-        self.ask(|reply| Signal::LeaveBranch { branch: branch.into(), reply }).await.map(drop)
+        let leaving = self.begin_leaving(&state, &left).await?;
+        let (branch, leaving) = self.sum_up(&mut left, leaving, key).await;
+        let left = self.ask(|reply| Signal::LeaveBranch { branch: branch.into(), reply }).await.map(drop);
+        // Its ticket is closed, or the session says why that cannot be written.
+        drop(leaving);
+        left
     }
 
-    /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.
-    pub(super) async fn sum_up(&self, state: &State, left: &Branch, key: String) -> BranchSummary {
+    /// Has what a summary may take held back. `None` where the budget does not allow one.
+    pub(super) async fn begin_leaving(&self, state: &State, left: &Branch) -> Result<Option<Leaving>, SendError> {
         let settings = &state.settings;
         let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
         let room = self.host.window(&model).usable().saturating_sub(TASK_TOKENS);
-        let asked = Asked { model, prompt: branch_prompt(&left.items, room), tokens_max: BRANCH_SUMMARY_MAX };
+        let prompt = branch_prompt(&left.items, room);
+        let asked = Asked { model, prompt, tokens_max: BRANCH_SUMMARY_MAX, reads_max: 1 };
         let price = self.host.price(&asked.model);
         let input = of_text(&asked.prompt) + of_text(SUMMARY_SYSTEM);
-        let reserved = state.reserve_for_summary(price.as_ref(), input, BRANCH_SUMMARY_MAX);
-        let (written, request) = match reserved {
-            Some(reserved) => self.write_branch(&asked, key, price, reserved).await,
-            // The budget does not allow the request.
+        let wanted = Reserve { input, output: BRANCH_SUMMARY_MAX };
+        let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
+        let opened = self.ask(|reply| Signal::SumUpBranch { request: Box::new(request), reply }).await;
+        match opened {
+            Ok(Held::Done(ticket)) => {
+                let (session, tries) = (self.clone(), summary::Tries::default());
+                let mut leaving = Leaving { session, ticket, asked, price, input, tries };
+                // Whether a budget limits it was decided in that moment.
+                if let Some(Open::Branch(open)) = self.state().await?.open.get(&ticket) {
+                    leaving.asked.reads_max = reads_max(&open.reserved);
+                }
+                Ok(Some(leaving))
+            }
+            Ok(Held::Receipt(_)) => Err(SendError::Closed),
+            Err(SendError::Refused(Refusal::SummaryOverBudget)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.
+    /// Gives back what keeps the ticket: to be dropped once the summary was handed in.
+    pub(super) async fn sum_up(
+        &self,
+        left: &mut Branch,
+        leaving: Option<Leaving>,
+        key: String,
+    ) -> (BranchSummary, Option<Leaving>) {
+        let (written, request) = match &leaving {
+            Some(leaving) => leaving.write(key).await,
             None => (None, None),
         };
         let (summary, usage) = match written {
@@ -124,27 +155,50 @@ impl Session {
         };
         let mut files = FileOperations::default();
         files.note(left.items.iter().map(|item| &**item));
-        BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request }
+        let branch = BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request };
+        (branch, leaving)
     }
+}
 
+/// A summary of a branch that is being written. Its ticket is open until the summary is handed in. Dropped before that, it says
+/// that there will be none, and what was read by then counts.
+pub(super) struct Leaving {
+    session: Session,
+    pub(super) ticket: Seq,
+    asked: Asked,
+    price: Option<Price>,
+    input: u64,
+    tries: summary::Tries,
+}
+
+impl Leaving {
     /// What a model wrote, and the request as it is to be recorded.
-    async fn write_branch(
-        &self,
-        asked: &Asked,
-        key: String,
-        price: Option<Price>,
-        reserved: Reserve,
-    ) -> (Option<(String, Usage)>, Option<BranchRequest>) {
-        let tries = summary::Tries::default();
-        let written = tokio::time::timeout(summary::LIMIT, summary::write(&self.host, asked, key, &tries)).await;
+    async fn write(&self, key: String) -> (Option<(String, Usage)>, Option<BranchRequest>) {
+        let host = &self.session.host;
+        let written = tokio::time::timeout(summary::LIMIT, summary::write(host, &self.asked, key, &self.tries)).await;
         let written = written.ok().and_then(Result::ok);
         let estimated = written.as_ref().filter(|(_, usage)| usage.total() == 0).map(|(text, _)| Usage {
-            input: reserved.input,
+            input: self.input,
             output: of_text(text),
             ..Usage::default()
         });
-        let lost = tries.in_vain(written.is_some());
-        let request = BranchRequest { model: asked.model.clone(), price, reserved, estimated, lost };
+        let request = BranchRequest {
+            ticket: self.ticket,
+            model: self.asked.model.clone(),
+            price: self.price,
+            reserved: Reserve { input: self.input, output: 0 },
+            estimated,
+            lost: self.tries.in_vain(written.is_some()),
+        };
         (written, Some(request))
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let (ticket, lost) = (self.ticket, self.tries.in_vain(false));
+        let why = Box::new("nobody waited for it".into());
+        // Where the ticket is closed by now this changes nothing. A session that is closed counts what was held when it wakes.
+        drop(self.session.slot.input(|reply| Signal::BranchFailed { ticket, why, lost, reply }));
     }
 }

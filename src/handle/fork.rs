@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{
     actors::host::Host,
-    error::{ForkError, MergeError, OpenError, RollbackError, SendError},
+    error::{ForkError, MergeError, OpenError, SendError},
     handle::{
         Session,
         back::{look, read},
@@ -75,11 +75,9 @@ impl Session {
     /// was told of and that does nothing.
     pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, ForkError> {
         let (host, id, at, fork) = (self.host.clone(), self.id().clone(), at.into(), SessionId::new());
-        let (made, upto) = (fork.clone(), newest_of(&self.host, &id).await);
-        let forked = tokio::task::spawn_blocking(move || {
-            arrived(&host.store, &id, upto)?;
-            fork_at(&host.store, &id, &at, &made, host.clock.now())
-        });
+        let made = fork.clone();
+        written(&self.host, &id).await;
+        let forked = tokio::task::spawn_blocking(move || fork_at(&host.store, &id, &at, &made, host.clock.now()));
         forked.await.map_err(|_| OpenError::Closed)??;
         let session = Session { host: self.host.clone(), slot: self.host.slot(&fork) };
         if let Err(error) = session.up().await {
@@ -121,13 +119,9 @@ impl Session {
             if let Some(turn) = &here.turn {
                 return Err(MergeError::Busy { session: self.id().clone(), turn: turn.id });
             }
-            let upto = newest_of(&self.host, fork).await;
+            written(&self.host, fork).await;
             let (host, fork) = (self.host.clone(), fork.clone());
-            let found = tokio::task::spawn_blocking(move || {
-                arrived(&host.store, &fork, upto)?;
-                work_out(&host, &here, &fork)
-            });
-            let found = found.await;
+            let found = tokio::task::spawn_blocking(move || work_out(&host, &here, &fork)).await;
             let planned = found.map_err(|_| SendError::Closed)??;
             if then == Afterwards::Delete && planned.waiting > 0 {
                 return Err(MergeError::Waiting { fork: planned.merged.fork.clone(), waiting: planned.waiting });
@@ -172,17 +166,27 @@ impl Session {
     }
 }
 
-/// The newest entry of a session, as far as it was decided, where it is awake here: its tape may be a little behind that.
-async fn newest_of(host: &Arc<Host>, id: &SessionId) -> Seq {
-    let Some(slot) = host.slots.awake_one(id) else { return Seq::ZERO };
-    let session = Session { host: host.clone(), slot };
-    // One that cannot say has nothing under way that anybody was told of.
-    session.state().await.map_or(Seq::ZERO, |state| state.seq)
+/// Returns when all that a session has decided so far is on its tape, where it is awake here. One that cannot say, because it is
+/// parked or its disk refuses, has nothing more there that anybody was told of.
+async fn written(host: &Arc<Host>, id: &SessionId) {
+    if let Some(slot) = host.slots.awake_one(id) {
+        let session = Session { host: host.clone(), slot };
+        drop(session.ask(|reply| Signal::Written { reply }).await);
+    }
 }
 
-/// Waits until that entry is on the tape.
-fn arrived(store: &Store, id: &SessionId, upto: Seq) -> Result<(), RollbackError> {
-    read(store, id, Seq(upto.0.saturating_sub(1)), upto).map(drop)
+/// Makes a session that goes on from an entry of another one; from where that one stands now, also where its disk is behind.
+///
+/// # Errors
+/// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
+pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Seq>) -> Result<SessionId, OpenError> {
+    written(host, parent).await;
+    let (host, parent, fork) = (host.clone(), parent.clone(), SessionId::new());
+    let made = tokio::task::spawn_blocking(move || {
+        host.store.fork(&parent, at, &fork, host.clock.now())?;
+        Ok::<_, OpenError>(fork)
+    });
+    made.await.map_err(|_| OpenError::Closed)?
 }
 
 /// Makes the session `fork`, which goes on from a point of another one that may be open anywhere. Blocks on the disk; see

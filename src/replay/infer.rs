@@ -80,6 +80,11 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         Record::Released {} => vec![Signal::GoOn { reply }],
         Record::Restored(files) => vec![Signal::Restored { files: files.clone(), reply }],
         Record::CompactionUndone(undone) => vec![Signal::UndoCompaction { undone: undone.clone(), reply }],
+        Record::BranchOpened(open) => vec![Signal::SumUpBranch { request: Box::new(open.clone()), reply }],
+        Record::BranchFailed { error, usage, estimated, lost } => {
+            let why = Box::new(NoSummary { error: error.clone(), usage: *usage, estimated: *estimated });
+            vec![Signal::BranchFailed { ticket, why, lost: *lost, reply }]
+        }
         Record::BranchSummary(branch) => vec![Signal::LeaveBranch { branch: branch.clone(), reply }],
         Record::Pinned { message } => vec![Signal::Pin { message: message.clone(), reply }],
         Record::Unpinned { message } => vec![Signal::Unpin { message: message.clone(), reply }],
@@ -214,11 +219,14 @@ pub(super) fn in_words(signal: &Signal) -> String {
         Signal::Unpin { message, .. } => format!("message {message} was unpinned"),
         Signal::RollBack { back, .. } => format!("back to entry {}", back.to),
         Signal::Merge { merged, .. } => format!("fork {} was merged through entry {}", merged.fork, merged.to),
+        Signal::SumUpBranch { .. } => "a branch was to be summed up".to_owned(),
+        Signal::BranchFailed { ticket, .. } => format!("the summary of branch {ticket} failed"),
         Signal::LeaveBranch { branch, .. } => {
             format!("the branch of entries {} to {} was left", branch.from, branch.to)
         }
         Signal::Pause { .. } => "pause".to_owned(),
         Signal::Resume { .. } => "the pause is over".to_owned(),
+        Signal::Written { .. } => "somebody waited for the tape".to_owned(),
         Signal::Configure { .. } => "the settings were changed".to_owned(),
         Signal::Compact { .. } => "a compaction was asked for".to_owned(),
         Signal::Anchor => "an anchor".to_owned(),

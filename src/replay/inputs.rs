@@ -129,7 +129,7 @@ impl Seen {
             let reserve = RESERVE_MIN.min(request.usable);
             Window { context: request.usable.saturating_add(reserve), reserve, output: 0 }
         };
-        let conversation = state.context.estimated + of_text(&state.settings.system);
+        let conversation = state.context.estimated.saturating_add(of_text(&state.settings.system));
         Seen {
             seq,
             model: request.model.clone(),

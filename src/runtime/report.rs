@@ -87,10 +87,14 @@ pub(super) enum Drained {
 
 /// Whether nothing of a session moves by itself: it is idle, or waits for people only. Its children are not looked at.
 fn is_at_rest(state: &State) -> bool {
-    let mut own = state.open.values().filter(|open| !matches!(open, Open::Task(_) | Open::Compaction(_))).peekable();
+    let mut own = state
+        .open
+        .values()
+        .filter(|open| !matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)))
+        .peekable();
     let only_asks = own.peek().is_some()
         && own.all(|open| match open {
-            Open::Ask(_) | Open::BudgetAsk(_) | Open::Task(_) | Open::Compaction(_) => true,
+            Open::Ask(_) | Open::BudgetAsk(_) | Open::Task(_) | Open::Compaction(_) | Open::Branch(_) => true,
             Open::Call(call) => !matches!(call.state, CallState::Running | CallState::Closing),
             Open::Request(_) | Open::Wait(_) => false,
         });

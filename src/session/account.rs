@@ -96,6 +96,7 @@ impl State {
         let held = self.open.values().map(|open| match open {
             Open::Request(request) => of_request(&request.reserved.lost(request.price.as_ref())),
             Open::Compaction(open) if whole => of_request(&open.reserved.lost(open.price.as_ref())),
+            Open::Branch(open) if whole => of_request(&open.reserved.lost(open.price.as_ref())),
             Open::Call(call) if resource == Resource::Bytes => call.bytes.unwrap_or(0),
             // Time is passed on to children, and not divided among them.
             Open::Task(task) if whole && resource != Resource::TimeMs => task.grant.of(resource).unwrap_or(0),
@@ -165,6 +166,13 @@ impl State {
         self.rooms(resource, 0).iter().any(|room| room.used.saturating_add(room.held) > room.max)
     }
 
+    /// The same, of the limits that a summary is held by.
+    pub(super) fn is_overdrawn_in_all(&self, resource: Resource) -> bool {
+        let rooms = self.rooms(resource, 0);
+        let mut rooms = rooms.iter().filter(|room| room.extent != Extent::Turn);
+        rooms.any(|room| room.used.saturating_add(room.held) > room.max)
+    }
+
     /// The limit of time that is over at that moment.
     pub(super) fn time_is_over(&self, now: Millis) -> Option<Breach> {
         let clock = self.account.since.map_or(0, |since| millis(now, since));
@@ -197,7 +205,7 @@ impl State {
                 (None, Resource::TimeMs) => left,
                 (Some(asked), _) => asked,
                 (None, Resource::Tasks) if !may_have_children => 0,
-                (None, _) => (left / (free + 1)).max(1).min(left),
+                (None, _) => (left / free.saturating_add(1)).max(1).min(left),
             };
             let needed = matches!(resource, Resource::Tokens | Resource::Usd) && given == 0;
             if given > left || needed {

@@ -122,7 +122,7 @@ fn request(draft: &mut Draft<'_>) {
 /// Ends a wait: the request is made again, with whatever messages came meanwhile.
 pub(super) fn request_again(draft: &mut Draft<'_>) -> bool {
     inbox::deliver_steering(draft);
-    let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries + 1);
+    let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries.saturating_add(1));
     open_request(draft, attempt);
     true
 }
@@ -130,7 +130,7 @@ pub(super) fn request_again(draft: &mut Draft<'_>) -> bool {
 fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let Some(turn) = draft.state.turn.clone() else { return };
     let settings = draft.state.settings.clone();
-    let step = turn.step + u32::from(attempt == 1);
+    let step = turn.step.saturating_add(u32::from(attempt == 1));
     let last = settings.steps_max.is_some_and(|max| step >= max.max(1));
     let model = turn.model.clone().unwrap_or_else(|| settings.model.clone());
     let (room, used) = compact::fullness(draft);

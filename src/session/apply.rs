@@ -87,9 +87,16 @@ impl State {
                     self.spend(Charge::of(open.price.as_ref(), usage, estimated.as_ref()));
                 }
                 self.usage += *usage;
-                Arc::make_mut(&mut self.context).failures += 1;
+                let context = Arc::make_mut(&mut self.context);
+                context.failures = context.failures.saturating_add(1);
             }
             Record::CompactionUndone(undone) => self.put_back(undone),
+            Record::BranchOpened(open) => {
+                self.open.insert(entry.seq, Open::Branch(open.clone()));
+            }
+            Record::BranchFailed { usage, estimated, lost, .. } => {
+                self.give_up_branch(ticket, usage, estimated.as_ref(), *lost);
+            }
             Record::BranchSummary(branch) => self.take_branch(entry.seq, branch),
             Record::RetryWait { attempt, until, server } => {
                 let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
@@ -182,7 +189,8 @@ impl State {
         if serde_json::to_writer(&mut hasher, &*item).is_ok() {
             self.history_hash = hasher.finalize().to_hex()[..32].to_owned();
         }
-        Arc::make_mut(&mut self.context).estimated += of_item(&item);
+        let context = Arc::make_mut(&mut self.context);
+        context.estimated = context.estimated.saturating_add(of_item(&item));
         self.history.push_shared(item);
     }
 
@@ -299,7 +307,7 @@ impl State {
         self.open.insert(entry.seq, Open::Request(opened));
         let first_try = request.attempt == 1;
         self.in_turn(|turn| {
-            turn.step += u32::from(first_try);
+            turn.step = turn.step.saturating_add(u32::from(first_try));
             turn.batch.clear();
         });
     }
@@ -346,7 +354,7 @@ impl State {
         }
         if !interrupted {
             let said = self.history.last().map_or(0, |item| of_item(item));
-            Arc::make_mut(&mut self.context).meter.learn(estimated + said, &answer.usage);
+            Arc::make_mut(&mut self.context).meter.learn(estimated.saturating_add(said), &answer.usage);
         }
         self.put_compacted_in_place();
     }
@@ -445,7 +453,7 @@ impl State {
         self.stop_clock(self.time);
         let Some(turn) = self.turn.take() else { return };
         // Of the turn only waits can still be open, and a wait without a turn is nothing. Tasks and summaries are the session's.
-        self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_)));
+        self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)));
         self.task_turn_ended(&turn, outcome);
         // Steering that came too late for this turn goes first into the next.
         while let Some(waiting) = self.steering.pop_back() {
@@ -455,7 +463,7 @@ impl State {
         let holds = matches!(outcome, Aborted { .. } | Budget { .. } | Failed { .. } | Rejected { .. });
         self.held = holds && !turn.released && !self.queue.is_empty();
         Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
-        self.turns += 1;
+        self.turns = self.turns.saturating_add(1);
         self.recoveries = 0;
         self.waits = false;
         self.remember_end(&turn, outcome.clone());

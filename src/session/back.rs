@@ -19,7 +19,7 @@ use crate::{
     ids::{MessageId, Seq},
     model::History,
     session::{
-        BranchSummary, ContextState, Directive, Held, Open, Record, Refusal, RestoredFiles, State, decide::Draft,
+        BranchSummary, ContextState, Directive, Held, Record, Refusal, RestoredFiles, State, branch, decide::Draft,
     },
 };
 
@@ -78,21 +78,17 @@ pub(super) fn roll_back(
     files: Option<&Arc<RestoredFiles>>,
     summary: Option<&Arc<BranchSummary>>,
 ) -> Result<Held, Refusal> {
-    let state = &draft.state;
-    if state.closed.is_some() {
-        return Err(Refusal::Ended);
-    }
-    if let Some(turn) = &state.turn {
-        return Err(Refusal::Busy { turn: turn.id });
-    }
-    if let Some(done) = state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
+    if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
         // It was recorded, and the answer was lost in a crash.
         return Ok(Held::Done(done.entry));
     }
-    if back.from != state.seq || back.keep > state.history.len() {
-        return Err(Refusal::Moved { expected: back.from, actual: state.seq });
+    if let Some(why) = refusal(&draft.state, back) {
+        return Err(match summary {
+            Some(summary) => branch::refused(draft, summary, why),
+            None => why,
+        });
     }
-    let compacting = state.compaction().map(|(ticket, _)| ticket);
+    let compacting = draft.state.compaction().map(|(ticket, _)| ticket);
     let entry = draft.write(None, Record::RolledBack(back.clone()));
     if let Some(ticket) = compacting.filter(|ticket| !draft.state.open.contains_key(ticket)) {
         draft.direct(Directive::StopCompaction(ticket));
@@ -107,6 +103,24 @@ pub(super) fn roll_back(
     Ok(Held::Done(entry))
 }
 
+fn refusal(state: &State, back: &RolledBack) -> Option<Refusal> {
+    match &state.turn {
+        _ if state.closed.is_some() => Some(Refusal::Ended),
+        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
+        None if back.from != state.seq || back.keep > state.history.len() => {
+            Some(Refusal::Moved { expected: back.from, actual: state.seq })
+        }
+        None => None,
+    }
+}
+
+impl RolledBack {
+    /// Whether a compaction that cuts there is given up: it sums up what is gone. One of what is still there goes on.
+    pub(super) fn gives_up(&self, first_kept: usize) -> bool {
+        first_kept > self.keep || first_kept >= self.keep.saturating_add(self.items.len())
+    }
+}
+
 impl State {
     /// See the module.
     pub(super) fn roll_back(&mut self, back: &RolledBack) {
@@ -114,10 +128,13 @@ impl State {
         self.history = self.history.first(back.keep);
         back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
         self.history_hash.clone_from(&back.hash);
-        // A summary of what is still there may go on being written; one that reaches beyond is of no use.
-        let length = self.history.len();
-        let sums_up_what_is_gone = |first_kept: usize| first_kept > back.keep || first_kept >= length;
-        self.open.retain(|_, open| !matches!(open, Open::Compaction(open) if sums_up_what_is_gone(open.first_kept)));
+        // A summary of what is still there may go on being written; one that reaches beyond is of no use. Nobody will say what it
+        // took by now, so all that was held back for it counts.
+        let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
+        if let Some((ticket, lost)) = given_up.map(|(ticket, open)| (ticket, open.reserved.lost(open.price.as_ref()))) {
+            self.open.remove(&ticket);
+            self.spend(Some(lost));
+        }
         let mut context = (*back.context).clone();
         context.ready = None;
         // What was learned of the provider and of the summariser, and what took place, stays so.

@@ -267,7 +267,7 @@ fn start_if_affordable(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) -> b
 
 fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>) {
     let key = format!("{}/{ticket}", draft.state.session);
-    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts + 1, key, bytes });
+    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts.saturating_add(1), key, bytes });
     draft.direct(Directive::StartCall(ticket));
 }
 

@@ -37,6 +37,14 @@ pub struct BillLine {
     pub charge: Charge,
 }
 
+impl BillLine {
+    /// All that was held back for a request counts.
+    fn lost((ticket, open): (&Seq, &Opened)) -> BillLine {
+        let (ticket, model, kind) = (*ticket, open.model.clone(), BillKind::Lost);
+        BillLine { ticket, model, kind, charge: open.reserved.lost(open.price.as_ref()) }
+    }
+}
+
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,7 +56,7 @@ pub enum BillKind {
     Interrupted,
     /// It broke off.
     Failed,
-    /// It was under way when the process ended.
+    /// It was under way when the process ended, or when the conversation went back to before what it was to sum up.
     Lost,
     /// It summed up an older part of the conversation.
     Summary,
@@ -64,9 +72,31 @@ pub(super) struct Unsettled {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Opened {
+    what: What,
     model: ModelRef,
     price: Option<Price>,
     reserved: Reserve,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    Answer,
+    /// To sum up what stands before that item of the history.
+    Compaction(usize),
+    Branch,
+}
+
+impl Opened {
+    fn of(open: &Open) -> Option<Opened> {
+        let (what, model, price, reserved) = match open {
+            Open::Request(open) => (What::Answer, &open.model, open.price, open.reserved),
+            Open::Compaction(open) => (What::Compaction(open.first_kept), &open.model, open.price, open.reserved),
+            Open::Branch(open) => (What::Branch, &open.model, open.price, open.reserved),
+            _ => return None,
+        };
+        Some(Opened { what, model: model.clone(), price, reserved })
+    }
 }
 
 impl Bill {
@@ -84,21 +114,15 @@ impl Bill {
         match &entry.record {
             Record::State(state) => {
                 self.waits = state.waits;
-                let open = state.open.iter().filter_map(|(ticket, open)| match open {
-                    Open::Request(open) => Some((*ticket, open.model.clone(), open.price, open.reserved)),
-                    Open::Compaction(open) => Some((*ticket, open.model.clone(), open.price, open.reserved)),
-                    _ => None,
-                });
-                self.open =
-                    open.map(|(ticket, model, price, reserved)| (ticket, Opened { model, price, reserved })).collect();
+                let open = state.open.iter().filter_map(|(ticket, open)| Some((*ticket, Opened::of(open)?)));
+                self.open = open.collect();
             }
-            Record::Request(open) => {
-                let opened = Opened { model: open.model.clone(), price: open.price, reserved: open.reserved };
-                self.open.insert(entry.seq, opened);
-            }
+            Record::Request(open) => self.open(entry.seq, What::Answer, &open.model, open.price, open.reserved),
             Record::Compaction(open) => {
-                let opened = Opened { model: open.model.clone(), price: open.price, reserved: open.reserved };
-                self.open.insert(entry.seq, opened);
+                self.open(entry.seq, What::Compaction(open.first_kept), &open.model, open.price, open.reserved);
+            }
+            Record::BranchOpened(open) => {
+                self.open(entry.seq, What::Branch, &open.model, open.price, open.reserved);
             }
             Record::Answer { answer, interrupted, estimated } => {
                 let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
@@ -113,34 +137,55 @@ impl Bill {
                     compacted.summary.as_ref().and_then(|_| compacted.charge(open.price.as_ref()))
                 });
             }
-            Record::CompactionFailed { usage, estimated, lost, .. } => {
+            Record::CompactionFailed { usage, estimated, lost, .. }
+            | Record::BranchFailed { usage, estimated, lost, .. } => {
                 self.in_vain(ticket, *lost);
                 self.close(ticket, BillKind::Summary, |open| {
                     Charge::of(open.price.as_ref(), usage, estimated.as_ref())
                 });
             }
             Record::BranchSummary(branch) => {
-                if let Some(request) = &branch.request {
+                let ticket = branch.ticket();
+                // Where the ticket is closed it was lost, and stands on the bill as that.
+                let is_open = ticket == Seq::ZERO || self.open.remove(&ticket).is_some();
+                if let Some(request) = branch.request.as_ref().filter(|_| is_open) {
                     let (model, kind) = (&request.model, BillKind::Summary);
                     let line = |charge| BillLine { ticket: entry.seq, model: model.clone(), kind, charge };
                     self.lines.extend(branch.charges().map(line));
                 }
             }
             Record::Recovered { resumed, .. } => {
-                if !self.waits {
-                    let lost = self.open.iter().map(|(ticket, open)| BillLine {
-                        ticket: *ticket,
-                        model: open.model.clone(),
-                        kind: BillKind::Lost,
-                        charge: open.reserved.lost(open.price.as_ref()),
-                    });
-                    self.lines.extend(lost);
-                }
+                // Where a turn waits to be told to go on, its request was not under way.
+                let under_way = |open: &Opened| !self.waits || open.what != What::Answer;
+                let lost = self.open.iter().filter(|(_, open)| under_way(open)).map(BillLine::lost);
+                self.lines.extend(lost);
+                self.open.retain(|_, open| open.what != What::Branch);
                 self.waits = !resumed;
+            }
+            Record::RolledBack(back) => {
+                let given_up =
+                    |_: &Seq, open: &mut Opened| matches!(open.what, What::Compaction(cut) if back.gives_up(cut));
+                let given_up: Vec<_> = self.open.extract_if(.., given_up).collect();
+                self.lines.extend(given_up.iter().map(|(ticket, open)| BillLine::lost((ticket, open))));
+            }
+            // What was open is the parent's.
+            Record::Forked(_) => {
+                self.open.clear();
+                self.waits = false;
             }
             Record::Released {} | Record::Accepted { .. } => self.waits = false,
             _ => {}
         }
+    }
+
+    fn open(&mut self, ticket: Seq, what: What, model: &ModelRef, price: Option<Price>, reserved: Reserve) {
+        self.open.insert(ticket, Opened { what, model: model.clone(), price, reserved });
+    }
+
+    /// Whether a summary of the conversation itself is being written: then a rollback may cost something.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn compacts(&self) -> bool {
+        self.open.values().any(|open| matches!(open.what, What::Compaction(_)))
     }
 
     /// Tries of a summary that were read and came to nothing.

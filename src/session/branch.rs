@@ -3,6 +3,10 @@
 //! What was said on the branch is read from its tape by whoever asks ([`Branch::of`]) and summed up by a model, or told by its
 //! beginnings where none can write. One entry puts the summary in front of the next turn. It reads as a user's message that
 //! the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
+//!
+//! The request that writes it is made beside the session, so it has a ticket: opened, with what is held back for it, before it
+//! is made, and closed by the summary, by the word that there is none, or by the end of the process, which counts all that was
+//! held. There is one at a time.
 
 use std::sync::Arc;
 
@@ -14,8 +18,8 @@ use crate::{
     message::ModelRef,
     model::{Item, Price, UserItem},
     session::{
-        Charge, Entry, Held, Record, Refusal, Reserve, State, decide::Draft, record::is_none, said::Said,
-        spent::in_vain,
+        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, decide::Draft, record::is_none,
+        said::Said, spent::in_vain,
     },
     usage::Usage,
 };
@@ -66,10 +70,27 @@ pub struct BranchSummary {
     pub request: Option<BranchRequest>,
 }
 
-/// The request that wrote the summary of a branch. It is made beside the session and recorded with the summary, so where the
-/// process dies in between nothing of it is known.
+/// A request for the summary of a branch that is about to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenBranch {
+    /// Which model.
+    pub model: ModelRef,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Tokens that it reads, and may write, as far as can be told before.
+    pub wanted: Reserve,
+    /// What is held back for it.
+    #[serde(default)]
+    pub reserved: Reserve,
+}
+
+/// The request that wrote the summary of a branch, or was to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchRequest {
+    /// The ticket that was opened for it; 0 on tapes of before there was one.
+    #[serde(default, skip_serializing_if = "is_no_ticket")]
+    pub ticket: Seq,
     /// Which model.
     pub model: ModelRef,
     /// What its tokens cost, where that is known.
@@ -85,7 +106,17 @@ pub struct BranchRequest {
     pub lost: u32,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_no_ticket(ticket: &Seq) -> bool {
+    *ticket == Seq::ZERO
+}
+
 impl BranchSummary {
+    /// The ticket that it closes; 0 for none.
+    pub(super) fn ticket(&self) -> Seq {
+        self.request.as_ref().map_or(Seq::ZERO, |request| request.ticket)
+    }
+
     /// What all its tries used, one by one.
     pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
         self.request.iter().flat_map(|request| {
@@ -95,25 +126,79 @@ impl BranchSummary {
     }
 }
 
-/// A host brings the summary of a branch.
-pub(super) fn take(draft: &mut Draft<'_>, branch: &Arc<BranchSummary>) -> Result<Held, Refusal> {
-    if draft.state.closed.is_some() {
+/// A host is about to have a branch summed up.
+pub(super) fn open(draft: &mut Draft<'_>, wanted: &OpenBranch) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    if state.closed.is_some() {
         return Err(Refusal::Ended);
     }
-    if let Some(turn) = &draft.state.turn {
+    if let Some(turn) = &state.turn {
         return Err(Refusal::Busy { turn: turn.id });
     }
-    if branch.summary.trim().is_empty() {
-        return Err(Refusal::Empty);
+    if let Some(ticket) = state.leaving() {
+        return Err(Refusal::Leaving { ticket });
     }
-    Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
+    let Reserve { input, output } = wanted.wanted;
+    let Some(reserved) = state.reserve_for_summary(wanted.price.as_ref(), input, output) else {
+        return Err(Refusal::SummaryOverBudget);
+    };
+    Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..wanted.clone() }))))
+}
+
+/// There is no summary: the request failed, or nobody waits for it any more. What it took counts.
+pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, why: &NoSummary, lost: u32) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Branch(_))) {
+        let NoSummary { error, usage, estimated } = why.clone();
+        draft.write(Some(ticket), Record::BranchFailed { error, usage, estimated, lost });
+    }
+}
+
+/// A summary that was written is not taken. What it took counts all the same.
+pub(super) fn refused(draft: &mut Draft<'_>, branch: &BranchSummary, why: Refusal) -> Refusal {
+    if let Some(request) = &branch.request {
+        let why = NoSummary { error: why.to_string(), usage: branch.usage, estimated: request.estimated };
+        failed(draft, request.ticket, &why, request.lost);
+    }
+    why
+}
+
+/// A host brings the summary of a branch.
+pub(super) fn take(draft: &mut Draft<'_>, branch: &Arc<BranchSummary>) -> Result<Held, Refusal> {
+    let refusal = match &draft.state.turn {
+        _ if draft.state.closed.is_some() => Some(Refusal::Ended),
+        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
+        None if branch.summary.trim().is_empty() => Some(Refusal::Empty),
+        None => None,
+    };
+    match refusal {
+        Some(why) => Err(refused(draft, branch, why)),
+        None => Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone())))),
+    }
 }
 
 impl State {
+    /// The ticket of a summary of a branch that is being written.
+    pub(super) fn leaving(&self) -> Option<Seq> {
+        self.open.iter().find_map(|(ticket, open)| matches!(open, Open::Branch(_)).then_some(*ticket))
+    }
+
+    /// There will be no summary of that branch.
+    pub(super) fn give_up_branch(&mut self, ticket: Seq, usage: &Usage, estimated: Option<&Usage>, lost: u32) {
+        self.usage += *usage;
+        if let Some(Open::Branch(open)) = self.open.remove(&ticket) {
+            self.spend_all(in_vain(lost, open.reserved, open.price));
+            self.spend(Charge::of(open.price.as_ref(), usage, estimated));
+        }
+    }
+
     /// The summary stands in the context from here on.
     pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
         self.usage += branch.usage;
-        self.spend_all(branch.charges());
+        let ticket = branch.ticket();
+        // Where the ticket is closed all that was held for it was counted when it was lost.
+        if ticket == Seq::ZERO || matches!(self.open.remove(&ticket), Some(Open::Branch(_))) {
+            self.spend_all(branch.charges());
+        }
         let text = crate::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
         let parts = vec![crate::message::Part::text(text)];
         let id = format!("branch-{seq}").into();

@@ -157,13 +157,14 @@ fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
         let parts = waiting.message.parts.clone();
         of_item(&Item::User(UserItem { id: waiting.message.id.clone(), parts, fragment: Default::default() }))
     });
-    (window, used + draft.state.context.meter.corrected(waiting.sum()))
+    (window, used.saturating_add(draft.state.context.meter.corrected(waiting.sum())))
 }
 
 /// Our estimate of the next request, whole.
 pub(super) fn estimated(draft: &Draft<'_>) -> u64 {
     let state = &draft.state;
-    state.context.estimated + of_text(&state.settings.system) + draft.env.tools_tokens
+    let beside = of_text(&state.settings.system).saturating_add(draft.env.tools_tokens);
+    state.context.estimated.saturating_add(beside)
 }
 
 /// Makes room before a step. Says whether the step must wait for a compaction.
@@ -293,10 +294,15 @@ fn fits(draft: &Draft<'_>, compacted: &Compacted) -> Result<(), BadSummary> {
     check(&text, going.map(|item| of_item(item)).sum())
 }
 
-/// After a crash nobody writes the summary any more: it is asked for again.
+/// After a crash nobody writes the summary any more: it is asked for again, where the budget allows as much once more.
 pub(super) fn start_again(draft: &mut Draft<'_>) {
-    if let Some((ticket, _)) = draft.state.compaction() {
+    let Some((ticket, _)) = draft.state.compaction() else { return };
+    if spending::summary_fits_again(draft) {
         draft.direct(Directive::StartCompaction(ticket));
+    } else {
+        let error = "its process ended, and the budget does not allow it once more".to_owned();
+        let (usage, estimated, lost) = (Usage::default(), None, 0);
+        draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
     }
 }
 
@@ -346,6 +352,14 @@ pub(crate) struct Asked {
     pub(crate) prompt: String,
     /// Tokens of its answer, at most.
     pub(crate) tokens_max: u64,
+    /// How many tries a provider may read, at most: under a budget what is held back is enough for one.
+    pub(crate) reads_max: u32,
+}
+
+/// Tries of a summary that a provider may read, by what is held back for it.
+pub(crate) fn reads_max(reserved: &Reserve) -> u32 {
+    // An answer is held back for only where a budget limits it.
+    if reserved.output > 0 { 1 } else { u32::MAX }
 }
 
 /// What the summariser of this ticket is asked.
@@ -356,7 +370,8 @@ pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
     let earlier = state.context.summary.as_deref();
     let room = if open.room == 0 { open.usable } else { open.room };
     let asked = Summarise { earlier, items: &items, turn_prefix, tokens_max: room };
-    Some(Asked { model: open.model.clone(), prompt: asked.prompt(), tokens_max: summary_max(open.usable) })
+    let (prompt, tokens_max) = (asked.prompt(), summary_max(open.usable));
+    Some(Asked { model: open.model.clone(), prompt, tokens_max, reads_max: reads_max(&open.reserved) })
 }
 
 /// Whose a message in the history is.
@@ -414,7 +429,7 @@ impl State {
         }
         context.front = 1;
         context.failures = 0;
-        context.compactions += 1;
+        context.compactions = context.compactions.saturating_add(1);
         context.newest = context.ready_entry;
         (context.ready_ticket, context.ready_entry) = (Seq::ZERO, Seq::ZERO);
         if let Some(turn) = &mut self.turn {

@@ -152,6 +152,7 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             }
             draft.done(*reply);
         }
+        Signal::Written { reply } => draft.done(*reply),
         Signal::Configure { settings, reply } => {
             let mut settings = settings.clone();
             // What its ancestors may not do stays out of a child's reach.
@@ -172,6 +173,14 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
         Signal::UndoCompaction { undone, reply } => {
             let answer = undo::undo(draft, undone);
             draft.reply(*reply, answer);
+        }
+        Signal::SumUpBranch { request, reply } => {
+            let answer = branch::open(draft, request);
+            draft.reply(*reply, answer);
+        }
+        Signal::BranchFailed { ticket, why, lost, reply } => {
+            branch::failed(draft, *ticket, why, *lost);
+            draft.done(*reply);
         }
         Signal::LeaveBranch { branch, reply } => {
             let answer = branch::take(draft, branch);
@@ -262,7 +271,8 @@ impl<'a> Draft<'a> {
         let begins_turn = matches!(record, Record::Delivered { .. }) && self.state.turn.is_none();
         let turn = self.state.turn.as_ref().map(|turn| turn.id).or(begins_turn.then_some(seq));
         let first_try = matches!(&record, Record::Request(request) if request.attempt == 1);
-        let step = self.state.turn.as_ref().map(|turn| turn.step + u32::from(first_try)).filter(|step| *step > 0);
+        let step = self.state.turn.as_ref().map(|turn| turn.step.saturating_add(u32::from(first_try)));
+        let step = step.filter(|step| *step > 0);
         let entry = Entry { seq, time: self.now, cause: self.cause.clone(), turn, step, ticket, record };
         self.state.apply(&entry);
         self.entries.push(entry);

@@ -74,11 +74,13 @@ pub(crate) enum Cradle {
 
 impl Digest {
     /// Its form as it is written down. One that was written in another form is made anew.
-    pub(crate) const FORM: u32 = 1;
+    pub(crate) const FORM: u32 = 2;
 
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {
-        if PASSED_OVER.contains(&line.kind.as_str()) {
+        // One that goes back may give up a summary, which then counts.
+        let is_passed_over = PASSED_OVER.contains(&line.kind.as_str());
+        if is_passed_over && !(line.kind == "rolled_back" && self.bill.compacts()) {
             return;
         }
         let Ok(entry) = Entry::from_tape(line) else { return };

@@ -39,7 +39,7 @@ impl State {
             Some(mark) => (mark.number, mark.name.clone()),
             None => (1, FIRST.to_owned()),
         };
-        Arc::new(AnchorMark { number: before + 1, name, before, before_name, before_last: self.seq })
+        Arc::new(AnchorMark { number: before.saturating_add(1), name, before, before_name, before_last: self.seq })
     }
 
     /// A fork goes on in a file of its own, which follows the one that it was forked in.

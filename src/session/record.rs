@@ -13,7 +13,8 @@ use crate::{
     permission::Ruleset,
     session::{
         AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, Looked, Merged,
-        OpenCompaction, Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie, Undone,
+        OpenBranch, OpenCompaction, Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie,
+        Undone,
     },
     tape::{self, Cause, Forked},
     tool::{Access, Effect, ToolResult},
@@ -207,7 +208,24 @@ pub enum Record {
         /// Which.
         message: MessageId,
     },
-    /// What came of a branch that was left stands in the context, in front of the next turn.
+    /// A branch is about to be summed up. Opens a ticket.
+    BranchOpened(OpenBranch),
+    /// There is no summary of the branch. Closes its ticket.
+    BranchFailed {
+        /// Why.
+        error: String,
+        /// What the request took that could not be used.
+        #[serde(default, skip_serializing_if = "is_nothing")]
+        usage: Usage,
+        /// Our estimate of that, where the provider did not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        estimated: Option<Usage>,
+        /// Tries that were read and came to nothing.
+        #[serde(default, skip_serializing_if = "is_none")]
+        lost: u32,
+    },
+    /// What came of a branch that was left stands in the context, in front of the next turn. Closes its ticket, where there is
+    /// one.
     BranchSummary(Arc<BranchSummary>),
     /// The first entry of a fork, which goes on from another session's tape: what came before is there. Written by the tape,
     /// not by a decision.

@@ -10,7 +10,8 @@
 //! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
 //! | ask, for a call or a budget | asked again, with the time it had left |
 //! | wait | goes on until the moment it names |
-//! | compaction | its summary is asked for again |
+//! | compaction | what was held for it counts; its summary is asked for again |
+//! | summary of a branch | what was held for it counts; whoever had it written asks again |
 //! | task | its child is brought up, or made where it was not yet; it is told again what it was told |
 //!
 //! A torn write may have left only the first entries of a decision. What the entries that are missing would have said follows
@@ -31,9 +32,14 @@ const RECOVERIES_MAX: u32 = 1;
 pub(super) fn recover(draft: &mut Draft<'_>) {
     tasks::recover(draft);
     if draft.state.turn.is_none() {
+        let written = |open: &Open| matches!(open, Open::Compaction(_) | Open::Branch(_));
+        if draft.state.open.values().any(written) {
+            // No turn was cut off; but what was held for their requests counts as spent.
+            draft.write(None, Record::Recovered { n: 0, resumed: true });
+        }
         return compact::start_again(draft);
     }
-    let n = draft.state.recoveries + 1;
+    let n = draft.state.recoveries.saturating_add(1);
     let resumed = draft.state.settings.auto_resume && n <= RECOVERIES_MAX && !draft.state.waits;
     draft.write(None, Record::Recovered { n, resumed });
     batch::open(draft);
@@ -64,6 +70,7 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
             | Open::BudgetAsk(_)
             | Open::Wait(_)
             | Open::Compaction(_)
+            | Open::Branch(_)
             | Open::Task(_) => {}
         }
     }
@@ -79,8 +86,13 @@ pub(super) fn start_again(draft: &mut Draft<'_>) {
             // It is not made again, and what was held back for it is spent.
             Open::Request(_) => retry::close_lost(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
-            Open::Call(_) | Open::Ask(_) | Open::BudgetAsk(_) | Open::Wait(_) | Open::Compaction(_) | Open::Task(_) => {
-            }
+            Open::Call(_)
+            | Open::Ask(_)
+            | Open::BudgetAsk(_)
+            | Open::Wait(_)
+            | Open::Compaction(_)
+            | Open::Branch(_)
+            | Open::Task(_) => {}
         }
     }
 }

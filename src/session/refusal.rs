@@ -44,6 +44,15 @@ pub enum Refusal {
         /// Which.
         ticket: Seq,
     },
+    /// A branch is being summed up already.
+    #[error("the summary of a branch is being written already, ticket {ticket}: wait for it")]
+    Leaving {
+        /// Which.
+        ticket: Seq,
+    },
+    /// The budget does not allow the summary of a branch.
+    #[error("the budget does not allow a summary")]
+    SummaryOverBudget,
     /// There is nothing that a summary could replace.
     #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
     NothingToCompact,

@@ -71,7 +71,7 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     if request.closing {
         return cut_off(draft, ticket, &[]);
     }
-    let tries_before = request.attempt - 1;
+    let tries_before = request.attempt.saturating_sub(1);
     let turn = draft.state.turn.as_ref();
     let smaller_helps = error.kind == ErrorKind::ContextOverflow
         && draft.state.settings.compaction.auto
@@ -86,7 +86,7 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     match plan(error, tries_before, draft.state.settings.retries_max, draft.env.jitter) {
         Ok(wait) => {
             let until = draft.now.plus(wait.length);
-            let record = Record::RetryWait { attempt: tries_before + 1, until, server: wait.server };
+            let record = Record::RetryWait { attempt: tries_before.saturating_add(1), until, server: wait.server };
             draft.write(None, record);
         }
         Err(why) => {

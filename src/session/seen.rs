@@ -61,6 +61,12 @@ impl SeenMessages {
 
     /// Remembers a new one.
     pub(super) fn insert(&mut self, id: MessageId, seen: Seen) {
+        // Only a tape that was forged takes a message twice.
+        self.forget(&id);
+        self.add(id, seen);
+    }
+
+    fn add(&mut self, id: MessageId, seen: Seen) {
         let blocks = Arc::make_mut(&mut self.blocks);
         match blocks.last_mut() {
             Some(block) if block.len() < BLOCK => drop(Arc::make_mut(block).insert(id, seen)),
@@ -123,7 +129,7 @@ impl<'de> Deserialize<'de> for SeenMessages {
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(_, seen)| seen.seq);
         let mut messages = SeenMessages::default();
-        known.into_iter().for_each(|(id, seen)| messages.insert(id, seen));
+        known.into_iter().for_each(|(id, seen)| messages.add(id, seen));
         Ok(messages)
     }
 }

@@ -9,7 +9,10 @@ use crate::{
     message::Message,
     model::{Answer, AnswerPart, ModelError},
     permission::Ruleset,
-    session::{BranchSummary, Down, Limits, Link, Merged, RestoredFiles, RolledBack, Settings, TaskOrder, Tie, Undone},
+    session::{
+        BranchSummary, Down, Limits, Link, Merged, OpenBranch, RestoredFiles, RolledBack, Settings, TaskOrder, Tie,
+        Undone,
+    },
     tool::ToolResult,
     usage::Usage,
 };
@@ -142,6 +145,11 @@ pub enum Signal {
         /// Whom to answer.
         reply: ReplyTo,
     },
+    /// Somebody wants to hear when all that was decided so far is on the tape. Nothing follows from it.
+    Written {
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
     /// A host changes the settings; they hold from the next step on.
     Configure {
         /// The new settings, whole.
@@ -165,6 +173,24 @@ pub enum Signal {
     UndoCompaction {
         /// What it replaced.
         undone: Arc<Undone>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// A host is about to have a branch summed up, and asks for what that may take.
+    SumUpBranch {
+        /// The request; what is held back for it is decided.
+        request: Box<OpenBranch>,
+        /// Whom to answer.
+        reply: ReplyTo,
+    },
+    /// There is no summary of a branch: it could not be written, or nobody waits for it.
+    BranchFailed {
+        /// Its ticket.
+        ticket: Seq,
+        /// Why, and what was used all the same.
+        why: Box<NoSummary>,
+        /// Tries that the provider had read when they came to nothing.
+        lost: u32,
         /// Whom to answer.
         reply: ReplyTo,
     },

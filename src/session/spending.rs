@@ -201,6 +201,13 @@ pub(super) fn again_fits(draft: &Draft<'_>, ticket: Seq) -> bool {
     draft.state.open.contains_key(&ticket) && !over(Resource::Tokens) && !over(Resource::Usd) && time(draft).is_none()
 }
 
+/// Whether the summary that a crash cut off may be written again: what was held back for it is spent, and it needs as much again.
+pub(super) fn summary_fits_again(draft: &Draft<'_>) -> bool {
+    // It is open, so what it needs is held already: nothing more must be free than there is.
+    let over = |resource| draft.state.is_overdrawn_in_all(resource);
+    !over(Resource::Tokens) && !over(Resource::Usd)
+}
+
 fn time(draft: &Draft<'_>) -> Option<Breach> {
     draft.state.time_is_over(draft.now)
 }

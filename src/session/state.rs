@@ -12,8 +12,9 @@ use crate::{
     message::{Finish, Message, ModelRef},
     model::{History, Params, Price, ToolResultItem},
     session::{
-        Account, AnchorMark, Charge, ContextState, Delivery, Limits, MergedLast, OpenBudgetAsk, OpenCompaction,
-        OpenTask, Origin, Outcome, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told, WentBack,
+        Account, AnchorMark, Charge, ContextState, Delivery, Limits, MergedLast, OpenBranch, OpenBudgetAsk,
+        OpenCompaction, OpenTask, Origin, Outcome, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told,
+        WentBack,
     },
     tool::{Access, Effect},
     usage::Usage,
@@ -321,6 +322,8 @@ pub enum Open {
     Wait(OpenWait),
     /// A summary that is being written. Belongs to the session, not to its turn.
     Compaction(OpenCompaction),
+    /// A summary of a branch that is being written, beside the session and not by it.
+    Branch(OpenBranch),
     /// A task of a child. It belongs to the session, and outlives the turn.
     Task(OpenTask),
 }

@@ -47,7 +47,7 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
     if state.closed.is_some() {
         return Err(Refusal::Ended);
     }
-    let depth = state.depth() + 1;
+    let depth = state.depth().saturating_add(1);
     let (depth_max, width_max) = (state.settings.task_depth_max, state.settings.task_width_max);
     if depth > depth_max {
         return Err(Refusal::TooDeep { depth, max: depth_max });

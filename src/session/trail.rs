@@ -130,7 +130,8 @@ impl Trail {
         let mut upto = end;
         while let Some((from, to)) = jumps.range(..=upto).next_back() {
             ranges.push((*from, upto));
-            upto = *to;
+            // A jump leads back. One that does not was forged, and would be jumped for ever.
+            upto = (*to).min(before(*from));
         }
         ranges.push((Seq::ZERO, upto));
         Trail(ranges)
@@ -251,7 +252,7 @@ struct Tape<'a> {
 impl<'a> Tape<'a> {
     fn new(entries: &'a [Entry], now: Seq) -> Result<Tape<'a>, NoPoint> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Err(NoPoint::Unreadable) };
-        let is_whole = first.seq.0 + entries.len() as u64 == last.seq.0 + 1;
+        let is_whole = last.seq.0.checked_sub(first.seq.0) == Some(entries.len() as u64 - 1);
         if !is_whole || last.seq != now || !matches!(first.record, Record::State(_)) {
             return Err(NoPoint::Unreadable);
         }
@@ -306,7 +307,7 @@ impl<'a> Tape<'a> {
                     return Err(NoPoint::NothingToRedo);
                 }
                 // The conversation stands where it went.
-                Record::RolledBack(back) if back.way == Way::Redo => back.to,
+                Record::RolledBack(back) if back.way == Way::Redo => back.to.min(before(at)),
                 Record::RolledBack(back) => return Ok(Some(back.from)),
                 _ => before(at),
             };
@@ -325,7 +326,7 @@ impl<'a> Tape<'a> {
 
     /// The state at an entry; `None` where the anchor that it is read from lies further back.
     fn state_at(&self, seq: Seq) -> Option<State> {
-        let upto = &self.entries[..=usize::try_from(seq.0.checked_sub(self.first.0)?).ok()?];
+        let upto = self.entries.get(..=usize::try_from(seq.0.checked_sub(self.first.0)?).ok()?)?;
         let anchor = upto.iter().rposition(|entry| matches!(entry.record, Record::State(_)))?;
         let Record::State(first) = &upto[anchor].record else { return None };
         let mut state = (**first).clone();

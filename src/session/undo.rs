@@ -77,7 +77,7 @@ pub(super) fn undo(draft: &mut Draft<'_>, undone: &Arc<Undone>) -> Result<Held, 
     let front: u64 = state.history.iter().take(state.context.front).map(|item| of_item(item)).sum();
     let back: u64 = undone.history.iter().map(|item| of_item(item)).sum();
     let (window, _) = compact::fullness(draft);
-    let estimated = compact::estimated(draft).saturating_sub(front) + back;
+    let estimated = compact::estimated(draft).saturating_sub(front).saturating_add(back);
     let used = draft.state.context.meter.corrected(estimated);
     if used >= window.usable() {
         return Err(Refusal::WouldNotFit { used, usable: window.usable() });

@@ -283,6 +283,58 @@ async fn what_came_of_a_branch_is_taken_along() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// Whoever stops waiting for the summary of a branch leaves nothing open: what it had read by then is paid for, and the session
+/// may sleep and be left again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_of_a_branch_that_nobody_waits_for_is_closed_and_paid_for() {
+    let folder = taped::folder();
+    let (asked, hangs) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(true)));
+    let model = Arc::new(Hanging { id: "hanging/one".parse().unwrap(), asked: asked.clone(), hangs: hangs.clone() });
+    let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
+    let options = || SessionOptions::new(folder.path());
+    let (main, branch) = (runtime.create(options()).await.unwrap(), runtime.create(options()).await.unwrap());
+    let after = branch.state().await.unwrap().seq;
+    branch.prompt("another way").await.unwrap().wait().await.unwrap();
+    tokio::select! {
+        left = main.leave_branch(&branch, after) => panic!("it was summed up: {left:?}"),
+        () = asked.notified() => {}
+    }
+    let state = main.state().await.unwrap();
+    assert!(state.open.is_empty() && state.history.is_empty(), "{:?}", state.open);
+    assert_eq!((state.spent.requests, state.spent.estimated), (1, 1));
+    assert_eq!(main.bill().await.unwrap().total(), state.spent);
+    runtime.passivate(main.id()).await.unwrap();
+    hangs.store(false, Ordering::SeqCst);
+    main.leave_branch(&branch, after).await.unwrap();
+    let state = main.state().await.unwrap();
+    assert_eq!((state.spent.requests, state.history.len()), (2, 1));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Answers at once, but for summaries, over which it hangs until it is told not to.
+struct Hanging {
+    id: ModelRef,
+    asked: Arc<tokio::sync::Notify>,
+    hangs: Arc<AtomicBool>,
+}
+
+impl Model for Hanging {
+    fn id(&self) -> &ModelRef {
+        &self.id
+    }
+
+    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        Box::pin(async move {
+            if &*request.system == SUMMARY_SYSTEM && self.hangs.load(Ordering::SeqCst) {
+                self.asked.notify_one();
+                std::future::pending::<()>().await;
+            }
+            let text = AnswerPart::Text { text: "said".to_owned(), extra: None };
+            Ok(Answer::new(vec![text], tamtam::message::Finish::Stop))
+        })
+    }
+}
+
 /// A session made from an agent has its prompt, its tools and its limits, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_as_its_agent_says() {

@@ -14,8 +14,8 @@ use tamtam::{
     permission::Ruleset,
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
-        Entry, Extent, Limits, Link, Looked, Merged, OpenCompaction, Record, RefusedFile, RequestOpened, Reserve,
-        Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
+        Entry, Extent, Limits, Link, Looked, Merged, OpenBranch, OpenCompaction, Record, RefusedFile, RequestOpened,
+        Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
     },
     tape::Cause,
     tool::{Access, Effect, FileChange, FileImage, FileState, ToolResult},
@@ -147,6 +147,18 @@ fn records() -> Vec<Record> {
         })),
         Record::Pinned { message: "m-1".into() },
         Record::Unpinned { message: "m-1".into() },
+        Record::BranchOpened(OpenBranch {
+            model: "m/large".parse().unwrap(),
+            price: None,
+            wanted: Reserve { input: 400, output: 900 },
+            reserved: Reserve { input: 400, output: 0 },
+        }),
+        Record::BranchFailed {
+            error: "nobody waited for it".into(),
+            usage: Usage::default(),
+            estimated: None,
+            lost: 1,
+        },
         Record::BranchSummary(Arc::new(BranchSummary {
             from: Seq(2),
             to: Seq(6),
@@ -154,6 +166,7 @@ fn records() -> Vec<Record> {
             usage: Default::default(),
             files: Default::default(),
             request: Some(BranchRequest {
+                ticket: Seq(5),
                 model: model(),
                 price: Some(price),
                 reserved: Reserve { input: 40, output: 0 },

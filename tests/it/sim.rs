@@ -18,12 +18,14 @@
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
 //! | `again.rs` | the tape of a schedule, replayed from its entries alone |
+//! | `forged.rs` | tapes that no session wrote: whatever stands on them, nothing panics or goes round for ever |
 //! | `checks.rs` | what must hold after each signal, at each request, and on the whole tape |
 
 pub(crate) mod again;
 mod back;
 mod chance;
 mod checks;
+mod forged;
 mod host;
 mod merge;
 pub(crate) mod rng;

@@ -62,6 +62,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
                 compacts = true;
                 what.push("sums up what was said before".to_owned());
             }
+            Open::Branch(_) => what.push("sums up a branch".to_owned()),
             Open::Ask(_) => {
                 asking = true;
                 what.push("waits for a person".to_owned());
@@ -128,6 +129,9 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Signal::Compact { .. } => ("compact", None),
         Signal::Restored { .. } => ("restored", None),
         Signal::UndoCompaction { .. } => ("undo compaction", None),
+        Signal::Written { .. } => ("waits for its tape", None),
+        Signal::SumUpBranch { .. } => ("sum up branch", None),
+        Signal::BranchFailed { ticket, .. } => ("branch failed", Some(*ticket)),
         Signal::LeaveBranch { .. } => ("leave branch", None),
         Signal::Pin { .. } => ("pin", None),
         Signal::Unpin { .. } => ("unpin", None),

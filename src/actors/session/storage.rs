@@ -186,6 +186,9 @@ fn reply_of(signal: &Signal) -> Option<ReplyTo> {
         | Signal::Compact { reply }
         | Signal::Restored { reply, .. }
         | Signal::UndoCompaction { reply, .. }
+        | Signal::Written { reply }
+        | Signal::SumUpBranch { reply, .. }
+        | Signal::BranchFailed { reply, .. }
         | Signal::LeaveBranch { reply, .. }
         | Signal::Pin { reply, .. }
         | Signal::Unpin { reply, .. }

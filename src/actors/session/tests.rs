@@ -256,6 +256,34 @@ async fn an_idle_session_has_no_mark_of_an_open_turn() {
     assert_eq!(bench.store.open_sessions().unwrap(), []);
 }
 
+/// A fork of "now" has all that was decided by then: it waits for a disk that is behind, however long that takes.
+#[tokio::test]
+async fn a_fork_of_now_waits_until_its_parents_newest_entry_is_on_the_tape() {
+    let mut bench = bench();
+    bench.disk.be_slow();
+    // The first slow write makes the store leave the next ones to its thread.
+    bench
+        .live
+        .on(Signal::Configure { settings: Box::new(other_settings(&bench.live)), reply: crate::session::ReplyTo(0) });
+    bench.disk.shut();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    let (decided, host) = (bench.live.state.seq, bench.live.host.clone());
+    assert_eq!(bench.live.pending.len(), 1);
+    let id = bench.live.slot.id.clone();
+    let fork = crate::handle::fork_now(&host, &id, None);
+    tokio::pin!(fork);
+    // It has asked, and the session has heard of it; the disk has the entries of neither.
+    assert!(futures_util::poll!(&mut fork).is_pending());
+    bench.live.work();
+    assert!(futures_util::poll!(&mut fork).is_pending(), "the tape does not have it yet");
+    bench.disk.open_up();
+    assert!(bench.store.settle(std::time::Duration::from_secs(60)));
+    bench.live.work();
+    let fork = fork.await.unwrap();
+    assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, decided);
+}
+
 fn other_settings(live: &Live) -> Settings {
     let mut settings = (*live.state.settings).clone();
     settings.retries_max = 2;

@@ -12,7 +12,7 @@ impl State {
     }
 
     /// A request of the session used that: one that belongs to no turn.
-    pub(super) fn spend(&mut self, charge: Option<Charge>) {
+    pub(in crate::session) fn spend(&mut self, charge: Option<Charge>) {
         if let Some(charge) = charge {
             self.spent += charge;
         }
@@ -47,19 +47,19 @@ impl State {
     }
 
     /// The process ended while requests were under way: nobody will ever say what they used, so all that was held back for
-    /// them counts. Where the session waits, nothing was under way.
+    /// them counts. Where the turn waits to be told to go on, its request was not; summaries are written all the same.
     pub(super) fn lose_what_was_under_way(&mut self) {
-        if self.waits {
-            return;
-        }
         let (mut of_turn, mut of_session) = (Spent::default(), Spent::default());
         for open in self.open.values() {
             match open {
-                Open::Request(request) => of_turn += request.reserved.lost(request.price.as_ref()),
+                Open::Request(request) if !self.waits => of_turn += request.reserved.lost(request.price.as_ref()),
                 Open::Compaction(open) => of_session += open.reserved.lost(open.price.as_ref()),
+                Open::Branch(open) => of_session += open.reserved.lost(open.price.as_ref()),
                 _ => {}
             }
         }
+        // Whoever had it written is gone too; what they may still bring finds its ticket closed.
+        self.open.retain(|_, open| !matches!(open, Open::Branch(_)));
         self.in_turn(|turn| turn.spent += of_turn);
         self.spent += of_turn;
         self.spent += of_session;

@@ -4,7 +4,10 @@ use tamtam::{
     ModelRef,
     message::Finish,
     model::{ErrorKind, Price},
-    session::{Bill, BillKind, BranchRequest, BranchSummary, Link, Record, Reserve, Signal, TaskOrder},
+    session::{
+        Bill, BillKind, BranchRequest, BranchSummary, Held, Link, OpenBranch, Record, Refusal, Reserve, Signal,
+        TaskOrder, Wanted, look_back,
+    },
     usage::{Cost, MicroUsd, PicoUsd, Usage},
 };
 
@@ -231,6 +234,7 @@ fn the_summary_of_a_branch_is_charged() {
     said(&mut play, 100, 50);
     let before = play.state.spent;
     let request = BranchRequest {
+        ticket: tamtam::Seq::ZERO,
         model: model("fake/model"),
         price: Some(PRICE),
         reserved: Reserve { input: 400, output: 0 },
@@ -250,6 +254,161 @@ fn the_summary_of_a_branch_is_charged() {
     let before = play.state.spent;
     leave(&mut play, usage(300, 20), None);
     assert_eq!(play.state.spent, before);
+}
+
+/// A session that is about to have a branch summed up, and the ticket of that. `read` tokens and 900 more are held back.
+fn leaving(play: &mut Play, read: u64) -> tamtam::Seq {
+    let wanted = Reserve { input: read, output: 900 };
+    let request = OpenBranch { model: model("fake/model"), price: Some(PRICE), wanted, reserved: Reserve::default() };
+    let reply = play.reply_to();
+    play.signal(Signal::SumUpBranch { request: Box::new(request), reply });
+    match play.reply.clone().unwrap() {
+        Ok(Held::Done(ticket)) => ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn branch_of(ticket: tamtam::Seq, said: Usage) -> std::sync::Arc<BranchSummary> {
+    let request = BranchRequest {
+        ticket,
+        model: model("fake/model"),
+        price: Some(PRICE),
+        reserved: Reserve { input: 400, output: 0 },
+        estimated: None,
+        lost: 0,
+    };
+    let (from, to, summary) = (tamtam::Seq(1), tamtam::Seq(4), "It failed.".into());
+    std::sync::Arc::new(BranchSummary {
+        from,
+        to,
+        summary,
+        usage: said,
+        files: Default::default(),
+        request: Some(request),
+    })
+}
+
+/// A conversation of one turn under a budget of so many tokens.
+fn limited(tokens: u64) -> Play {
+    let mut play = Play::with(|settings| settings.budget.session.tokens = Some(tokens));
+    play.prices.set(model("fake/model"), PRICE);
+    play.send("a");
+    said(&mut play, 100, 50);
+    play
+}
+
+/// Promise 9: what the summary of a branch may take is held back before its request is made, and settled with what it took.
+#[test]
+fn the_summary_of_a_branch_is_held_back_before_it_is_made() {
+    let mut play = limited(10_000);
+    let before = play.state.spent;
+    let ticket = leaving(&mut play, 400);
+    assert_eq!(play.state.left().tokens, Some(10_000 - 150 - 400 - 900));
+    assert!(!play.state.may_sleep(), "somebody is still to close it");
+    let reply = play.reply_to();
+    play.signal(Signal::LeaveBranch { branch: branch_of(ticket, usage(300, 20)), reply });
+    assert_eq!(play.state.spent.since(&before).usage, usage(300, 20));
+    assert_eq!((play.state.left().tokens, play.state.may_sleep()), (Some(10_000 - 150 - 320), true));
+    assert_eq!(play.state.spent, bill(&play).total());
+    // What the budget does not allow is not asked for.
+    let request = OpenBranch {
+        model: model("fake/model"),
+        price: Some(PRICE),
+        wanted: Reserve { input: 9_000, output: 900 },
+        reserved: Reserve::default(),
+    };
+    let reply = play.reply_to();
+    play.signal(Signal::SumUpBranch { request: Box::new(request), reply });
+    assert_eq!(play.reply, Some(Err(Refusal::SummaryOverBudget)));
+}
+
+/// "What was reserved at a crash counts as spent": also of a summary that no session writes, and in a session at rest. What comes
+/// after all is not paid for twice.
+#[test]
+fn the_summary_of_a_branch_whose_process_dies_counts_whole_and_once() {
+    let mut play = limited(10_000);
+    let before = play.state.spent;
+    let ticket = leaving(&mut play, 400);
+    play.crash();
+    let lost = play.state.spent.since(&before);
+    assert_eq!((lost.requests, lost.usage, lost.cost), (1, usage(400, 900), cost(400, 900)));
+    assert!(play.state.open.is_empty());
+    assert_eq!(play.state.spent, bill(&play).total());
+    // Only the actor died: the host has it written all the same.
+    let (before, reply) = (play.state.spent, play.reply_to());
+    play.signal(Signal::LeaveBranch { branch: branch_of(ticket, usage(300, 20)), reply });
+    assert!(play.history().last().unwrap().contains("It failed."));
+    assert_eq!((play.state.spent, bill(&play).total()), (before, before));
+    play.crash();
+    assert_eq!(play.state.spent, before, "nothing was under way");
+}
+
+/// A summary that the session does not take was written all the same: a turn began meanwhile, or nobody waits for it any more.
+#[test]
+fn the_summary_of_a_branch_that_is_not_taken_is_paid_for() {
+    let mut play = limited(20_000);
+    let ticket = leaving(&mut play, 400);
+    let again = play.reply_to();
+    let request = OpenBranch {
+        model: model("fake/model"),
+        price: None,
+        wanted: Reserve::default(),
+        reserved: Reserve::default(),
+    };
+    play.signal(Signal::SumUpBranch { request: Box::new(request), reply: again });
+    assert_eq!(play.reply, Some(Err(Refusal::Leaving { ticket })));
+    play.send("b");
+    let (before, reply) = (play.state.spent, play.reply_to());
+    play.signal(Signal::LeaveBranch { branch: branch_of(ticket, usage(300, 20)), reply });
+    assert!(matches!(play.reply, Some(Err(Refusal::Busy { .. }))), "{:?}", play.reply);
+    assert_eq!(play.state.spent.since(&before).usage, usage(300, 20));
+    said(&mut play, 10, 10);
+    let ticket = leaving(&mut play, 400);
+    let (before, reply) = (play.state.spent, play.reply_to());
+    play.signal(Signal::BranchFailed { ticket, why: Box::new("nobody waited for it".into()), lost: 1, reply });
+    assert_eq!(play.state.spent.since(&before).usage, usage(400, 0));
+    let (before, reply) = (play.state.spent, play.reply_to());
+    play.signal(Signal::BranchFailed { ticket, why: Box::new("nobody waited for it".into()), lost: 1, reply });
+    assert_eq!((play.state.spent, play.state.open.is_empty()), (before, true));
+    assert_eq!(play.state.spent, bill(&play).total());
+}
+
+/// What was reserved for a summary counts where a rollback gives it up, and where the process dies over it, with or without a
+/// turn.
+#[test]
+fn a_summary_that_is_given_up_or_lost_counts_whole() {
+    let (mut play, ticket, read) = summing_up();
+    let before = play.state.spent;
+    let back = look_back(&play.tape(), &play.state, &Wanted::Undo, true).unwrap().unwrap();
+    let reply = play.reply_to();
+    play.signal(Signal::RollBack { back: back.into(), files: None, summary: None, reply });
+    assert_eq!(play.state.compaction(), None);
+    let lost = play.state.spent.since(&before);
+    assert_eq!((lost.requests, lost.usage), (1, usage(read, 0)));
+    assert_eq!(play.state.spent, bill(&play).total());
+    assert_eq!(bill(&play).last().map(|line| (line.ticket, line.kind)), Some((ticket, BillKind::Lost)));
+    let spent = play.state.spent;
+    play.signal(Signal::Summarised { ticket, result: Ok(("late".into(), usage(700, 30))), lost: 0 });
+    assert_eq!(play.state.spent, spent, "it was paid for");
+
+    let (mut play, ticket, read) = summing_up();
+    for _ in 0..2 {
+        let before = play.state.spent;
+        play.crash();
+        assert_eq!(play.state.spent.since(&before).usage, usage(read, 0), "each start asks for it once more");
+        assert_eq!((play.state.compaction().map(|(open, _)| open), play.state.recoveries), (Some(ticket), 0));
+    }
+    assert_eq!(play.state.spent, bill(&play).total());
+    // A turn that waits to be told to go on does not keep it from being written.
+    play.send("b");
+    for _ in 0..3 {
+        play.crash();
+    }
+    assert!(play.state.waits);
+    let before = play.state.spent;
+    play.crash();
+    assert_eq!(play.state.spent.since(&before).usage, usage(read, 0));
+    assert_eq!(play.state.spent, bill(&play).total());
 }
 
 /// What was under way at a crash was paid for, whoever answers the request that is made again.

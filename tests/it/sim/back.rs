@@ -99,10 +99,16 @@ impl World {
         let same = (&is.summary, is.front, is.estimated) == (&was.summary, was.front, was.estimated);
         hold!(same, "the context is not what it was");
         let kept = |state: &State| {
-            let State { usage, spent, turns, grants, seen, settings, queue, .. } = state.clone();
-            (usage, spent, turns, grants, seen, settings, queue)
+            let State { usage, turns, grants, seen, settings, queue, .. } = state.clone();
+            (usage, turns, grants, seen, settings, queue)
         };
         hold!(kept(now) == kept(before), "going back changed what never goes back");
+        let mut spent = before.spent;
+        if let (Some((_, given_up)), None) = (before.compaction(), now.compaction()) {
+            // Nobody will say what it took.
+            spent += given_up.reserved.lost(given_up.price.as_ref());
+        }
+        hold!(now.spent == spent, "going back costs what a summary that is given up may have taken, and nothing else");
         hold!(now.ended == before.ended, "turns forgot how they ended");
         hold!(now.tasks().eq(before.tasks()), "going back touched a task");
         hold!(now.held || now.queue.is_empty(), "messages that wait are not held");

@@ -26,7 +26,8 @@ pub(super) fn worked_on(state: &State) -> BTreeSet<Seq> {
 /// What holds in every state that a decision leaves behind.
 pub(super) fn state(state: &State) -> Result<(), Broken> {
     if state.turn.is_none() {
-        let of_the_turn = state.open.values().any(|open| !matches!(open, Open::Task(_) | Open::Compaction(_)));
+        let of_the_turn =
+            state.open.values().any(|open| !matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)));
         hold!(!of_the_turn, "open without a turn: {:?}", state.open);
         hold!(state.steering.is_empty(), "steering waits without a turn");
         return Ok(());
@@ -215,7 +216,7 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
             Record::TaskFinished { .. } | Record::TaskLeft {} => *downs.entry(ticket).or_default() += 1,
             Record::Answer { interrupted, .. } => resumed &= *interrupted,
             Record::TurnFinished { .. } => resumed = false,
-            Record::Recovered { resumed: true, .. } => {
+            Record::Recovered { n: 1.., resumed: true } => {
                 hold!(!resumed, "entry {}: the turn went on by itself twice without progress", entry.seq);
                 resumed = true;
             }

@@ -652,6 +652,9 @@ fn has_reply(signal: &Signal) -> bool {
             | Signal::Compact { .. }
             | Signal::Restored { .. }
             | Signal::UndoCompaction { .. }
+            | Signal::Written { .. }
+            | Signal::SumUpBranch { .. }
+            | Signal::BranchFailed { .. }
             | Signal::LeaveBranch { .. }
             | Signal::Pin { .. }
             | Signal::Unpin { .. }

@@ -1,0 +1,218 @@
+//! Tapes that no session wrote: taken from a schedule and changed where it hurts. A tape can be imported, so its numbers are
+//! somebody else's. Whatever they say, folding it, deciding on it and reading it back neither panics nor goes round for ever.
+//!
+//! ```text
+//! TAMTAM_FORGED=20000 cargo test --test it forged        more tapes (300 by default)
+//! TAMTAM_FORGED_SEED=7 cargo test --test it forged       one of them
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::Value;
+use tamtam::{
+    Message, Millis, Seq,
+    context::Window,
+    message::Finish,
+    model::{Answer, ErrorKind, ModelError},
+    permission::Globs,
+    replay::Replay,
+    session::{
+        Bill, Branch, Delivery, Entry, Env, Grant, Link, NoSummary, Open, Point, Record, ReplyTo, Settings, Signal,
+        State, Steering, TaskOrder, Trail, Transcript, Undone, Wanted, decide, look_back, plan_merge,
+    },
+    tape::Append,
+    tool::ToolResult,
+};
+
+use super::{rng::Rng, world::World};
+use crate::core::{
+    play::{call, text},
+    tools,
+};
+
+/// What a number is replaced with.
+const EXTREMES: [u64; 6] = [0, 1, 2, u32::MAX as u64, i64::MAX as u64, u64::MAX];
+
+/// Numbers in a value, in the order in which they stand.
+fn numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
+    match value {
+        Value::Number(_) => found.push(value),
+        Value::Array(items) => items.iter_mut().for_each(|item| numbers(item, found)),
+        Value::Object(fields) => fields.values_mut().for_each(|item| numbers(item, found)),
+        _ => {}
+    }
+}
+
+/// Puts an extreme where a number stands. Gives the entry as it was where no reader would take the other.
+fn forge(rng: &mut Rng, entry: &Entry) -> Entry {
+    let extreme = rng.pick(&EXTREMES);
+    match rng.below(10) {
+        0 => return Entry { ticket: Some(Seq(extreme)), ..entry.clone() },
+        1 => return Entry { time: Millis(extreme), ..entry.clone() },
+        2 => return Entry { turn: Some(Seq(extreme)), step: Some(u32::MAX), ..entry.clone() },
+        _ => {}
+    }
+    let line = entry.to_tape().unwrap();
+    let mut data: Value = serde_json::from_str(line.data.get()).unwrap();
+    let mut found = Vec::new();
+    numbers(&mut data, &mut found);
+    if found.is_empty() {
+        return entry.clone();
+    }
+    let at = rng.below(found.len());
+    *found[at] = extreme.into();
+    let data = serde_json::value::RawValue::from_string(data.to_string()).unwrap();
+    Entry::from_tape(&tamtam::tape::Entry { data, ..line }).unwrap_or_else(|_| entry.clone())
+}
+
+/// A tape that was forged: a few numbers are others, and now and then an entry stands somewhere else, or twice.
+fn forged(rng: &mut Rng, mut entries: Vec<Entry>) -> Vec<Entry> {
+    for _ in 0..1 + rng.below(4) {
+        let at = rng.below(entries.len());
+        entries[at] = forge(rng, &entries[at]);
+    }
+    if rng.percent(30) && entries.len() > 2 {
+        let (from, to) = (1 + rng.below(entries.len() - 1), 1 + rng.below(entries.len() - 1));
+        let copy = entries[from].clone();
+        entries.insert(to, copy);
+    }
+    // The tape itself sees to it that positions follow each other.
+    for (entry, seq) in entries.iter_mut().zip(1..) {
+        entry.seq = Seq(seq);
+    }
+    entries
+}
+
+/// All that can be said to a state, on whatever tickets are open.
+fn signals(state: &State, rng: &mut Rng) -> Vec<Signal> {
+    let reply = ReplyTo(1);
+    let message = |id: &str| Message::user("words").with_id(id.into());
+    let order = || TaskOrder { settings: (*state.settings).clone(), prompt: message("p") };
+    let mut all = vec![
+        Signal::Recover,
+        Signal::Tick,
+        Signal::Send { message: message("new"), delivery: Delivery::Queue, expect_turn: None, reply },
+        Signal::Send {
+            message: message("steer"),
+            delivery: Delivery::Steer(Steering::AbortRunning),
+            expect_turn: Some(Seq(u64::MAX)),
+            reply,
+        },
+        Signal::Abort { reason: "enough".into(), reply },
+        Signal::GoOn { reply },
+        Signal::Resume { reply },
+        Signal::Compact { reply },
+        Signal::Configure { settings: Box::new(Settings::new("/w", "a/b".parse().unwrap())), reply },
+        Signal::Anchor,
+        Signal::Handoff { name: "named".into(), summary: Some("all of it".into()), reply },
+        Signal::Pin { message: "m0".into(), reply },
+        Signal::Spawn { child: "c".parse().unwrap(), order: Box::new(order()), link: Link::LINKED, reply },
+        Signal::Adopt { child: "d".parse().unwrap(), link: Link::DETACHED, reply },
+        Signal::End { reason: "over".into(), reply },
+    ];
+    for (ticket, open) in &state.open {
+        let ticket = *ticket;
+        match open {
+            Open::Request(_) => {
+                let parts = vec![text("so"), call("c0", "read", "{}"), call("c1", "bash", "{}")];
+                let mut answer = Answer::new(parts, Finish::ToolCalls);
+                answer.usage.input = rng.pick(&EXTREMES);
+                all.push(Signal::Answered { ticket, answer });
+                let error = ModelError::new(rng.pick(&[ErrorKind::Network, ErrorKind::ContextOverflow]), "no");
+                all.push(Signal::Failed { ticket, error });
+                all.push(Signal::CutOff { ticket, partial: vec![text("half")] });
+            }
+            Open::Call(_) => all.push(Signal::Returned { ticket, result: ToolResult::ok("ok") }),
+            Open::Ask(_) | Open::BudgetAsk(_) => {
+                all.push(Signal::Answer { ask: ticket, grant: Grant::Once, reply });
+            }
+            Open::Compaction(_) => {
+                let result = Ok(("sum".into(), Default::default()));
+                all.push(Signal::Summarised { ticket, result, lost: u32::MAX });
+            }
+            Open::Branch(_) => {
+                let why = Box::new(NoSummary::from("no"));
+                all.push(Signal::BranchFailed { ticket, why, lost: u32::MAX, reply });
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Reads a forged tape in every way there is, and decides on it.
+fn read(entries: &[Entry], rng: &mut Rng) {
+    let mut state = State::new("forged".parse().unwrap(), Settings::new("/w", "a/b".parse().unwrap()), Millis(0));
+    let mut half = state.clone();
+    for entry in entries {
+        state.apply(entry);
+        if rng.percent(50) {
+            half = state.clone();
+        }
+    }
+    drop(Transcript::of(entries));
+    drop(Bill::of(entries));
+    drop(Branch::of(entries, Seq(rng.pick(&EXTREMES))));
+    drop(Undone::of(entries));
+    drop(Trail::new(&Default::default(), state.seq));
+    drop(plan_merge(state.seq, entries, &half, entries));
+    for wanted in [Wanted::Undo, Wanted::Redo, Wanted::Point(Point::At(Seq(rng.below(entries.len() + 2) as u64)))] {
+        if let Ok(Some(back)) = look_back(entries, &state, &wanted, true) {
+            let reply = ReplyTo(2);
+            judge(&state, &Signal::RollBack { back: back.into(), files: None, summary: None, reply });
+        }
+    }
+    for state in [&state, &half] {
+        let _ = (state.left(), state.due(), state.is_idle());
+        for signal in signals(state, rng) {
+            judge(state, &signal);
+        }
+    }
+    let lines = entries.iter().map(|entry| entry.to_tape().unwrap()).collect();
+    let append = Append { file: "forged".into(), line: 1, entries: lines };
+    if let Ok(replay) = Replay::of(vec![append]) {
+        replay.for_each(drop);
+    }
+}
+
+/// What follows from a signal, and what follows from that.
+fn judge(state: &State, signal: &Signal) {
+    let (toolbox, globs) = (tools::toolbox(), Globs::default());
+    let window = Window { context: 300, reserve: 400, output: 60 };
+    let env = Env {
+        toolbox: &toolbox,
+        globs: &globs,
+        tools_tokens: 7,
+        windows: &window,
+        toolbox_hash: "tools",
+        asks_are_heard: true,
+        jitter: 0.5,
+        verdicts: None,
+    };
+    let after = decide(state, signal, &env, Millis(2_000_000)).after;
+    drop(decide(&after, &Signal::Tick, &env, Millis(u64::MAX)));
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("the setting is a number"))
+}
+
+/// The core is total: no tape, whatever its numbers say, makes it panic or go round for ever.
+#[test]
+fn no_forged_tape_panics_the_core() {
+    let seeds = match setting("TAMTAM_FORGED_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..setting("TAMTAM_FORGED").unwrap_or(300) + 1,
+    };
+    for seed in seeds {
+        let mut world = World::new(seed, false);
+        let (mut rng, happenings) = (Rng::new(seed.wrapping_add(1 << 40)), 20 + seed % 40);
+        // A schedule that stops anywhere: much is open.
+        (0..happenings).for_each(|_| drop(world.happen()));
+        let entries = forged(&mut rng, world.entries());
+        let at = entries.iter().position(|entry| !matches!(entry.record, Record::State(_))).unwrap_or(0);
+        let told = || format!("seed {seed}, {} entries, the first that is no anchor is {at}", entries.len());
+        let read = catch_unwind(AssertUnwindSafe(|| read(&entries, &mut rng)));
+        assert!(read.is_ok(), "a forged tape panics the core: {}", told());
+    }
+}
