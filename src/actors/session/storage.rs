@@ -153,6 +153,8 @@ pub(super) fn is_told(signal: &Signal) -> bool {
             | Signal::Compact { .. }
             | Signal::Restored { .. }
             | Signal::UndoCompaction { .. }
+            | Signal::Written { .. }
+            | Signal::SumUpBranch { .. }
             | Signal::LeaveBranch { .. }
             | Signal::Pin { .. }
             | Signal::Unpin { .. }
