@@ -38,6 +38,7 @@ mod difference;
 mod diverge;
 mod infer;
 mod inputs;
+mod older;
 mod tools;
 
 use std::{path::PathBuf, sync::Arc};

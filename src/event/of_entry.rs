@@ -135,7 +135,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
                 attempt: *attempt,
             }]
         }),
-        Record::Result { result } => call(ticket).map_or(vec![], |call| result_events(before, entry, call, result)),
+        Record::Result { result, .. } => call(ticket).map_or(vec![], |call| result_events(before, entry, call, result)),
         Record::Recovered { n, resumed } => vec![EventKind::SessionRecovered { n: *n, resumed: *resumed }],
         Record::TurnFinished { outcome, .. } => before.turn.as_ref().map_or(vec![], |turn| {
             let stopped = match outcome {

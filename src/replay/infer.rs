@@ -137,7 +137,7 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
             vec![Signal::CutOff { ticket, partial: arrived(answer, estimated.as_ref()) }]
         }
         Record::RequestFailed { error, .. } => vec![Signal::Failed { ticket, error: error.clone() }],
-        Record::Result { result } => vec![Signal::Returned { ticket, result: (**result).clone() }],
+        Record::Result { result, .. } => vec![Signal::Returned { ticket, result: (**result).clone() }],
         // These never come first by a signal of their own; what follows from the state alone is tried.
         Record::Delivered { .. }
         | Record::Request(_)

@@ -25,7 +25,8 @@ use crate::{
     model::Price,
     permission::Globs,
     session::{
-        Entry, Env, Extent, OnBreach, Outcome, Record, RequestOpened, State, Verdict, Windows, jitter_of, tools_tokens,
+        Entry, Env, Extent, Judged, OnBreach, Outcome, Record, RequestOpened, State, Verdict, Windows, jitter_of,
+        tools_tokens,
     },
     tool::Toolbox,
 };
@@ -220,8 +221,8 @@ impl<'a> Around<'a> {
 }
 
 fn says_nobody_listens(entry: &Entry) -> bool {
-    matches!(&entry.record, Record::Result { result }
-        if result.content.starts_with("Permission denied: ") && result.content.ends_with("nobody listens who could answer."))
+    matches!(&entry.record, Record::Result { result, judged }
+        if tools::judged_of(result, *judged) == Some(Judged::Unheard))
 }
 
 /// A person was to be asked for more of a budget, and the turn ends instead. Where it ends because of an answer, or of silence,

@@ -1,8 +1,8 @@
 //! The tools of a replay: what the tape says of them, and nothing that could run.
 //!
-//! A `call` says which tool it means, what its effect is and whether it runs beside others; a refusal says which tools there
-//! were. What a call wanted stands on the tape where somebody was asked about it; of the others it is known only whether they
-//! ran, or with which words they were denied.
+//! A `call` says which tool it means, what its effect is and whether it runs beside others. What it wanted stands on the tape
+//! where somebody was asked about it; of the others it is known only whether they ran, or what was made of them and with which
+//! words: `judged` beside a `result` says so, and of older tapes `older.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::{
     ids::Seq,
-    message::ErrorReason,
     model::{Answer, AnswerPart, BoxFuture, Item},
-    session::{CallOpened, Entry, Record, State, Verdict},
+    replay::older,
+    session::{CallOpened, Entry, Judged, Record, State, Verdict},
     tool::{Effect, Tool, ToolContext, ToolResult, Toolbox},
 };
 
@@ -62,8 +62,8 @@ pub(super) fn toolbox(state: &State, entries: &[Entry]) -> Toolbox {
     let mut gone = BTreeSet::new();
     // The first entry may be a report of the tool itself, which can say what it likes.
     for entry in entries.iter().skip(1) {
-        let Record::Result { result } = &entry.record else { continue };
-        if let Some((name, listed)) = not_found(&result.content) {
+        let Record::Result { result, judged: None } = &entry.record else { continue };
+        if let Some((name, listed)) = older::not_found(result) {
             gone.insert(name);
             listed.for_each(|name| add(name, name, Effect::Once, false));
         }
@@ -86,12 +86,6 @@ pub(super) fn toolbox(state: &State, entries: &[Entry]) -> Toolbox {
     Toolbox::by_other_names(tools)
 }
 
-/// The tool that was not found, and those there were, out of [`Toolbox::unknown_tool`]'s words.
-fn not_found(text: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
-    let (name, listed) = text.strip_prefix("tool not found: ")?.split_once(". Available tools: ")?;
-    Some((name, listed.split(", ").filter(|name| !name.is_empty())))
-}
-
 /// The name by which the model called a tool.
 fn written_name<'e>(state: &'e State, entries: &'e [Entry], call: &CallOpened) -> Option<&'e str> {
     let here = entries.iter().find_map(|entry| match &entry.record {
@@ -110,10 +104,14 @@ fn written_name<'e>(state: &'e State, entries: &'e [Entry], call: &CallOpened) -
     calls.into_iter().nth(usize::try_from(call.index).ok()?)
 }
 
-/// Whether these words answer a call that was judged and not run: it was denied, or its tool crashed when it was asked.
-fn is_judgement(text: &str) -> bool {
-    let crashed = text.starts_with("The tool ") && text.contains(" crashed over these arguments; the call was not run");
-    crashed || text.starts_with("Permission denied: ")
+/// What was made of a call that has that result; of an older tape what its words say.
+pub(super) fn judged_of(result: &ToolResult, judged: Option<Judged>) -> Option<Judged> {
+    judged.or_else(|| older::judged(result))
+}
+
+/// Whether that was made of a call by what only its tool, or the toolbox, could say: a replay has neither.
+fn is_judgement(judged: Judged) -> bool {
+    matches!(judged, Judged::NoTool | Judged::Crashed | Judged::Denied | Judged::Unheard)
 }
 
 /// What became of each call that the decision with these entries judged.
@@ -121,9 +119,9 @@ pub(super) fn verdicts(entries: &[Entry]) -> BTreeMap<Seq, Verdict> {
     let judged = entries.iter().filter_map(|entry| match (&entry.record, entry.ticket) {
         (Record::Ask { call, access, .. }, _) => Some((*call, Verdict::Wants(access.clone()))),
         (Record::CallStarted { .. }, Some(call)) => Some((call, Verdict::Ran)),
-        (Record::Result { result }, Some(call)) if is_judgement(&result.content) => {
-            let reason = result.error.unwrap_or(ErrorReason::Failed);
-            Some((call, Verdict::Answered(reason, result.content.clone())))
+        (Record::Result { result, judged }, Some(call)) => {
+            let judged = judged_of(result, *judged).filter(|judged| is_judgement(*judged))?;
+            Some((call, Verdict::Answered(judged, result.content.clone())))
         }
         _ => None,
     });

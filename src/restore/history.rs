@@ -108,7 +108,7 @@ impl Reader<'_> {
                 }
             }
             Record::Forked(forked) => self.fork(forked, counts),
-            Record::Result { result } => {
+            Record::Result { result, .. } => {
                 let ticket = entry.ticket.unwrap_or(entry.seq);
                 self.over.insert(ticket);
                 if let (Some(call), true) = (self.calls.remove(&ticket), counts) {

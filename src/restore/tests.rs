@@ -85,7 +85,7 @@ impl Scene {
         let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), tool: tool.into(), effect, parallel: false };
         let ticket = self.push(None, Record::Call(call));
         let result = self.run(tool, arguments, ticket);
-        self.push(Some(ticket), Record::Result { result: Arc::new(result.clone()) });
+        self.push(Some(ticket), Record::Result { result: Arc::new(result.clone()), judged: None });
         result
     }
 
@@ -113,7 +113,7 @@ impl Scene {
         let ticket = self.push(None, Record::Call(call));
         drop(self.run(tool, arguments, ticket));
         let result = ToolResult::failed(ErrorReason::Unknown, "unknown");
-        self.push(Some(ticket), Record::Result { result: Arc::new(result) });
+        self.push(Some(ticket), Record::Result { result: Arc::new(result), judged: None });
     }
 
     pub(super) fn write(&mut self, path: &str, content: &str) {

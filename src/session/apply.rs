@@ -127,7 +127,7 @@ impl State {
                 Some(Open::Call(call)) => call.state = CallState::Closing,
                 _ => self.tell_task(ticket),
             },
-            Record::Result { result } => self.take_result(ticket, result),
+            Record::Result { result, .. } => self.take_result(ticket, result),
             Record::Ending { outcome, .. } => {
                 self.in_turn(|turn| turn.ending = Some(outcome.clone()));
                 self.open.retain(|_, open| !matches!(open, Open::Wait(_)));

@@ -13,8 +13,8 @@ use crate::{
     model::{AnswerPart, Item},
     permission::{Action, seen_from},
     session::{
-        AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
-        Steering, Verdict, advance,
+        AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome, Record,
+        Refusal, Steering, Verdict, advance,
         decide::Draft,
         spending::{self, CallFit},
         state::Next,
@@ -48,34 +48,47 @@ pub(super) fn open(draft: &mut Draft<'_>) {
     let pending: Vec<_> = pending.map(|(ticket, call)| (ticket, call.clone())).collect();
     for (ticket, call) in pending {
         let cannot_run = match (last, answer.finish) {
-            (true, _) => Some("No tools can be used on the last step of a turn; the call was not run.".to_owned()),
-            (_, Finish::Length) => Some(
-                "The answer reached its length limit, so this call may be cut off; it was not run. \
-                 Send it again, shorter."
-                    .to_owned(),
-            ),
-            (_, Finish::ContentFilter) => Some("The provider withheld the answer; the call was not run.".to_owned()),
-            _ => unusable(draft, &call),
+            (true, _) => {
+                let text = "No tools can be used on the last step of a turn; the call was not run.";
+                Some((Judged::LastStep, text.to_owned()))
+            }
+            (_, Finish::Length) => {
+                let text = "The answer reached its length limit, so this call may be cut off; it was not run. \
+                            Send it again, shorter.";
+                Some((Judged::CutShort, text.to_owned()))
+            }
+            (_, Finish::ContentFilter) => {
+                Some((Judged::Withheld, "The provider withheld the answer; the call was not run.".to_owned()))
+            }
+            _ => unusable(draft, ticket, &call),
         };
-        if let Some(text) = cannot_run {
-            fail(draft, ticket, ErrorReason::Failed, text);
+        if let Some((judged, text)) = cannot_run {
+            fail(draft, ticket, judged, text);
         }
     }
 }
 
 /// Why a call cannot be carried out at all: no such tool, or arguments that are no JSON object.
-fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<String> {
+fn unusable(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Option<(Judged, String)> {
+    if let Some(Verdict::Answered(judged @ Judged::NoTool, text)) = verdict(draft, ticket) {
+        return Some((*judged, text.clone()));
+    }
     let Some(tool) = draft.env.toolbox.find(&call.tool) else {
-        return Some(draft.env.toolbox.unknown_tool(&call.tool));
+        return Some((Judged::NoTool, draft.env.toolbox.unknown_tool(&call.tool)));
     };
     let switched_off = draft.state.turn.as_ref().is_some_and(|turn| turn.tools.get(tool.name()) == Some(&false));
     if !draft.state.settings.has_tool(tool.name()) {
-        return Some(format!("The tool {} is not among those of this agent.", tool.name()));
+        return Some((Judged::NotOffered, format!("The tool {} is not among those of this agent.", tool.name())));
     }
     if switched_off {
-        return Some(format!("The tool {} is switched off in this turn.", tool.name()));
+        return Some((Judged::NotOffered, format!("The tool {} is switched off in this turn.", tool.name())));
     }
-    arguments(&call.input).err()
+    arguments(&call.input).err().map(|text| (Judged::BadArguments, text))
+}
+
+/// What was decided about a call before, where this is a replay.
+fn verdict<'d>(draft: &Draft<'d>, ticket: Seq) -> Option<&'d Verdict> {
+    draft.env.verdicts.and_then(|verdicts| verdicts.get(&ticket))
 }
 
 /// The arguments of a call as an object. Nothing at all counts as an empty one.
@@ -104,9 +117,10 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-fn fail(draft: &mut Draft<'_>, ticket: Seq, reason: ErrorReason, text: impl Into<String>) {
-    let result = Arc::new(ToolResult::failed(reason, text));
-    draft.write(Some(ticket), Record::Result { result });
+/// Answers a call that was not run, or not to its end.
+fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: Judged, text: impl Into<String>) {
+    let result = Arc::new(ToolResult::failed(judged.reason(), text));
+    draft.write(Some(ticket), Record::Result { result, judged: Some(judged) });
 }
 
 /// One stride of a batch with open calls. Says whether the batch is done.
@@ -135,7 +149,7 @@ fn steer(draft: &mut Draft<'_>, steering: Steering) {
                 withdraw_ask(draft, state, AskClosedWhy::Withdrawn);
                 // The sentence is the design documents' own (T-02); the tool's name is what STEER-002 looks for.
                 let text = format!("Skipped due to queued user message: {tool} was not run.");
-                fail(draft, ticket, ErrorReason::Skipped, text);
+                fail(draft, ticket, Judged::Skipped, text);
             }
             (Steering::AbortRunning, CallState::Running) => {
                 draft.write(Some(ticket), Record::Closing {});
@@ -180,25 +194,24 @@ fn open_call<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenCall> {
 /// be looked at: not where the budget allows no call now.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
     let Some(call) = open_call(draft, ticket).cloned() else { return true };
-    if let Some(text) = unusable(draft, &call) {
+    if let Some((judged, text)) = unusable(draft, ticket, &call) {
         // The tools may be others than when the call was opened: the session was rebuilt in between.
-        fail(draft, ticket, ErrorReason::Failed, text);
+        fail(draft, ticket, judged, text);
         return true;
     }
-    let access = match draft.env.verdicts.and_then(|verdicts| verdicts.get(&ticket)) {
+    let access = match verdict(draft, ticket) {
         None => access(draft, &call),
         Some(Verdict::Wants(access)) => Ok(access.clone()),
         Some(Verdict::Ran) => return start_if_affordable(draft, ticket, &call),
-        Some(Verdict::Answered(reason, text)) => {
-            let (reason, text) = (*reason, text.clone());
-            fail(draft, ticket, reason, text);
+        Some(Verdict::Answered(judged, text)) => {
+            fail(draft, ticket, *judged, text.clone());
             return true;
         }
     };
     let access = match access {
         Ok(access) => access,
         Err(text) => {
-            fail(draft, ticket, ErrorReason::Failed, text);
+            fail(draft, ticket, Judged::Crashed, text);
             return true;
         }
     };
@@ -216,7 +229,7 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
                 "Permission denied: {} must be asked for, and nobody listens who could answer.",
                 shown(&access)
             );
-            fail(draft, ticket, ErrorReason::Denied, text);
+            fail(draft, ticket, Judged::Unheard, text);
         }
         Action::Ask => {
             let expires = draft.now.plus(settings.ask_limit());
@@ -224,7 +237,7 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
         }
         Action::Deny => {
             let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
-            fail(draft, ticket, ErrorReason::Denied, format!("Permission denied: {} by {by}.", shown(&access)));
+            fail(draft, ticket, Judged::Denied, format!("Permission denied: {} by {by}.", shown(&access)));
         }
     }
     true
@@ -274,8 +287,8 @@ fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>
 /// Runs a call again whose outcome is not known, where its effect allows that.
 pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
     let Some(call) = open_call(draft, ticket).cloned() else { return };
-    match (unusable(draft, &call), spending::for_call_again(draft, &call)) {
-        (Some(text), _) => fail(draft, ticket, ErrorReason::Failed, text),
+    match (unusable(draft, ticket, &call), spending::for_call_again(draft, &call)) {
+        (Some((judged, text)), _) => fail(draft, ticket, judged, text),
         (None, Some(bytes)) => start(draft, ticket, &call, bytes),
         (None, None) => close_unknown(draft, ticket),
     }
@@ -285,25 +298,25 @@ pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
 pub(super) fn close_unknown(draft: &mut Draft<'_>, ticket: Seq) {
     let text = "The runtime stopped while this call was running, so its outcome is unknown: it may have happened in part, \
                 in whole, or not at all. It was not run again. Check before you repeat it.";
-    fail(draft, ticket, ErrorReason::Unknown, text);
+    fail(draft, ticket, Judged::Lost, text);
 }
 
 /// Answers a call that will not be started because its turn is being ended.
 pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
     let Some(call) = open_call(draft, ticket).cloned() else { return };
     let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
-    let (why, reason, text) = match ending {
+    let (why, judged, text) = match ending {
         Some(Outcome::Rejected { tool }) => {
-            (AskClosedWhy::Rejected, ErrorReason::Denied, format!("Not run: the user rejected the call of {tool}."))
+            (AskClosedWhy::Rejected, Judged::Rejected, format!("Not run: the user rejected the call of {tool}."))
         }
         Some(Outcome::Aborted { reason }) => {
-            (AskClosedWhy::Aborted, ErrorReason::Aborted, format!("Aborted before it was started: {reason}"))
+            (AskClosedWhy::Aborted, Judged::Aborted, format!("Aborted before it was started: {reason}"))
         }
-        Some(Outcome::Budget { breach }) => (AskClosedWhy::Aborted, ErrorReason::Denied, format!("Not run: {breach}.")),
-        _ => (AskClosedWhy::Aborted, ErrorReason::Aborted, "Aborted before it was started.".to_owned()),
+        Some(Outcome::Budget { breach }) => (AskClosedWhy::Aborted, Judged::OverBudget, format!("Not run: {breach}.")),
+        _ => (AskClosedWhy::Aborted, Judged::Aborted, "Aborted before it was started.".to_owned()),
     };
     withdraw_ask(draft, call.state, why);
-    fail(draft, ticket, reason, text);
+    fail(draft, ticket, judged, text);
 }
 
 /// A call is over.
@@ -317,7 +330,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
         CallState::Pending | CallState::Allowed | CallState::Asking(_) => return,
     }
     spending::cut(&mut result, call);
-    draft.write(Some(ticket), Record::Result { result: Arc::new(result) });
+    draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: Some(Judged::Allowed) });
 }
 
 /// A person answered an ask.
@@ -334,11 +347,11 @@ pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Resu
         Grant::Once | Grant::Raise(_) => {}
         Grant::Always(_) => release_granted(draft),
         Grant::Reject(Some(message)) => {
-            fail(draft, call, ErrorReason::Denied, format!("The user rejected this call and says: {message}"));
+            fail(draft, call, Judged::Rejected, format!("The user rejected this call and says: {message}"));
         }
         Grant::Reject(None) => {
             let tool = open_call(draft, call).map_or_else(String::new, |call| call.tool.clone());
-            fail(draft, call, ErrorReason::Denied, "The user rejected this call.");
+            fail(draft, call, Judged::Rejected, "The user rejected this call.");
             draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool }, looked: Vec::new() });
         }
     }
@@ -366,6 +379,6 @@ pub(super) fn expire_asks(draft: &mut Draft<'_>) {
     });
     for (ask, call) in expired.collect::<Vec<_>>() {
         draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
-        fail(draft, call, ErrorReason::Denied, "Permission denied: nobody answered the question in time.");
+        fail(draft, call, Judged::Expired, "Permission denied: nobody answered the question in time.");
     }
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use crate::{
     context::{Window, of_text},
     ids::{Millis, Seq},
-    message::{ErrorReason, ModelRef},
+    message::ModelRef,
     model::Price,
     permission::Globs,
     session::{
-        Directive, Entry, Held, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch, child,
-        compact, end, handoff, inbox, merge, pin, recover, retry, spending, tasks, undo,
+        Directive, Entry, Held, Judged, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch,
+        child, compact, end, handoff, inbox, merge, pin, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::{Access, Toolbox},
@@ -46,7 +46,7 @@ pub enum Verdict {
     /// Somebody was asked about this, and the rules are asked again.
     Wants(Vec<Access>),
     /// It was answered without being run, with these words.
-    Answered(ErrorReason, String),
+    Answered(Judged, String),
 }
 
 /// What tools take in a request, in estimated tokens.

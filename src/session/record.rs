@@ -12,7 +12,7 @@ use crate::{
     model::{Answer, ModelError, Params, Price},
     permission::Ruleset,
     session::{
-        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Limits, Link, Looked, Merged,
+        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Judged, Limits, Link, Looked, Merged,
         OpenBranch, OpenCompaction, Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie,
         Undone,
     },
@@ -148,6 +148,9 @@ pub enum Record {
     Result {
         /// What came of it.
         result: Arc<ToolResult>,
+        /// Why it is that. Tapes of before the field was there do not say.
+        #[serde(default)]
+        judged: Option<Judged>,
     },
     /// The turn is being ended: by a host, or by a rejection.
     Ending {

@@ -90,7 +90,7 @@ impl Transcript {
                 let input = input_of(state).to_owned();
                 *state = ToolState::Running { input, title: None, metadata: Value::Null, time: span(entry.time, None) };
             }),
-            Record::Result { result } => {
+            Record::Result { result, .. } => {
                 self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
                 self.patched(ticket, result);
             }

@@ -11,6 +11,7 @@ mod finish;
 mod fork;
 mod handoff;
 mod inbox;
+mod judged;
 pub(crate) mod line;
 mod merge;
 mod pause;

@@ -150,7 +150,7 @@ impl Calls {
             match (&entry.record, entry.ticket) {
                 (Record::Call(_), _) => self.calls += 1,
                 (Record::CallStarted { .. }, Some(ticket)) => drop(started.insert(ticket, entry.time)),
-                (Record::Result { result }, Some(ticket)) => {
+                (Record::Result { result, .. }, Some(ticket)) => {
                     self.results += 1;
                     self.panicked += usize::from(result.content.contains("crashed: the tool is broken"));
                     self.unknown += usize::from(result.error == Some(ErrorReason::Unknown));

@@ -208,7 +208,7 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
                 hold!(first == key, "call {ticket} ran again under another key");
                 hold!(results.get(&ticket) == Some(&0), "call {ticket} was started after its result");
             }
-            Record::Result { result } => {
+            Record::Result { result, .. } => {
                 *results.entry(ticket).or_default() += 1;
                 resumed &= result.error == Some(ErrorReason::Unknown);
             }

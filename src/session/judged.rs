@@ -1,0 +1,70 @@
+//! Why a call has the result that it has: what became of it before its tool, or anything round that, could say a word.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::ErrorReason;
+
+/// What was made of a call. It stands on the tape beside its result, so that nobody has to know by the words of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Judged {
+    /// It was allowed and started: the result is what came of it, from its tool, a gate, a limit or a crash.
+    Allowed,
+    /// It was running when the runtime went down, and was not run again: nobody knows what came of it.
+    Lost,
+    /// There is no such tool.
+    NoTool,
+    /// There is, and it is not among those of the agent, or is switched off in this turn.
+    NotOffered,
+    /// Its arguments are no JSON object.
+    BadArguments,
+    /// Its tool crashed over the arguments when it was asked what the call wants.
+    Crashed,
+    /// No tool may be used on the last step of a turn.
+    LastStep,
+    /// The answer that it stands in was cut at its limit of length.
+    CutShort,
+    /// The provider withheld the answer that it stands in.
+    Withheld,
+    /// A rule denies it.
+    Denied,
+    /// It has to be asked for, and nobody listens who could answer.
+    Unheard,
+    /// A person rejected it, or another call of its turn, which ended the turn.
+    Rejected,
+    /// A person was asked, and did not answer in time.
+    Expired,
+    /// A message that steers came first.
+    Skipped,
+    /// The turn was ended first.
+    Aborted,
+    /// The turn was ended first, because a budget does not allow more.
+    OverBudget,
+    /// A word of a later version.
+    #[serde(other)]
+    Other,
+}
+
+impl Judged {
+    /// The reason that the result of such a call has; that of one which was started is its own business.
+    pub(super) fn reason(self) -> ErrorReason {
+        match self {
+            Judged::Lost => ErrorReason::Unknown,
+            Judged::Denied | Judged::Unheard | Judged::Rejected | Judged::Expired | Judged::OverBudget => {
+                ErrorReason::Denied
+            }
+            Judged::Skipped => ErrorReason::Skipped,
+            Judged::Aborted => ErrorReason::Aborted,
+            Judged::NoTool
+            | Judged::NotOffered
+            | Judged::BadArguments
+            | Judged::Crashed
+            | Judged::LastStep
+            | Judged::CutShort
+            | Judged::Withheld
+            | Judged::Allowed
+            | Judged::Other => ErrorReason::Failed,
+        }
+    }
+}

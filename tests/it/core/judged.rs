@@ -1,0 +1,147 @@
+//! What stands beside each result: why it is that one. Nobody has to know by its words. Each of these tapes is replayed when its
+//! test lets go of it, without the tools.
+
+use serde_json::Value;
+use tamtam::{
+    message::{ErrorReason, Finish},
+    model::BoxFuture,
+    permission::Action,
+    session::{Grant, Judged, OnBreach, Record, Settings, Steering},
+    tool::{Access, Tool, ToolContext, ToolResult},
+};
+
+use super::play::{Play, call, rules};
+
+/// Of each result on the tape, in order.
+fn judged(play: &Play) -> Vec<Judged> {
+    let results = play.entries_of_the_tape().into_iter().filter_map(|entry| match entry.record {
+        Record::Result { judged, .. } => Some(judged.expect("every result says so")),
+        _ => None,
+    });
+    results.collect()
+}
+
+fn called(change: impl FnOnce(&mut Settings), calls: &[(&str, &str)], finish: Finish) -> Play {
+    let mut play = Play::with(change);
+    play.send("go");
+    let calls = calls.iter().enumerate().map(|(n, (name, input))| call(&format!("c{n}"), name, input));
+    play.answer(calls.collect(), finish);
+    play
+}
+
+fn asks(settings: &mut Settings) {
+    settings.rules = vec![rules("host", &[("*", "*", Action::Ask), ("write", "*", Action::Deny)])];
+}
+
+/// A call that cannot run says by a word of its own what is missing, and one that ran says that.
+#[test]
+fn a_call_that_cannot_run_says_what_is_missing() {
+    let free = |_: &mut Settings| {};
+    let only_read = |settings: &mut Settings| settings.tools = Some(["read".to_owned()].into());
+    let one_step = |settings: &mut Settings| settings.steps_max = Some(1);
+    let tools = Finish::ToolCalls;
+    assert_eq!(judged(&called(free, &[("gong", "{}")], tools)), [Judged::NoTool]);
+    assert_eq!(judged(&called(only_read, &[("bash", "{}")], tools)), [Judged::NotOffered]);
+    assert_eq!(judged(&called(free, &[("read", "[1]")], tools)), [Judged::BadArguments]);
+    assert_eq!(judged(&called(free, &[("read", "{}")], Finish::Length)), [Judged::CutShort]);
+    assert_eq!(judged(&called(free, &[("read", "{}")], Finish::ContentFilter)), [Judged::Withheld]);
+    assert_eq!(judged(&called(one_step, &[("read", "{}")], tools)), [Judged::LastStep]);
+    let mut ran = called(free, &[("read", "{}")], tools);
+    let ticket = ran.started()[0];
+    ran.returned(ticket, "Permission denied: it says so itself.");
+    assert_eq!(judged(&ran), [Judged::Allowed]);
+}
+
+/// A call that may not run says who says so.
+#[test]
+fn a_call_that_may_not_run_says_who_says_so() {
+    assert_eq!(judged(&called(asks, &[("write", "{}")], Finish::ToolCalls)), [Judged::Denied]);
+    let mut alone = Play::with(asks);
+    alone.heard = false;
+    alone.send("go");
+    alone.answer_calls(&["bash"]);
+    assert_eq!(judged(&alone), [Judged::Unheard]);
+    for grant in [Grant::Reject(None), Grant::Reject(Some("not now".into()))] {
+        let mut rejected = called(asks, &[("bash", "{}")], Finish::ToolCalls);
+        let ask = rejected.asks()[0];
+        rejected.grant(ask, grant).unwrap();
+        assert_eq!(judged(&rejected), [Judged::Rejected]);
+    }
+    let mut late = called(asks, &[("bash", "{}")], Finish::ToolCalls);
+    late.later(600_001);
+    assert_eq!(judged(&late), [Judged::Expired]);
+}
+
+/// A call that nobody started, or saw the end of, says what came first.
+#[test]
+fn a_call_that_was_not_begun_or_not_seen_to_its_end_says_what_came_first() {
+    let mut steered = called(asks, &[("bash", "{}")], Finish::ToolCalls);
+    steered.steer("else", Steering::SkipRemaining);
+    assert_eq!(judged(&steered), [Judged::Skipped]);
+    let mut aborted = called(asks, &[("bash", "{}")], Finish::ToolCalls);
+    aborted.abort("enough");
+    assert_eq!(judged(&aborted), [Judged::Aborted]);
+    let mut crashed = called(|_| {}, &[("bash", "{}")], Finish::ToolCalls);
+    crashed.crash();
+    assert_eq!(judged(&crashed), [Judged::Lost]);
+    let one_call = |settings: &mut Settings| {
+        settings.budget.session.calls = Some(1);
+        settings.budget.on_breach = OnBreach::Stop;
+    };
+    let mut spent = called(one_call, &[("bash", "{}"), ("bash", "{}")], Finish::ToolCalls);
+    let ticket = spent.started()[0];
+    spent.returned(ticket, "ok");
+    assert_eq!(judged(&spent), [Judged::Allowed, Judged::OverBudget]);
+}
+
+/// A tool that crashes when it is asked what a call wants.
+struct Brittle;
+
+impl Tool for Brittle {
+    fn name(&self) -> &str {
+        "brittle"
+    }
+
+    fn description(&self) -> &str {
+        "breaks"
+    }
+
+    fn schema(&self) -> Value {
+        serde_json::json!({"type": "object"})
+    }
+
+    fn access(&self, _: &Value) -> Vec<Access> {
+        std::panic::panic_any("brittle")
+    }
+
+    fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async { ToolResult::ok("") })
+    }
+}
+
+/// A tool that crashes over arguments has its word too, and the reason of each result is what it was before there were words.
+#[test]
+fn a_tool_that_crashes_over_arguments_says_so() {
+    let mut play = Play::new();
+    play.toolbox = play.toolbox.with(Brittle);
+    play.send("go");
+    play.answer_calls(&["brittle"]);
+    assert_eq!(judged(&play), [Judged::Crashed]);
+    let reason = play.entries_of_the_tape().into_iter().find_map(|entry| match entry.record {
+        Record::Result { result, .. } => result.error,
+        _ => None,
+    });
+    assert_eq!(reason, Some(ErrorReason::Failed));
+}
+
+/// A later version may have a word that is not known here: it is passed over, and the rest of the entry is read.
+#[test]
+fn a_word_of_a_later_version_is_passed_over() {
+    let read = |data: &str| serde_json::from_str::<Record>(&format!(r#"{{"result":{data}}}"#)).unwrap();
+    let of = |record| match record {
+        Record::Result { judged, .. } => judged,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(read(r#"{"result":{"content":"x"},"judged":"foreseen"}"#)), Some(Judged::Other));
+    assert_eq!(of(read(r#"{"result":{"content":"x"}}"#)), None, "an older version did not say");
+}
