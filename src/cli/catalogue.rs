@@ -17,8 +17,8 @@ use super::{
 };
 
 /// What stands under the list.
-const NOTE: &str = "\nDollars for a million tokens, as they stood on the providers' public pages in the month beside them.\n\
-    A month with a ? was not verified; --json names the page of each. Any other model can be named as PROVIDER/MODEL; its price is unknown, and is given with --price.\n";
+const NOTE: &str = "\nDollars for a million tokens in the month beside them, by the provider's page or a copy of it; --json names the page of each.\n\
+    A month with a ? was not verified. Any other model can be named as PROVIDER/MODEL; its price is unknown, and is given with --price.\n";
 
 /// Lists the models whose price is known.
 pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Result<Exit, Failure> {

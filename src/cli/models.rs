@@ -15,8 +15,8 @@ const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// The model that a provider is asked for where none is named. A name that still works matters more than the newest one.
 const DEFAULTS: &[(&str, &str)] = &[
     ("openai", "gpt-4.1"),
-    ("anthropic", "claude-sonnet-4-5"),
-    ("deepseek", "deepseek-chat"),
+    ("anthropic", "claude-sonnet-4-6"),
+    ("deepseek", "deepseek-flash"),
     ("groq", "llama-3.3-70b-versatile"),
     ("zhipu", "glm-4.6"),
     ("qwen", "qwen-max"),
@@ -178,7 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_key_is_enough_and_two_are_a_question() {
-        assert_eq!(chosen(None, &[("DEEPSEEK_API_KEY", "k")]).await.unwrap(), "deepseek/deepseek-chat");
+        assert_eq!(chosen(None, &[("DEEPSEEK_API_KEY", "k")]).await.unwrap(), "deepseek/deepseek-flash");
         let two = chosen(None, &[("DEEPSEEK_API_KEY", "k"), ("GROQ_API_KEY", "k")]).await.unwrap_err();
         assert_eq!(two.exit, Exit::Usage);
         assert!(two.message.contains("deepseek, groq") && two.message.contains("--model"), "{}", two.message);

@@ -6,7 +6,8 @@
 //! Providers change prices without notice: a host that bills by them gives its own
 //! ([`Builder::prices`](crate::runtime::Builder::prices)). Standard service in US dollars; no batch, priority or regional prices.
 //!
-//! **What is left out** is unknown, on purpose: models priced in other currencies (Zhipu, Qwen and Moonshot under their
+//! **What is left out** is unknown, on purpose: models whose price depends on the hour (DeepSeek bills twice as much at its peak
+//! hours since 2026-08-16, and its older names are gone since 2026-07-24: <https://api-docs.deepseek.com/quick_start/pricing>), models priced in other currencies (Zhipu, Qwen and Moonshot under their
 //! addresses here), brokers that add a fee (OpenRouter), servers of one's own, and any address that is not the provider's.
 
 use super::Price;
@@ -53,8 +54,8 @@ const O3_MINI: Option<&str> = Some("https://github.com/appatalks/chatgpt-html/is
 /// The same of o4-mini.
 const O4_MINI: Option<&str> = Some("https://github.com/RooCodeInc/Roo-Code/pull/2691");
 
-/// A copy of DeepSeek's list of April 2026.
-const DEEPSEEK: Option<&str> = Some("https://benchlm.ai/blog/posts/deepseek-api-pricing");
+/// A copy of OpenAI's page of o3, of March 2026, the cache among it.
+const O3: Option<&str> = Some("https://modelpedia.dev/openai/o3-2025-04-16");
 
 /// A copy of Groq's list.
 const GROQ: Option<&str> = Some("https://smithery.ai/skills/jeremylongshore/groq-cost-tuning");
@@ -64,9 +65,6 @@ const FLASH: Option<&str> = Some("https://computeprices.com/models/gemini-2-5-fl
 
 /// The same.
 const FLASH_LITE: Option<&str> = Some("https://awesomeagents.ai/models/gemini-2-5-flash-lite");
-
-/// Nobody has checked it.
-const UNVERIFIED: Option<&str> = None;
 
 /// Thousandths of a dollar for a million tokens.
 const fn milli(milli: u64) -> MicroUsd {
@@ -131,12 +129,9 @@ pub const PRICES: &[KnownPrice] = &[
     cached("openai", "gpt-4.1-nano", [100, 25, 400], "2026-03", OPENAI),
     cached("openai", "gpt-4o", [2_500, 1_250, 10_000], "2026-03", GPT_4O),
     cached("openai", "gpt-4o-mini", [150, 75, 600], "2026-03", GPT_4O),
-    // What reading from its cache costs could not be found.
-    cached("openai", "o3", [2_000, 500, 8_000], "2026-03", UNVERIFIED),
+    cached("openai", "o3", [2_000, 500, 8_000], "2026-03", O3),
     cached("openai", "o3-mini", [1_100, 550, 4_400], "2026-03", O3_MINI),
     cached("openai", "o4-mini", [1_100, 275, 4_400], "2026-03", O4_MINI),
-    cached("deepseek", "deepseek-chat", [280, 28, 420], "2026-04", DEEPSEEK),
-    cached("deepseek", "deepseek-reasoner", [280, 28, 420], "2026-04", DEEPSEEK),
     // Groq and Gemini 2.5 Flash have a price for the cache, or none, by model and month: without it they cost no more than this.
     cached("groq", "llama-3.3-70b-versatile", [590, 590, 790], "2025-12", GROQ),
     cached("gemini", "gemini-2.5-flash", [300, 300, 2_500], "2025-12", FLASH),
@@ -198,12 +193,20 @@ mod tests {
         assert_eq!((price.cache_read, price.cache_write), (Some(MicroUsd(100_000)), Some(MicroUsd(1_250_000))));
     }
 
-    /// X-01: nothing is from memory in silence: what has no page is known to have none.
+    /// X-01: nothing is from memory in silence: each has a page, and one that could not be looked up would have to stand here.
     #[test]
     fn a_price_without_a_page_is_known_to_be_unverified() {
         let unverified: Vec<_> =
             PRICES.iter().filter(|known| known.source.is_none()).map(|known| known.model).collect();
-        assert_eq!(unverified, ["o3"]);
+        assert_eq!(unverified, <[&str; 0]>::default());
+    }
+
+    /// X-01: one price for the day and another for the night is no price: what such a model costs is unknown, and never a guess.
+    #[test]
+    fn a_price_that_depends_on_the_hour_is_unknown() {
+        for model in ["deepseek-flash", "deepseek-v4-pro", "deepseek-chat", "deepseek-reasoner"] {
+            assert_eq!(known_price("deepseek", model), None, "{model}");
+        }
     }
 
     #[test]
