@@ -13,7 +13,7 @@ pub(super) fn judged(result: &ToolResult) -> Option<Judged> {
     }
     match text.strip_prefix("Permission denied: ") {
         Some(why) if why.ends_with("nobody listens who could answer.") => Some(Judged::Unheard),
-        Some(why) if why == "nobody answered the question in time." => Some(Judged::Expired),
+        Some("nobody answered the question in time.") => Some(Judged::Expired),
         Some(_) => Some(Judged::Denied),
         None => None,
     }
