@@ -7,19 +7,25 @@
 //! <312 bytes of lines><16 hex digits>
 //! {"session":"b","anchor":"001_session-start","at":0,"bytes":0,"withdrawn":true}
 //! <16 hex digits>
+//! {"session":"a","anchor":"","at":0,"bytes":0,"withdrawn":true,"past":true}
+//! <16 hex digits>
 //! ```
 //!
-//! A record says which bytes stand where in which file. The digits chain from the epoch over every record, so what an
+//! A record says which bytes stand where in which file; that an append did not get there (`withdrawn`); or that all the log said
+//! of a session so far is past (`past`): its files are synced, and others may have written them since. The digits chain from the epoch over every record, so what an
 //! earlier use of the same file left behind is not taken for a record of this one.
 //! The file is filled with zeros when it is made, so that a sync has no new blocks to note down and cannot run out of room.
 //!
 //! Order of events: records written and synced → session files written → acknowledged. Before the log is begun again from
 //! its start, the session files are synced. Replay writes the bytes to where they belong; doing it twice changes nothing.
+//! What is in a session's files and not in the log (a large append, what another owner wrote) is written only when the log
+//! says, durably, that what it has of that session is past: else a replay could write over it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io,
+    ops::Bound,
     path::{Path, PathBuf},
 };
 
@@ -44,6 +50,9 @@ struct Record {
     /// What stands there from `at` on was not acknowledged and is not on the tape.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     withdrawn: bool,
+    /// What was said of the session up to here is past. To who does not know this field it withdraws nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    past: bool,
 }
 
 /// A record and its bytes.
@@ -66,19 +75,27 @@ pub(super) struct CommitLog {
     /// Where the next record goes; 0 = the header is yet to be written.
     at: u64,
     sum: Sum,
-    /// Session files with bytes that only the log has durably, and how long they are.
-    dirty: BTreeMap<PathBuf, u64>,
+    /// Session files with bytes that only the log has durably.
+    dirty: BTreeMap<PathBuf, Dirty>,
+    /// The sessions that a replay would find records of.
+    known: BTreeSet<SessionId>,
     /// A write or sync of the log failed: it is not to be trusted with more.
     broken: bool,
-    /// A sync of a session file failed. The system may have dropped the bytes, and would call the next sync a success:
-    /// they are written once more from the log.
-    rewrite: bool,
+}
+
+/// A session file that was written and not synced.
+struct Dirty {
+    length: u64,
+    /// A sync of it failed. The system may have dropped the bytes, and would call the next sync a success: they are written
+    /// once more from the log first.
+    unsure: bool,
 }
 
 /// The records that go to the log together.
 pub(super) struct Group {
     bytes: Vec<u8>,
     sum: Sum,
+    sessions: BTreeSet<SessionId>,
 }
 
 impl CommitLog {
@@ -106,54 +123,80 @@ impl CommitLog {
             at: 0,
             sum: Sum::zero(),
             dirty: BTreeMap::new(),
+            known: BTreeSet::new(),
             broken: false,
-            rewrite: false,
         })
     }
 
-    pub(super) fn is_broken(&self) -> bool {
-        self.broken
+    /// Makes room for records of so many bytes, and the log anew where it is not to be trusted with more.
+    pub(super) fn make_room(
+        &mut self,
+        disk: &dyn Disk,
+        layout: &Layout,
+        bytes: usize,
+        records: usize,
+    ) -> Result<(), TapeError> {
+        if self.broken || !self.has_room(bytes, records) {
+            fault!(layout.faults, "tape.commit.cut", "store");
+            self.cut(disk, layout)?;
+        }
+        if self.broken {
+            *self = CommitLog::make(disk, self.path.clone(), self.capacity)?;
+        }
+        Ok(())
     }
 
     /// Whether records of so many bytes fit behind those that are there.
-    pub(super) fn has_room(&self, bytes: usize, records: usize) -> bool {
+    fn has_room(&self, bytes: usize, records: usize) -> bool {
         self.at + (bytes + (records + 1) * RECORD_OVERHEAD_MAX) as u64 <= self.capacity
     }
 
     /// Begins a group of records.
     pub(super) fn group(&mut self) -> Group {
+        let sessions = BTreeSet::new();
         if self.at > 0 {
-            return Group { bytes: Vec::new(), sum: self.sum };
+            return Group { bytes: Vec::new(), sum: self.sum, sessions };
         }
         let header = Header { tamtam_commit_log: 1, epoch: uuid::Uuid::now_v7().to_string() };
         let mut bytes = serde_json::to_vec(&header).expect("plain fields are JSON");
         bytes.push(b'\n');
-        Group { sum: Sum::zero().next(&bytes), bytes }
+        Group { sum: Sum::zero().next(&bytes), bytes, sessions }
     }
 
     /// Writes a group and returns when it survives a power cut.
     pub(super) fn commit(&mut self, disk: &dyn Disk, group: Group) -> Result<(), TapeError> {
         let before = (self.at, self.sum);
+        let sessions = group.sessions.clone();
         let written = self.write(disk, group).and_then(|()| disk.sync(&self.file));
         if written.is_err() {
             (self.at, self.sum) = before;
+            // After a failed sync the system may have dropped the bytes and call the next sync a success.
+            self.broken = true;
+            // What of it did get there is no record: it is answered with an error.
+            let _ = disk.write_at(&self.file, b"\0", self.at);
+        } else if before.0 == 0 {
+            // Only now nothing is left of the earlier use.
+            self.known = sessions;
         }
-        // After a failed sync the system may have dropped the bytes and call the next sync a success.
-        self.broken |= written.is_err();
         written.map_err(TapeError::io("write", &self.path))
     }
 
     /// Writes that an append did not get into its file. Durable with the next group.
-    pub(super) fn withdraw(&mut self, disk: &dyn Disk, session: &SessionId, anchor: &str, at: u64) {
-        if !self.has_room(0, 1) {
+    ///
+    /// All of the last group must be in the session files, or have failed: the log may begin again here.
+    pub(super) fn withdraw(&mut self, disk: &dyn Disk, layout: &Layout, session: &SessionId, anchor: &str, at: u64) {
+        // One that is broken, or full and not to be begun again, is made anew before anything else is appended.
+        if self.broken || (!self.has_room(0, 1) && self.cut(disk, layout).is_err()) {
             return;
         }
         let mut group = self.group();
-        group.push_record(session, anchor, at, b"", true);
+        let withdrawn = Record { withdrawn: true, ..Record::new(session, anchor, at) };
+        group.push_record(&withdrawn, b"");
         self.broken |= self.write(disk, group).is_err();
     }
 
     fn write(&mut self, disk: &dyn Disk, group: Group) -> io::Result<()> {
+        self.known.extend(group.sessions);
         disk.write_at(&self.file, &group.bytes, self.at)?;
         self.at += group.bytes.len() as u64;
         self.sum = group.sum;
@@ -163,46 +206,77 @@ impl CommitLog {
     /// Notes that a session file was written up to `length` and not synced.
     pub(super) fn written(&mut self, path: &Path, length: u64) {
         match self.dirty.get_mut(path) {
-            Some(known) => *known = length,
-            None => drop(self.dirty.insert(path.into(), length)),
+            Some(known) => known.length = length,
+            None => drop(self.dirty.insert(path.into(), Dirty { length, unsure: false })),
         }
     }
 
-    /// Syncs one session file, where it needs it.
-    pub(super) fn settle(&mut self, disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
-        if self.dirty.contains_key(path) {
-            let synced = sync_file(disk, path);
-            self.rewrite |= synced.is_err();
-            synced?;
-            self.dirty.remove(path);
+    /// Syncs the files of a session, of all its anchors, where they need it.
+    pub(super) fn settle(&mut self, disk: &dyn Disk, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
+        let folder = layout.session(session);
+        let behind = self.dirty.range::<Path, _>((Bound::Included(folder.as_path()), Bound::Unbounded));
+        let paths = behind.map(|(path, _)| path).take_while(|path| path.starts_with(&folder)).cloned().collect();
+        self.settle_files(disk, layout, paths)
+    }
+
+    /// Settles a session and notes that all the log has of it is past, durably. From then on others may write its files.
+    pub(super) fn finish_with(
+        &mut self,
+        disk: &dyn Disk,
+        layout: &Layout,
+        session: &SessionId,
+    ) -> Result<(), TapeError> {
+        self.settle(disk, layout, session)?;
+        if self.known.contains(session) {
+            self.make_room(disk, layout, 0, 1)?;
+            let mut group = self.group();
+            let past = Record { withdrawn: true, past: true, ..Record::new(session, "", 0) };
+            group.push_record(&past, b"");
+            self.commit(disk, group)?;
+            self.known.remove(session);
         }
         Ok(())
     }
 
     /// Syncs the session files and begins the log from its start.
     pub(super) fn cut(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
-        if std::mem::replace(&mut self.rewrite, true) {
-            self.write_again(disk, layout)?;
-        }
-        while let Some((path, _)) = self.dirty.first_key_value() {
-            let path = path.clone();
-            sync_file(disk, &path)?;
-            self.dirty.remove(&path);
-        }
-        self.rewrite = false;
+        self.settle_files(disk, layout, self.dirty.keys().cloned().collect())?;
         sync_folder(&layout.open())?;
         self.at = 0;
         Ok(())
     }
 
-    fn write_again(&self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
+    /// Syncs these, and goes on behind one that cannot be. One that somebody deleted needs none.
+    fn settle_files(&mut self, disk: &dyn Disk, layout: &Layout, paths: Vec<PathBuf>) -> Result<(), TapeError> {
+        if paths.iter().any(|path| self.dirty.get(path).is_some_and(|dirty| dirty.unsure)) {
+            self.write_again(disk, layout, &paths)?;
+        }
+        let mut settled = Ok(());
+        for path in paths {
+            match sync_file(disk, &path) {
+                Err(error) if !matches!(path.try_exists(), Ok(false)) => {
+                    self.dirty.entry(path).and_modify(|dirty| dirty.unsure = true);
+                    settled = settled.and(Err(error));
+                }
+                _ => drop(self.dirty.remove(&path)),
+            }
+        }
+        settled
+    }
+
+    /// Brings those of these files that a sync failed for from the log to the disk.
+    fn write_again(&self, disk: &dyn Disk, layout: &Layout, paths: &[PathBuf]) -> Result<(), TapeError> {
         let bytes = std::fs::read(&self.path).map_err(TapeError::io("read", &self.path))?;
         let known = bytes.get(..usize::try_from(self.at).unwrap_or(usize::MAX)).unwrap_or(&bytes);
-        for ((session, anchor), records) in by_file(known) {
-            let path = layout.entries(&session, &anchor);
-            if let Some(length) = self.dirty.get(&path) {
-                replay_file(disk, &path, &records)?;
-                // A failed append may be in the log where there was no room to withdraw it.
+        for (session, files) in by_session(known) {
+            for (anchor, records) in files {
+                let path = layout.entries(&session, &anchor);
+                let Some(Dirty { length, unsure: true }) = self.dirty.get(&path) else { continue };
+                if !paths.contains(&path) || matches!(path.try_exists(), Ok(false)) {
+                    continue;
+                }
+                replay_file(disk, &path, &records, || disk.open(&path).map_err(TapeError::io("open", &path)))?;
+                // A failed append may be in the log where it could not be withdrawn.
                 let cut = disk.open(&path).and_then(|file| disk.cut(&file, *length));
                 cut.map_err(TapeError::io("cut", &path))?;
             }
@@ -211,16 +285,22 @@ impl CommitLog {
     }
 }
 
+impl Record {
+    fn new(session: &SessionId, anchor: &str, at: u64) -> Record {
+        Record { session: session.clone(), anchor: anchor.to_owned(), at, bytes: 0, withdrawn: false, past: false }
+    }
+}
+
 impl Group {
     /// Adds that `bytes` stand `at` there.
     pub(super) fn push(&mut self, session: &SessionId, anchor: &str, at: u64, bytes: &[u8]) {
-        self.push_record(session, anchor, at, bytes, false);
+        self.push_record(&Record { bytes: bytes.len(), ..Record::new(session, anchor, at) }, bytes);
+        self.sessions.insert(session.clone());
     }
 
-    fn push_record(&mut self, session: &SessionId, anchor: &str, at: u64, bytes: &[u8], withdrawn: bool) {
-        let record = Record { session: session.clone(), anchor: anchor.to_owned(), at, bytes: bytes.len(), withdrawn };
+    fn push_record(&mut self, record: &Record, bytes: &[u8]) {
         let from = self.bytes.len();
-        serde_json::to_writer(&mut self.bytes, &record).expect("plain fields are JSON, and a Vec takes every byte");
+        serde_json::to_writer(&mut self.bytes, record).expect("plain fields are JSON, and a Vec takes every byte");
         self.bytes.push(b'\n');
         self.bytes.extend_from_slice(bytes);
         self.sum = self.sum.next(&self.bytes[from..]);
@@ -236,38 +316,75 @@ pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
     path.ancestors().skip(1).take(2).try_for_each(sync_folder)
 }
 
-/// Brings what the log of a dead owner has into the session files, and deletes the log. Returns the sessions it was about.
-///
-/// The caller holds the dead owner's lock. A session that the owner gave back before it died was synced then; it is left alone.
-pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Vec<SessionId>, TapeError> {
-    let path = layout.commit_log(owner);
-    let bytes = match std::fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(TapeError::io("read", &path))?,
-    };
-    let mut sessions = BTreeSet::new();
-    for ((session, anchor), records) in by_file(&bytes) {
-        if Claim::owner_of(layout, &session)?.as_deref() == Some(owner) {
-            replay_file(disk, &layout.entries(&session, &anchor), &records)?;
-            let mark = layout.open().join(session.as_str());
-            open_or_make(&mark).map_err(TapeError::io("make", &mark))?;
-            sessions.insert(session);
-        }
-    }
-    remove_file(&path)?;
-    Ok(sessions.into_iter().collect())
+/// What a dead owner's log had.
+#[derive(Debug, Default)]
+pub(super) struct Replayed {
+    /// The sessions that it was about.
+    pub(super) sessions: Vec<SessionId>,
+    /// Those whose files or mark could not be written. The log is kept for them.
+    pub(super) failed: Vec<(SessionId, TapeError)>,
 }
 
-fn by_file(bytes: &[u8]) -> BTreeMap<(SessionId, String), Vec<Placed<'_>>> {
-    let mut files: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (record, bytes) in records(bytes) {
-        files.entry((record.session.clone(), record.anchor.clone())).or_default().push((record, bytes));
+/// Brings what the log of a dead owner has into the session files, and deletes the log. One session that fails keeps the log,
+/// and no other session from being replayed.
+///
+/// The caller holds the dead owner's lock. A session that the owner gave back before it died was synced then; it is left alone.
+pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
+    let path = layout.commit_log(owner);
+    let mut replayed = Replayed::default();
+    let bytes = match std::fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(replayed),
+        read => read.map_err(TapeError::io("read", &path))?,
+    };
+    for (session, files) in by_session(&bytes) {
+        let replay = || -> Result<bool, TapeError> {
+            if Claim::owner_of(layout, &session)?.as_deref() != Some(owner) {
+                return Ok(false);
+            }
+            for (anchor, records) in &files {
+                let path = layout.entries(&session, anchor);
+                replay_file(disk, &path, records, || {
+                    path.parent().map_or(Ok(()), make_folder)?;
+                    disk.make(&path).map_err(TapeError::io("open", &path))
+                })?;
+            }
+            let mark = layout.open().join(session.as_str());
+            open_or_make(&mark).map_err(TapeError::io("make", &mark))?;
+            Ok(true)
+        };
+        match replay() {
+            Ok(true) => replayed.sessions.push(session),
+            Ok(false) => {}
+            Err(error) => replayed.failed.push((session, error)),
+        }
     }
-    files
+    if replayed.failed.is_empty() {
+        remove_file(&path)?;
+    }
+    Ok(replayed)
+}
+
+/// By session and anchor, without what is past.
+fn by_session(bytes: &[u8]) -> BTreeMap<SessionId, BTreeMap<String, Vec<Placed<'_>>>> {
+    let mut sessions: BTreeMap<SessionId, BTreeMap<_, Vec<_>>> = BTreeMap::new();
+    for (record, bytes) in records(bytes) {
+        if record.past {
+            sessions.remove(&record.session);
+            continue;
+        }
+        let files = sessions.entry(record.session.clone()).or_default();
+        files.entry(record.anchor.clone()).or_default().push((record, bytes));
+    }
+    sessions
 }
 
 /// Writes the bytes also where they seem to be there: after a failed sync the system may have them and the disk not.
-fn replay_file(disk: &dyn Disk, path: &Path, records: &[Placed<'_>]) -> Result<(), TapeError> {
+fn replay_file(
+    disk: &dyn Disk,
+    path: &Path,
+    records: &[Placed<'_>],
+    open: impl FnOnce() -> Result<File, TapeError>,
+) -> Result<(), TapeError> {
     // A later record at the same or an earlier place replaces the ones behind it: they had failed.
     let mut live: Vec<&Placed<'_>> = Vec::new();
     let mut end_of_failed = 0;
@@ -282,9 +399,8 @@ fn replay_file(disk: &dyn Disk, path: &Path, records: &[Placed<'_>]) -> Result<(
     if live.is_empty() && !path.exists() {
         return Ok(());
     }
-    path.parent().map_or(Ok(()), make_folder)?;
     let failed = |op| TapeError::io(op, path);
-    let file = disk.make(path).map_err(failed("open"))?;
+    let file = open()?;
     let mut end = 0;
     for (record, bytes) in &live {
         end = record.at + record.bytes as u64;

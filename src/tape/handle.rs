@@ -35,7 +35,8 @@ pub enum Appended {
 /// - Everything that was queued behind a failed append fails too, in order, with the same error. So does what is appended
 ///   then, until the caller *starts anew*: with the entry that follows the last one on the tape ([`Tape::last`]).
 /// - One thing only is not certain: in [`Durability::Power`](crate::tape::Durability), an append that was answered with an
-///   error may be on the tape after all if the machine loses its power right then.
+///   error may be on the tape after all if the machine loses its power right then, or if the process is killed while the
+///   disk refuses to take it back.
 pub struct Tape {
     inner: Arc<Inner>,
     log: Arc<Log>,

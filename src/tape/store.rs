@@ -19,12 +19,10 @@ use std::{
 use super::{
     Damage, Entry, Notify, Tape, TapeError, commit,
     disk::{Disk, RealDisk},
-    layout::{
-        FIRST_ANCHOR, Layout, ids_in, make_folder, make_new_folder, names_in, open_or_make, remove_file, sync_folder,
-    },
+    layout::{FIRST_ANCHOR, Layout, ids_in, make_new_folder, names_in, open_or_make, remove_file, sync_folder},
     line::Chain,
     log::{Log, LogFile, lock, make_first_anchor},
-    owner::{Claim, DeadOwner, Identity, Owner},
+    owner::{Claim, Identity},
     queue::{Job, Queue, What},
     read::{open_to_write, read_after},
     write::Writer,
@@ -35,7 +33,7 @@ pub use delete::Deleted;
 pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
 pub(crate) use standing::Standings;
 pub use standing::{Behind, Standing};
-use upkeep::{bury, check_version, make_reserve};
+use upkeep::{become_owner, bury, check_version, make_reserve};
 
 /// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
 const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
@@ -111,26 +109,8 @@ impl Store {
                 check_version(&layout, false)?;
                 None
             }
-            Access::Write => {
-                for folder in [layout.sessions(), layout.open(), layout.owners(), layout.commit()] {
-                    make_folder(&folder)?;
-                }
-                check_version(&layout, true)?;
-                fault!(options.faults, "tape.open.folders", "store");
-                Some(Owner::new(&layout, options.durability)?)
-            }
+            Access::Write => Some(become_owner(&*disk, &layout, &options, &mut report)?),
         };
-        if let Some(owner) = &owner {
-            for name in DeadOwner::names(&layout)? {
-                if let Some(_dead) = DeadOwner::lock(&layout, &name)? {
-                    fault!(options.faults, "tape.open.dead_owner", "store");
-                    report.replayed.extend(bury(&*disk, &layout, &name)?);
-                    report.dead_owners += 1;
-                }
-            }
-            delete::finish_deletions(&layout)?;
-            report.has_reserve = make_reserve(&layout, &owner.identity.owner, options.reserve_bytes).is_ok();
-        }
         let queue = Arc::new(Queue::new(options.queue_appends_max, options.queue_bytes_max));
         let writer = Arc::new(Writer::new(layout, options, disk, owner));
         Ok(Store { inner: Arc::new(Inner { writer, queue, report }) })
@@ -417,11 +397,14 @@ impl Store {
         // The place is taken from now on, though there is no log in it yet.
         live.insert(session.clone(), Weak::new());
         drop(live);
-        let claimed = {
+        let claimed = writer.finish_with(session).and_then(|()| {
             let owner = lock(&writer.owner);
-            let replay = |name: &str| bury(&*writer.disk, &writer.layout, name).map(drop);
+            let replay = |name: &str| {
+                let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
+                failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
+            };
             owner.as_ref().ok_or(TapeError::Closed).and_then(|o| Claim::take(&writer.layout, o, session, replay))
-        };
+        });
         if claimed.is_err() {
             self.unclaim(session, None);
         }

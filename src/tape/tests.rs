@@ -9,4 +9,5 @@ mod faults;
 mod files;
 mod forks;
 mod power;
+mod power_lives;
 pub(crate) mod support;

@@ -102,45 +102,39 @@ impl Writer {
             && let What::Append { bytes, begin, after, run } = &job.what
             && bytes.len() > self.group_bytes_max()
         {
-            self.append(job, bytes, begin.as_deref(), after, *run, true);
+            let session = &job.log.session;
+            match commit.as_mut().map_or(Ok(()), |log| log.finish_with(&*self.disk, &self.layout, session)) {
+                Ok(()) => drop(self.append(job, bytes, begin.as_deref(), after, *run, true)),
+                Err(error) => self.give_up(job, &error),
+            }
             return;
         }
         fault!(self.options.faults, "tape.commit", "store");
         let committed = self.commit_group(&mut commit, jobs);
         fault!(self.options.faults, "tape.committed", "store");
+        if let Err(error) = &committed {
+            jobs.iter().for_each(|job| self.give_up(job, error));
+            return;
+        }
+        let mut withdrawn = Vec::new();
         for job in jobs {
             let What::Append { bytes, begin, after, run } = &job.what else { continue };
-            if let Err(error) = &committed {
-                match doomed(job, *run) {
-                    Some(earlier) => job.finish(Err(earlier)),
-                    None => drop(settle(job, after, Err(error.clone()))),
-                }
-                continue;
-            }
             let at = if begin.is_some() { 0 } else { lock(&job.log.file).length };
-            let written = self.append(job, bytes, begin.as_deref(), after, *run, false);
-            let Some(commit) = commit.as_mut() else { continue };
-            if written {
+            if !self.append(job, bytes, begin.as_deref(), after, *run, false) {
+                withdrawn.push((&job.log.session, &after.anchor, at));
+            } else if let Some(commit) = commit.as_mut() {
                 let file = lock(&job.log.file);
                 commit.written(&file.path, file.length);
-            } else {
-                commit.withdraw(&*self.disk, &job.log.session, &after.anchor, at);
             }
+        }
+        // Now that no other record of the group is waited for.
+        for (session, anchor, at) in withdrawn {
+            commit.iter_mut().for_each(|log| log.withdraw(&*self.disk, &self.layout, session, anchor, at));
         }
     }
 
     fn commit_group(&self, commit: &mut Option<CommitLog>, jobs: &[Arc<Job>]) -> Result<(), TapeError> {
         let disk = &*self.disk;
-        let bytes = jobs.iter().map(|job| job.bytes()).sum();
-        if let Some(log) = commit
-            && (log.is_broken() || !log.has_room(bytes, jobs.len()))
-        {
-            fault!(self.options.faults, "tape.commit.cut", "store");
-            log.cut(disk, &self.layout)?;
-            if log.is_broken() {
-                *commit = None;
-            }
-        }
         let log = match commit {
             Some(log) => log,
             None => {
@@ -149,6 +143,7 @@ impl Writer {
                 commit.insert(CommitLog::make(disk, path, self.options.commit_log_bytes)?)
             }
         };
+        log.make_room(disk, &self.layout, jobs.iter().map(|job| job.bytes()).sum(), jobs.len())?;
         let mut group = log.group();
         let mut ends: HashMap<&SessionId, u64> = HashMap::new();
         for job in jobs {
@@ -167,12 +162,18 @@ impl Writer {
         usize::try_from(self.options.commit_log_bytes / 4).unwrap_or(usize::MAX)
     }
 
-    /// Gives a session back. What of it is only in the commit log is brought to its file first; where that fails, the claim
+    /// Makes sure that the commit log has nothing of a session that could come over what is written to it from now on: by the
+    /// next who has it, who may have got it after others.
+    pub(super) fn finish_with(&self, session: &SessionId) -> Result<(), TapeError> {
+        lock(&self.commit).as_mut().map_or(Ok(()), |log| log.finish_with(&*self.disk, &self.layout, session))
+    }
+
+    /// Gives a session back. What of it is only in the commit log is brought to its files first; where that fails, the claim
     /// stays, so that the log is replayed before anybody else writes the session.
     pub(super) fn release(&self, log: &Arc<Log>) {
         fault!(self.options.faults, "tape.release", log.session.as_str());
-        let path = lock(&log.file).path.clone();
-        let settled = lock(&self.commit).as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &path));
+        let settled =
+            lock(&self.commit).as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &self.layout, &log.session));
         if let Some(claim) = lock(&log.claim).take()
             && settled.is_ok()
         {

@@ -120,21 +120,32 @@ impl Store {
     }
 }
 
-/// Goes on where deletions were cut off. Looks at two folders, which are empty or missing as a rule.
-pub(super) fn finish_deletions(layout: &Layout) -> Result<(), TapeError> {
-    for name in names_in(&layout.deleted())? {
+/// Goes on where deletions were cut off. Looks at two folders, which are empty or missing as a rule. Says what failed; the next
+/// one is done all the same.
+pub(super) fn finish_deletions(layout: &Layout) -> Vec<TapeError> {
+    let mut failed = Vec::new();
+    let cut_off = names_in(&layout.deleted()).unwrap_or_else(|error| {
+        failed.push(error);
+        Vec::new()
+    });
+    for name in cut_off {
         if let Some(session) = name.rsplit_once('.').and_then(|(session, _)| session.parse().ok()) {
-            finish(layout, &session, &layout.deleted().join(&name))?;
+            failed.extend(finish(layout, &session, &layout.deleted().join(&name)).err());
         }
     }
-    for session in ids_in(&layout.hidden())? {
-        if !layout.session(&session).is_dir() {
-            remove_file(&layout.hidden_mark(&session))?;
-        } else if !has_forks(layout, &session, &layout.forks(&session))? {
-            remove(layout, &session)?;
-        }
+    let hidden = ids_in(&layout.hidden()).unwrap_or_else(|error| {
+        failed.push(error);
+        Vec::new()
+    });
+    for session in hidden {
+        let finish = || match layout.session(&session).is_dir() {
+            false => remove_file(&layout.hidden_mark(&session)),
+            true if has_forks(layout, &session, &layout.forks(&session))? => Ok(()),
+            true => remove(layout, &session).map(drop),
+        };
+        failed.extend(finish().err());
     }
-    Ok(())
+    failed
 }
 
 /// Removes a session that nobody has open and that no fork goes on from, and then what it goes on from, where that was only

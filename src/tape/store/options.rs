@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{Millis, Seq, SessionId},
-    tape::{Damage, Entry, Repair, Tape},
+    tape::{Damage, Entry, Repair, Tape, TapeError},
 };
 
 /// What an acknowledged entry survives.
@@ -38,7 +38,7 @@ pub struct StoreOptions {
     pub access: Access,
     /// The most session files that are open at once; the one written longest ago is closed for the next.
     pub open_files_max: usize,
-    /// The most appends that wait for the disk. Beyond, they are refused as [`TapeError::Busy`](crate::tape::TapeError::Busy).
+    /// The most appends that wait for the disk. Beyond, they are refused as [`TapeError::Busy`].
     pub queue_appends_max: usize,
     /// The most bytes that wait for the disk; one append alone may be larger.
     pub queue_bytes_max: usize,
@@ -68,7 +68,7 @@ impl Default for StoreOptions {
 }
 
 /// What opening a store found and did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct StoreReport {
     /// Owners that died without closing, of which nothing is left to do now.
     pub dead_owners: usize,
@@ -76,6 +76,9 @@ pub struct StoreReport {
     pub replayed: Vec<SessionId>,
     /// Whether the reserve could be made.
     pub has_reserve: bool,
+    /// What of dead owners and of deletions could not be finished. It is tried again when the store is opened the next time, and
+    /// when a session that it is about is loaded; all other sessions are there.
+    pub undone: Vec<TapeError>,
 }
 
 /// A tape that was loaded.

@@ -2,23 +2,65 @@
 
 use std::io::{self, Write};
 
-use crate::{
-    ids::SessionId,
-    tape::{
-        TapeError, commit,
-        disk::{Disk, within_limit},
-        layout::{Layout, new_file, remove_file},
-    },
+use super::{StoreOptions, StoreReport, delete::finish_deletions};
+use crate::tape::{
+    TapeError,
+    commit::{self, Replayed},
+    disk::{Disk, within_limit},
+    layout::{Layout, make_folder, new_file, remove_file},
+    owner::{DeadOwner, Owner},
 };
 
 /// The version of the folder's layout that is written, and the newest that is understood.
 const LAYOUT_VERSION: u64 = 1;
 
+/// Becomes an owner of this store, and does what others left undone. What of that cannot be done is reported and kept for the
+/// next time: it concerns the sessions that it is about, and no others.
+pub(in crate::tape) fn become_owner(
+    disk: &dyn Disk,
+    layout: &Layout,
+    options: &StoreOptions,
+    report: &mut StoreReport,
+) -> Result<Owner, TapeError> {
+    for folder in [layout.sessions(), layout.open(), layout.owners(), layout.commit()] {
+        make_folder(&folder)?;
+    }
+    check_version(layout, true)?;
+    fault!(options.faults, "tape.open.folders", "store");
+    let mut dead = Vec::new();
+    for name in DeadOwner::names(layout)? {
+        match DeadOwner::lock(layout, &name) {
+            Ok(lock) => dead.extend(lock.map(|lock| (name, lock))),
+            Err(error) => report.undone.push(error),
+        }
+    }
+    // First of all, so that there is room for us on a full disk: this is what it was kept for.
+    for (name, _) in &dead {
+        report.undone.extend(remove_file(&layout.reserve(name)).err());
+    }
+    let owner = Owner::new(layout, options.durability)?;
+    for (name, lock) in dead {
+        fault!(options.faults, "tape.open.dead_owner", "store");
+        match bury(disk, layout, &name) {
+            Ok(replayed) => {
+                report.dead_owners += usize::from(replayed.failed.is_empty());
+                report.replayed.extend(replayed.sessions);
+                report.undone.extend(replayed.failed.into_iter().map(|(_, error)| error));
+            }
+            Err(error) => report.undone.push(error),
+        }
+        drop(lock);
+    }
+    report.undone.extend(finish_deletions(layout));
+    report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
+    Ok(owner)
+}
+
 /// Does what a dead owner left undone. The caller holds its lock.
-pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Vec<SessionId>, TapeError> {
+pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Replayed, TapeError> {
+    remove_file(&layout.reserve(name))?;
     let replayed = commit::replay(disk, layout, name)?;
     remove_file(&layout.commit_log(name).with_extension("new"))?;
-    remove_file(&layout.reserve(name))?;
     Ok(replayed)
 }
 

@@ -8,7 +8,7 @@ use crate::{
     tape::{Store, StoreOptions},
 };
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     if from.is_dir() {
         fs::create_dir_all(to).unwrap();
         for item in fs::read_dir(from).unwrap() {
