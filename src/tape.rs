@@ -66,6 +66,6 @@ pub use memory::MemoryStore;
 pub use read::Repair;
 pub(crate) use store::Standings;
 pub use store::{
-    Access, Behind, Deleted, Durability, Loaded, SessionSummary, Standing, Store, StoreOptions, StoreReport,
+    Access, Behind, Deleted, Durability, Loaded, SessionSummary, SoundEnd, Standing, Store, StoreOptions, StoreReport,
 };
 pub use verify::{Finding, Flaw};

@@ -16,7 +16,9 @@ use super::{
     failure::{Exit, Failure},
     models,
     place::Environment,
-    print, tapes,
+    print,
+    progress::Progress,
+    tapes,
 };
 
 /// Takes a conversation back to a point.
@@ -154,7 +156,8 @@ pub(super) fn fork(given: &ForkArguments, environment: &Environment) -> Result<E
     make_fork(&path, &id, point.as_ref(), given.fork.clone())
 }
 
-/// Makes a fork that goes on from a point, or from the newest entry, and prints its id.
+/// Makes a fork that goes on from a point, or from the newest entry, and prints its id. Where something is bad, the newest is the
+/// last one before that, and it is said.
 pub(super) fn make_fork(
     path: &Path,
     id: &SessionId,
@@ -164,7 +167,13 @@ pub(super) fn make_fork(
     let store = Store::open(path, StoreOptions::default())?;
     let fork = fork.unwrap_or_else(SessionId::new);
     match point {
-        None => store.fork(id, None, &fork, Millis::now()).map(drop)?,
+        None => {
+            let damage = store.sound_end(id)?.damage;
+            let from = store.fork(id, None, &fork, Millis::now())?.seq;
+            if let Some(damage) = damage {
+                Progress::warn(&format!("session {id} is damaged, so this goes on from entry {from}: {damage}"));
+            }
+        }
         Some(point) => at(&store, id, point, &fork)?,
     }
     print(&format!("{fork}\n"))?;
@@ -173,7 +182,14 @@ pub(super) fn make_fork(
 
 fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<(), Failure> {
     match fork_at(store, id, point, fork, Millis::now()) {
-        Ok(_) => Ok(()),
+        // What is bad before the point would be found by whoever opens it, and then it is too late.
+        Ok(made) => match store.read_to(fork, made.entry.next()) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                drop(store.delete(fork));
+                Err(error.into())
+            }
+        },
         Err(ForkError::NoPoint(why)) => {
             Err(Failure::usage(format!("{why}; `tamtam tape show {id}` lists its entries")))
         }

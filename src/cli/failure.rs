@@ -88,7 +88,9 @@ impl From<TapeError> for Failure {
             TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
             TapeError::NoEntry { .. } | TapeError::InsideAppend { .. } => return Failure::usage(error.to_string()),
             TapeError::Exists { .. } => return Failure::usage(format!("{error}: choose another id")),
-            TapeError::Damaged(_) => format!("{error}: see `tamtam tape verify`"),
+            TapeError::Damaged(_) => {
+                format!("{error}: `tamtam tape verify` names all that is bad, `tamtam tape fork ID` goes on before it")
+            }
             TapeError::Newer { .. } => format!("{error}: use a newer tamtam"),
             TapeError::Io { source, .. } if is_a_matter_of_place(source.kind()) => {
                 return Failure::usage(format!("{error}: choose another folder with --store"));
@@ -119,7 +121,9 @@ impl From<OpenError> for Failure {
         match error {
             OpenError::Tape(error) => error.into(),
             OpenError::Workspace { .. } => Failure::usage(format!("{error}: choose a folder with --workspace")),
-            OpenError::Damaged { .. } => Failure::failed(format!("{error}: see `tamtam tape verify`")),
+            OpenError::Damaged { ref session, .. } => Failure::failed(format!(
+                "{error}: `tamtam tape verify` names all that is bad, `tamtam tape fork {session}` goes on before it"
+            )),
             other => Failure::failed(other.to_string()),
         }
     }

@@ -7,13 +7,18 @@
 //! {"spill":"c1-3f2a.log","data":"aGVsbG8="}           pieces of the large outputs, in order
 //! ```
 //!
-//! Reads beside a live writer: what was acknowledged when it began is in it. What is damaged is not exported.
+//! Reads beside a live writer: what was acknowledged when it began is in it, and nothing that came later, however the session goes
+//! on meanwhile. What is damaged is not exported: a fork before the damage is.
 //!
 //! A fork goes out whole, with what it has from the sessions that it goes on from: their lines are sealed anew under its name,
 //! and its first file, which is no anchor, is the end of the anchor before it. So what comes in is a tape like any other, and
 //! needs nobody; its `forked` entry still says where it comes from, and does what it did.
 
-use std::{io::Write, path::Path};
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
@@ -22,7 +27,7 @@ use super::{
     Damage, Entry, Store, TapeError,
     line::{Chain, Rest, Sum, encode_lines},
     lineage::all_parts,
-    read::{again_if_damaged, read_file},
+    read::{again_if_damaged, open_if_there, read_file_surely},
 };
 use crate::{
     ids::{Seq, SessionId},
@@ -33,6 +38,9 @@ use crate::{
 pub(super) const EXPORT_VERSION: u64 = 1;
 /// Bytes of a large output in one line.
 pub(super) const SPILL_PIECE_BYTES: usize = 256 * 1024;
+
+/// So many large outputs are held open; those that were written longest ago are opened once more.
+const OUTPUTS_OPEN_MAX: usize = 64;
 
 /// The first line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +119,7 @@ impl Store {
     /// [`TapeError::Io`], also of `to`. What was written until then is no export: it does not come in anywhere.
     pub fn export(&self, session: &SessionId, spills: Spills, to: &mut dyn Write) -> Result<Exported, TapeError> {
         self.must_exist(session)?;
-        let header = again_if_damaged(|| self.header(session, spills))?;
+        let (header, mut outputs) = again_if_damaged(|| self.header(session, spills))?;
         let out = Path::new("the export");
         let mut line = serde_json::to_vec(&header).map_err(|error| TapeError::io("write", out)(error.into()))?;
         line.push(b'\n');
@@ -126,11 +134,17 @@ impl Store {
             }
             to.write_all(bytes).map_err(TapeError::io("write", out))
         })?;
-        for spill in &header.spills {
-            let path = self.spill_path(session).join(&spill.name);
-            let bytes = std::fs::read(&path).map_err(TapeError::io("read", &path))?;
+        if let Some(gone) = pieces.next() {
+            // It was deleted, or its files were: what was written is no export.
+            self.must_exist(session)?;
+            let path = self.layout().entries(session, &gone.name);
+            return Err(TapeError::Changed { path, expected: gone.bytes, found: 0 });
+        }
+        for (spill, output) in header.spills.iter().zip(&mut outputs) {
+            let bytes = output.again(spill.bytes)?;
             if Piece::of(&spill.name, 0, &bytes) != *spill {
-                return Err(TapeError::Changed { path, expected: spill.bytes, found: bytes.len() as u64 });
+                let (path, found) = (output.path.clone(), bytes.len() as u64);
+                return Err(TapeError::Changed { path, expected: spill.bytes, found });
             }
             for piece in bytes.chunks(SPILL_PIECE_BYTES) {
                 let data = BASE64_STANDARD.encode(piece);
@@ -142,7 +156,7 @@ impl Store {
         Ok(Exported { last: header.last, anchors: header.anchors.len(), spills: header.spills.len() })
     }
 
-    fn header(&self, session: &SessionId, spills: Spills) -> Result<Header, TapeError> {
+    fn header(&self, session: &SessionId, spills: Spills) -> Result<(Header, Vec<Output>), TapeError> {
         let mut anchors = Vec::new();
         let last = self.each_anchor(session, None, &mut |piece, _| {
             anchors.push(piece);
@@ -150,15 +164,25 @@ impl Store {
         })?;
         let (tamtam, v) = (Kind::Tape, EXPORT_VERSION);
         let mut header = Header { tamtam, v, session: session.clone(), last, anchors, spills: Vec::new() };
+        let mut outputs = Vec::new();
         if spills == Spills::Taken {
             let folder = self.spill_path(session);
-            for spill in list_spills(&folder).map_err(TapeError::io("list", &folder))? {
+            // The newest first: those that are being written, or go with a call that is cut off, are held open.
+            for spill in list_spills(&folder).map_err(TapeError::io("list", &folder))?.into_iter().rev() {
                 let Some(name) = spill.path.file_name().and_then(|name| name.to_str()) else { continue };
-                let bytes = std::fs::read(&spill.path).map_err(TapeError::io("read", &spill.path))?;
-                header.spills.push(Piece::of(name, 0, &bytes));
+                let name = name.to_owned();
+                let Some(mut output) = Output::open(spill.path)? else { continue };
+                let bytes = output.again(u64::MAX)?;
+                if outputs.len() >= OUTPUTS_OPEN_MAX {
+                    output.file = None;
+                }
+                header.spills.push(Piece::of(&name, 0, &bytes));
+                outputs.push(output);
             }
+            header.spills.reverse();
+            outputs.reverse();
         }
-        Ok(header)
+        Ok((header, outputs))
     }
 
     /// The lines of each anchor, oldest first, up to that entry, which ends an append; all there are where none is named. One
@@ -177,13 +201,17 @@ impl Store {
         let mut before: Option<(Seq, Sum)> = None;
         let mut last = Seq::ZERO;
         for (n, part) in parts.iter().enumerate() {
-            let (mut bytes, mut read) = read_file(layout, &part.session, &part.anchor)?;
+            let (mut bytes, mut read) = read_file_surely(layout, &part.session, &part.anchor)?;
+            // An anchor that was begun since then.
+            if until.is_some_and(|until| read.entries.first().is_some_and(|first| first.seq > until)) {
+                break;
+            }
             let damaged = |line, what: String| {
                 let file = layout.entries(&part.session, &part.anchor);
                 Err(TapeError::Damaged(Damage { file, line, what, last_good: read.chain.seq }))
             };
-            // What is behind the place of the fork is nothing to it.
-            let through = part.through.or(until).filter(|through| *through < read.chain.seq);
+            // What is behind the place of the fork is nothing to it, also where it begins with the very next line.
+            let through = part.through.or(until).filter(|through| *through <= read.chain.seq);
             match &read.rest {
                 _ if through.is_some() => {}
                 Rest::Bad { line, what } => return damaged(*line, what.clone()),
@@ -230,6 +258,31 @@ impl Store {
             each(Piece::of(&name, lines, &bytes), &bytes)?;
         }
         Ok(last)
+    }
+}
+
+/// A large output that goes with a session. Held open, so that it can be read again also where it was removed meanwhile.
+struct Output {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Output {
+    /// `None` where it is gone.
+    fn open(path: PathBuf) -> Result<Option<Output>, TapeError> {
+        Ok(open_if_there(&path)?.map(|file| Output { path, file: Some(file) }))
+    }
+
+    /// Its first bytes: it may have grown.
+    fn again(&mut self, bytes: u64) -> Result<Vec<u8>, TapeError> {
+        let failed = || TapeError::io("read", &self.path);
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::open(&self.path).map_err(failed())?),
+        };
+        let mut read = Vec::new();
+        file.seek(SeekFrom::Start(0)).and_then(|_| file.take(bytes).read_to_end(&mut read)).map_err(failed())?;
+        Ok(read)
     }
 }
 

@@ -31,6 +31,8 @@ use crate::ids::{Seq, SessionId};
 const HEADER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The most anchors.
 const ANCHORS_MAX: usize = 10_000;
+/// The highest number of an anchor: far more than there may be anchors, and far from the end of numbers, for it is counted on from.
+const ANCHOR_NUMBER_MAX: u64 = 999_999;
 /// The most large outputs, and of how many bytes together.
 const SPILLS_MAX: usize = 10_000;
 const SPILL_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
@@ -136,11 +138,19 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     if header.anchors.len() > ANCHORS_MAX || header.spills.len() > SPILLS_MAX {
         return Err(from.refuse("it has too many anchors or large outputs"));
     }
-    let is_anchor =
-        |name: &str| anchor_number(name).is_some() && plain_anchor_name(anchor_name(name)) == anchor_name(name);
+    let is_anchor = |name: &str| {
+        let is_plain = plain_anchor_name(anchor_name(name)) == anchor_name(name);
+        is_plain && anchor_number(name).is_some_and(|number| number <= ANCHOR_NUMBER_MAX)
+    };
+    let begins = header.anchors.first().is_none_or(|first| anchor_number(&first.name) == Some(1));
     let ascend = header.anchors.windows(2).all(|pair| anchor_number(&pair[0].name) < anchor_number(&pair[1].name));
-    if !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
+    // One that begins with another number would be taken for a fork, and its first line be believed of where it goes on from.
+    if !begins || !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
         return Err(from.refuse("its anchors have names that no anchors have"));
+    }
+    // It would be an anchor that is never begun, and those behind it would not be found.
+    if header.anchors.iter().any(|anchor| anchor.lines == 0) {
+        return Err(from.refuse("it has an anchor without a line"));
     }
     let is_spill = |name: &str| {
         let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));

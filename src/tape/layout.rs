@@ -170,11 +170,13 @@ pub(super) fn names_in(folder: &Path) -> Result<Vec<String>, TapeError> {
     }
 }
 
-/// The number in `NNN_name`.
+/// The number in `NNN_name`, as it is written here: three digits, or more where it has more, and at most nine, so that there is
+/// always a next one.
 pub(super) fn anchor_number(folder: &str) -> Option<u64> {
     let (digits, name) = folder.split_once('_')?;
-    let plain = !name.is_empty() && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    plain.then(|| digits.parse().ok()).flatten()
+    let plain = !name.is_empty() && digits.len() <= 9 && digits.bytes().all(|b| b.is_ascii_digit());
+    let number: u64 = digits.parse().ok().filter(|_| plain)?;
+    (number > 0 && format!("{number:03}") == digits).then_some(number)
 }
 
 /// The name in `NNN_name`.

@@ -255,7 +255,7 @@ struct Line<'a> {
 /// What the lines of one file say.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    /// The sound entries; where the file ends in a half-written append, without its lines.
+    /// The sound entries, of whole appends alone: of one that was half written, or has a bad line, there are none.
     pub(crate) entries: Vec<Entry>,
     /// Where each entry's line begins, in bytes.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
@@ -302,7 +302,7 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
         good_bytes: 0,
         rest: Rest::Nothing,
     };
-    // The last whole append: where to fall back to when the file ends in the middle of one.
+    // The last whole append: where to fall back to when the file ends in the middle of one, or is bad there.
     let mut whole = (0, good.chain.clone(), 0);
     let mut pending = None;
     while good.good_bytes < bytes.len() {
@@ -335,22 +335,19 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
             Err(Flaw::Bad(what)) => {
                 let line = good.entries.len() + 1;
                 let is_last = end.is_none_or(|end| end + 1 == bytes.len());
-                if !is_last {
-                    good.rest = Rest::Bad { line, what };
-                    return Ok(good);
-                }
-                good.rest = Rest::Torn { line, what };
+                good.rest = if is_last { Rest::Torn { line, what } } else { Rest::Bad { line, what } };
                 break;
             }
         }
     }
     let (entries, chain, good_bytes) = whole;
     if entries < good.entries.len() {
-        let what = match good.rest {
-            Rest::Torn { what, .. } => what,
-            _ => "lines of the last append are missing".to_owned(),
+        good.rest = match good.rest {
+            // The line that is bad is named, and not the first one of its append.
+            Rest::Bad { line, what } => Rest::Bad { line, what },
+            Rest::Torn { what, .. } => Rest::Torn { line: entries + 1, what },
+            Rest::Nothing => Rest::Torn { line: entries + 1, what: "lines of the last append are missing".into() },
         };
-        good.rest = Rest::Torn { line: entries + 1, what };
         good.entries.truncate(entries);
         good.offsets.truncate(entries);
         good.more.truncate(entries);

@@ -9,7 +9,7 @@ use std::{
 use super::{
     Damage, Entry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file},
-    line::{Chain, Decoded, Glance, Rest, decode_lines, glance, head_seq},
+    line::{Chain, Decoded, Glance, Link, Rest, decode_lines, glance, head_seq},
     lineage::{FORKED, all_parts, from_anchor, origin},
 };
 use crate::ids::{Seq, SessionId};
@@ -226,7 +226,21 @@ pub(super) fn newest_at(
             not_begun = middle;
         }
     }
+    // A bad first line may say any number: where the anchor before it has the entry, that is the one.
+    while begun > 1 && !first_is_sound(&layout.entries(session, &anchors[begun - 1]))? {
+        let before = last_seen(&layout.entries(session, &anchors[begun - 2]), |_| true)?;
+        if before.is_none_or(|before| before.seq < seq) {
+            break;
+        }
+        begun -= 1;
+    }
     Ok(begun.checked_sub(1))
+}
+
+/// Whether the first line of a file fits what it says that it goes on from.
+fn first_is_sound(path: &Path) -> Result<bool, TapeError> {
+    let line = first_line(path)?;
+    Ok(line.is_some_and(|line| Link::of(&line).is_some_and(|link| link.follows(link.prev()))))
 }
 
 /// The bytes and the lines of one anchor's file; a missing file is an empty one.
@@ -234,6 +248,21 @@ pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> R
     let bytes = whole_file(&layout.entries(session, anchor))?;
     let read = decode_file(layout, session, anchor, &bytes)?;
     Ok((bytes, read))
+}
+
+/// [`read_file`], and once more where a line is bad that is not the last: see [`again_if_damaged`].
+pub(super) fn read_file_surely(
+    layout: &Layout,
+    session: &SessionId,
+    anchor: &str,
+) -> Result<(Vec<u8>, Decoded), TapeError> {
+    for _ in 0..3 {
+        let read = read_file(layout, session, anchor)?;
+        if !matches!(read.1.rest, Rest::Bad { .. }) {
+            return Ok(read);
+        }
+    }
+    read_file(layout, session, anchor)
 }
 
 fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8]) -> Result<Decoded, TapeError> {

@@ -4,6 +4,7 @@ mod delete;
 mod fork;
 mod marks;
 mod options;
+mod sound;
 mod standing;
 mod summary;
 mod upkeep;
@@ -31,6 +32,7 @@ use crate::ids::{Seq, SessionId};
 
 pub use delete::Deleted;
 pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
+pub use sound::SoundEnd;
 pub(crate) use standing::Standings;
 pub use standing::{Behind, Standing};
 use upkeep::{become_owner, bury, check_version, make_reserve};

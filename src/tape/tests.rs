@@ -10,4 +10,5 @@ mod files;
 mod forks;
 mod power;
 mod power_lives;
+mod rescue;
 pub(crate) mod support;

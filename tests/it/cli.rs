@@ -11,6 +11,7 @@ mod faults;
 mod files;
 mod lab;
 mod replay;
+mod rescue;
 mod search;
 mod sessions;
 mod steering;

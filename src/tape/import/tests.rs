@@ -161,6 +161,30 @@ fn hostile_files_are_refused_with_a_clear_word() {
         let what = refused(&|header| header["anchors"][0]["name"] = name.into());
         assert!(what.contains("names that no anchors have"), "{name}: {what}");
     }
+    // Numbers that none has here: they do not count on, are written otherwise, or have others before them.
+    for name in [
+        "18446744073709551615_x",
+        "18446744073709551616_x",
+        "1000000_x",
+        "0001_x",
+        "01_x",
+        "1_x",
+        "000_x",
+        "002_session-start",
+        &format!("{}1_x", "0".repeat(200)),
+    ] {
+        let what = refused(&|header| header["anchors"][0]["name"] = name.into());
+        assert!(what.contains("names that no anchors have"), "{name}: {what}");
+    }
+    for name in ["18446744073709551615_x", "1000000_x", "0002_x", "001_x"] {
+        let what = refused(&|header| header["anchors"][1]["name"] = name.into());
+        assert!(what.contains("names that no anchors have"), "{name}: {what}");
+    }
+    let empty = refused(&|header| {
+        let piece = json!({"name": "003_empty", "bytes": 0, "hash": blake3::hash(b"").to_hex().to_string()});
+        header["anchors"].as_array_mut().unwrap().push(piece);
+    });
+    assert!(empty.contains("without a line"), "{empty}");
     for name in ["../evil.log", "/tmp/evil.log", ".log", "a", "a\0.log"] {
         let what = refused(&|header| header["spills"][0]["name"] = name.into());
         assert!(what.contains("names that none has"), "{name}: {what}");
@@ -294,4 +318,59 @@ fn what_is_behind_the_place_of_a_fork_does_not_concern_its_export() {
     assert_eq!(exported("early").unwrap(), early);
     assert!(matches!(exported("f"), Err(TapeError::Damaged(_))), "its parent's lines are its own");
     assert!(matches!(exported("g"), Err(TapeError::Damaged(_))));
+}
+
+/// What is said to be the number of an anchor is never counted beyond what a folder's name can say.
+#[test]
+fn the_highest_number_of_an_anchor_that_comes_in_can_be_gone_on_from() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (store(one.path()), store(other.path()));
+    drop(original(&from));
+    let mut file = exported(&from, Spills::Left);
+    // The line names its anchor, so both are changed, and sealed anew.
+    file = renumbered(&file, "002_phase-1", "999999_phase-1");
+    bring_in(&to, &file).unwrap();
+    let mut loaded = to.load(&id("s"), Arc::new(|_| {})).unwrap();
+    assert_eq!(loaded.entries.len(), 3);
+    let _ = loaded.tape.begin_anchor("next", &entry(8, "state", &json!({})));
+    let _ = loaded.tape.append(&[entry(9, "note", &json!({}))]);
+    assert!(to.settle(std::time::Duration::from_secs(30)));
+    drop(loaded);
+    let names = to.layout().anchor_names(&id("s")).unwrap();
+    assert_eq!(names, ["001_session-start", "999999_phase-1", "1000000_next"]);
+    to.fork(&id("s"), None, &id("f"), Millis(1)).unwrap();
+    for (name, len) in [("s", 2), ("f", 3)] {
+        assert_eq!(to.load(&id(name), Arc::new(|_| {})).unwrap().entries.len(), len, "{name}");
+        assert_eq!(to.verify(&id(name)).unwrap(), []);
+    }
+}
+
+/// An export in which an anchor has another name, with all sums as they must be.
+fn renumbered(file: &[u8], anchor: &str, name: &str) -> Vec<u8> {
+    let mut lines = file.split_inclusive(|b| *b == b'\n');
+    let mut header: Header = serde_json::from_slice(lines.next().unwrap()).unwrap();
+    let mut old: Option<Chain> = None;
+    let mut new: Option<Chain> = None;
+    let mut out = Vec::new();
+    for piece in &mut header.anchors {
+        let bytes: Vec<u8> = lines.by_ref().take(piece.lines as usize).flatten().copied().collect();
+        let renamed = if piece.name == anchor { name } else { &piece.name };
+        let of = |chain: Option<Chain>, name: &str| {
+            chain.map_or_else(|| Chain::start(&header.session, name), |chain| chain.in_file(name))
+        };
+        let read = decode_lines(&of(old, &piece.name), &bytes).unwrap();
+        let mut chain = of(new, renamed);
+        let (mut written, mut from) = (Vec::new(), 0);
+        for (at, _) in read.more.iter().enumerate().filter(|(_, more)| **more == 0) {
+            written.extend(encode_lines(&mut chain, &read.entries[from..=at]).unwrap());
+            from = at + 1;
+        }
+        *piece = Piece::of(renamed, piece.lines, &written);
+        (old, new) = (Some(read.chain), Some(chain));
+        out.extend(written);
+    }
+    let mut whole = serde_json::to_vec(&header).unwrap();
+    whole.push(b'\n');
+    whole.extend(out);
+    whole
 }

@@ -284,7 +284,7 @@ fn best(database: &Connection, query: &Query, terms: &[Term], expression: &str, 
         ranked.push((weight(&row.text, terms), row));
     }
     ranked.sort_by(|(a, one), (b, other)| b.cmp(a).then(other.id.cmp(&one.id)));
-    let to = (given + limit).min(ranked.len());
+    let to = given.saturating_add(limit).min(ranked.len());
     let next = if to < ranked.len() { Some(Cursor { id: begins, ranked: Some(to) }) } else { behind };
     let rows = ranked.into_iter().map(|(_, row)| row).skip(given).take(limit).collect();
     Ok((rows, next))

@@ -22,6 +22,7 @@ use crate::{
         TapeError,
         layout::{Layout, ids_in, make_folder, names_in, open_or_make, remove_file},
         lineage::{origin, origin_in},
+        owner::{Claim, is_alive},
     },
 };
 
@@ -232,8 +233,8 @@ fn forks_in<'l>(
     let agrees = move |fork: &SessionId| {
         let folders = layout.anchor_names(fork)?;
         match folders.is_empty() {
-            // Whoever makes it has claimed it.
-            true => Ok(layout.claim(fork).exists()),
+            // Whoever makes it has claimed it, and lives: of one who was killed before its first line, nothing is to come.
+            true => Ok(Claim::owner_of(layout, fork)?.is_some_and(|owner| is_alive(layout, &owner))),
             false => Ok(origin(layout, fork, &folders)?.is_some_and(|forked| forked.parent == *session)),
         }
     };

@@ -4,7 +4,11 @@ use std::{io, path::PathBuf};
 
 use serde_json::value::RawValue;
 
-use super::{Claiming, Durability, Store, summary};
+use super::{
+    Claiming, Durability, Store,
+    sound::{End, Last, end_of},
+    summary,
+};
 use crate::{
     ids::{Millis, Seq, SessionId},
     tape::{
@@ -32,18 +36,20 @@ struct Point {
 }
 
 impl Store {
-    /// Makes the session `session`, which goes on from the entry `at` of `parent`, or from the last one that is on its tape.
+    /// Makes the session `session`, which goes on from the entry `at` of `parent`, or from the last one that is on its tape and sound
+    /// ([`Store::sound_end`]): so a damaged session is rescued.
     /// It is not open then; [`Store::load`] opens it like any other.
     ///
     /// Costs the same however long the parent is: one line is written, and the parent is not read but for the search for that
-    /// entry. The parent may be written meanwhile, by anybody. From then on deleting it only hides it, until the fork is gone.
+    /// entry; where none is named, what opening the parent would read is. So what is bad before an entry that is named is found
+    /// by whoever opens the fork. The parent may be written meanwhile, by anybody. From then on deleting it only hides it, until the fork is gone.
     /// The fork begins with the entry `at` + 1, of the kind `forked`, and says where it comes from: where `at` is from before
     /// `parent` itself was forked, that is the session which `parent` goes on from.
     ///
     /// # Errors
     ///
     /// [`TapeError::Missing`]; [`TapeError::NoEntry`]; [`TapeError::InsideAppend`]; [`TapeError::TooDeep`];
-    /// [`TapeError::Exists`]; [`TapeError::Damaged`] where the entry does not fit the one before it;
+    /// [`TapeError::Exists`]; [`TapeError::Damaged`] where the entry does not fit the one before it, or nothing is sound;
     /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. No session was made then.
     pub fn fork(
         &self,
@@ -185,45 +191,50 @@ fn mark(layout: &Layout, parent: &SessionId, fork: &SessionId) -> Result<(), Tap
 /// Finds the entry that a fork is to go on from.
 fn fork_point(layout: &Layout, session: &SessionId, at: Option<Seq>) -> Result<Point, TapeError> {
     let no_entry = |last| TapeError::NoEntry { session: session.clone(), seq: at.unwrap_or_default(), last };
+    let Some(at) = at else {
+        let End { last, damage } = end_of(layout, session)?;
+        let nothing = || damage.map_or_else(|| no_entry(Seq::ZERO), TapeError::Damaged);
+        let Last { owner, anchor, seq, .. } = last.ok_or_else(nothing)?;
+        return point_in(layout, session, owner, anchor, seq);
+    };
     let mut owner = session.clone();
     for _ in 0..=FORK_DEPTH_MAX {
         let folders = layout.anchor_names(&owner)?;
-        let forked = origin(layout, &owner, &folders)?;
-        let place = match at {
-            Some(at) => newest_at(layout, &owner, &folders, at)?.map(|n| (n, at)),
-            None => last_whole(layout, &owner, &folders)?,
-        };
-        let Some((n, seq)) = place else {
+        match newest_at(layout, &owner, &folders, at)? {
+            Some(anchor) => return point_in(layout, session, owner, anchor, at),
             // From before the session was forked itself.
-            owner = forked.ok_or_else(|| no_entry(Seq::ZERO))?.parent;
-            continue;
-        };
-        let path = layout.entries(&owner, &folders[n]);
-        let Some(found) = find(&path, seq)? else {
-            return Err(no_entry(last_seen(&path, |_| true)?.map_or(Seq::ZERO, |last| last.seq)));
-        };
-        if found.more > 0 {
-            return Err(TapeError::InsideAppend {
-                session: session.clone(),
-                seq,
-                before: append_before(&path, found)?,
-                end: Seq(seq.0 + found.more),
-            });
+            None => owner = origin(layout, &owner, &folders)?.ok_or_else(|| no_entry(Seq::ZERO))?.parent,
         }
-        let depth = if n == 0 { forked.map_or(0, |forked| forked.depth) } else { 0 };
-        return Ok(Point { owner, found, number: anchor_number(&folders[n]).unwrap_or(1), depth: depth + 1 });
     }
     Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX })
 }
 
-/// The last entry that ends an append.
-fn last_whole(layout: &Layout, session: &SessionId, folders: &[String]) -> Result<Option<(usize, Seq)>, TapeError> {
-    for (n, folder) in folders.iter().enumerate().rev() {
-        if let Some(last) = last_seen(&layout.entries(session, folder), |seen| seen.more == 0)? {
-            return Ok(Some((n, last.seq)));
-        }
+/// The entry `seq` in that anchor of a tape. `session` is the one that was asked for.
+fn point_in(
+    layout: &Layout,
+    session: &SessionId,
+    owner: SessionId,
+    anchor: usize,
+    seq: Seq,
+) -> Result<Point, TapeError> {
+    let folders = layout.anchor_names(&owner)?;
+    let no_entry = |last| TapeError::NoEntry { session: session.clone(), seq, last };
+    let folder = folders.get(anchor).ok_or_else(|| no_entry(Seq::ZERO))?;
+    let path = layout.entries(&owner, folder);
+    let Some(found) = find(&path, seq)? else {
+        return Err(no_entry(last_seen(&path, |_| true)?.map_or(Seq::ZERO, |last| last.seq)));
+    };
+    if found.more > 0 {
+        return Err(TapeError::InsideAppend {
+            session: session.clone(),
+            seq,
+            before: append_before(&path, found)?,
+            end: Seq(seq.0.saturating_add(found.more)),
+        });
     }
-    Ok(None)
+    let forked = if anchor == 0 { origin(layout, &owner, &folders)? } else { None };
+    let depth = forked.map_or(0, |forked| forked.depth).saturating_add(1);
+    Ok(Point { owner, found, number: anchor_number(folder).unwrap_or(1), depth })
 }
 
 /// The last entry of the append before the one that this entry is in the middle of.

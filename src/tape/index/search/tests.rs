@@ -378,3 +378,24 @@ fn a_large_file_is_read_in_pieces() {
     assert_eq!(index.catch_up().unwrap().added, 0);
     assert!(began.elapsed() < Duration::from_secs(60));
 }
+
+/// A cursor comes back from whoever was given one, so it may say anything: the page behind it is empty then, and nothing breaks.
+#[test]
+fn a_cursor_that_was_made_up_gives_an_empty_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let mut a = tape(&store, "a");
+    for n in 0..5 {
+        say(&store, &mut a, "note", 1_000 + n, "a word");
+    }
+    for made_up in
+        ["9223372036854775807-18446744073709551615", "9223372036854775807-6", "0", "0-0", "1-18446744073709551614"]
+    {
+        for order in [Order::Best, Order::Newest] {
+            let query = Query { order, after: Some(made_up.parse().unwrap()), limit: 2, ..Query::new("word") };
+            let page = store.search(&query).unwrap();
+            let is_behind = order == Order::Best || made_up.starts_with('0') || made_up.starts_with('1');
+            assert_eq!((page.hits.is_empty(), page.next.is_none()), (is_behind, is_behind), "{made_up} {order:?}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Up to where a tape can be gone on from: the place of the fork that a damaged session is rescued with.
+//!
+//! ```text
+//! 10  11 12 13  14 15  16      appends; the line of 15 is bad, and 16 stands behind it
+//!            ^ the sound end: 14 and 15 were decided together, so the session never stood at 14
+//! ```
+//!
+//! Looks at what opening the session would read. Only where nothing of that is sound, it goes on to the anchor before, and of
+//! a fork to what it goes on from.
+
+use super::Store;
+use crate::{
+    ids::{Seq, SessionId},
+    tape::{
+        Damage, TapeError,
+        layout::Layout,
+        line::{Decoded, Rest, Sum},
+        lineage::{FORK_DEPTH_MAX, origin},
+        read::{newest_at, read_file_surely},
+    },
+};
+
+/// Up to where a session can be read, and gone on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoundEnd {
+    /// Its last sound entry; it ends an append. 0 where there is none.
+    pub seq: Seq,
+    /// What is bad behind it; `None` where the session can be opened to write. What is being written just now, or was torn when
+    /// its writer died, is not.
+    pub damage: Option<Damage>,
+}
+
+impl Store {
+    /// Up to where a session can be read and gone on from: its last whole append where it is sound, else the last one before
+    /// what is damaged. Of a fork without an anchor of its own that may be an entry of what it goes on from.
+    ///
+    /// Takes no lock and changes nothing. Reads what opening the session would read, and more only where that is damaged.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Missing`]; [`TapeError::Newer`]; [`TapeError::TooDeep`]; [`TapeError::Io`].
+    pub fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
+        self.must_exist(session)?;
+        let end = end_of(self.layout(), session)?;
+        Ok(SoundEnd { seq: end.last.map_or(Seq::ZERO, |last| last.seq), damage: end.damage })
+    }
+}
+
+/// An entry, and where it is.
+pub(super) struct Last {
+    pub(super) owner: SessionId,
+    /// Which of the owner's anchors.
+    pub(super) anchor: usize,
+    pub(super) seq: Seq,
+    sum: Sum,
+}
+
+pub(super) struct End {
+    pub(super) last: Option<Last>,
+    pub(super) damage: Option<Damage>,
+}
+
+/// The sound end of a session.
+pub(super) fn end_of(layout: &Layout, session: &SessionId) -> Result<End, TapeError> {
+    let End { last, damage } = end_through(layout, session, None, 0)?;
+    let last_good = last.as_ref().map_or(Seq::ZERO, |last| last.seq);
+    Ok(End { damage: damage.map(|damage| Damage { last_good, ..damage }), last })
+}
+
+/// The sound end of what a session says through that entry; of all it says where none is named.
+fn end_through(layout: &Layout, session: &SessionId, through: Option<Seq>, deep: u32) -> Result<End, TapeError> {
+    if deep > FORK_DEPTH_MAX {
+        return Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX });
+    }
+    let folders = layout.anchor_names(session)?;
+    let forked = origin(layout, session, &folders)?;
+    let begun = match through {
+        Some(through) => newest_at(layout, session, &folders, through)?.map_or(0, |n| n + 1),
+        None => folders.len(),
+    };
+    let mut damage: Option<Damage> = None;
+    for (anchor, folder) in folders[..begun].iter().enumerate().rev() {
+        let (bytes, read) = read_file_surely(layout, session, folder)?;
+        let file = layout.entries(session, folder);
+        let named = |line, what| Damage { file: file.clone(), line, what, last_good: Seq::ZERO };
+        let is_short = through.is_some_and(|through| read.chain.seq < through);
+        match &read.rest {
+            Rest::Bad { line, what } if through.is_none() || is_short => {
+                damage.get_or_insert_with(|| named(*line, what.clone()));
+            }
+            Rest::Torn { line, what } if is_short => {
+                damage.get_or_insert_with(|| named(*line, what.clone()));
+            }
+            _ => {}
+        }
+        let last = last_of(&read, &bytes, through);
+        let last = last.map(|(seq, sum)| Last { owner: session.clone(), anchor, seq, sum });
+        let Some(forked) = forked.as_ref().filter(|_| anchor == 0) else {
+            if last.is_some() {
+                return Ok(End { last, damage });
+            }
+            // An anchor without one sound entry: the one before it may have some.
+            continue;
+        };
+        let before = end_through(layout, &forked.parent, Some(forked.seq), deep + 1)?;
+        let stands_at = before.last.as_ref().map(|last| (last.seq, last.sum));
+        if last.is_none() {
+            // What a bad line says of where it goes on from is believed only if that has the very entry which it names.
+            let is_it = stands_at.is_some_and(|(seq, sum)| seq == forked.seq && sum.as_str() == forked.sum);
+            return Ok(End { last: before.last.filter(|_| is_it), damage });
+        }
+        if stands_at == Some(read.began) {
+            return Ok(End { last, damage });
+        }
+        let lost =
+            || named(1, format!("session {} does not have the entry that this fork goes on from", forked.parent));
+        return Ok(End { last: before.last, damage: Some(before.damage.unwrap_or_else(lost)) });
+    }
+    Ok(End { last: None, damage })
+}
+
+/// The last sound entry of a file through that one, and its checksum.
+fn last_of(read: &Decoded, bytes: &[u8], through: Option<Seq>) -> Option<(Seq, Sum)> {
+    let kept = match through {
+        Some(through) => read.entries.iter().take_while(|entry| entry.seq <= through).count(),
+        None => read.entries.len(),
+    };
+    let newest = read.more.iter().take(kept).rposition(|more| *more == 0)?;
+    let end = read.offsets.get(newest + 1).copied().unwrap_or(read.good_bytes);
+    let line = bytes.get(read.offsets[newest]..end)?.strip_suffix(b"\n")?;
+    Some((read.entries[newest].seq, Sum::at_end_of(line)?))
+}
