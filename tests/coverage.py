@@ -11,6 +11,7 @@ in its name (bdd_read_001_...), or in the tags of its scenario. The lists of all
 Only tests that passed count. Standard library only.
 """
 
+import argparse
 import csv
 import json
 import re
@@ -236,6 +237,8 @@ RULINGS = {
     "opt": "waits; optional, off by default",
     "later": "later",
     "host": "the host's",
+    "unclaimed": "not claimed: nobody measured it",
+    "no goal": "not a goal",
     "avoid": "an error of the original, not to be copied",
 }
 
@@ -275,7 +278,22 @@ def covered_in(page):
     return {row for row, told in rows if told.startswith(("`", "bdd "))}
 
 
+def arguments():
+    """The command line; what it does not know ends the program with 2, before anything is written."""
+    what, _, rest = __doc__.partition("\n")
+    parser = argparse.ArgumentParser(
+        prog="tests/coverage.py",
+        description=what,
+        epilog=rest.strip("\n"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; end with 1 where the pages do not tell of this run")
+    return parser.parse_args()
+
+
 def main():
+    is_check = arguments().check
     if not (RESULTS / "bdd.json").exists() or not list(RESULTS.glob("*.log")):
         sys.exit(f"no results in {RESULTS}: run tests/all.sh first")
     scenarios, checklist = read_rows("scenarios.tsv"), read_rows("checklist.tsv")
@@ -290,7 +308,6 @@ def main():
     )
     bad = [f"no such id: {one}" for one in unknown]
     bad += [f"{one} is a weak row, and no test of it says what it asserts" for one in lacking]
-    is_check = "--check" in sys.argv[1:]
     for path, page in pages.items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         lost = sorted(covered_in(old) - covered_in(page))
