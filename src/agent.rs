@@ -37,7 +37,8 @@ pub struct Agent {
     /// The model that answers; the runtime's default where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// The tools that it is told of; all where this is left out, none where it is empty.
+    /// The tools that it is told of, by names and patterns such as `mcp_files_*`; all where this is left out, none where it is
+    /// empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
     /// What it may do, the last rule that matches counts; where there is none, what the session's host says.

@@ -49,7 +49,8 @@ pub struct Message {
     /// The model that should answer, or that did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// Tools switched on or off for the turn of this message (C-p15). It can never bring back a tool that permission denies.
+    /// Tools switched on or off for the turn of this message (C-p15), by names and patterns such as `mcp_*`, of which the longest
+    /// that means a tool decides. It can never bring back a tool that the agent does not have or that permission denies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, bool>,
     /// Whether its words stay in the context whatever is summed up, until the host unpins it. Not taken where too much is pinned.

@@ -15,6 +15,8 @@ pub use pattern::Globs;
 pub use place::seen_from;
 pub use profile::Profile;
 
+pub(crate) use pattern::simple as matches_simply;
+
 use crate::tool::Access;
 
 /// What a rule says.
@@ -162,6 +164,33 @@ mod tests {
     fn without_a_matching_rule_a_person_is_asked() {
         assert_eq!(judge([&set("host", &[])], &Access::new("bash", "ls")).action, Action::Ask);
         assert_eq!(judge_all(&[], &[]).action, Action::Ask);
+    }
+
+    /// H-03: a ruleset can allow all, deny all, or say something of some; where it says nothing it asks.
+    #[test]
+    fn a_ruleset_allows_all_denies_all_or_asks() {
+        let wishes = ["read", "edit", "bash", "external_directory", "my_tool"].map(|of| Access::new(of, "a/b"));
+        for (rules, expected) in [
+            (set("all", &[("*", "*", Action::Allow)]), Action::Allow),
+            (set("none", &[("*", "*", Action::Deny)]), Action::Deny),
+            (set("empty", &[]), Action::Ask),
+        ] {
+            assert!(wishes.iter().all(|wish| judge([&rules], wish).action == expected), "{}", rules.name);
+        }
+        let some = set("some", &[("*", "*", Action::Deny), ("bash", "*", Action::Ask), ("read", "**", Action::Allow)]);
+        let decided = wishes.map(|wish| judge([&some], &wish).action);
+        assert_eq!(decided, [Action::Allow, Action::Deny, Action::Ask, Action::Deny, Action::Deny]);
+    }
+
+    /// H-08, C-04: whoever gives some rules gets no allow with them that was not said: about the rest a person is asked.
+    #[test]
+    fn rules_about_some_things_allow_nothing_else() {
+        let partial = set("user", &[("bash", "git *", Action::Allow), ("edit", "docs/**", Action::Allow)]);
+        let asked = [("bash", "rm x"), ("edit", "src/a.rs"), ("read", "a"), ("webfetch", "http://x"), ("my_tool", "*")];
+        for (permission, pattern) in asked {
+            assert_eq!(judge([&partial], &Access::new(permission, pattern)).action, Action::Ask, "{permission}");
+        }
+        assert_eq!(judge([&partial], &Access::new("bash", "git log")).action, Action::Allow);
     }
 
     /// The strictest of several accesses of one call stands.

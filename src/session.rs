@@ -20,6 +20,7 @@
 //! | `inbox.rs` | which messages are taken, refused, edited, withdrawn, delivered |
 //! | `advance.rs` | what happens next: the double loop |
 //! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
+//! | `toolset.rs` | which tools a turn has |
 //! | `tasks.rs`, `child.rs` | what a parent and a child tell each other |
 //! | `end.rs` | what the end of a session takes with it |
 //! | `retry.rs` | whether and when a failed request is made again |
@@ -76,6 +77,7 @@ mod state;
 mod tasks;
 #[cfg(test)]
 mod tests;
+pub(crate) mod toolset;
 mod trail;
 mod transcript;
 mod undo;

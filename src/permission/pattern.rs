@@ -13,7 +13,7 @@ use globset::{GlobBuilder, GlobSet};
 const GLOBS_MAX: usize = 1_024;
 
 /// `*` matches any text, `?` one character; everything else matches itself.
-pub(super) fn simple(pattern: &str, text: &str) -> bool {
+pub(crate) fn simple(pattern: &str, text: &str) -> bool {
     // Greedy with one point to fall back to: linear in practice, never exponential.
     let (mut pattern, mut text) = (pattern, text);
     let mut star = None;

@@ -377,8 +377,10 @@ impl Defaults {
         settings.steering_mode = options.steering_mode;
         settings.queue_mode = options.queue_mode;
         settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
-        let session_rules = options.rules.unwrap_or_else(|| Profile::default().ruleset());
-        settings.rules = self.host_rules.iter().cloned().chain([session_rules]).collect();
+        let nobodys = options.agent_rules.is_none() && options.rules.is_none();
+        let unsaid = nobodys.then(|| Profile::default().ruleset());
+        let layers = [self.host_rules.clone(), options.agent_rules, options.rules, unsaid];
+        settings.rules = layers.into_iter().flatten().collect();
         let (depth, width) = self.task_limits.unwrap_or((settings.task_depth_max, settings.task_width_max));
         settings.task_depth_max = options.task_depth_max.unwrap_or(depth);
         settings.task_width_max = options.task_width_max.unwrap_or(width);
@@ -404,7 +406,7 @@ pub struct SessionOptions {
     pub system: Option<String>,
     /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
     pub date: Option<String>,
-    /// The tools that it is told of and may use; all of the runtime's by default.
+    /// The tools that it is told of and may use, by names and patterns such as `mcp_files_*`; all of the runtime's by default.
     pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
     pub params: Params,
@@ -416,7 +418,9 @@ pub struct SessionOptions {
     pub queue_mode: Mode,
     /// How long an ask may stay unanswered; 10 minutes by default.
     pub ask_limit: Duration,
-    /// The rules of permission; those of [`Profile::Strict`] by default.
+    /// The rules of its agent; none by default. They stand before `rules`, which may loosen what they ask and not what they deny.
+    pub agent_rules: Option<Ruleset>,
+    /// The rules of permission; those of [`Profile::Strict`] by default, where there are none of its agent.
     pub rules: Option<Ruleset>,
     /// What it may use, with its children, and what happens when that is not enough; no limit by default. Of a child the
     /// session's limits are what its parent grants to it; where they say nothing, a share of what is left.
@@ -439,7 +443,7 @@ impl SessionOptions {
         options.system.clone_from(&agent.prompt);
         options.model.clone_from(&agent.model);
         options.tools.clone_from(&agent.tools);
-        options.rules = agent.ruleset();
+        options.agent_rules = agent.ruleset();
         options.params.max_output = agent.limits.output_max;
         options.steps_max = agent.limits.steps_max.or(options.steps_max);
         Ok(options)
@@ -462,6 +466,7 @@ impl SessionOptions {
             steering_mode: Mode::All,
             queue_mode: Mode::One,
             ask_limit: Duration::from_secs(600),
+            agent_rules: None,
             rules: None,
             budget: Budget::default(),
             task_depth_max: None,

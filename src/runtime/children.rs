@@ -22,9 +22,10 @@ use crate::{
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
         Delivery, Down, Entry, Held, Limits, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State,
-        TaskOrder, Tie,
+        TaskOrder, Tie, toolset,
     },
     tape::TapeError,
+    tool::Toolbox,
 };
 
 /// A child and the ticket of its task. Dropping it changes nothing.
@@ -87,7 +88,10 @@ impl Session {
         if !is_known && self.host.store.exists(&child) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
-        let order = Box::new(TaskOrder { settings: of_child(&parent, options, workspace), prompt: prompt.into() });
+        let order = Box::new(TaskOrder {
+            settings: of_child(&parent, options, workspace, &self.host.toolbox),
+            prompt: prompt.into(),
+        });
         let id = child.clone();
         let held = self.ask(|reply| Signal::Spawn { child: id, order, link, reply }).await?;
         self.child(child, held).await
@@ -181,8 +185,14 @@ fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
 }
 
 /// The settings of a child: those of its parent, where its options say nothing. The core narrows them.
-fn of_child(parent: &Settings, options: SessionOptions, workspace: String) -> Settings {
+fn of_child(parent: &Settings, options: SessionOptions, workspace: String, toolbox: &Toolbox) -> Settings {
     let mut settings = parent.clone();
+    settings.title = options.title;
+    if let Some(tools) = &options.tools {
+        // By name, for two sets of patterns have no pattern for what both mean. A tool that the parent lacks is none of the child's.
+        let both = |name: &&str| toolset::has(Some(tools), name) && parent.has_tool(name);
+        settings.tools = Some(toolbox.names().filter(both).map(str::to_owned).collect());
+    }
     if workspace != parent.workspace && options.system.is_none() {
         settings.system = crate::prompt::system(&workspace, options.date.as_deref()).into();
     }
@@ -197,7 +207,8 @@ fn of_child(parent: &Settings, options: SessionOptions, workspace: String) -> Se
     settings.steering_mode = options.steering_mode;
     settings.queue_mode = options.queue_mode;
     settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
-    settings.rules = options.rules.map_or(settings.rules, |rules| vec![rules]);
+    let own: Vec<_> = [options.agent_rules, options.rules].into_iter().flatten().collect();
+    settings.rules = if own.is_empty() { settings.rules } else { own };
     settings.task_depth_max = options.task_depth_max.unwrap_or(settings.task_depth_max);
     settings.task_width_max = options.task_width_max.unwrap_or(settings.task_width_max);
     settings

@@ -18,6 +18,7 @@ use crate::{
         decide::Draft,
         spending::{self, CallFit},
         state::Next,
+        toolset,
     },
     tool::{Access, Effect, ToolResult, access_of},
 };
@@ -76,7 +77,7 @@ fn unusable(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Option<(Judged, 
     let Some(tool) = draft.env.toolbox.find(&call.tool) else {
         return Some((Judged::NoTool, draft.env.toolbox.unknown_tool(&call.tool)));
     };
-    let switched_off = draft.state.turn.as_ref().is_some_and(|turn| turn.tools.get(tool.name()) == Some(&false));
+    let switched_off = draft.state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, tool.name()));
     if !draft.state.settings.has_tool(tool.name()) {
         return Some((Judged::NotOffered, format!("The tool {} is not among those of this agent.", tool.name())));
     }

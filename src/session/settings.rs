@@ -8,7 +8,7 @@ use crate::{
     message::ModelRef,
     model::Params,
     permission::{Globs, Judgement, Profile, Ruleset, judge_all},
-    session::Budget,
+    session::{Budget, toolset},
     tool::Access,
 };
 
@@ -71,7 +71,7 @@ pub struct Settings {
     pub agent: String,
     /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
     pub system: Arc<str>,
-    /// The tools that it is told of and may use; all where this is left out.
+    /// The tools that it is told of and may use, by names and patterns such as `mcp_files_*`; all where this is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
@@ -158,7 +158,7 @@ impl Settings {
     /// Whether it is told of that tool at all.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
-        self.tools.as_ref().is_none_or(|tools| tools.contains(name))
+        toolset::has(self.tools.as_ref(), name)
     }
 
     /// How long an ask may stay unanswered.

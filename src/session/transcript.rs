@@ -48,6 +48,13 @@ impl Transcript {
         transcript.messages
     }
 
+    /// The messages of a whole tape, oldest first, and the entry that each of them came with.
+    pub(crate) fn numbered<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> (Vec<Message>, Vec<Seq>) {
+        let mut transcript = Transcript::default();
+        entries.into_iter().for_each(|entry| transcript.apply(entry));
+        (transcript.messages, transcript.made)
+    }
+
     /// The messages so far, oldest first.
     #[must_use]
     pub fn messages(&self) -> &[Message] {

@@ -13,7 +13,9 @@ use crate::{
     message::ErrorReason,
     model::Request,
     permission::{Globs, judge_all, seen_from},
-    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments},
+    session::{
+        BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments, toolset,
+    },
     tape::{Loaded, TapeError},
     tool::{Access, May, Tool, ToolResult, access_of},
 };
@@ -102,9 +104,9 @@ pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenReques
         request.reminder = Some(LAST_STEP_REMINDER.into());
         return request;
     }
-    let is_of_another = |name: &str| open.tools.as_ref().is_some_and(|tools| !tools.contains(name));
     let switched_off = |name: &str| {
-        is_of_another(name) || state.turn.as_ref().is_some_and(|turn| turn.tools.get(name) == Some(&false))
+        !toolset::has(open.tools.as_ref(), name)
+            || state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, name))
     };
     let specs = host.toolbox.specs();
     request.tools = match specs.iter().any(|spec| switched_off(&spec.name)) {

@@ -1,0 +1,65 @@
+//! Which of the runtime's tools a turn has, by names and patterns. Pure.
+//!
+//! A pattern is a name in which `*` stands for any text and `?` for one character: `mcp_*` is every tool of every server,
+//! `mcp_files_*` those of one. An agent names the tools that it has; a message may switch some of those off for its turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::permission::matches_simply;
+
+/// Whether an agent with those tools has that one; one that names none has all.
+pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
+    tools.is_none_or(|tools| tools.iter().any(|pattern| matches_simply(pattern, name)))
+}
+
+/// Whether a message switches that tool off. Of several patterns that mean it the longest decides, so that
+/// `{"*": false, "read": true}` leaves one.
+pub(crate) fn is_off(switches: &BTreeMap<String, bool>, name: &str) -> bool {
+    let meant = switches.iter().filter(|(pattern, _)| matches_simply(pattern, name));
+    meant.max_by_key(|(pattern, _)| pattern.len()).is_some_and(|(_, on)| !on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// E-08: names and patterns, with those of whole servers among them.
+    #[test]
+    fn tools_are_named_one_by_one_or_by_patterns() {
+        let named = |patterns: &[&str], tool: &str| {
+            has(Some(&patterns.iter().map(|pattern| (*pattern).to_owned()).collect()), tool)
+        };
+        for (patterns, tool, expected) in [
+            (["mcp_*"].as_slice(), "mcp_files_read", true),
+            (&["mcp_*"], "read", false),
+            (&["mcp_files_*", "read"], "mcp_files_read", true),
+            (&["mcp_files_*", "read"], "mcp_mail_send", false),
+            (&["mcp_files_*", "read"], "read", true),
+            (&["read"], "read_file", false),
+            (&["*"], "anything", true),
+            (&[], "read", false),
+        ] {
+            assert_eq!(named(patterns, tool), expected, "{patterns:?} {tool}");
+        }
+        assert!(has(None, "read"));
+    }
+
+    /// E-08, C-p15: the longest pattern decides.
+    #[test]
+    fn the_longest_pattern_switches() {
+        let off = |switches: &[(&str, bool)], tool: &str| {
+            is_off(&switches.iter().map(|(pattern, on)| ((*pattern).to_owned(), *on)).collect(), tool)
+        };
+        for (switches, tool, expected) in [
+            ([].as_slice(), "read", false),
+            (&[("read", false)], "read", true),
+            (&[("*", false), ("read", true)], "read", false),
+            (&[("*", false), ("read", true)], "bash", true),
+            (&[("mcp_*", false), ("mcp_files_*", true), ("mcp_files_delete", false)], "mcp_files_read", false),
+            (&[("mcp_*", false), ("mcp_files_*", true), ("mcp_files_delete", false)], "mcp_files_delete", true),
+            (&[("mcp_*", false), ("mcp_files_*", true)], "mcp_mail_send", true),
+        ] {
+            assert_eq!(off(switches, tool), expected, "{switches:?} {tool}");
+        }
+    }
+}
