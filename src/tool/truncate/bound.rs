@@ -19,9 +19,9 @@ const ATTACHMENTS_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// How many characters a title may have.
 const TITLE_CHARS_MAX: usize = 500;
 
-/// Cuts a result that is larger than `limits` and room for notices: both ends are kept, and the whole goes to a spill file
-/// in that folder, named after `id`. Details and attachments that are too large are left out, and it says so. What is within the limits is given
-/// back as it was, without a look at the disk.
+/// Cuts a result that is larger than `limits` and room for notices: both ends are kept, or the beginning where only characters
+/// are limited ([`Limits::gmain`]), and the whole goes to a spill file in that folder, named after `id`. Details and attachments
+/// that are too large are left out, and it says so. What is within the limits is given back as it was, without a look at the disk.
 pub(crate) async fn bounded(mut result: ToolResult, limits: Limits, folder: Arc<PathBuf>, id: String) -> ToolResult {
     let details_bytes = json_bytes(&result.details);
     if details_bytes > DETAILS_BYTES_MAX {
@@ -40,19 +40,19 @@ pub(crate) async fn bounded(mut result: ToolResult, limits: Limits, folder: Arc<
         result.content.extend(left_out);
         return result;
     }
-    let half = limits.max_lines / 2;
-    let max_bytes = limits.max_bytes.min(limits.max_chars);
-    let cut = head_tail(&result.content, BothEnds { head_lines: half, tail_lines: limits.max_lines - half, max_bytes });
     let whole = std::mem::take(&mut result.content);
+    let of_characters = limits == Limits { max_chars: limits.max_chars, ..Limits::bytes(usize::MAX) };
+    let (shown, end) = match of_characters {
+        true => (beginning(&whole, limits.max_chars), ""),
+        false => (both_ends(&whole, limits), "]"),
+    };
     let kept = tokio::task::spawn_blocking(move || spill_text(&folder, &id, &whole)).await;
     let where_it_is = match kept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
+        Ok(file) if of_characters && file.dropped == 0 => format!("Full output saved to: {}", file.path.display()),
         Ok(file) => file.notice(),
         Err(error) => format!("The full output could not be kept: {error}"),
     };
-    result.content = format!(
-        "{}\n[{} of {bytes} bytes and {} of {lines} lines are shown. {where_it_is}]",
-        cut.content, cut.output_bytes, cut.output_lines
-    );
+    result.content = format!("{shown}{where_it_is}{end}");
     result.content.extend(left_out);
     result
 }
@@ -74,6 +74,23 @@ fn leave_out_attachments(result: &mut ToolResult) -> Option<String> {
         left_out.len()
     );
     (!left_out.is_empty()).then_some(notice)
+}
+
+/// Both ends, and how much of the whole they are; it is left to say where that is.
+fn both_ends(whole: &str, limits: Limits) -> String {
+    let half = limits.max_lines / 2;
+    let max_bytes = limits.max_bytes.min(limits.max_chars);
+    let cut = head_tail(whole, BothEnds { head_lines: half, tail_lines: limits.max_lines - half, max_bytes });
+    let (bytes, lines) = (cut.total_bytes, cut.total_lines);
+    let (shown_bytes, shown_lines) = (cut.output_bytes, cut.output_lines);
+    format!("{}\n[{shown_bytes} of {bytes} bytes and {shown_lines} of {lines} lines are shown. ", cut.content)
+}
+
+/// The first characters, and how many more there are (G-03); it is left to say where they are.
+fn beginning(whole: &str, max_chars: usize) -> String {
+    let end = whole.char_indices().nth(max_chars).map_or(whole.len(), |(at, _)| at);
+    let more = whole[end..].chars().count();
+    format!("{}\n... (output truncated, {more} more characters) ...\n", &whole[..end])
 }
 
 /// How many bytes a value takes as JSON.
@@ -118,7 +135,7 @@ mod tests {
     /// G-01: a tool of the host's own that says too much is cut as well, and nothing of it is lost.
     #[tokio::test]
     async fn what_is_too_large_is_cut_and_kept_whole_in_a_file() {
-        let limits = [Limits::default(), Limits::new(10, 1_000), Limits::gmain()];
+        let limits = [Limits::default(), Limits::new(10, 1_000), Limits { max_lines: 10, ..Limits::gmain() }];
         for (limits, content) in
             limits.into_iter().zip(["line é\n".repeat(50_000), "x\n".repeat(500), "é".repeat(60_000)])
         {
@@ -129,6 +146,20 @@ mod tests {
             let path = bound.content.rsplit_once("Full output: ").unwrap().1.trim_end_matches(']');
             assert_eq!(std::fs::read_to_string(path).unwrap(), content);
         }
+    }
+
+    /// G-03: it is said how much is missing and where the whole is; under the preset that counts characters in its own words.
+    #[tokio::test]
+    async fn a_notice_says_how_much_is_missing_and_where_it_is() {
+        let content = "é".repeat(60_000);
+        let (bound_by_chars, folder) = bound(ToolResult::ok(content.clone()), Limits::gmain()).await;
+        let file = std::fs::read_dir(folder.path().join("spill")).unwrap().next().unwrap().unwrap().path();
+        let notice =
+            format!("... (output truncated, 30000 more characters) ...\nFull output saved to: {}", file.display());
+        assert_eq!(bound_by_chars.content, format!("{}\n{notice}", "é".repeat(30_000)));
+        assert_eq!(std::fs::read_to_string(file).unwrap(), content);
+        let (bound, _folder) = bound(ToolResult::ok("x\n".repeat(5_000)), Limits::default()).await;
+        assert!(bound.content.contains(" of 10000 bytes and 2001 of 5000 lines are shown. Full output: "));
     }
 
     #[tokio::test]
