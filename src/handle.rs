@@ -9,6 +9,7 @@ mod context;
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 mod fork;
+mod messages;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
 pub(crate) use fork::fork_now;
 pub use fork::{ForkedAt, Merge, fork_at};
+pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 
 use tokio::sync::oneshot;
 
@@ -263,7 +265,8 @@ impl Session {
         Ok(live.with_replay(events))
     }
 
-    /// The conversation as messages, oldest first, read from the tape.
+    /// The conversation as messages, oldest first, read from the tape. [`Session::newest_first`] and [`Session::messages_before`]
+    /// give it from its end.
     ///
     /// # Errors
     /// Where the tape cannot be read.

@@ -2,13 +2,16 @@
 
 /// What a model is told about itself and its surroundings, where the host gives no prompt of its own.
 ///
-/// `date` is a day such as `2026-11-21`; the library asks no clock, so without one none is named.
+/// `date` is a day such as `2026-11-21`; the library asks no clock, so without one none is named. The platform is the one that
+/// this program was built for.
 #[must_use]
 pub fn system(workspace: &str, date: Option<&str>) -> String {
+    let platform = std::env::consts::OS;
     let date = date.map(|day| format!("\nToday is {day}.")).unwrap_or_default();
     format!(
         "You are a general agent that works for the user through tools.\n\
-         The working directory is {workspace}; paths are relative to it, and nothing outside of it may be touched.{date}\n\
+         The working directory is {workspace}; paths are relative to it, and nothing outside of it may be touched.\n\
+         The platform is {platform}.{date}\n\
          \n\
          Read before you change. Make the smallest change that does the job, then check it.\n\
          When a call fails, read its error, and try another way or say what stands in the way.\n\
@@ -22,12 +25,17 @@ pub fn system(workspace: &str, date: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    /// C-25, P-08: the same inputs give the same bytes, and the day is as fine as time gets.
+    /// C-25, P-02, P-08, PROMPT-002: the same inputs give the same bytes; folder, platform and day are named, and no time of day.
     #[test]
     fn the_prompt_is_stable_and_names_workspace_and_day() {
         let prompt = system("/srv/app", Some("2026-11-21"));
         assert_eq!(prompt, system("/srv/app", Some("2026-11-21")));
         assert!(prompt.contains("/srv/app") && prompt.contains("2026-11-21"));
+        assert!(
+            prompt.contains(&format!("The platform is {}.\nToday is 2026-11-21.\n", std::env::consts::OS)),
+            "{prompt}"
+        );
+        assert!(!prompt.replace("2026-11-21", "").contains(|c: char| c.is_ascii_digit()), "no time of day");
         assert!(!system("/srv/app", None).contains("Today"));
     }
 }
