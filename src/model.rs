@@ -21,6 +21,8 @@ mod anthropic;
 mod body;
 #[cfg(feature = "http")]
 mod catalogue;
+#[cfg(all(test, feature = "http"))]
+mod crossing;
 #[cfg(feature = "http")]
 mod endpoint;
 #[cfg(feature = "http")]

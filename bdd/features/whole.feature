@@ -149,6 +149,39 @@ Feature: Whole conversations, from the first word to the tape
       | call_finished | blocked                      |
     And the session goes on working
 
+  # effect: a failed request is made again, a hook of the host sees a result, a person says no, text is shown as it comes, and the turn is stopped
+  @B-18
+  Scenario: A turn recovers, is guarded, streams and is stopped
+    Given the profile ask
+    And a result hook of the host that adds " [seen]"
+    And the file "a.txt" with "content"
+    And the model fails as overloaded with "busy" and may be asked again after 1 ms
+    And the model calls read with {"path": "a.txt"}
+    And the model calls bash with {"command": "touch ran.txt"}
+    And the model answers in pieces:
+      | text | It says content |
+      | hang |                 |
+    When the host sends "What is in it?"
+    And the operator rejects the ask with "not now"
+    And the text "It says content" has been shown
+    And the host aborts because of "enough"
+    And the answer arrives
+    Then the turn was aborted because of "enough"
+    And the file "ran.txt" does not exist
+    And the newest request tells the model:
+      | user   | What is in it? |
+      | call   | read           |
+      | result | content [seen] |
+      | call   | bash           |
+      | failed | not now        |
+    And the events show in this order:
+      | request_failed | busy            |
+      | retry          | "attempt":1     |
+      | ask            | touch ran.txt   |
+      | text_delta     | It says content |
+      | turn_finished  | enough          |
+    And the session goes on working
+
   # effect: both turns, and the tape, are without the key
   @BDD-E2E-019
   Scenario: A key stays hidden over two turns

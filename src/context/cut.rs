@@ -52,6 +52,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        context::{of_item, window::KEEP_RECENT},
         message::{Finish, Part},
         model::{Answer, AnswerPart, ToolResultItem, UserItem},
     };
@@ -99,6 +100,28 @@ mod tests {
 
     fn cut_of(shape: &str, from: usize, keep: u64) -> Option<(usize, Option<usize>)> {
         cut(&history(shape), from, keep, |_| 1).map(|cut| (cut.first_kept, cut.split_turn))
+    }
+
+    /// C-31: what is kept is counted in tokens, however many messages that are; counted as one each, as in these tests, it is
+    /// a number of messages.
+    #[test]
+    fn what_is_kept_is_counted_in_tokens_or_as_tests_do_in_messages() {
+        let said = |tokens: usize| {
+            let parts = vec![Part::text("x".repeat(tokens * 4))];
+            Item::User(UserItem { id: "m".into(), parts, fragment: Default::default() })
+        };
+        for tokens in [100, 1_000, 10_000] {
+            let history: History = (0..100).map(|_| said(tokens)).collect();
+            let one = of_item(&said(tokens));
+            let cut_off = cut(&history, 0, KEEP_RECENT, of_item).map_or(0, |cut| cut.first_kept);
+            let kept = (100 - cut_off) as u64;
+            assert!(
+                kept * one <= KEEP_RECENT + one && (kept == 100 || (kept + 1) * one > KEEP_RECENT),
+                "{tokens}: {kept}"
+            );
+            let by_messages = cut(&history, 0, 20, |_| 1).map(|cut| cut.first_kept);
+            assert_eq!(by_messages, Some(80), "20 messages of {tokens} tokens");
+        }
     }
 
     /// J-21, J-22, BDD-COMPACT-004: the newest items stay; a cut between turns splits none.

@@ -43,3 +43,20 @@ impl std::str::FromStr for ModelRef {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// MODEL-014, SESSION-BACKEND-003: without a provider there is no model, and so no session that could have it; the error says
+    /// what was given.
+    #[test]
+    fn a_name_without_a_provider_is_no_model() {
+        for given in [":empty-provider", "/empty-provider", "invalid-no-colon", "openai/", "openai:", ""] {
+            let error = given.parse::<ModelRef>().unwrap_err();
+            assert!(error.to_string().starts_with(&format!("bad model {given:?}: write PROVIDER/MODEL")), "{error}");
+        }
+    }
+}

@@ -196,7 +196,14 @@ mod tests {
         assert_eq!(known_limits("anthropic/claude-sonnet-4-20250514").output, 64_000);
     }
 
-    /// J-04, C-11: 100,000 tokens are where a model is summed up of which nothing is known, and no other one.
+    /// MODEL-010: whether a model sees images is known by its name.
+    #[test]
+    fn a_model_is_known_to_see_images() {
+        let sees = ["gpt-4o-vision", "gpt-4o", "claude-sonnet-4", "o3-mini"].map(|model| known_limits(model).images);
+        assert_eq!(sees, [true, true, true, false]);
+    }
+
+    /// J-04, C-11, CONFIG-ERR-001 (as C-11 has it): 100,000 tokens are where a model is summed up of which nothing is known, and no other one.
     #[test]
     fn a_model_of_which_nothing_is_known_has_room_for_100_000_tokens() {
         let usable = |model| {

@@ -211,6 +211,20 @@ mod tests {
         assert_eq!(error.message, expected);
     }
 
+    /// MODEL-011, MODEL-012: a model is a provider and a name, whether anybody listed it or not; where the provider has no key,
+    /// the variable is named that usually holds it.
+    #[test]
+    fn a_model_is_found_by_its_provider_and_name() {
+        let with_key = |provider: &str| Provider::known(provider).unwrap().with_key(Secret::new("k"));
+        let router = Router::new(HttpOptions::default()).with(with_key("deepseek"));
+        let model = router.find(&name("deepseek:deepseek-chat")).unwrap();
+        assert_eq!((model.id().provider.as_str(), model.id().model.as_str()), ("deepseek", "deepseek-chat"));
+        let unlisted = name("anthropic:claude-3-opus");
+        let error = router.find(&unlisted).err().unwrap();
+        assert_eq!(error.message, "no key for provider anthropic: set ANTHROPIC_API_KEY");
+        assert_eq!(router.with(with_key("anthropic")).find(&unlisted).unwrap().id(), &unlisted);
+    }
+
     /// BDD MODEL-004
     #[test]
     fn a_missing_key_names_where_the_host_takes_it_from() {

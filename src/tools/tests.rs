@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::tool::{Effect, Toolbox};
 
-use super::lab::Lab;
+use super::lab::{Lab, lines};
 
 fn names(toolbox: &Toolbox) -> Vec<&str> {
     toolbox.names().collect()
@@ -72,6 +72,66 @@ fn tools_are_found_by_their_other_names() {
     ] {
         assert_eq!(tools.find(alias).unwrap().name(), name);
     }
+}
+
+/// C-30: arguments are named `path`, `old_string` and `new_string`; under the other names that models use for them, and for the
+/// tools, a call does the same.
+#[test]
+fn arguments_are_found_by_their_other_names() {
+    let tools = super::full();
+    for (tool, names) in [
+        ("read", ["path"].as_slice()),
+        ("write", &["path"]),
+        ("edit", &["path", "old_string", "new_string"]),
+        ("grep", &["path"]),
+        ("find", &["path"]),
+        ("ls", &["path"]),
+    ] {
+        let schema = tools.find(tool).unwrap().schema();
+        for name in names {
+            assert!(schema["properties"][name].is_object(), "{tool}.{name}");
+        }
+        assert!(schema["properties"].get("file_path").is_none(), "{tool}: one name is offered");
+    }
+    for (read, write, edit, path, old, new) in [
+        ("read", "write", "edit", "path", "old_string", "new_string"),
+        ("read_file", "write_file", "edit_file", "file_path", "oldText", "newText"),
+        ("Read", "Write", "Edit", "filePath", "oldString", "newString"),
+    ] {
+        let lab = Lab::new();
+        lab.ok(write, json!({path: "a.txt", "content": "one two"}));
+        lab.ok(edit, json!({path: "a.txt", old: "two", new: "2"}));
+        assert_eq!(lab.ok(read, json!({path: "a.txt"})), "     1\tone 2", "{read}");
+    }
+}
+
+/// G-10: of an output that is too long, read, grep, find and ls keep the beginning, and bash the end.
+#[test]
+fn each_tool_keeps_the_end_of_its_output_that_matters() {
+    let lab = Lab::new();
+    lab.put("long.txt", lines(5_000, 60));
+    for n in 0..1_100 {
+        lab.put(&format!("many/{n:04}.md"), "x\n");
+    }
+    let long = |tool: &str, arguments| {
+        let output = lab.ok(tool, arguments);
+        let has = |n: usize| {
+            let (line, file) = (format!("line {n}x"), format!("{n:04}.md"));
+            output.lines().any(|shown| shown.contains(&line) || shown.contains(&file))
+        };
+        (has(1), has(if tool == "ls" { 1_099 } else { 5_000 }))
+    };
+    assert_eq!(long("read", json!({"path": "long.txt"})), (true, false), "read");
+    assert_eq!(long("grep", json!({"pattern": "line", "path": "long.txt"})), (true, false), "grep");
+    assert_eq!(long("ls", json!({"path": "many"})), (true, false), "ls");
+    let (bash, context) = (lab.tools.find("bash").unwrap(), lab.context());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let output = runtime.block_on(bash.run(json!({"command": "cat long.txt"}), &context)).content;
+    assert!(!output.contains("line 1x") && output.contains("line 5000x"), "bash");
+    // The newest come first, and so those are what stays.
+    (0..1_100).for_each(|n| lab.age(&format!("many/{n:04}.md"), n * 10 + 10));
+    let found = lab.ok("find", json!({"pattern": "*.md"}));
+    assert!(found.contains("0000.md") && found.contains("0199.md") && !found.contains("1099.md"), "{found}");
 }
 
 /// Promise 4: what only looks may run again and beside others; what writes may not.

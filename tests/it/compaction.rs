@@ -15,6 +15,7 @@ use tamtam::{
     message::ModelRef,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request, scripted::transcript},
     permission::Profile,
+    supervisor::Node,
     usage::Usage,
 };
 
@@ -191,7 +192,8 @@ async fn a_rule_that_is_pinned_in_mid_conversation_is_still_there_two_hundred_tu
     assert!(second.shutdown().await.is_empty());
 }
 
-/// BDD-COMPACT-008, J-20, S-16: a compaction begins an anchor of its own; from it the session opens again as it was.
+/// BDD-COMPACT-008, J-20, S-16, C-p16: a compaction begins an anchor of its own; from it the session opens again as it was, and
+/// what the summary replaced is not loaded into any later request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {
     let folder = taped::folder();
@@ -217,10 +219,80 @@ async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {
     let second = runtime(folder.path(), model.clone()).await;
     let session = second.resume(&id).await.unwrap();
     let after = session.state().await.unwrap();
+    let replaced = |text: &str| (0..10).any(|turn| text.contains(&format!("user: turn {turn}\n")));
     assert_eq!((after.history, after.context, after.turns), (before.history, before.context, before.turns));
     let answer = session.prompt("and now?").await.unwrap().wait().await.unwrap();
     assert_eq!(answer.outcome, Outcome::Done);
+    let asked = model.newest.lock().unwrap().clone();
+    assert!(asked.contains("user: turn 39\n") && asked.contains("user: and now?") && !replaced(&asked), "{asked}");
     assert!(second.shutdown().await.is_empty());
+}
+
+/// A model that is asked to sum up and does not come back before it is told to, and then crashes.
+struct Crashing {
+    id: ModelRef,
+    asked: tokio::sync::Semaphore,
+    crash: tokio::sync::Semaphore,
+}
+
+impl Model for Crashing {
+    fn id(&self) -> &ModelRef {
+        &self.id
+    }
+
+    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        let sums_up = &*request.system == SUMMARY_SYSTEM;
+        Box::pin(async move {
+            if sums_up {
+                self.asked.add_permits(1);
+                self.crash.acquire().await.unwrap().forget();
+                panic!("the summariser is broken");
+            }
+            let said = AnswerPart::Text { text: "fine".to_owned(), extra: None };
+            Ok(Answer::new(vec![said], tamtam::message::Finish::Stop))
+        })
+    }
+}
+
+/// a compaction is an actor of its own: it stands in the tree below its session, works while its session answers, and
+/// when it crashes that is no crash of anybody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_works_beside_its_session_and_crashes_alone() {
+    let folder = taped::folder();
+    std::fs::create_dir(folder.path().join("work")).unwrap();
+    let (asked, crash) = (tokio::sync::Semaphore::new(0), tokio::sync::Semaphore::new(0));
+    let model = Arc::new(Crashing { id: "crashing/one".parse().unwrap(), asked, crash });
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.start().await.unwrap();
+    let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
+    let session = runtime.create(options).await.unwrap();
+    session.configure(|settings| settings.compaction.keep = Some(0)).await.unwrap();
+    let say = async |text: String| session.prompt(text).await.unwrap().wait().await.unwrap().outcome;
+    for turn in 0..3 {
+        say(format!("turn {turn} {}", "word ".repeat(2_000))).await;
+    }
+    let mut events = session.events();
+    session.compact().await.unwrap();
+    model.asked.acquire().await.unwrap().forget();
+    let node =
+        || runtime.tree().roots.iter().flat_map(Node::iter).find(|node| node.id == session.id().as_str()).cloned();
+    let below: Vec<_> = node().unwrap().children.iter().map(|child| (child.kind, child.restarts)).collect();
+    assert_eq!(below, [("compaction", 0)]);
+    assert_eq!(say("and now?".to_owned()).await, Outcome::Done);
+    assert_eq!(node().unwrap().children.len(), 1, "it still works");
+
+    model.crash.add_permits(1);
+    let error = loop {
+        let Next::Event(event) = events.next().await.unwrap() else { continue };
+        if let EventKind::CompactionFinished { error, .. } = &event.kind {
+            break error.clone();
+        }
+    };
+    assert!(error.as_deref().is_some_and(|error| error.contains("the summariser is broken")), "{error:?}");
+    let after = node().unwrap();
+    assert_eq!((after.children.len(), after.incarnation, after.restarts), (0, 1, 0));
+    assert_eq!(say("still there?".to_owned()).await, Outcome::Done);
+    assert!(runtime.shutdown().await.is_empty());
 }
 
 /// What stands on the tape of a session that was compacted can be put back: through the whole runtime, and it opens so again.

@@ -125,6 +125,23 @@ fn outside_crates_stay_behind_their_walls() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// S-14: the index speaks SQL to SQLite itself; nothing that maps objects to tables is among what is built.
+#[test]
+fn the_index_speaks_sql_and_nothing_maps_objects_to_tables() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let lock = fs::read_to_string(root.join("Cargo.lock")).unwrap();
+    let built: Vec<&str> = lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).collect();
+    assert!(built.contains(&"rusqlite"));
+    for mapper in ["diesel", "sea-orm", "sqlx", "toasty", "ormlite", "rbatis", "welds"] {
+        assert!(!built.contains(&mapper), "{mapper}");
+    }
+    let sql = code().into_iter().filter(|(_, path, _)| path.starts_with("tape/index"));
+    let sql: String = sql.map(|(_, _, code)| code).collect();
+    for statement in ["create table", "insert into", "select "] {
+        assert!(sql.contains(statement), "{statement}");
+    }
+}
+
 /// Promise 13: the library reads no environment variable, home or current directory; the binary does and hands them in.
 #[test]
 fn the_library_reads_no_environment() {

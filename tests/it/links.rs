@@ -327,6 +327,60 @@ async fn a_child_may_not_do_what_its_parent_may_not() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
+/// Promise 8: a child has the tools of its options that its parent has too, is told of no others and runs none; without
+/// options it has its parent's. Its title is its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_has_no_tools_that_its_parent_lacks() {
+    let calls = Reply::call("slow", json!({})).with_call("quick", json!({}));
+    let lab = lab([calls.when("user: narrow").when_answers(0), Reply::text("ok").when("user: ")]).await;
+    let named = |tools: &[&str]| {
+        let mut options = options(lab.folder.path());
+        options.tools = Some(tools.iter().map(|tool| (*tool).to_owned()).collect());
+        options
+    };
+    let mut of_parent = named(&["quick"]);
+    of_parent.title = Some("Parent".into());
+    let parent = lab.runtime.create(of_parent).await.unwrap();
+    for (options, prompt) in [(named(&["slow", "qui*"]), "narrow"), (options(lab.folder.path()), "same")] {
+        let child = parent.spawn_child(options, prompt, Link::DETACHED).await.unwrap();
+        assert_eq!(down(&child).await, DownReason::Done);
+        let asked = lab.model.requests();
+        let of_child = asked
+            .iter()
+            .rfind(|request| tamtam::model::scripted::transcript(request).contains(&format!("user: {prompt}")))
+            .unwrap();
+        let told: Vec<_> = of_child.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(told, ["quick"], "{prompt}");
+        assert_eq!(child.session().state().await.unwrap().settings.title, None);
+    }
+    let said: Vec<_> = lab.model.requests().iter().map(tamtam::model::scripted::transcript).collect();
+    assert!(said.iter().any(|said| said.contains("slow is not among those of this agent")), "{said:?}");
+    assert_eq!(lab.slow.load(Ordering::SeqCst), 0);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// O-11: several children of one session work side by side, each on its own, and each one's end comes back on its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_work_side_by_side() {
+    let slow = (0..3).map(|n| Reply::call("slow", json!({})).when(format!("user: task {n}")).when_answers(0));
+    let lab = lab(slow).await;
+    let spawn = |n: usize| lab.parent.spawn_child(options(lab.folder.path()), format!("task {n}"), Link::DETACHED);
+    let children = [spawn(0).await.unwrap(), spawn(1).await.unwrap(), spawn(2).await.unwrap()];
+    // Each of the three is in its call while the two others are.
+    until(async || lab.slow.load(Ordering::SeqCst) == 3).await;
+    let state = lab.parent.state().await.unwrap();
+    assert_eq!(state.tasks().count(), 3);
+    children[1].session().abort("enough").await.unwrap();
+    assert!(matches!(down(&children[1]).await, DownReason::Aborted { .. }));
+    assert_eq!(lab.parent.state().await.unwrap().tasks().count(), 2, "the others work on");
+    for child in [&children[0], &children[2]] {
+        child.session().abort("enough").await.unwrap();
+        assert!(matches!(down(child).await, DownReason::Aborted { .. }));
+    }
+    assert_eq!(count(&lab.parent, is_down).await, 3);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
 /// Promise 8: what a parent may no longer do, a child that works already may not do either; also over a crash of both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_is_narrowed_with_its_parent() {

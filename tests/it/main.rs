@@ -1,6 +1,8 @@
 //! The tests of behaviour: one binary, one module per subject. What is tested is what a host can see; names are claims.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[cfg(feature = "tools")]
+mod adapter;
 #[cfg(feature = "cli")]
 mod aimock;
 mod back;
@@ -24,6 +26,7 @@ mod layering;
 mod links;
 #[cfg(feature = "sqlite")]
 mod listing;
+mod modes;
 mod operate;
 mod otp;
 #[cfg(feature = "tools")]
@@ -47,6 +50,8 @@ mod soak;
 mod storm;
 mod support;
 mod sweep;
+#[cfg(feature = "http")]
+mod switching;
 #[cfg(feature = "tools")]
 mod transcript;
 #[cfg(feature = "http")]

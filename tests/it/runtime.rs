@@ -471,7 +471,8 @@ async fn durable_events_replay_from_any_entry() {
     assert!(all.len() > 10);
 }
 
-/// Promise 7, 13: two runtimes in one process do not see each other, and a session has one writer.
+/// A-04, promise 7, 13: two runtimes in one process do not see each other, and a tape has one writer: the actor of its session,
+/// for as long as that is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_has_one_writer() {
     let folder = taped::folder();
@@ -482,6 +483,9 @@ async fn a_session_has_one_writer() {
     let refused = second.resume(session.id()).await.unwrap_err();
     assert!(refused.to_string().contains("in use"), "{refused}");
     assert_eq!(second.awake(), []);
+    assert!(second.session(session.id()).prompt("mine too?").await.is_err(), "nothing is written by another");
+    assert_eq!(session.entries().await.unwrap().len(), 1);
+    assert_eq!(session.prompt("whose?").await.unwrap().wait().await.unwrap().text, "mine");
     assert!(first.shutdown().await.is_empty());
     assert_eq!(second.resume(session.id()).await.unwrap().id(), session.id());
     assert!(second.shutdown().await.is_empty());

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use tamtam::{
     EventKind, Message, Outcome, Runtime, SessionOptions,
     event::Next,
-    message::{FilePart, Part},
-    model::{ErrorKind, ModelError, Reply, Scripted},
-    permission::{Action, Rule, Ruleset},
+    message::{FilePart, Part, ToolState},
+    model::{BoxFuture, ErrorKind, ModelError, Price, Reply, Scripted},
+    permission::{Action, Profile, Rule, Ruleset},
+    tool::{Tool, ToolContext, ToolResult},
     tools,
-    usage::Usage,
+    usage::{MicroUsd, Usage},
 };
 
 use crate::support::taped;
@@ -168,4 +169,188 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     }
     assert_eq!(messages, expected, "{messages:#}");
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// C-p17: of what an agent did a host has all of it: each thought, each call with its input, output and times, which files it
+/// changed and how, and what each step and the whole took and cost, exactly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_agent_did_can_be_seen_whole() {
+    let folder = taped::folder();
+    std::fs::create_dir(folder.path().join("work")).unwrap();
+    std::fs::write(folder.path().join("work/a.txt"), "one\n").unwrap();
+    let edit = r#"{"path":"a.txt","old_string":"one","new_string":"two"}"#;
+    let used = |input: u64, output: u64| Usage { input, output, ..Usage::default() };
+    let replies = [
+        Reply::empty().with_reasoning("It says one.").with_raw_call("c1", "edit", edit).with_usage(used(1_000, 50)),
+        Reply::text("Done.").with_usage(used(2_000, 10)),
+    ];
+    let price = Price::new(MicroUsd(1_000_000), MicroUsd(4_000_000));
+    let model = Scripted::new(replies).with_price("scripted/script".parse().unwrap(), price);
+    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model)).tools(tools::full());
+    let runtime = builder.start().await.unwrap();
+    let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
+    let session = runtime.create(options).await.unwrap();
+    let answer = session.prompt("make it two").await.unwrap().wait().await.unwrap();
+    let messages = session.messages().await.unwrap();
+    let parts: Vec<&Part> = messages[1].parts.iter().collect();
+    let thought = parts.iter().find_map(|part| match part {
+        Part::Reasoning(thought) => Some(thought.text.as_str()),
+        _ => None,
+    });
+    assert_eq!(thought, Some("It says one."));
+    let call = parts.iter().find_map(|part| match part {
+        Part::Tool(call) => Some(call),
+        _ => None,
+    });
+    let ToolState::Completed { input, output, time, .. } = &call.unwrap().state else { panic!("{call:?}") };
+    assert_eq!((input.as_str(), time.start <= time.end.unwrap()), (edit, true));
+    assert!(output.contains("a.txt"), "{output}");
+    let patch = parts.iter().find_map(|part| match part {
+        Part::Patch(patch) => Some(patch),
+        _ => None,
+    });
+    let patch = patch.unwrap();
+    assert_eq!(patch.files, ["a.txt"]);
+    assert!(patch.diff.as_deref().is_some_and(|diff| diff.contains("-one\n+two\n")), "{patch:?}");
+    assert!(parts.iter().any(|part| matches!(part, Part::Snapshot(before) if before.snapshot == patch.hash)));
+    let figures = |message: &Message| {
+        let finish = message.parts.iter().find_map(|part| match part {
+            Part::StepFinish(finish) => Some((finish.tokens, finish.cost)),
+            _ => None,
+        });
+        assert_eq!(finish, Some((message.tokens.unwrap(), message.cost)), "the step and its message say the same");
+        (message.tokens.unwrap(), message.cost.map(|cost| cost.0))
+    };
+    assert_eq!(figures(&messages[1]), (used(1_000, 50), Some(1_200)));
+    assert_eq!(figures(&messages[2]), (used(2_000, 10), Some(2_040)));
+    assert_eq!(answer.spent.usage, used(3_000, 60));
+    assert_eq!(answer.spent.cost.exact().map(|cost| cost.0), Some(3_240 * 1_000_000));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// C-p14: a conversation is read from its end, message by message with all parts, or page by page: also while its session
+/// sleeps, which it goes on doing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_is_read_newest_message_first() {
+    let folder = taped::folder();
+    let replies = (0..5).flat_map(|n| [Reply::call("ls", json!({})), Reply::text(format!("answer {n}"))]);
+    let model = Arc::new(Scripted::new(replies.chain([Reply::text("meanwhile")])));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model).tools(tools::full());
+    let runtime = builder.start().await.unwrap();
+    std::fs::create_dir(folder.path().join("work")).unwrap();
+    let options = SessionOptions::new(folder.path().join("work")).profile(Profile::Auto);
+    let session = runtime.create(options).await.unwrap();
+    assert_eq!(session.newest_first().next().await.unwrap(), None, "nothing was said");
+    for n in 0..5 {
+        session.prompt(format!("question {n}")).await.unwrap().wait().await.unwrap();
+    }
+    let mut expected = session.messages().await.unwrap();
+    expected.reverse();
+    assert_eq!(expected.len(), 15);
+    runtime.passivate(session.id()).await.unwrap();
+
+    let mut stream = runtime.session(session.id()).newest_first();
+    let mut streamed = Vec::new();
+    while let Some(message) = stream.next().await.unwrap() {
+        streamed.push(message);
+    }
+    assert_eq!(streamed, expected, "whole, with all parts");
+    let states = streamed
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter(|part| matches!(part, Part::Tool(call) if matches!(call.state, ToolState::Completed { .. })));
+    assert_eq!(states.count(), 5);
+    for limit in [1, 4, 15, 1_000] {
+        let (mut paged, mut before) = (Vec::new(), None);
+        loop {
+            let page = session.messages_before(before, limit).await.unwrap();
+            assert!(page.messages.len() == limit || page.next.is_none());
+            paged.extend(page.messages);
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        assert_eq!(paged, expected, "pages of {limit}");
+    }
+    assert_eq!(runtime.awake(), [], "nobody was woken for it");
+
+    // What is said, or taken back, between two pages moves nothing of what is older.
+    let first = session.messages_before(None, 4).await.unwrap();
+    session.prompt("question 5").await.unwrap().wait().await.unwrap();
+    let second = session.messages_before(first.next, 4).await.unwrap();
+    assert_eq!(second.messages, expected[4..8]);
+    session.rollback(expected[8].id.clone()).await.unwrap();
+    assert_eq!(session.messages_before(second.next, 99).await.unwrap().messages, expected[9..]);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Says how far it is, and goes on when it is told to.
+struct Slow(Arc<tokio::sync::Semaphore>);
+
+impl Tool for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn description(&self) -> &str {
+        "Takes its time."
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            for done in 1..=3 {
+                context.progress.metadata(json!({"done": done}));
+                self.0.acquire().await.unwrap().forget();
+            }
+            ToolResult::ok("done").with_details(json!({"done": "all"}))
+        })
+    }
+}
+
+/// D-08: while a call runs, what it says of itself is pushed to whoever listens, each time it changes; its part says that it is
+/// running until it is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_running_call_says_of_itself_is_pushed() {
+    let folder = taped::folder();
+    let may_go_on = Arc::new(tokio::sync::Semaphore::new(0));
+    let model = Arc::new(Scripted::new([Reply::call("slow", json!({})), Reply::text("ok")]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model);
+    let runtime = builder.tool(Slow(may_go_on.clone())).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap();
+    let mut events = session.events();
+    let receipt = session.prompt("go").await.unwrap();
+    let (mut ticket_started, mut seen) = (None, Vec::new());
+    while seen.len() < 3 {
+        let Some(Next::Event(event)) = events.next().await else { continue };
+        match &event.kind {
+            EventKind::CallStarted { ticket, .. } => ticket_started = Some(*ticket),
+            EventKind::CallProgress { ticket, metadata, .. } => {
+                assert_eq!(Some(*ticket), ticket_started);
+                seen.push(metadata.clone());
+                assert_eq!(state_of_the_call(&session).await["status"], "running");
+                may_go_on.add_permits(1);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(seen, [json!({"done": 1}), json!({"done": 2}), json!({"done": 3})]);
+    receipt.wait().await.unwrap();
+    let state = state_of_the_call(&session).await;
+    assert_eq!((&state["status"], &state["metadata"]), (&json!("completed"), &json!({"done": "all"})));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+async fn state_of_the_call(session: &tamtam::Session) -> Value {
+    let messages = session.messages().await.unwrap();
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let call = parts.filter_map(|part| match part {
+        Part::Tool(call) => Some(call),
+        _ => None,
+    });
+    serde_json::to_value(&call.last().expect("a call was made").state).unwrap()
 }

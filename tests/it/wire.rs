@@ -109,7 +109,8 @@ fn assert_good(answer: &Answer) {
     assert_eq!((id.as_str(), name.as_str(), input.as_str()), ("c1", "read", "{\"path\":\"ä\"}"));
 }
 
-/// W-02, W-03
+/// W-02, W-03, PROVIDER-ERR-006: an answer is read, and the request is what the API wants, wherever it is reached: with the key in
+/// its header, and the version of the API where there is one.
 #[tokio::test]
 async fn a_good_stream_is_an_answer_and_the_request_is_what_the_api_wants() {
     for api in APIS {

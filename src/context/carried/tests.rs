@@ -60,6 +60,20 @@ fn bdd_compact_020_files_are_told_from_the_calls_that_succeeded() {
     assert!(text.contains("## Files modified\n- f1.rs\n") && text.contains("## Files read\n- f0.rs\n"));
 }
 
+/// PROMPT-005: files that were read, written and edited are all listed, for the model that goes on.
+#[test]
+fn files_of_every_kind_of_call_are_listed() {
+    let items: Vec<Item> = [("read", "/a.txt"), ("write", "/b.txt"), ("edit", "/c.txt")]
+        .into_iter()
+        .flat_map(|(tool, path)| done("c", tool, path))
+        .collect();
+    let mut files = FileOperations::default();
+    files.note(&items);
+    let text = render(Some("done"), &Carried { files, ..Carried::default() }, Seq(9));
+    assert!(text.contains("## Files read\n- /a.txt\n"), "{text}");
+    assert!(text.contains("## Files modified\n- /b.txt\n- /c.txt\n"), "{text}");
+}
+
 /// Where there are too many files the newest stay, however often the conversation is summed up, and changed ones before read
 /// ones.
 #[test]

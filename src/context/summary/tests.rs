@@ -30,7 +30,7 @@ fn result(id: &str, tool: &str, content: &str) -> Arc<Item> {
     }))
 }
 
-/// J-12, J-15, J-23, BDD-COMPACT-019, 021: the first summary is asked for under all six headings, for what is done, under way
+/// J-12, J-15, J-23, BDD-COMPACT-019, 021, PROMPT-007: the first summary is asked for under all six headings, for what is done, under way
 /// and open, for what was decided and what was tried, and names no earlier one; calls and results are told as such.
 #[test]
 fn bdd_compact_019_021_a_first_summary_is_asked_for_under_six_headings() {
@@ -46,7 +46,7 @@ fn bdd_compact_019_021_a_first_summary_is_asked_for_under_six_headings() {
     assert!(!prompt.contains("earlier-summary") && !prompt.contains("turn-in-progress"));
 }
 
-/// J-26, BDD-COMPACT-020, 022: where there is an earlier summary it is given, to be brought up to date.
+/// J-26, BDD-COMPACT-020, 022, PROMPT-006: where there is an earlier summary it is given, to be brought up to date.
 #[test]
 fn bdd_compact_022_a_second_summary_updates_the_first() {
     let items = [user("go on")];

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -83,7 +84,7 @@ fn bdd_trc_009_tail_keeps_the_last_lines_in_order() {
     assert!(cut.content.starts_with("line 96") && cut.content.ends_with("line 100xx"));
 }
 
-/// BDD-TRC-010, FT-2
+/// BDD-TRC-010, FT-2, G-07: the end is kept, the line at the border in part, and no character is torn.
 #[test]
 fn bdd_trc_010_tail_cuts_between_characters() {
     let text = "你好世界测试\n第二行中文\n第三行数据\n第四行内容\n第五行结束";
@@ -107,6 +108,32 @@ fn bdd_trc_012_a_long_line_is_cut_and_marked() {
     assert_eq!(cut.content, format!("{}... [truncated]", "x".repeat(50)));
     assert_eq!(cut.truncated_by, Some(TruncatedBy::Chars));
     assert_eq!(cut.total_bytes, 1000);
+}
+
+/// G-05: what was done to a text is a record of eleven fields, and each of them is true for each way to cut.
+#[test]
+fn what_was_done_to_a_text_is_told_in_eleven_fields() {
+    let text = "one\ntwo\nthree\nfour";
+    let told = |cut: Truncation| serde_json::to_value(cut).unwrap();
+    let expected = |content: &str, by: serde_json::Value, output_lines: usize, limits: (usize, usize)| {
+        json!({
+            "content": content, "truncated": !by.is_null(), "truncated_by": by, "total_lines": 4, "total_bytes": 18,
+            "output_lines": output_lines, "output_bytes": content.len(), "last_line_partial": false,
+            "first_line_exceeds_limit": false, "max_lines": limits.0, "max_bytes": limits.1,
+        })
+    };
+    assert_eq!(told(head(text, Limits::new(9, 99))), expected(text, json!(null), 4, (9, 99)));
+    assert_eq!(told(head(text, Limits::new(2, 99))), expected("one\ntwo", json!("lines"), 2, (2, 99)));
+    assert_eq!(told(head(text, Limits::new(9, 8))), expected("one\ntwo", json!("bytes"), 2, (9, 8)));
+    let chars = Limits { max_chars: 8, ..Limits::new(9, 99) };
+    assert_eq!(told(head(text, chars)), expected("one\ntwo", json!("chars"), 2, (9, 99)));
+    let mut nothing = expected("", json!("bytes"), 0, (9, 2));
+    nothing["first_line_exceeds_limit"] = json!(true);
+    assert_eq!(told(head(text, Limits::new(9, 2))), nothing);
+    assert_eq!(told(tail(text, Limits::new(2, 99))), expected("three\nfour", json!("lines"), 2, (2, 99)));
+    let mut partial = expected("ree\nfour", json!("bytes"), 2, (9, 8));
+    partial["last_line_partial"] = json!(true);
+    assert_eq!(told(tail(text, Limits::new(9, 8))), partial);
 }
 
 /// TRUNC-001: as `truncate_file` did with ten lines and a limit of five.

@@ -225,8 +225,49 @@ fn a_context_that_reaches_its_reserve_is_compacted_beside_the_turn() {
     assert_eq!(play.state.history.len(), 6, "the summary, the newest four of then, and the answer");
 }
 
-/// BDD-AUTOCOMPACT-003, BDD-AGENT-037, J-27: messages sent while a compaction holds the turn up are kept, in order, and read
-/// right after it.
+/// The kinds of the entries that the last decision wrote.
+fn written(play: &Play) -> Vec<String> {
+    play.entries.iter().map(|entry| entry.to_tape().unwrap().kind).collect()
+}
+
+/// B-08: one round in its order: the conversation without what was compacted, whether it fits, the tools, the model, and what
+/// follows from its answer.
+#[test]
+fn a_round_goes_in_its_order() {
+    let mut play = talked(6, 484);
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("## Goal\nTalk."));
+    let kept = play.state.history.len();
+    assert_eq!(kept, 4, "the summary stands for the rest");
+    play.configure(|settings| settings.compaction.auto = true);
+    let turn = |play: &mut Play, said: &str| {
+        play.send(said);
+        let kinds = written(play);
+        let request = play.entries.iter().find_map(|entry| match &entry.record {
+            Record::Request(request) => Some(request.clone()),
+            _ => None,
+        });
+        (kinds, request.unwrap())
+    };
+    // With room: what stands in the context, how full that is, and the tools, all before the request is made.
+    let (kinds, request) = turn(&mut play, "next");
+    assert_eq!(kinds, ["accepted", "delivered", "request"]);
+    assert_eq!((request.items, request.tools.as_str()), (kept + 1, "tools"));
+    assert!(request.used > 0 && request.used < request.usable);
+    let calls = play.answer_calls(&["bash"]);
+    play.returned(calls[0], "ok");
+    assert_eq!(written(&play), ["result", "request"], "a call leads to another round");
+    play.answer_text("done");
+    assert_eq!(written(&play), ["answer", "turn_finished"], "an answer without calls ends it");
+    // Without room: found before the request, which goes on beside the summary.
+    let room = usize::try_from(request.usable - request.used).unwrap();
+    let (kinds, request) = turn(&mut play, &"z".repeat(room * 4));
+    assert_eq!(kinds, ["accepted", "delivered", "compaction", "request"]);
+    assert!(request.used >= request.usable, "{request:?}");
+}
+
+/// BDD-AUTOCOMPACT-003, BDD-AGENT-037, J-27, AB-07 (pi 1312): messages sent while a compaction holds the turn up are kept, in
+/// order, and read right after it.
 #[test]
 fn messages_that_come_during_a_compaction_are_delivered_after_it() {
     let mut play = talked(7, 500);
@@ -275,7 +316,7 @@ fn an_overflow_compacts_once_and_sends_again() {
     assert!(matches!(play.state.ended.back().unwrap().outcome, Outcome::Failed { .. }), "a second time is an error");
 }
 
-/// J-28, C-19: a rate limit never compacts, and neither does another error.
+/// J-28, C-19, AB-07 (pi 1038): a rate limit never compacts, and neither does another error.
 #[test]
 fn a_rate_limit_never_compacts() {
     for kind in [ErrorKind::RateLimited, ErrorKind::InvalidRequest, ErrorKind::Network] {

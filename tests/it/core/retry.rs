@@ -66,7 +66,7 @@ fn an_answer_sets_the_count_of_retries_back() {
     assert_eq!(wait_ms(&play), Some(1_000));
 }
 
-/// K-10: a retried turn is over only when its tools have run.
+/// K-10, AB-07 (pi 1465): a retried turn is over only when its tools have run.
 #[test]
 fn a_retry_that_succeeds_goes_on_as_if_nothing_had_happened() {
     let mut play = Play::new();

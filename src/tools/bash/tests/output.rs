@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// BDD-BASH-008, FT-10: the model reads both streams in exactly the order in which they were written.
+/// BDD-BASH-008, FT-10, C-32: the model reads both streams in exactly the order in which they were written.
 #[tokio::test]
 async fn bdd_bash_008_both_streams_come_in_the_order_in_which_they_were_written() {
     let scene = scene();
@@ -16,7 +16,7 @@ async fn bdd_bash_008_both_streams_come_in_the_order_in_which_they_were_written(
     scene.says("echo a > /dev/stdout; echo b > /dev/stderr; echo c", "a\nb\nc").await;
 }
 
-/// FT-10: a host that wants to tell the streams apart asks for it, and gets them in about their order.
+/// FT-10, C-32: a host that wants to tell the streams apart asks for it, and gets them in about their order.
 #[tokio::test]
 async fn ft_10_streams_are_kept_apart_where_the_host_asks_for_it() {
     let scene = scene_with(|options| options.streams = Streams::Apart);
@@ -28,7 +28,8 @@ async fn ft_10_streams_are_kept_apart_where_the_host_asks_for_it() {
     assert!(torn.content.contains('你') && !torn.content.contains('\u{fffd}'), "{}", torn.content);
 }
 
-/// BDD-BASH-015 (both meanings), BDD-BASH-021, BASH-ERR-002, F-25, FT-4: too many lines.
+/// BDD-BASH-015 (both meanings), BDD-BASH-021, BASH-ERR-002, F-25, FT-4, G-04: of too many lines the result has the last ones,
+/// that it was cut, and where the whole is.
 #[tokio::test]
 async fn bdd_bash_015_too_many_lines_keep_the_last_ones_and_a_file() {
     let scene = scene();
@@ -83,6 +84,24 @@ async fn bdd_bash_017_characters_are_never_torn() {
         let shown = result.content.trim_end_matches('\u{fffd}');
         assert!(shown.contains('你') && !shown.contains('\u{fffd}'), "{command}");
     }
+}
+
+/// F-22: a command runs in bash, in the workspace or a folder of it, within a time limit; its streams are told apart where the
+/// host wants that, and of a long output the end is shown.
+#[tokio::test]
+async fn f_22_a_command_runs_in_bash_within_its_limits() {
+    let scene = scene_with(|options| options.streams = Streams::Apart);
+    fs::create_dir(scene.path("sub")).unwrap();
+    let only_bash = "[[ $BASH_VERSION == [0-9]* ]] && a=(x y) && echo ${a[1]} $0; echo \"${PWD##*/}\" >&2";
+    let result = scene.call(json!({ "command": only_bash, "cwd": "sub" })).await;
+    assert_eq!((&result.details["stdout"], &result.details["stderr"]), (&json!("y bash\n"), &json!("sub\n")));
+    assert_eq!(scene.bash("pwd").await.content, scene.path("").canonicalize().unwrap().display().to_string());
+    let result = scene.call(json!({ "command": "echo begun; sleep 60", "timeout": 1 })).await;
+    assert_eq!(result.content, "begun\n\nCommand timed out after 1 seconds");
+    assert_eq!(result.details["timed_out"], true);
+    let result = scene.bash("seq 1 9000").await;
+    assert!(result.content.contains("7000 lines omitted") && result.content.ends_with("\n8999\n9000"));
+    scene.is_clean();
 }
 
 /// BASH-ERR-001, BASH-ERR-003, H04: bytes that are no text.

@@ -1,0 +1,111 @@
+//! Tests: a conversation that was begun with one provider goes on with another.
+//!
+//! Nothing is converted, and so nothing has to be converted back: the history is the runtime's own, and each wire renders it in
+//! its words, without what only another provider understands.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::{Value, json};
+
+use super::{
+    AnswerPart, Api, Endpoint, Item, Provider, Request,
+    samples::{answer, result, text, thought, user, user_of},
+    wire::{body, rendering},
+};
+use crate::message::{Extra, Part};
+
+fn endpoint(provider: &str) -> Endpoint {
+    let known = Provider::known(provider).unwrap();
+    let mut endpoint = Endpoint::new(known.api, provider, "http://h", "m");
+    endpoint.quirks = known.quirks;
+    endpoint.quirks.auto_cache = false;
+    endpoint
+}
+
+/// What that provider is told of a conversation.
+fn told(provider: &str, items: &[Item]) -> Value {
+    let endpoint = endpoint(provider);
+    let request = Request::new(items.iter().cloned().collect());
+    let body: Value = serde_json::from_slice(&body(&endpoint, &rendering(&endpoint), &request)).unwrap();
+    body["messages"].clone()
+}
+
+fn call(id: &str, name: &str) -> AnswerPart {
+    AnswerPart::Call { id: id.into(), name: name.into(), input: r#"{"path":"a"}"#.into(), extra: None }
+}
+
+/// CROSS-001, CROSS-004, CROSS-ERR-002: the messages of one provider are as many for another, in their order, and none are none
+/// (but Anthropic takes no empty list, so that it is told that the conversation begins); with the same provider they are what
+/// they were.
+#[test]
+fn a_conversation_has_as_many_messages_for_another_provider() {
+    let items = [user("one"), answer(vec![text("two")]), user("three"), answer(vec![text("four")]), user("five")];
+    let roles = ["user", "assistant", "user", "assistant", "user"];
+    for provider in ["deepseek", "openai", "anthropic", "gemini"] {
+        for count in [0, 3, 5] {
+            let messages = told(provider, &items[..count]);
+            let told: Vec<_> = messages.as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
+            let least = usize::from(provider == "anthropic");
+            assert_eq!(told, roles[..count.max(least)], "{provider}");
+        }
+    }
+    assert_eq!(told("openai", &items), told("openai", &items));
+}
+
+/// CROSS-003: two text parts are plain text for a provider that knows no parts.
+#[test]
+fn parts_of_text_are_plain_text_for_another_provider() {
+    let said = told("deepseek", &[user("q"), answer(vec![text("first "), text("second")])]);
+    assert_eq!(said[1], json!({"role": "assistant", "content": "first second"}));
+    let asked = told("deepseek", &[user_of(vec![Part::text("first"), Part::text("second")])]);
+    assert!(asked[0]["content"].is_string(), "{asked}");
+}
+
+/// CROSS-005, CROSS-ERR-006, CROSS-ERR-007: a call keeps its id, its tool's name to the letter, and its arguments, and its result
+/// names it, with every provider.
+#[test]
+fn calls_keep_their_ids_and_names_with_every_provider() {
+    let items = [user("q"), answer(vec![call("call_abc123", "Glob")]), Item::Result(result("call_abc123", "found"))];
+    for provider in ["openai", "deepseek", "gemini"] {
+        let messages = told(provider, &items);
+        let asked = &messages[1]["tool_calls"];
+        assert_eq!(asked.as_array().unwrap().len(), 1, "{provider}");
+        assert_eq!(asked[0]["id"], "call_abc123", "{provider}");
+        assert_eq!(asked[0]["function"], json!({"name": "Glob", "arguments": r#"{"path":"a"}"#}), "{provider}");
+        assert_eq!((&messages[2]["role"], &messages[2]["tool_call_id"]), (&json!("tool"), &json!("call_abc123")));
+    }
+    let messages = told("anthropic", &items);
+    let asked = json!([{"type": "tool_use", "id": "call_abc123", "name": "Glob", "input": {"path": "a"}}]);
+    assert_eq!(messages[1]["content"], asked);
+    assert_eq!(messages[2]["content"][0]["tool_use_id"], "call_abc123");
+}
+
+/// CROSS-ERR-001: a thought is told to nobody but the provider that had it; the text beside it is.
+#[test]
+fn thoughts_are_dropped_for_another_provider() {
+    let anthropic = endpoint("anthropic");
+    let of_anthropic = || thought(&anthropic, "anthropic", "a secret", json!({"signature": "SIG"}));
+    let items = [user("q"), answer(vec![of_anthropic(), text("the answer")])];
+    assert_eq!(told("openai", &items)[1], json!({"role": "assistant", "content": "the answer"}));
+    assert!(told("anthropic", &items).to_string().contains("a secret"));
+}
+
+/// PROVIDER-ERR-002: what one provider put beside a part, to get it back, is sent to no other.
+#[test]
+fn what_is_one_providers_own_is_sent_to_no_other() {
+    let extra = |endpoint: &Endpoint| {
+        let value = json!({"store": true, "extra_content": {"store": "CANARY"}, "signature": "CANARY"});
+        Some(Extra { provider: endpoint.provider.clone(), api: endpoint.api.name().into(), value })
+    };
+    let openai = endpoint("openai");
+    assert_eq!(openai.api, Api::OpenAiChat);
+    let said = AnswerPart::Text { text: "said".into(), extra: extra(&openai) };
+    let mut called = call("c1", "read");
+    if let AnswerPart::Call { extra: of_call, .. } = &mut called {
+        *of_call = extra(&openai);
+    }
+    let items = [user("q"), answer(vec![said, called]), Item::Result(result("c1", "found"))];
+    let messages = told("anthropic", &items);
+    assert_eq!(messages.as_array().unwrap().len(), 3);
+    assert!(!messages.to_string().contains("store") && !messages.to_string().contains("CANARY"), "{messages}");
+}

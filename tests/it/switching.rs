@@ -1,0 +1,159 @@
+//! Models behind their own addresses, and a session that goes on with another one: over real wires, to servers of this process.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tamtam::{
+    EventKind, ModelRef, Outcome, Runtime, Session, SessionOptions,
+    context::Window,
+    event::Next,
+    model::{Api, HttpOptions, ModelLimits, Provider, Router, Secret},
+    permission::Profile,
+    session::Record,
+};
+
+use crate::support::{
+    fault_server::{Act, FaultServer, events_head, refusal, send},
+    taped,
+};
+
+/// A server that answers every request with these words.
+fn says(api: Api, words: &str) -> Vec<Act> {
+    let events = match api {
+        Api::OpenAiChat => vec![
+            json!({"choices": [{"index": 0, "delta": {"content": words}}]}),
+            json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+        ],
+        _ => vec![
+            json!({"type": "message_start", "message": {"model": "m"}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": words}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+            json!({"type": "message_stop"}),
+        ],
+    };
+    let line = |event: &Value| match event.get("type").and_then(Value::as_str) {
+        Some(name) => format!("event: {name}\ndata: {event}\n\n"),
+        None => format!("data: {event}\n\n"),
+    };
+    let end = if api == Api::OpenAiChat { "data: [DONE]\n\n" } else { "" };
+    vec![events_head(), send(&(events.iter().map(line).collect::<String>() + end))]
+}
+
+fn at(name: &str, server: &FaultServer) -> Provider {
+    Provider::known(name).unwrap().with_key(Secret::new("k")).with_base_url(server.url())
+}
+
+fn model(name: &str) -> ModelRef {
+    name.parse().unwrap()
+}
+
+async fn session(folder: &taped::Folder, router: Router, first: &str) -> (Runtime, Session) {
+    let builder = Runtime::builder().store(folder.path().join("store")).models(Arc::new(router), model(first));
+    let runtime = builder.start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap();
+    (runtime, session)
+}
+
+async fn say(session: &Session, text: &str) -> String {
+    let answer = session.prompt(text).await.unwrap().wait().await.unwrap();
+    assert_eq!(answer.outcome, Outcome::Done, "{text}");
+    answer.text
+}
+
+/// PROVIDER-003, MODEL-002, MODEL-006, MODEL-007, PROVIDER-ERR-003, CROSS-001: a session is switched to a model of another
+/// provider and back: the next request goes there, with all that was said, and with the window that the host gave to that model.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_goes_on_with_another_providers_model() {
+    let folder = taped::folder();
+    let deepseek = FaultServer::answering(|_, _| says(Api::OpenAiChat, "from deepseek")).await;
+    let anthropic = FaultServer::answering(|_, _| says(Api::AnthropicMessages, "from anthropic")).await;
+    let (first, second) = (model("deepseek/deepseek-chat"), model("anthropic/claude-new"));
+    let mut limits = ModelLimits::default();
+    limits.context = 200_000;
+    let router = Router::new(HttpOptions::default())
+        .with(at("deepseek", &deepseek))
+        .with(at("anthropic", &anthropic))
+        .with_limits(second.clone(), limits);
+    let (runtime, session) = session(&folder, router, "deepseek:deepseek-chat").await;
+    assert_eq!(session.state().await.unwrap().settings.model.to_string(), "deepseek/deepseek-chat");
+    assert_eq!(say(&session, "one").await, "from deepseek");
+    for (to, expected) in [(&second, "from anthropic"), (&first, "from deepseek"), (&second, "from anthropic")] {
+        session.configure(|settings| settings.model = to.clone()).await.unwrap();
+        assert_eq!(&session.state().await.unwrap().settings.model, to);
+        assert_eq!(say(&session, &format!("now {to}")).await, expected);
+    }
+    assert_eq!((deepseek.seen().len(), anthropic.seen().len()), (2, 2));
+    let told: Value = serde_json::from_str(&anthropic.seen()[0].body).unwrap();
+    let roles: Vec<_> = told["messages"].as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant", "user"]);
+    assert!(told.to_string().contains("from deepseek"), "{told}");
+    let entries = session.entries().await.unwrap();
+    let windows: Vec<Window> = entries
+        .iter()
+        .filter_map(|entry| match &entry.record {
+            Record::Request(request) => request.window,
+            _ => None,
+        })
+        .collect();
+    let contexts: Vec<u64> = windows.iter().map(|window| window.context).collect();
+    assert_eq!((contexts.len(), contexts[1], contexts[3]), (4, 200_000, 200_000));
+    assert_ne!(contexts[0], 200_000);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// PROVIDER-ERR-007: a request that Anthropic is too busy for is made again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_anthropic_is_too_busy_for_is_made_again() {
+    let folder = taped::folder();
+    let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let busy = || refusal("529 Overloaded", &["retry-after-ms: 1"], body);
+    let server = FaultServer::start([busy(), busy(), says(Api::AnthropicMessages, "there")]).await;
+    let router = Router::new(HttpOptions::default()).with(at("anthropic", &server));
+    let (runtime, session) = session(&folder, router, "anthropic/claude-new").await;
+    let mut events = session.events();
+    assert_eq!(say(&session, "are you there?").await, "there");
+    assert_eq!(server.seen().len(), 3);
+    let mut retries = 0;
+    loop {
+        let Some(Next::Event(event)) = events.next().await else { continue };
+        match &event.kind {
+            EventKind::Retry { .. } => retries += 1,
+            EventKind::TurnFinished { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(retries, 2);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// CROSS-ERR-003: what failed with one provider is told to nobody: the next one hears what was said, and no half of an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_answer_is_not_told_to_the_next_provider() {
+    let folder = taped::folder();
+    let refused = refusal("400 Bad Request", &[], r#"{"error":{"message":"no such thing"}}"#);
+    let deepseek = FaultServer::start([says(Api::OpenAiChat, "fine"), refused]).await;
+    let anthropic = FaultServer::answering(|_, _| says(Api::AnthropicMessages, "from anthropic")).await;
+    let router = Router::new(HttpOptions::default()).with(at("deepseek", &deepseek)).with(at("anthropic", &anthropic));
+    let (runtime, session) = session(&folder, router, "deepseek/deepseek-chat").await;
+    say(&session, "one").await;
+    let failed = session.prompt("two").await.unwrap().wait().await.unwrap();
+    assert!(matches!(failed.outcome, Outcome::Failed { .. }), "{failed:?}");
+    session.configure(|settings| settings.model = model("anthropic/claude-new")).await.unwrap();
+    assert_eq!(say(&session, "three").await, "from anthropic");
+    let told: Value = serde_json::from_str(&anthropic.seen()[0].body).unwrap();
+    let said = |words: &str| json!({"type": "text", "text": words});
+    let mut messages = told["messages"].clone();
+    // The mark for the provider's cache is no part of what is said.
+    for block in messages.as_array_mut().unwrap().iter_mut().flat_map(|m| m["content"].as_array_mut().unwrap()) {
+        block.as_object_mut().unwrap().remove("cache_control");
+    }
+    let expected = json!([
+        {"role": "user", "content": [said("one")]},
+        {"role": "assistant", "content": [said("fine")]},
+        {"role": "user", "content": [said("two"), said("three")]},
+    ]);
+    assert_eq!(messages, expected);
+    assert!(runtime.shutdown().await.is_empty());
+}
