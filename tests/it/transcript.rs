@@ -348,9 +348,9 @@ async fn what_a_running_call_says_of_itself_is_pushed() {
 async fn state_of_the_call(session: &tamtam::Session) -> Value {
     let messages = session.messages().await.unwrap();
     let parts = messages.iter().flat_map(|message| &message.parts);
-    let call = parts.filter_map(|part| match part {
+    let mut calls = parts.filter_map(|part| match part {
         Part::Tool(call) => Some(call),
         _ => None,
     });
-    serde_json::to_value(&call.last().expect("a call was made").state).unwrap()
+    serde_json::to_value(&calls.next_back().expect("a call was made").state).unwrap()
 }
