@@ -32,8 +32,8 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::Message,
     session::{
-        self, Bill, Delivery, Disposition, Entry, Grant, Held, Outcome, Record, ReplyTo, Settings, Signal, Spent,
-        State, Steering, Transcript, TurnEnd, Waiting,
+        self, Bill, Delivery, Disposition, Entry, Grant, Held, Outcome, Record, Refusal, ReplyTo, Settings, Signal,
+        Spent, State, Steering, Transcript, TurnEnd, Waiting,
     },
     usage::Usage,
 };
@@ -79,8 +79,9 @@ impl Session {
         let failed = |failure: crate::hook::HookFailure| {
             tracing::warn!(session = %self.slot.id, hook = failure.hook, error = failure.error, "input hook failed");
         };
+        let message = of_host(message.into())?;
         // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
-        let message = self.host.hooks.on_input(message.into(), &failed).await.ok_or(SendError::Handled)?;
+        let message = self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?;
         let held = self.ask(|reply| Signal::Send { message, delivery, expect_turn, reply }).await?;
         match held {
             Held::Receipt(session::Receipt { message, seq, disposition }) => {
@@ -323,6 +324,15 @@ impl Session {
                 return answer;
             }
         }
+    }
+}
+
+/// A message that a host may send: under an id that is not the runtime's own. Said at the door and not decided, so that tapes on
+/// which a host had such an id are still decided again as they were.
+pub(crate) fn of_host(message: Message) -> Result<Message, SendError> {
+    match message.id.is_reserved() {
+        true => Err(Refusal::ReservedId { id: message.id }.into()),
+        false => Ok(message),
     }
 }
 

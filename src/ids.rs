@@ -143,7 +143,8 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// Which message. The sender may choose it: the same id sent again is the same message, and gets the same receipt.
+    /// Which message. The sender may choose it: the same id sent again is the same message, and gets the same receipt. Those
+    /// that are [reserved](MessageId::is_reserved) are refused.
     MessageId
 }
 
@@ -159,6 +160,46 @@ impl MessageId {
     pub fn new() -> MessageId {
         MessageId(uuid::Uuid::now_v7().to_string().into())
     }
+
+    /// Whether only the runtime may give it: `task-` or `branch-`, and a number. It gives such ids to what it says itself (news
+    /// of a child, the summary of a branch), and knows its own words by them again.
+    ///
+    /// ```
+    /// use tamtam::MessageId;
+    /// assert!(MessageId::from("task-7").is_reserved());
+    /// assert!(!MessageId::from("task-7a").is_reserved());
+    /// ```
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.is_of_task() || self.is_of_branch()
+    }
+
+    /// Of the news of a child.
+    pub(crate) fn of_task(ticket: Seq) -> MessageId {
+        MessageId(format!("{TASK}{ticket}").into())
+    }
+
+    /// Of the summary of a branch.
+    pub(crate) fn of_branch(entry: Seq) -> MessageId {
+        MessageId(format!("{BRANCH}{entry}").into())
+    }
+
+    pub(crate) fn is_of_task(&self) -> bool {
+        is_numbered(&self.0, TASK)
+    }
+
+    pub(crate) fn is_of_branch(&self) -> bool {
+        is_numbered(&self.0, BRANCH)
+    }
+}
+
+/// How ids begin that the runtime gives; an entry's number follows.
+const TASK: &str = "task-";
+const BRANCH: &str = "branch-";
+
+fn is_numbered(id: &str, prefix: &str) -> bool {
+    let number = id.strip_prefix(prefix).filter(|number| !number.is_empty());
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Milliseconds since 1970-01-01T00:00:00Z. Within a session it never decreases, whatever the machine's clock does.

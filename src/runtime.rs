@@ -40,6 +40,12 @@ use crate::{
 const PASSING_WAIT: Duration = Duration::from_secs(1);
 const PASSING_LOOK: Duration = Duration::from_millis(5);
 
+/// A drain that is given longer is given this long: for ever.
+const DRAIN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// How long a drain waits for a session to say how it stands, at least.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+
 /// A running tree. Cheap to clone: all clones are one runtime.
 ///
 /// Dropping the last clone without [`Runtime::shutdown`] begins the same end in the background, where the tokio runtime is
@@ -360,18 +366,25 @@ impl Runtime {
     /// Finishes the running turns and takes no new messages. Open asks do not hold it up. After the deadline the turns that
     /// still run are left as they are: they go on at the next start. Sessions that sleep are left asleep.
     ///
-    /// Returns the sessions that did not become idle.
+    /// Returns the sessions that did not become idle, those among them whose actor is stuck and does not say. It returns when the
+    /// deadline is over; a shorter one than a second gives each session that long to answer. After the runtime's end it changes
+    /// nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
         self.inner.host.slots.set_door(Door::Draining);
-        let until = tokio::time::Instant::now() + deadline;
+        let now = tokio::time::Instant::now();
+        let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
         loop {
             let (mut left, mut waited) = (Vec::new(), false);
-            for slot in self.inner.host.slots.all_awake() {
+            // Side by side, so that one that does not answer takes no time from the others.
+            let looks = self.inner.host.slots.all_awake().into_iter().map(async |slot| {
                 let session = Session { host: self.inner.host.clone(), slot };
-                match report::drained(&session, until).await {
+                (session.id().clone(), report::drained(&session, until, answers_by).await)
+            });
+            for (session, drained) in futures_util::future::join_all(looks).await {
+                match drained {
                     report::Drained::AtOnce => {}
                     report::Drained::Later => waited = true,
-                    report::Drained::No => left.push(session.id().clone()),
+                    report::Drained::No => left.push(session),
                 }
             }
             // A child that is down may wake its parent, which was looked at before: until all are found at rest.

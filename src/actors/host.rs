@@ -69,16 +69,19 @@ impl std::fmt::Debug for Host {
     }
 }
 
+/// What the host's code says, asked inside a session; nothing where it panics: what it knows of a model is worth no session.
+fn isolated<T>(ask: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).ok()
+}
+
 impl Windows for Host {
     fn window(&self, model: &ModelRef) -> Window {
-        // The host's code, asked inside a session: what it knows of a model is worth no session.
-        let limits = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.models.limits_of(model)));
-        let limits = limits.unwrap_or_default();
+        let limits = isolated(|| self.models.limits_of(model)).unwrap_or_default();
         Window::new(limits.context, limits.output)
     }
 
     fn price(&self, model: &ModelRef) -> Option<Price> {
-        self.prices.get(model).or_else(|| self.models.price_of(model))
+        self.prices.get(model).or_else(|| isolated(|| self.models.price_of(model)).flatten())
     }
 }
 

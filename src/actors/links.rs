@@ -27,6 +27,9 @@ const AGAIN_MIN: Duration = Duration::from_millis(50);
 /// No such wait is longer.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
+/// A child whose actor did not start so often in a row, over more than a minute, is lost.
+const STARTS_MAX: u32 = 12;
+
 /// How often a child that an operator stopped is looked at.
 const STOPPED_LOOK: Duration = Duration::from_millis(500);
 
@@ -55,7 +58,11 @@ pub(crate) enum NotUp {
     Closing,
     /// There is no such session.
     Missing,
-    /// It cannot be brought up.
+    /// It did not come up this time: the machine was short of something, or slow. That may pass.
+    NotNow(String),
+    /// Its actor did not start. That may pass, or may not.
+    NotStarted(String),
+    /// It cannot be brought up, ever.
     Lost(String),
 }
 
@@ -136,19 +143,28 @@ enum Look {
     Over(Box<Signal>),
     /// It is to be looked at again, for it may be had then.
     Again,
+    /// The same, but not for ever: nothing from outside stands in its way.
+    Failed(String),
     /// The runtime is shutting down: nothing more comes.
     Closing,
 }
 
 impl Watch {
     async fn run(mut self) {
-        let mut wait = AGAIN_MIN;
+        let (mut wait, mut starts) = (AGAIN_MIN, 0);
         loop {
             match self.look().await {
                 Look::Over(signal) => return self.post.slot.report(self.post.life, *signal),
                 Look::Closing if self.post.host.slots.door() == Door::Closed => return std::future::pending().await,
                 Look::Closing => self.until_awake_again().await,
-                Look::Again => {}
+                Look::Again => starts = 0,
+                Look::Failed(error) => {
+                    starts += 1;
+                    if starts >= STARTS_MAX {
+                        let lost = self.lost(error);
+                        return self.post.slot.report(self.post.life, lost);
+                    }
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
@@ -179,6 +195,20 @@ impl Watch {
         Look::Over(Box::new(Signal::TaskDown { ticket, down: Down::without_a_word(reason) }))
     }
 
+    /// What becomes of the task of a child that cannot be brought up.
+    fn lost(&self, error: String) -> Signal {
+        let ticket = self.post.ticket;
+        match self.told.borrow().told {
+            Told::Leave => Signal::TaskLeft { ticket },
+            _ => Signal::TaskDown { ticket, down: Down::without_a_word(DownReason::Lost { error }) },
+        }
+    }
+
+    /// Says why a child is looked at again.
+    fn not_up(&self, error: &str) {
+        tracing::warn!(session = %self.birth.child, parent = %self.birth.parent, error, "a child did not come up; it is looked at again");
+    }
+
     fn left(&self) -> Look {
         Look::Over(Box::new(Signal::TaskLeft { ticket: self.post.ticket }))
     }
@@ -197,6 +227,14 @@ impl Watch {
             (Ok(Ok(child)), _) => self.stay(&child).await,
             (Ok(Err(NotUp::Closing)), _) => Look::Closing,
             (Ok(Err(NotUp::Elsewhere)), _) => Look::Again,
+            (Ok(Err(NotUp::NotNow(error))), _) => {
+                self.not_up(&error);
+                Look::Again
+            }
+            (Ok(Err(NotUp::NotStarted(error))), _) => {
+                self.not_up(&error);
+                Look::Failed(error)
+            }
             (Ok(Err(NotUp::Missing | NotUp::Lost(_))), Told::Leave) => self.left(),
             // It is to know that it is an orphan, and cannot be told while it is parked.
             (Ok(Err(NotUp::Parked)), Told::Leave) => Look::Again,

@@ -64,8 +64,8 @@ struct Inner {
     inbox: Option<Box<Inbox>>,
 }
 
-/// Whether inputs are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether inputs are taken. In the order in which a runtime ends: a door that has closed further does not open again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Door {
     #[default]
     Open,
@@ -403,7 +403,7 @@ impl Slot {
     /// Sets whether inputs are taken. A closed slot refuses what waits in it.
     pub(crate) fn set_door(&self, door: Door) {
         let mut inner = self.inner();
-        inner.door = door;
+        inner.door = inner.door.max(door);
         let waiters = match (door, &mut inner.inbox) {
             (Door::Closed, Some(inbox)) => {
                 inbox.mailbox = None;

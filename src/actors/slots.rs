@@ -76,10 +76,11 @@ impl Slots {
         self.table().known.len()
     }
 
-    /// Sets the door of those that are known, and of those that will be. Gives the slots, none missing.
+    /// Closes the door of those that are known, and of those that will be, so far; one that is closed further stays so. Gives the
+    /// slots, none missing.
     pub(crate) fn set_door(&self, door: Door) -> Vec<Arc<Slot>> {
         let mut table = self.table();
-        table.door = door;
+        table.door = table.door.max(door);
         let slots: Vec<_> = table.known.values().filter_map(Weak::upgrade).collect();
         drop(table);
         slots.iter().for_each(|slot| slot.set_door(door));

@@ -84,6 +84,11 @@ impl Pressure {
         Pressure { every: every.max(Duration::from_millis(100)), ask: Arc::new(ask) }
     }
 
+    /// When it is asked next; never, where it is asked so seldom that no clock gets there.
+    fn next(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.every)
+    }
+
     fn share(&self) -> f64 {
         catch_unwind(AssertUnwindSafe(|| (self.ask)())).unwrap_or_else(|_| {
             tracing::warn!("the host's function for memory pressure panicked");
@@ -137,8 +142,9 @@ impl Keeper {
 
     /// When a resting session is to go to sleep.
     fn due(&self, resting: Resting) -> Option<Instant> {
-        let idle = self.passivation.idle_after.map(|limit| resting.since + limit);
-        let old = self.passivation.age_max.map(|limit| resting.born + limit);
+        // A limit that no clock reaches is none.
+        let idle = self.passivation.idle_after.and_then(|limit| resting.since.checked_add(limit));
+        let old = self.passivation.age_max.and_then(|limit| resting.born.checked_add(limit));
         idle.into_iter().chain(old).min()
     }
 
@@ -169,8 +175,10 @@ pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: C
     let mut events = sessions.subscribe();
     let mut lost = 0;
     note_parked(&host, &sessions).await;
+    // What went down while nobody kept the time.
+    wake_cut_off(&host);
     let pressure = host.keeper.passivation.pressure.clone();
-    let mut ask_pressure = pressure.as_ref().map(|pressure| Instant::now() + pressure.every);
+    let mut ask_pressure = pressure.as_ref().and_then(Pressure::next);
     look(&host);
     loop {
         let next = host.keeper.next();
@@ -180,7 +188,7 @@ pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: C
             // The alarm was set to an earlier moment.
             () = host.keeper.news.notified() => {}
             () = at(ask_pressure) => if let Some(pressure) = &pressure {
-                ask_pressure = Some(Instant::now() + pressure.every);
+                ask_pressure = pressure.next();
                 relieve(&host, pressure.share());
             },
             event = events.next() => {
@@ -190,9 +198,10 @@ pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: C
                     _ => {}
                 }
                 if events.lost() > lost {
-                    // What was missed may have been a parking; who is parked can be asked.
+                    // What was missed may have been a parking, or the end of the supervisor: both can be looked up.
                     lost = events.lost();
                     note_parked(&host, &sessions).await;
+                    wake_cut_off(&host);
                 }
             }
         }

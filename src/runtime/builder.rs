@@ -230,6 +230,8 @@ impl Builder {
         for (id, why) in host.store.parked_sessions()? {
             host.slots.park(&id, why);
         }
+        // Before anything runs: one that cannot be found here would lose its turn in silence.
+        let interrupted = if self.no_auto_resume { Vec::new() } else { host.store.open_sessions()? };
         let (root, sessions, hosts) = tree(&host, self.children)?;
         host.set_sessions(sessions.clone());
         let root = Supervisor::start(root, &registry).await?;
@@ -243,7 +245,7 @@ impl Builder {
         // Set once, here, before there is a session.
         let _ = runtime.inner.host.nursery.set(Arc::new(Family::of(&runtime)));
         if !self.no_auto_resume {
-            let recovered = resume_interrupted(&runtime).await;
+            let recovered = resume_interrupted(&runtime, interrupted).await;
             fault!(faults, "start.resumed", "runtime");
             let _ = runtime.inner.recovered.set(recovered);
         }
@@ -340,8 +342,7 @@ fn whole(path: PathBuf) -> PathBuf {
 
 /// Brings back the sessions that were in a turn when their process ended, some at a time. One that cannot come back holds up
 /// no other.
-async fn resume_interrupted(runtime: &Runtime) -> Vec<Recovered> {
-    let open = runtime.inner.host.store.open_sessions().unwrap_or_default();
+async fn resume_interrupted(runtime: &Runtime, open: Vec<SessionId>) -> Vec<Recovered> {
     let resumed = futures_util::stream::iter(open).map(async |id| {
         fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
         let error = runtime.resume(&id).await.err().map(|error| error.to_string());

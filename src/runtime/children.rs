@@ -15,7 +15,7 @@ use crate::{
         slot::{Door, Question, Slot},
     },
     error::{OpenError, SendError, SpawnError},
-    handle::Session,
+    handle::{Session, of_host},
     ids::{Seq, SessionId},
     message::{Message, MessageTime, Role},
     model::BoxFuture,
@@ -78,6 +78,7 @@ impl Session {
         prompt: impl Into<Message>,
         link: Link,
     ) -> Result<Child, SpawnError> {
+        let prompt = of_host(prompt.into())?;
         let state = self.state().await?;
         let parent = state.settings.clone();
         let workspace = canonical(&options.workspace).await?;
@@ -88,10 +89,8 @@ impl Session {
         if !is_known && self.host.store.exists(&child) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
-        let order = Box::new(TaskOrder {
-            settings: of_child(&parent, options, workspace, &self.host.toolbox),
-            prompt: prompt.into(),
-        });
+        let settings = of_child(&parent, options, workspace, &self.host.toolbox);
+        let order = Box::new(TaskOrder { settings, prompt });
         let id = child.clone();
         let held = self.ask(|reply| Signal::Spawn { child: id, order, link, reply }).await?;
         self.child(child, held).await
@@ -168,7 +167,9 @@ impl Session {
             NotUp::Missing => TapeError::Missing { session: child }.into(),
             NotUp::Parked => OpenError::NotStarted { session: child, why: "it is parked".to_owned() },
             NotUp::Elsewhere => OpenError::NotStarted { session: child, why: "another process has it".to_owned() },
-            NotUp::Lost(why) => OpenError::NotStarted { session: child, why },
+            NotUp::NotNow(why) | NotUp::NotStarted(why) | NotUp::Lost(why) => {
+                OpenError::NotStarted { session: child, why }
+            }
         })?;
         Ok(Session { host: self.host.clone(), slot })
     }
@@ -290,6 +291,15 @@ impl Runtime {
             OpenError::Parked { .. } => NotUp::Parked,
             OpenError::Tape(TapeError::Missing { .. }) => NotUp::Missing,
             OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. } => NotUp::Elsewhere,
+            error @ OpenError::NotStarted { .. } => NotUp::NotStarted(error.to_string()),
+            OpenError::Tape(
+                error @ (TapeError::Io { .. }
+                | TapeError::Busy { .. }
+                | TapeError::Exists { .. }
+                | TapeError::Changed { .. }
+                | TapeError::Closed),
+            ) => NotUp::NotNow(error.to_string()),
+            // A tape that is damaged, or too new, or an order that no tape takes: none of these gets better by itself.
             other => NotUp::Lost(other.to_string()),
         })
     }

@@ -1,7 +1,9 @@
 //! What a runtime tells of itself.
 
+use std::time::Duration;
+
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     actors::slot::Phase,
@@ -72,8 +74,10 @@ impl Leftover {
     }
 }
 
-/// How often a draining session is looked at for being held up by nothing but open asks.
-const DRAIN_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+/// How soon a draining session is looked at again for being held up by nothing but open asks; twice as long each time.
+const DRAIN_LOOK_MIN: Duration = Duration::from_millis(20);
+/// No such wait is longer.
+const DRAIN_LOOK_MAX: Duration = Duration::from_millis(320);
 
 /// Whether a session has come to rest in a drain.
 pub(super) enum Drained {
@@ -115,25 +119,42 @@ async fn children_rest(session: &Session, state: &State) -> bool {
     true
 }
 
-/// Waits until a session is idle or waits for people only, and its children likewise.
-pub(super) async fn drained(session: &Session, until: Instant) -> Drained {
-    let mut drained = Drained::AtOnce;
+/// What a look at a draining session shows.
+enum Looked {
+    AtRest,
+    /// It moves: in a turn of its own, or in a child's.
+    Moves {
+        in_turn: bool,
+    },
+}
+
+async fn look(session: &Session) -> Looked {
+    // One that is gone moves no more.
+    let Ok(state) = session.state().await else { return Looked::AtRest };
+    match is_at_rest(&state) && children_rest(session, &state).await {
+        true => Looked::AtRest,
+        false => Looked::Moves { in_turn: state.turn.is_some() },
+    }
+}
+
+/// Waits until a session is idle or waits for people only, and its children likewise. One whose actor is stuck says nothing: it
+/// is waited for until then, and at least until `answers_by`.
+pub(super) async fn drained(session: &Session, until: Instant, answers_by: Instant) -> Drained {
+    let (mut drained, mut wait, look_until) = (Drained::AtOnce, DRAIN_LOOK_MIN, until.max(answers_by));
     loop {
         // Nothing is open in one that has fallen asleep, and it need not be woken to be asked.
         if session.slot.phase() == Phase::Passive {
             return drained;
         }
-        let Ok(state) = session.state().await else { return drained };
-        if is_at_rest(&state) && children_rest(session, &state).await {
-            return drained;
-        }
+        let in_turn = match timeout_at(look_until, look(session)).await {
+            Ok(Looked::AtRest) => return drained,
+            Ok(Looked::Moves { in_turn }) if Instant::now() < until => in_turn,
+            Ok(Looked::Moves { .. }) | Err(_) => return Drained::No,
+        };
         drained = Drained::Later;
-        if Instant::now() >= until {
-            return Drained::No;
-        }
         tokio::select! {
-            _ = session.wait(), if state.turn.is_some() => {}
-            () = tokio::time::sleep(DRAIN_LOOK) => {}
+            _ = session.wait(), if in_turn => {}
+            () = tokio::time::sleep(wait) => wait = (wait * 2).min(DRAIN_LOOK_MAX),
             () = tokio::time::sleep_until(until) => {}
         }
     }

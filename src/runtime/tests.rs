@@ -243,3 +243,37 @@ async fn invariant_22_23_a_full_slot_refuses_and_drops_nothing() {
     assert_eq!(session.slot.depth(), 0);
     assert!(runtime.shutdown().await.is_empty());
 }
+
+/// The same where the timekeeper was not there to see it: its next life looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timekeeper_wakes_what_went_down_before_its_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::from_fn(|_| Reply::text("went on").at_barrier("think")));
+    let runtime = start(folder.path(), model.clone()).await;
+    let id = create(&runtime, folder.path()).await.id().clone();
+    drop(runtime.session(&id).prompt("think").await.unwrap());
+    until("the model is asked", || model.requests().len() == 1).await;
+    runtime.inner.root.terminate_child("timekeeper").await.unwrap();
+    runtime.inner.root.recycle_child("sessions").await.unwrap();
+    until("it is cut off", || runtime.session(&id).slot.phase() == Phase::Passive).await;
+    runtime.inner.root.restart_child("timekeeper").await.unwrap();
+    until("the model is asked again", || model.requests().len() == 2).await;
+    model.barrier("think").release();
+    runtime.session(&id).wait().await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A drain that comes after the end opens nothing again: whoever asks is told at once that it is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_after_the_end_opens_no_door() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let session = create(&runtime, folder.path()).await;
+    assert!(runtime.shutdown().await.is_empty());
+    assert!(runtime.drain(Duration::from_secs(1)).await.is_empty());
+    assert_eq!(runtime.inner.host.slots.door(), Door::Closed);
+    assert!(matches!(
+        session.slot.input(|reply| crate::session::Signal::GoOn { reply }),
+        Err(crate::SendError::Closed)
+    ));
+}

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::FileOperations,
-    ids::Seq,
+    ids::{MessageId, Seq},
     message::ModelRef,
     model::{Item, Price, UserItem},
     session::{
@@ -201,7 +201,7 @@ impl State {
         }
         let text = crate::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
         let parts = vec![crate::message::Part::text(text)];
-        let id = format!("branch-{seq}").into();
+        let id = MessageId::of_branch(seq);
         self.push_shared(Arc::new(Item::User(UserItem { id, parts, fragment: Default::default() })));
     }
 }

@@ -376,9 +376,7 @@ pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
 
 /// Whose a message in the history is.
 pub(super) fn speaker(user: &UserItem) -> Speaker {
-    let id = user.id.as_str();
-    let number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
-    match (id.strip_prefix("branch-").is_some_and(number), id.strip_prefix("task-").is_some_and(number)) {
+    match (user.id.is_of_branch(), user.id.is_of_task()) {
         (true, _) => Speaker::Branch,
         (_, true) => Speaker::Runtime,
         _ => Speaker::Host,

@@ -15,9 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{MessageId, Seq, SessionId},
     model::{History, Item, ToolResultItem},
-    session::{
-        Entry, Held, Record, Refusal, Spent, State, Trail, decide::Draft, said::Said, tasks::is_notice, trail::jumps,
-    },
+    session::{Entry, Held, Record, Refusal, Spent, State, Trail, decide::Draft, said::Said, trail::jumps},
     tool::FileChange,
 };
 
@@ -65,7 +63,7 @@ impl Merged {
     #[must_use]
     pub fn messages(&self) -> Vec<MessageId> {
         let said = self.items.iter().filter_map(|item| match &**item {
-            Item::User(user) if !is_own(&user.id) => Some(user.id.clone()),
+            Item::User(user) if !user.id.is_reserved() => Some(user.id.clone()),
             _ => None,
         });
         said.collect()
@@ -76,11 +74,6 @@ impl Merged {
     pub fn is_nothing(&self) -> bool {
         self.items.is_empty() && self.files.is_empty() && self.unlisted.is_empty() && self.spent == Spent::default()
     }
-}
-
-/// Whether the runtime wrote it, and no host.
-fn is_own(id: &MessageId) -> bool {
-    is_notice(id) || id.as_str().strip_prefix("branch-").is_some_and(|entry| entry.parse::<u64>().is_ok())
 }
 
 /// What a merge of a fork records, files left out. `here` are the entries behind the point at which it was forked, through

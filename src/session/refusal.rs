@@ -32,6 +32,12 @@ pub enum Refusal {
     /// The message has nothing in it.
     #[error("the message is empty")]
     Empty,
+    /// Only the runtime gives such ids.
+    #[error("message id {id} is one that the runtime gives: send the message under another id")]
+    ReservedId {
+        /// Which.
+        id: MessageId,
+    },
     /// No such message waits: it was delivered, withdrawn, or never accepted.
     #[error("message {id} does not wait any more")]
     NotWaiting {

@@ -95,19 +95,10 @@ fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Messa
             text.push_str("\n... [truncated]");
         }
     }
-    let mut message = Message::user(text).with_id(notice_id(ticket));
+    let mut message = Message::user(text).with_id(MessageId::of_task(ticket));
     message.role = Role::User;
     message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
     message
-}
-
-fn notice_id(ticket: Seq) -> MessageId {
-    MessageId::from(format!("task-{ticket}"))
-}
-
-/// Whether a message is news of a child, and no word of a host's.
-pub(super) fn is_notice(id: &MessageId) -> bool {
-    id.as_str().strip_prefix("task-").is_some_and(|ticket| ticket.parse::<u64>().is_ok())
 }
 
 /// A child knows that it is an orphan.

@@ -18,7 +18,7 @@ use std::{
 use crate::{
     ids::{MessageId, Seq},
     model::{AnswerPart, Item},
-    session::{BranchSummary, Entry, Record, RolledBack, State, Way, tasks::is_notice},
+    session::{BranchSummary, Entry, Record, RolledBack, State, Way},
 };
 
 /// A point of a conversation to go back to.
@@ -225,7 +225,7 @@ fn before(seq: Seq) -> Seq {
 /// Whether the model is told something there that is more than news of a child.
 fn is_said_by_host(record: &Record) -> bool {
     match record {
-        Record::Delivered { ids } => ids.iter().any(|id| !is_notice(id)),
+        Record::Delivered { ids } => ids.iter().any(|id| !id.is_of_task()),
         Record::Merged(merged) => !merged.items.is_empty(),
         _ => false,
     }
@@ -353,7 +353,7 @@ impl<'a> Tape<'a> {
             Record::Merged(merged) => merged.messages(),
             _ => Vec::new(),
         });
-        told.filter(|id| !is_notice(id) && known.insert(id.clone())).collect()
+        told.filter(|id| !id.is_of_task() && known.insert(id.clone())).collect()
     }
 }
 

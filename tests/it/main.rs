@@ -20,6 +20,7 @@ mod flood;
 mod forks;
 mod formats;
 mod host_children;
+mod host_code;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;

@@ -464,6 +464,17 @@ fn spawn(play: &mut Play, child: &str, change: impl FnOnce(&mut Settings)) -> Re
     }
 }
 
+/// A host's "no limit" for its children is a number like any other: a share of what is left, and no overflow.
+#[test]
+fn a_width_without_a_limit_leaves_a_child_something() {
+    let mut play = with(|settings| {
+        settings.budget.session.tokens = Some(100_000);
+        settings.task_width_max = usize::MAX;
+    });
+    let (_, grant) = spawn(&mut play, "child", |_| {}).unwrap();
+    assert_eq!((grant.tokens, left(&play)), (Some(1), 99_999));
+}
+
 /// Promise 9: the grant is held back on the parent's tape before the child is started, and the rest comes back with its end.
 #[test]
 fn a_grant_is_held_back_before_the_child_starts_and_its_rest_comes_back() {

@@ -127,6 +127,21 @@ fn no_retries_means_none() {
     assert_eq!(play.outcome(), Some(Outcome::Failed { error: "it failed".into() }));
 }
 
+/// A tape that nobody here wrote may say that a request is the try before the first; it is made again as the first would be.
+#[test]
+fn a_request_before_the_first_is_the_first() {
+    let mut play = Play::new();
+    play.send("go");
+    let ticket = play.request();
+    play.begin_as(|state| {
+        if let Some(Open::Request(request)) = state.open.get_mut(&ticket) {
+            request.attempt = 0;
+        }
+    });
+    play.failed(ErrorKind::Network);
+    assert_eq!(wait_ms(&play), Some(1_000));
+}
+
 /// A failure of a request that is over means nothing.
 #[test]
 fn a_late_failure_changes_nothing() {

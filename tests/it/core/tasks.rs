@@ -502,3 +502,16 @@ fn a_childs_rights_are_never_wider_than_its_parents() {
         }
     }
 }
+
+/// A tape that nobody here wrote may say that a session is as deep as a number goes; it has no children then.
+#[test]
+fn a_session_at_the_bottom_of_all_numbers_has_no_children() {
+    let mut play = child();
+    play.begin_as(|state| {
+        if let Some(origin) = &mut state.origin {
+            Arc::make_mut(origin).depth = u32::MAX;
+        }
+    });
+    let max = play.state.settings.task_depth_max;
+    assert_eq!(spawn(&mut play, "grandchild", Link::default()), Err(Refusal::TooDeep { depth: u32::MAX, max }));
+}

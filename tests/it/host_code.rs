@@ -1,0 +1,171 @@
+//! What a host hands in (code that hangs or panics, durations without an end, ids of its own making) reaches nobody else.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tamtam::{
+    Delivery, Link, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
+    model::{Model, ModelError, ModelLimits, Models, Price, Reply, Scripted},
+    permission::Profile,
+    runtime::{Passivation, Pressure},
+    session::Refusal,
+};
+
+use crate::support::taped;
+
+/// For what must not take for ever; far more than it takes.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A door that those who come to it wait at.
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    moved: Condvar,
+    held_up: AtomicUsize,
+}
+
+impl Gate {
+    fn set(&self, closed: bool) {
+        *self.closed.lock().unwrap() = closed;
+        self.moved.notify_all();
+    }
+
+    fn pass(&self) {
+        let closed = self.closed.lock().unwrap();
+        self.held_up.fetch_add(usize::from(*closed), Ordering::SeqCst);
+        drop(self.moved.wait_while(closed, |closed| *closed).unwrap());
+    }
+}
+
+/// Models whose host has bugs.
+struct Host {
+    model: Arc<Scripted>,
+    /// Where the limits of a model called "slow" are waited for.
+    gate: Arc<Gate>,
+    panics: bool,
+}
+
+impl Models for Host {
+    fn find(&self, _: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.model.clone())
+    }
+
+    fn limits_of(&self, model: &ModelRef) -> ModelLimits {
+        if model.to_string().ends_with("slow") {
+            self.gate.pass();
+        }
+        ModelLimits::default()
+    }
+
+    fn price_of(&self, _: &ModelRef) -> Option<Price> {
+        assert!(!self.panics, "the table of prices is broken");
+        None
+    }
+}
+
+fn says_fine() -> Arc<Scripted> {
+    Arc::new(Scripted::from_fn(|_| Reply::text("fine")))
+}
+
+async fn start(folder: &taped::Folder, gate: &Arc<Gate>, panics: bool) -> Runtime {
+    let models = Host { model: says_fine(), gate: gate.clone(), panics };
+    let builder = Runtime::builder().store(folder.path().join("store"));
+    builder.models(Arc::new(models), "host/quick".parse().unwrap()).start().await.unwrap()
+}
+
+async fn create(runtime: &Runtime, folder: &taped::Folder) -> Session {
+    runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap()
+}
+
+async fn ask(session: &Session, text: &str) -> Outcome {
+    session.prompt(text).await.unwrap().wait().await.unwrap().outcome
+}
+
+/// Promise 3: a table of prices that panics is a price that nobody knows, and no crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_price_that_panics_is_unknown() {
+    let folder = taped::folder();
+    let runtime = start(&folder, &Arc::default(), true).await;
+    let session = create(&runtime, &folder).await;
+    assert_eq!(ask(&session, "hello").await, Outcome::Done);
+    assert_eq!(runtime.crashes().len(), 0);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A session whose actor the host's code holds up keeps a drain no longer than its deadline, and is named; the others, and those
+/// that were looked at after it, are found at rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_drain_keeps_its_deadline_beside_an_actor_that_is_stuck() {
+    let (folder, gate) = (taped::folder(), Arc::<Gate>::default());
+    let runtime = start(&folder, &gate, false).await;
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(create(&runtime, &folder).await);
+    }
+    let stuck = others.remove(1);
+    stuck.configure(|settings| settings.model = "host/slow".parse().unwrap()).await.unwrap();
+    for other in &others {
+        assert_eq!(ask(other, "hello").await, Outcome::Done);
+    }
+    gate.set(true);
+    let sender = stuck.clone();
+    let sends = tokio::spawn(async move { sender.prompt("hello").await });
+    while gate.held_up.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let drained = tokio::time::timeout(SOON, runtime.drain(Duration::from_millis(100))).await;
+    gate.set(false);
+    assert_eq!(drained.expect("it returns"), [stuck.id().clone()]);
+    assert!(sends.await.unwrap().is_ok());
+    assert!(tokio::time::timeout(SOON, runtime.drain(Duration::MAX)).await.expect("all is at rest").is_empty());
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Limits that no clock reaches are no limits, and no panic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_without_an_end_never_come() {
+    let folder = taped::folder();
+    let mut passivation = Passivation::default();
+    (passivation.idle_after, passivation.age_max) = (Some(Duration::MAX), Some(Duration::MAX));
+    passivation.pressure = Some(Pressure::new(Duration::MAX, || 1.0));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(says_fine());
+    let runtime = builder.passivation(passivation).start().await.unwrap();
+    let session = create(&runtime, &folder).await;
+    assert_eq!(ask(&session, "hello").await, Outcome::Done);
+    assert_eq!(tokio::time::timeout(SOON, runtime.drain(Duration::MAX)).await.expect("it is at rest"), []);
+    assert_eq!((runtime.crashes().len(), runtime.awake()), (0, vec![session.id().clone()]));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// The ids that the runtime gives to what it says itself are refused at the door, so that no word of a host's is taken for its
+/// own; ids that only look like them are a host's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_cannot_speak_under_the_ids_of_the_runtime() {
+    let folder = taped::folder();
+    let runtime = start(&folder, &Arc::default(), false).await;
+    let session = create(&runtime, &folder).await;
+    let before = session.entries().await.unwrap().len();
+    for id in ["task-7", "branch-3", "task-99999999999999999999999"] {
+        let message = Message::user("hello").with_id(id.into());
+        let refused = SendError::from(Refusal::ReservedId { id: id.into() }).to_string();
+        assert!(refused.contains(id) && refused.contains("another id"), "{refused}");
+        let sent = session.send(message.clone(), Delivery::Queue).await.unwrap_err();
+        assert_eq!(sent.to_string(), refused);
+        let child = session.spawn_child(SessionOptions::new(folder.path()), message, Link::default()).await;
+        let Err(SpawnError::Parent(spawned)) = child else { panic!("a child was made for {id}") };
+        assert_eq!(spawned.to_string(), refused);
+    }
+    assert_eq!(session.entries().await.unwrap().len(), before);
+    for id in ["task-", "task-7a", "task-+7", "my-task-7", "branch", "branch--1"] {
+        let receipt = session.prompt(Message::user("hello").with_id(id.into())).await.unwrap();
+        assert_eq!(receipt.wait().await.unwrap().outcome, Outcome::Done, "{id}");
+    }
+    let undone = session.undo().await.unwrap();
+    assert_eq!(undone.gone, ["branch--1".into()]);
+    assert!(runtime.shutdown().await.is_empty());
+}
