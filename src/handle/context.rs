@@ -117,21 +117,25 @@ impl Session {
         let input = of_text(&asked.prompt) + of_text(SUMMARY_SYSTEM);
         let wanted = Reserve { input, output: BRANCH_SUMMARY_MAX };
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
-        let opened = self.ask(|reply| Signal::SumUpBranch { request: Box::new(request), reply }).await;
-        match opened {
-            Ok(Held::Done(ticket)) => {
-                let (session, tries) = (self.clone(), summary::Tries::default());
-                let mut leaving = Leaving { session, ticket, asked, price, input, tries };
-                // Whether a budget limits it was decided in that moment.
-                if let Some(Open::Branch(open)) = self.state().await?.open.get(&ticket) {
-                    leaving.asked.reads_max = reads_max(&open.reserved);
+        let session = self.clone();
+        let begin = async move {
+            match session.ask(|reply| Signal::SumUpBranch { request: Box::new(request), reply }).await {
+                Ok(Held::Done(ticket)) => {
+                    let tries = summary::Tries::default();
+                    let mut leaving = Leaving { session, ticket, asked, price, input, tries };
+                    // Whether a budget limits it was decided in that moment.
+                    if let Some(Open::Branch(open)) = leaving.session.state().await?.open.get(&ticket) {
+                        leaving.asked.reads_max = reads_max(&open.reserved);
+                    }
+                    Ok(Some(leaving))
                 }
-                Ok(Some(leaving))
+                Ok(Held::Receipt(_)) => Err(SendError::Closed),
+                Err(SendError::Refused(Refusal::SummaryOverBudget)) => Ok(None),
+                Err(error) => Err(error),
             }
-            Ok(Held::Receipt(_)) => Err(SendError::Closed),
-            Err(SendError::Refused(Refusal::SummaryOverBudget)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        };
+        // A task of its own: whoever stops waiting in between leaves no ticket open that nobody would close.
+        self.slot.tasks().spawn(begin).await.map_err(|_| SendError::Closed)?
     }
 
     /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.

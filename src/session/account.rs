@@ -248,13 +248,34 @@ impl State {
         })
     }
 
-    /// A session that goes on from here may use what is left, and counts from 0.
+    /// A session that goes on from here may use what is left, and counts from 0. Of what a parent granted nothing is left for
+    /// it: that is for its child alone, and whoever forks the child says what the fork may use (decision 0011).
     pub(super) fn leave_what_is_left(&mut self) {
         let (session, grant) = (self.left_of(Extent::Session), self.left_of(Extent::Grant));
-        if self.settings.budget.session != session {
-            std::sync::Arc::make_mut(&mut self.settings).budget.session = session;
+        let left = Limits::each(|resource| match (session.of(resource), grant.of(resource)) {
+            (own, None) => own,
+            // Time is passed on, and not divided.
+            (own, Some(left)) if resource == Resource::TimeMs => Some(own.map_or(left, |own| own.min(left))),
+            (_, Some(_)) => Some(0),
+        });
+        if self.settings.budget.session != left {
+            std::sync::Arc::make_mut(&mut self.settings).budget.session = left;
         }
-        self.account = Account { grant: self.account.grant.map(|_| grant), ..Account::default() };
+        self.account = Account::default();
+    }
+
+    /// What a fork used counts here from now on. It was no part of what a parent granted, and so it is none of it here: a parent
+    /// that is given account hears of its grant alone.
+    pub(super) fn count_fork(&mut self, spent: Spent) {
+        self.spent_by_tasks += spent;
+        if self.account.grant.is_some() {
+            self.account.base += spent;
+            let before = self.account.base_used;
+            self.account.base_used = Limits::each(|resource| {
+                let more = if resource == Resource::TimeMs { 0 } else { spent.of(resource) };
+                Some(before.of(resource).unwrap_or(0).saturating_add(more)).filter(|used| *used > 0)
+            });
+        }
     }
 
     /// Takes a grant, counted from now on; of an older one no more than what is left of it.

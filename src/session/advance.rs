@@ -11,7 +11,8 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch, compact,
+        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch,
+        compact::{self, Room},
         decide::Draft,
         end, inbox, recover,
         spending::{self, Fit},
@@ -79,16 +80,20 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         Some(Next::End(outcome)) if no_steps_left(draft) => finish(draft, outcome),
         // A message that steers is read before the turn may end.
         Some(Next::End(_)) if !draft.state.steering.is_empty() => {
-            if compact::holds_up(draft) {
-                return false;
+            match compact::make_room(draft) {
+                Room::Made => {}
+                Room::Awaited => return false,
+                Room::Never => return true,
             }
             inbox::deliver_steering(draft);
             request(draft);
         }
         Some(Next::End(outcome)) => finish(draft, outcome),
         Some(Next::Step) => {
-            if compact::holds_up(draft) {
-                return false;
+            match compact::make_room(draft) {
+                Room::Made => {}
+                Room::Awaited => return false,
+                Room::Never => return true,
             }
             inbox::deliver_steering(draft);
             request(draft);

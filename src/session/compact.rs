@@ -23,7 +23,7 @@ use crate::{
     model::{Item, Price, ToolResultItem, UserItem},
     session::{
         Charge, Directive, Held, Looked, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance,
-        decide::Draft, record::is_none, spending,
+        decide::Draft, pin, record::is_none, spending,
     },
     usage::Usage,
 };
@@ -151,7 +151,7 @@ pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
 }
 
 /// The same, with the messages that join the next request.
-fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
+pub(super) fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
     let (window, used) = fullness(draft);
     let waiting = draft.state.steering.iter().map(|waiting| {
         let parts = waiting.message.parts.clone();
@@ -167,8 +167,29 @@ pub(super) fn estimated(draft: &Draft<'_>) -> u64 {
     state.context.estimated.saturating_add(beside)
 }
 
-/// Makes room before a step. Says whether the step must wait for a compaction.
-pub(super) fn holds_up(draft: &mut Draft<'_>) -> bool {
+/// What becomes of a step that room is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// It is made.
+    Made,
+    /// The step waits for a compaction.
+    Awaited,
+    /// There can be none: the turn has ended.
+    Never,
+}
+
+/// Makes room before a step.
+pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
+    if draft.state.settings.compaction.auto && pin::leave_no_room(draft) {
+        return Room::Never;
+    }
+    match holds_up(draft) {
+        true => Room::Awaited,
+        false => Room::Made,
+    }
+}
+
+fn holds_up(draft: &mut Draft<'_>) -> bool {
     if !draft.state.settings.compaction.auto {
         return false;
     }

@@ -144,7 +144,7 @@ impl State {
         let (entry, fork, to) = (self.seq, merged.fork.clone(), merged.to);
         self.merged = Some(Arc::new(MergedLast { entry, fork, to }));
         merged.items.iter().for_each(|item| self.push_shared(item.clone()));
-        self.spent_by_tasks += merged.spent;
+        self.count_fork(merged.spent);
         if let Some(spill) = merged.spill.as_ref().filter(|spill| !self.settings.read_roots.contains(spill)) {
             Arc::make_mut(&mut self.settings).read_roots.push(spill.clone());
         }

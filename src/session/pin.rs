@@ -5,18 +5,19 @@
 //! message itself is still in the context nothing changes, so a pin costs no cache.
 //!
 //! Pins belong to the conversation: one that goes back to before a pin has it no more. Only words are kept, no files. There is
-//! a bound: what does not fit is refused before anything is written.
+//! a bound: what does not fit is refused before anything is written. What fitted a large window may not fit a smaller one: where
+//! it takes more than half of what a request may take, and room is needed, the turn ends and says so.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    context::{Speaker, carry_max, of_text, said},
+    context::{Level, Speaker, carry_max, of_text, said},
     ids::MessageId,
     message::Message,
     model::Item,
-    session::{Held, Record, Refusal, State, compact, decide::Draft},
+    session::{Held, Looked, Outcome, Record, Refusal, State, compact, decide::Draft},
 };
 
 /// A pinned message.
@@ -76,6 +77,28 @@ fn has_room(draft: &Draft<'_>, text: &str, but: Option<&MessageId>) -> Result<()
         true => Err(Refusal::PinsFull { used, needs, max }),
         false => Ok(()),
     }
+}
+
+/// Ends the turn where what is pinned leaves too little of this model's window: it was pinned under a larger one. No summary
+/// could make room, and each would be asked for in vain; and words that are to stay are not cut off in silence. Says whether.
+pub(super) fn leave_no_room(draft: &mut Draft<'_>) -> bool {
+    let (state, (window, used)) = (&draft.state, compact::with_steering(draft));
+    let is_tight = window.level(used) >= Level::Compact || state.turn.as_ref().is_some_and(|turn| turn.overflowed);
+    let pinned = state.context.pins.iter().map(|pin| of_text(&pin.text)).sum();
+    let (pinned, max) = (state.context.meter.corrected(pinned), window.usable() / 2);
+    if !is_tight || pinned <= max {
+        return false;
+    }
+    let turn_model = state.turn.as_ref().and_then(|turn| turn.model.clone());
+    let model = turn_model.unwrap_or_else(|| state.settings.model.clone());
+    let error = format!(
+        "the messages that are pinned take about {pinned} tokens, more than half of the {} that a request to {model} may take: \
+         unpin some of them, or choose a model with a larger window",
+        window.usable()
+    );
+    let looked = vec![Looked::at(draft, &model)];
+    draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error }, looked });
+    true
 }
 
 impl State {

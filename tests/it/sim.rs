@@ -29,7 +29,7 @@ mod forged;
 mod host;
 mod merge;
 pub(crate) mod rng;
-mod tasks;
+pub(crate) mod tasks;
 mod world;
 
 use std::{

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Breaks the core on purpose, one patch at a time, in a copy of the tree, and expects the tests of the core to notice.
+# Breaks the code on purpose, one patch at a time, in a copy of the tree, and expects a test to notice.
 #
 #   tests/mutations/run.sh            all patches
 #   tests/mutations/run.sh NAME…      only those, by file name without .patch
 #
+# A patch may begin with a line that says who is to notice, and no other tests run then: `# caught by: it FILTER…` names tests of
+# tests/it, `# caught by: lib FILTER…` those beside the code. Without one it is the core's tests and the simulator.
 # Ends 0 where every mutation is caught, 1 where one is missed, 2 where a patch does not apply or does not build.
 # CARGO names another cargo; TAMTAM_SIM_SCHEDULES how many schedules the simulator plays each time (600 by default).
 set -euo pipefail
@@ -22,33 +24,51 @@ trap 'rm -rf "$root/target/mutations"' EXIT
 (cd "$root" && tar --exclude=./target --exclude=./.git -cf - .) | tar -xmf - -C "$copy"   # new times: what an earlier run built is stale
 cd "$copy"
 
-# Prints the names of the tests that failed.
+# Prints the names of the tests that failed, of those tests: `it` or `lib`, and what their names contain.
 failed_tests() {
-    local log=$copy/../log
-    "$cargo" test --offline --test it -- core:: sim:: >"$log" 2>&1 || true
+    local log=$copy/../log target=--lib
+    if [ "$1" = it ]; then target="--test it"; fi
+    shift
+    # shellcheck disable=SC2086 # two words
+    "$cargo" test --offline --features cli $target -- "$@" >"$log" 2>&1 || true
     if ! grep -q '^test result:' "$log"; then
         tail -40 "$log"
+        return 2
+    fi
+    if grep -q '^running 0 tests' "$log"; then
+        echo "no test is called $*"
         return 2
     fi
     sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log"
 }
 
-before=$(failed_tests) || { echo "$before"; echo "the tree does not build"; exit 2; }
-if [ -n "$before" ]; then
-    echo "tests fail before anything is broken: $before"
-    exit 2
-fi
+# Who is to notice a patch.
+witnesses() {
+    sed -n '1s/^# caught by: //p' "$1" | grep . || echo "it core:: sim::no_schedule"
+}
 
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
     for path in "$root"/tests/mutations/*.patch; do names+=("$(basename "$path" .patch)"); done
 fi
+# What is to notice must be green before.
+mapfile -t groups < <(for name in "${names[@]}"; do witnesses "$root/tests/mutations/$name.patch"; done | sort -u)
+for group in "${groups[@]}"; do
+    read -ra words <<<"$group"
+    before=$(failed_tests "${words[@]}") || { echo "$before"; echo "the tree does not build, or $group names nothing"; exit 2; }
+    if [ -n "$before" ]; then
+        echo "tests fail before anything is broken: $before"
+        exit 2
+    fi
+done
+
 caught=0
 missed=0
 for name in "${names[@]}"; do
     patch=$root/tests/mutations/$name.patch
+    read -ra words <<<"$(witnesses "$patch")"
     patch --quiet -p1 <"$patch" || { echo "$name: the patch does not apply"; exit 2; }
-    failed=$(failed_tests) || { echo "$failed"; echo "$name: the broken tree does not build"; exit 2; }
+    failed=$(failed_tests "${words[@]}") || { echo "$failed"; echo "$name: the broken tree does not build"; exit 2; }
     patch --quiet -R -p1 <"$patch"
     if [ -z "$failed" ]; then
         missed=$((missed + 1))
@@ -56,10 +76,10 @@ for name in "${names[@]}"; do
         continue
     fi
     caught=$((caught + 1))
-    simulator="not by the simulator"
-    if grep -q '^sim::' <<<"$failed"; then simulator="by the simulator"; fi
-    tables=$(grep -c '^core::' <<<"$failed" || true)
-    echo "caught  $name: $simulator, and by $tables tests of the core"
+    simulator=""
+    if grep -q '^sim::' <<<"$failed"; then simulator="by the simulator, and "; fi
+    count=$(grep -vc '^sim::' <<<"$failed" || true)
+    echo "caught  $name: ${simulator}by $count of the tests \"${words[*]}\""
 done
 echo "$caught caught, $missed missed"
 [ "$missed" -eq 0 ]

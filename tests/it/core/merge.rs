@@ -7,7 +7,7 @@ use tamtam::{
     context::Window,
     message::Finish,
     model::{Item, Price},
-    session::{Held, Limits, Merged, Point, Record, Refusal, Signal, State, Wanted, look_back, plan_merge},
+    session::{Grant, Held, Limits, Merged, Point, Record, Refusal, Signal, State, Wanted, look_back, plan_merge},
     usage::{MicroUsd, Usage},
 };
 
@@ -151,6 +151,42 @@ fn a_fork_has_what_was_left_of_each_limit() {
     // What a fork of the fork gets is what that one left.
     let (left, written) = (fork.state.left(), fork.written());
     assert_eq!(fork.fork_at(written).state.left(), left);
+}
+
+/// Decision 0011: what a parent granted to a child is for that child alone. Its fork may use what its host gives it, and asks; what
+/// it used counts in the child's sums, and is no part of what the parent is given account of.
+#[test]
+fn a_fork_of_a_child_has_nothing_of_its_grant_and_is_not_paid_from_it() {
+    let child = || {
+        let mut play = Play::new();
+        play.begin_as(|state| {
+            state.origin = Some(crate::sim::tasks::origin().into());
+            let grant = Limits { tokens: Some(20_000), time_ms: Some(60_000), ..Limits::default() };
+            state.account.grant = Some(grant);
+        });
+        // Not the task itself: that is still to come.
+        play.send("a");
+        play.answer_using(vec![text("re")], Finish::Stop, Usage { input: 1_000, output: 200, ..Usage::default() });
+        play
+    };
+    let at = child().written();
+    let (mut parent, mut fork) = (child(), child().fork_at(at));
+    let left = fork.state.left();
+    assert_eq!((left.tokens, left.time_ms.is_some(), fork.state.account.grant), (Some(0), true, None));
+    fork.send("x");
+    let ask = fork.state.budget_ask().expect("its host is asked").0;
+    fork.grant(ask, Grant::Raise(Limits { tokens: Some(50_000), ..Limits::default() })).unwrap();
+    fork.answer_using(vec![text("re x")], Finish::Stop, Usage { input: 30_000, output: 500, ..Usage::default() });
+
+    let (before, used) = (parent.state.left(), parent.state.spent_in_all());
+    let merged = plan(&parent, &fork, at);
+    submit(&mut parent, &merged).unwrap();
+    assert_eq!(parent.state.left(), before, "the grant is what it was");
+    let mut expected = used;
+    expected += fork.state.spent_in_all();
+    assert_eq!(parent.state.spent_in_all(), expected, "and the sums have it");
+    parent.send("on");
+    assert!(parent.state.request().is_some());
 }
 
 /// A point in the middle of what was merged is the merge: its messages were said here together.

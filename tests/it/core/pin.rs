@@ -6,7 +6,7 @@ use tamtam::{
     Message, Seq,
     context::Window,
     model::Item,
-    session::{Delivery, Held, Record, Refusal, Reply, RolledBack, Signal, Transcript, Way},
+    session::{Delivery, Held, Outcome, Record, Refusal, Reply, RolledBack, Signal, Transcript, Way},
 };
 
 use super::play::Play;
@@ -149,6 +149,69 @@ fn a_pin_that_does_not_fit_is_refused_with_the_figures() {
     let Item::User(front) = &*front else { panic!("{front:?}") };
     assert!(matches!(pin(&mut play, front.id.as_str()), Err(Refusal::NotInContext { .. })), "a summary is no message");
     assert_eq!(pin(&mut play, "busy"), Err(Refusal::NotInContext { message: "busy".into() }), "it was summed up");
+}
+
+/// What was pinned under a large window may be too much for a smaller model: then the turn says so before its request. No summary
+/// is asked for in vain, again and again, and nothing of it is cut off in silence.
+#[test]
+fn pins_that_leave_no_room_for_a_smaller_model_end_the_turn_and_say_so() {
+    let mut play = Play::new();
+    let rule = format!("rule {}", "word ".repeat(1_400));
+    let pinned = Message::user(rule.clone()).with_id("rule".into()).pinned();
+    play.send_message(pinned, Delivery::Queue, None).unwrap();
+    play.answer_text("noted");
+    (0..3).for_each(|n| talk(&mut play, &format!("{n}")));
+    play.window = Window::new(6_000, 500);
+    let written = play.written();
+    play.send("go");
+    let Some(Outcome::Failed { error }) = play.outcome() else { panic!("{:?}", play.outcome()) };
+    assert!(error.contains("pinned take about 1752 tokens") && error.contains("unpin some of them"), "{error}");
+    assert!(play.state.request().is_none() && play.state.compaction().is_none());
+    let summed_up =
+        |entry: &tamtam::session::Entry| matches!(entry.record, Record::Compaction(_) | Record::Compacted(_));
+    assert!(!play.tape()[written..].iter().any(summed_up), "no summary was asked for");
+    assert_eq!(play.state.context.pins.len(), 1, "and the pin stands");
+
+    // A larger model goes on with all of it.
+    play.window = Window::new(200_000, 8_192);
+    play.send("again");
+    play.answer_text("fine");
+    assert_eq!(play.outcome(), Some(Outcome::Done));
+    assert!(play.history().iter().any(|line| line.contains("rule word")));
+
+    // Unpinned, it is summed up with the rest, and the small one goes on.
+    play.window = Window::new(6_000, 500);
+    unpin(&mut play, "rule").unwrap();
+    play.send("small");
+    let ticket = play.state.compaction().expect("room is made").0;
+    play.signal(Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())), lost: 0 });
+    play.answer_text("fine");
+    assert_eq!(play.outcome(), Some(Outcome::Done));
+}
+
+/// More than may be pinned there, and less than would leave no room: the smaller model goes on, and each summary makes room.
+#[test]
+fn pins_of_a_larger_window_do_not_make_a_smaller_one_sum_up_without_end() {
+    let mut play = Play::new();
+    let rule = format!("rule {}", "word ".repeat(1_400));
+    let pinned = Message::user(rule).with_id("rule".into()).pinned();
+    play.send_message(pinned, Delivery::Queue, None).unwrap();
+    play.answer_text("noted");
+    play.window = Window::new(8_000, 500);
+    let mut summaries = 0;
+    for turn in 0..12 {
+        play.send(&format!("{turn} {}", "x".repeat(1_000)));
+        let mut within = 0;
+        while let Some((ticket, _)) = play.state.compaction() {
+            (summaries, within) = (summaries + 1, within + 1);
+            assert!(within <= 2, "turn {turn} asks for summary after summary");
+            play.signal(Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())), lost: 0 });
+        }
+        play.answer_text(&"y".repeat(1_000));
+        assert_eq!(play.outcome(), Some(Outcome::Done), "turn {turn}");
+        assert!(play.history().iter().any(|line| line.contains("rule word")), "turn {turn} has lost the rule");
+    }
+    assert!((1..12).contains(&summaries), "{summaries} summaries in 12 turns");
 }
 
 /// A pin belongs to the conversation: whoever goes back to before it has it no more, and has it again by going forward.

@@ -37,7 +37,7 @@ impl Family {
 }
 
 /// The origin of a session that is a child itself: its task is the first message.
-pub(super) fn origin() -> Origin {
+pub(crate) fn origin() -> Origin {
     Origin {
         parent: "parent".parse().unwrap(),
         ticket: Seq(7),
