@@ -22,7 +22,10 @@ use children::Children;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,13 +38,13 @@ use crate::{
         summary::SummaryWorker,
         worker::{CallWorker, RequestWorker},
     },
-    error::PassivateError,
+    error::{PassivateError, SendError},
     event::{Event, EventId, EventKind, events_of},
     hook::HookFailure,
     ids::{Millis, Seq},
     session::{Decision, Directive, Entry, Env, Record, Signal, State, decide},
     supervisor::{ActorCard, ExitReason},
-    tape::Appended,
+    tape::{Appended, TapeError},
 };
 #[cfg(feature = "fault-injection")]
 use held_back::Tape;
@@ -65,6 +68,26 @@ impl SessionActor {
     }
 }
 
+impl SessionActor {
+    /// What an earlier life had put on the tape and told nobody of: it died before the disk answered, or right behind that.
+    async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
+        let told = Seq(self.slot.told().load(Ordering::Relaxed));
+        if told == Seq::ZERO || told >= state.seq {
+            return None;
+        }
+        let (host, id) = (self.host.clone(), self.slot.id.clone());
+        let read = tokio::task::spawn_blocking(move || build::since(&host, &id, told)).await;
+        match read {
+            Ok(Ok(untold)) => Some(untold),
+            Ok(Err(error)) => {
+                tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
 impl Behaviour for SessionActor {
     type Msg = Wake;
 
@@ -78,12 +101,14 @@ impl Behaviour for SessionActor {
         let Some((tape, state)) = self.slot.prepared() else {
             return Err(ExitError::Failed("its tape went to another start".to_owned()));
         };
+        let untold = self.untold(&state).await;
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
-        let (life, left) = self.slot.begin_life(cx.mailbox(), cx.card());
+        let (life, left) = self.slot.begin_life(cx.mailbox(), cx.card(), state.seq);
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
+        live.tell(untold);
         live.recover(left);
         if let Some(why) = live.given_up() {
             return Err(ExitError::As(why));
@@ -130,6 +155,8 @@ struct Pending {
     before: State,
     entries: Vec<Entry>,
     directives: Vec<Directive>,
+    /// What decisions without entries of their own directed meanwhile.
+    behind: Vec<Directive>,
 }
 
 /// One life of a session.
@@ -148,6 +175,10 @@ struct Live {
     storage_retry: Option<Millis>,
     /// Why this life cannot go on.
     given_up: Option<String>,
+    /// Why the disk refused last.
+    refused: Option<TapeError>,
+    /// Through which entry those who listen and wait have been told.
+    told: Arc<AtomicU64>,
     requests: BTreeMap<Seq, RequestWorker>,
     calls: BTreeMap<Seq, CallWorker>,
     compactions: BTreeMap<Seq, SummaryWorker>,
@@ -160,6 +191,7 @@ struct Live {
 
 impl Live {
     fn new(host: Arc<Host>, slot: Arc<Slot>, card: Arc<ActorCard>, life: u32, tape: Tape, state: State) -> Live {
+        let told = slot.told();
         Live {
             host,
             slot,
@@ -172,6 +204,8 @@ impl Live {
             stale_settlements: 0,
             storage_retry: None,
             given_up: None,
+            refused: None,
+            told,
             requests: BTreeMap::new(),
             calls: BTreeMap::new(),
             compactions: BTreeMap::new(),
@@ -180,6 +214,16 @@ impl Live {
             idle_waiters: Vec::new(),
             draws: 0,
         }
+    }
+
+    /// Tells those who listen and wait of what an earlier life had put on the tape, and did not come to tell.
+    fn tell(&mut self, untold: Option<(State, Vec<Entry>)>) {
+        if let Some((before, entries)) = untold {
+            self.publish(before, &entries);
+        }
+        // Whoever waits for a turn that is over waits for nothing, whatever could be read.
+        self.state.ended.iter().for_each(|end| self.slot.turn_ended(end));
+        self.told.store(self.state.seq.0, Ordering::Relaxed);
     }
 
     /// Takes up what an earlier life left: reports that arrived, then whatever is still open.
@@ -326,8 +370,15 @@ impl Live {
 
     /// Decides, records, and then does.
     fn on(&mut self, signal: Signal) {
-        if !self.held.is_empty() && !storage::is_told(&signal) {
-            return self.hold(signal);
+        if !self.held.is_empty() {
+            if !storage::is_told(&signal) {
+                return self.hold(signal);
+            }
+            // What was held came before; where it still cannot be recorded, neither is this.
+            self.try_held_again();
+            if !self.held.is_empty() {
+                return self.refuse(&signal);
+            }
         }
         self.forget_worker(&signal);
         let Decision { entries, directives, after } = self.decide(&signal);
@@ -337,13 +388,18 @@ impl Live {
         if entries.is_empty() {
             return match self.pending.back_mut() {
                 // A receipt for something that is still on its way waits with it.
-                Some(last) => last.directives.extend(rest),
+                Some(last) => last.behind.extend(rest),
                 None => rest.into_iter().for_each(|directive| self.carry_out(directive)),
             };
         }
-        self.mark_turn(&after);
+        for directive in &rest {
+            if let Directive::Reply(to, reply) = directive {
+                self.slot.decided(*to, Some((after.seq, reply.clone().map_err(SendError::from))));
+            }
+        }
+        let marked = self.mark_turn(&after);
         let before = std::mem::replace(&mut self.state, after);
-        let appended = self.append(&entries);
+        let appended = marked.map_or_else(|error| Appended::Now(Err(error)), |()| self.append(&entries));
         fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
         match appended {
             Appended::Now(Ok(_)) => self.release(before, &entries, rest),
@@ -353,7 +409,7 @@ impl Live {
             }
             Appended::Later => {
                 let upto = self.state.seq;
-                self.pending.push_back(Pending { upto, signal, before, entries, directives: rest });
+                self.pending.push_back(Pending { upto, signal, before, entries, directives: rest, behind: Vec::new() });
             }
         }
     }
@@ -374,10 +430,10 @@ impl Live {
     }
 
     /// Where the open turns of a store are listed. One too few would lose a turn; one too many wakes the session once more.
-    fn mark_turn(&self, after: &State) {
-        if !self.state.is_unfinished() && after.is_unfinished() {
-            // If the mark cannot be made, neither can the append, most likely; and that one is reported.
-            drop(self.host.store.mark_open(&self.slot.id));
+    fn mark_turn(&self, after: &State) -> Result<(), TapeError> {
+        match !self.state.is_unfinished() && after.is_unfinished() {
+            true => self.host.store.mark_open(&self.slot.id),
+            false => Ok(()),
         }
     }
 
@@ -397,7 +453,8 @@ impl Live {
     fn publish(&mut self, before: State, entries: &[Entry]) {
         let heard = self.slot.is_heard() || !self.host.hooks.0.is_empty();
         let mut state = before;
-        for entry in entries {
+        let anchored = entries.iter().rposition(|entry| matches!(entry.record, Record::State(_)));
+        for (at, entry) in entries.iter().enumerate() {
             if heard {
                 for event in events_of(&state, entry) {
                     let failed = self.host.hooks.on_event(&event);
@@ -409,7 +466,7 @@ impl Live {
             }
             let compactions = state.context.compactions;
             state.apply(entry);
-            if state.context.compactions > compactions && !matches!(entry.record, Record::State(_)) {
+            if state.context.compactions > compactions && anchored.is_none_or(|anchor| anchor < at) {
                 // From here on the session opens without what was summed up.
                 self.report(Signal::Anchor);
             }
@@ -425,6 +482,7 @@ impl Live {
                 Record::Withdrawn { id } => self.slot.withdrawn(id),
                 _ => {}
             }
+            self.told.store(entry.seq.0, Ordering::Relaxed);
         }
     }
 

@@ -19,7 +19,7 @@
 mod inbox;
 mod sleep;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64};
 
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
@@ -235,7 +235,7 @@ impl Slot {
 
     // ---- the actor's side ----------------------------------------------------------------------------------------------
 
-    /// Takes the next thing to do. What stops comes before what reports, and what reports before what asks for more.
+    /// Takes the next thing to do: what hosts say in its order, then what workers report, then questions.
     pub(crate) fn take(&self) -> Option<Work> {
         self.inner().inbox.as_mut().and_then(|inbox| inbox.take())
     }
@@ -247,6 +247,19 @@ impl Slot {
             // A host that stopped waiting can ask again with the same message id.
             drop(reply.send(answer));
         }
+    }
+
+    /// It was decided so about an input, as the entries through that one will say; or they will not (`None`). A next life that
+    /// finds them on its tape gives that answer, and does not decide once more.
+    pub(crate) fn decided(&self, to: ReplyTo, how: Option<(Seq, Result<Held, SendError>)>) {
+        if let Some(inbox) = &mut self.inner().inbox {
+            inbox.decided(to, how);
+        }
+    }
+
+    /// Through which entry those who listen and wait have been told, by all lives since it woke.
+    pub(crate) fn told(&self) -> Arc<AtomicU64> {
+        self.inner().inbox().told.clone()
     }
 
     /// Registers those who wait for the end of a turn.
@@ -310,13 +323,13 @@ impl Slot {
         self.inner().inbox.as_mut().and_then(|inbox| inbox.prepared.take())
     }
 
-    /// A life begins: what its predecessor took and did not answer is there again. Gives its number, and the reports that
-    /// were left.
-    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>) -> (u32, Vec<Signal>) {
+    /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again. Gives its
+    /// number, and the reports that were left.
+    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, last: Seq) -> (u32, Vec<Signal>) {
         let mut inner = self.inner();
         inner.life = inner.life.wrapping_add(1);
         let life = inner.life;
-        let left = inner.inbox().begin_life(mailbox, card.clone());
+        let left = inner.inbox().begin_life(mailbox, card.clone(), last);
         let mut sleepers = Vec::new();
         if inner.phase == Phase::Passivating {
             // It crashed on its way to bed, and is up again.

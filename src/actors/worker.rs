@@ -111,8 +111,8 @@ impl RequestWorker {
     }
 
     /// Closes the stream. What had arrived as text is reported when the request is down, so that the next one does not run
-    /// beside it; one that blocks its thread is waited for 1 s.
-    pub(crate) fn cut(mut self) {
+    /// beside it; one that blocks its thread is waited for 1 s. Once; again it is nothing new.
+    pub(crate) fn cut(&mut self) {
         let (post, partial) = (self.post.clone(), self.partial.clone());
         let Some(mut task) = self.task.take() else { return };
         task.abort();

@@ -36,10 +36,8 @@ impl Directive {
     /// Whether it stops something: such directives do not wait for the tape.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        matches!(
-            self,
-            Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopCompaction(_) | Directive::StopTask(_)
-        )
+        // The end of a summary is no stop in that sense: its worker does not report, so it may end only once its ticket is closed.
+        matches!(self, Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopTask(_))
     }
 }
 

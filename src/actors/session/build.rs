@@ -73,6 +73,13 @@ pub(crate) fn notify(slot: &Arc<Slot>) -> crate::tape::Notify {
     })
 }
 
+/// The state at that entry, and the entries behind it.
+pub(super) fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), ExitError> {
+    let before = fold(&host.store.read_to(id, seq)?.entries)?;
+    let lines = host.store.read(id, seq)?;
+    Ok((before, lines.iter().map(Entry::from_tape).collect::<Result<_, _>>()?))
+}
+
 /// The state that the entries of a tape make.
 pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
     let mut entries = lines.iter().map(Entry::from_tape);

@@ -30,9 +30,11 @@ impl Live {
             // It is taken up where the actor can still end.
             Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why: PassivateError::PASSING })),
             Question::Outcome(id, reply) => {
-                let ended = self.state.ended.iter().rev().find(|end| end.messages.contains(&id)).cloned();
-                let waits = self.state.queue.iter().chain(&self.state.steering).any(|waiting| waiting.message.id == id);
-                let runs = self.state.turn.as_ref().is_some_and(|turn| turn.messages.contains(&id));
+                // What the disk has not answered for may never have been.
+                let state = self.pending.front().map_or(&self.state, |pending| &pending.before);
+                let ended = state.ended.iter().rev().find(|end| end.messages.contains(&id)).cloned();
+                let waits = state.queue.iter().chain(&state.steering).any(|waiting| waiting.message.id == id);
+                let runs = state.turn.as_ref().is_some_and(|turn| turn.messages.contains(&id));
                 match ended {
                     Some(end) if !runs => drop(reply.send(Ok(end))),
                     _ if waits || runs => self.slot.wait_for(id, reply),

@@ -28,8 +28,9 @@ impl Live {
         match result {
             Ok(upto) => {
                 while let Some(pending) = self.pending.pop_front_if(|pending| pending.upto <= upto) {
-                    let Pending { before, entries, directives, .. } = pending;
+                    let Pending { before, entries, directives, behind, .. } = pending;
                     self.release(before, &entries, directives);
+                    behind.into_iter().for_each(|directive| self.carry_out(directive));
                 }
             }
             Err(error) => {
@@ -38,16 +39,20 @@ impl Live {
                 if let Some(first) = failed.front() {
                     self.state = first.before.clone();
                 }
-                for Pending { signal, directives, .. } in failed {
+                for Pending { signal, directives, behind, .. } in failed {
                     let own = reply_of(&signal);
+                    let (replies, others): (Vec<_>, Vec<_>) =
+                        behind.into_iter().partition(|directive| matches!(directive, Directive::Reply(..)));
                     // Answers that only waited with this append speak of a state that never was; nobody would give them again.
-                    for directive in directives {
+                    for directive in directives.into_iter().chain(replies) {
                         if let Directive::Reply(to, _) = directive
                             && Some(to) != own
                         {
                             self.slot.answer(to, Err(SendError::Storage(error.clone())));
                         }
                     }
+                    // What only waited with it is about what is open still, or finds nothing.
+                    others.into_iter().for_each(|directive| self.carry_out(directive));
                     self.failed(signal, error.clone());
                 }
             }
@@ -57,9 +62,15 @@ impl Live {
     /// A decision could not be recorded; the state is what it was before.
     pub(super) fn failed(&mut self, signal: Signal, error: TapeError) {
         self.unmark_if_finished();
-        tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
-        self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
-        if is_told(&signal) {
+        if let Some(to) = reply_of(&signal) {
+            self.slot.decided(to, None);
+        }
+        let is_told = is_told(&signal);
+        if !(is_told && is_the_callers(&error)) {
+            tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
+            self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
+        }
+        if is_told {
             if let Some(to) = reply_of(&signal) {
                 self.slot.answer(to, Err(SendError::Storage(error)));
             }
@@ -75,8 +86,16 @@ impl Live {
             let released = self.host.store.release_reserve();
             tracing::warn!(session = %self.slot.id, released, "the disk is full");
         }
+        self.refused = Some(error);
         self.put_by(signal);
         self.storage_retry = Some(self.now().plus(STORAGE_RETRY));
+    }
+
+    /// Tells whoever wants something that the disk refuses, as it did just now.
+    pub(super) fn refuse(&self, signal: &Signal) {
+        if let (Some(to), Some(error)) = (reply_of(signal), &self.refused) {
+            self.slot.answer(to, Err(SendError::Storage(error.clone())));
+        }
     }
 
     /// What comes while something else waits for the disk waits too. What it stops is stopped at once: no process runs on
@@ -131,7 +150,14 @@ impl Live {
             Appended::Later => {
                 let upto = self.state.seq;
                 let entries = decision.entries;
-                self.pending.push_back(Pending { upto, signal: report, before, entries, directives: Vec::new() });
+                self.pending.push_back(Pending {
+                    upto,
+                    signal: report,
+                    before,
+                    entries,
+                    directives: Vec::new(),
+                    behind: Vec::new(),
+                });
             }
         }
     }
@@ -167,6 +193,11 @@ pub(super) fn is_told(signal: &Signal) -> bool {
             | Signal::Orphan { .. }
             | Signal::Adopted { .. }
     )
+}
+
+/// Whether the disk has nothing to do with it.
+fn is_the_callers(error: &TapeError) -> bool {
+    matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. })
 }
 
 /// Whether a signal ends what runs.

@@ -188,6 +188,62 @@ async fn an_abort_on_a_full_disk_stops_what_runs_and_is_recorded_before_what_was
     assert!(bench.live.state.history.iter().any(|item| format!("{item:?}").contains("done")));
 }
 
+/// What is held came before what a host says now: it is recorded first, or neither is.
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_recorded_before_what_is_said_later() {
+    let mut bench = bench();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    bench.disk.fail_from(0, ALL);
+    let slot = bench.live.slot.clone();
+    let aborted = slot.input(|reply| Signal::Abort { reason: "enough".into(), reply }).unwrap();
+    bench.live.work();
+    assert_eq!(bench.live.requests.len(), 1, "it is being cut, and has not said that it is down");
+    let refused = bench.send("too early");
+    bench.live.work();
+    assert!(matches!(refused.await.unwrap(), Err(SendError::Storage(_))));
+
+    bench.disk.heal();
+    let later = bench.send("instead");
+    bench.live.work();
+    assert!(aborted.await.unwrap().is_ok() && later.await.unwrap().is_ok());
+    let turn = bench.live.state.turn.as_ref().unwrap();
+    assert!(turn.ending.is_some() && bench.live.state.queue.len() == 1, "it is about the turn before the message");
+}
+
+/// Who waits for a turn is not told of an end that the disk may still refuse.
+#[tokio::test]
+async fn an_outcome_is_told_when_it_is_on_the_tape() {
+    let mut bench = bench();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    let ticket = bench.live.state.request().unwrap().0;
+    bench.disk.be_slow();
+    bench.live.on(Signal::Configure { settings: Box::new(other_settings(&bench.live)), reply: ReplyTo(0) });
+    bench.disk.shut();
+    bench.live.on(Signal::Answered { ticket, answer: Answer::new(Vec::new(), Finish::Stop) });
+    let (reply, mut outcome) = oneshot::channel();
+    bench.live.answer(Question::Outcome("m".into(), reply));
+    assert!(bench.live.state.turn.is_none() && outcome.try_recv().is_err());
+    bench.disk.open_up();
+    assert!(bench.store.settle(std::time::Duration::from_secs(60)));
+    bench.live.work();
+    assert!(outcome.await.unwrap().is_ok());
+}
+
+/// A turn that is not listed as open would not go on by itself: then it does not begin.
+#[tokio::test]
+async fn a_turn_that_cannot_be_marked_does_not_begin() {
+    let mut bench = bench();
+    let open = bench._folder.path().join("open");
+    std::fs::remove_dir_all(&open).unwrap();
+    std::fs::write(&open, "in the way").unwrap();
+    let receipt = bench.send("m");
+    bench.live.work();
+    assert!(matches!(receipt.await.unwrap(), Err(SendError::Storage(_))));
+    assert!(bench.live.state.turn.is_none());
+}
+
 /// Who can say it again is told at once; nothing of it comes later, when nobody thinks of it any more.
 #[tokio::test(start_paused = true)]
 async fn a_pause_on_a_full_disk_is_told_that_it_was_not_recorded() {

@@ -20,7 +20,8 @@ impl Live {
             Directive::StartCompaction(ticket) => self.start_compaction(ticket),
             Directive::StopCompaction(ticket) => drop(self.compactions.remove(&ticket)),
             Directive::CutRequest(ticket) => {
-                match self.requests.remove(&ticket) {
+                match self.requests.get_mut(&ticket) {
+                    // It stays until it has reported, so that it is never said of a running request that it is down.
                     Some(worker) => worker.cut(),
                     // It was never started, or it has reported already.
                     None => self.report(Signal::CutOff { ticket, partial: Vec::new() }),

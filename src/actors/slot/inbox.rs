@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use tokio::{sync::oneshot, time::Instant};
@@ -90,6 +90,8 @@ impl Question {
 struct Input {
     signal: Signal,
     reply: Reply<Held>,
+    /// What was decided about it, and the entry through which that is on the tape, if it came there.
+    decided: Option<(Seq, Result<Held, SendError>)>,
 }
 
 /// See the module.
@@ -110,6 +112,8 @@ pub(super) struct Inbox {
     pub(super) settled: VecDeque<Result<Seq, TapeError>>,
     questions: VecDeque<Question>,
     pub(super) waiting: Vec<(MessageId, OutcomeReply)>,
+    /// Through which entry those who listen and wait have been told; 0 before the first life.
+    pub(super) told: Arc<AtomicU64>,
     /// A tape with its state, ready for the first life.
     pub(super) prepared: Option<(Tape, State)>,
     /// Who is told when it sleeps.
@@ -137,6 +141,7 @@ impl Inbox {
             settled: VecDeque::new(),
             questions: VecDeque::new(),
             waiting: Vec::new(),
+            told: Arc::default(),
             prepared: None,
             sleepers: Vec::new(),
             idle: false,
@@ -163,7 +168,7 @@ impl Inbox {
             return Err(SendError::InboxFull { depth });
         }
         let (reply, answer) = oneshot::channel();
-        self.inputs.insert(to, Input { signal, reply });
+        self.inputs.insert(to, Input { signal, reply, decided: None });
         self.unseen.push_back(to);
         self.show_depth();
         Ok(answer)
@@ -178,20 +183,13 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes the next thing to do. What stops comes before what reports, and what reports before what asks for more.
+    /// Takes the next thing to do. What hosts say comes before what workers report, so that steering is acted on before a
+    /// report starts the next call, and in its order: an abort is about what was said before it, and a pause undoes a resume.
     pub(super) fn take(&mut self) -> Option<Work> {
         if let Some(settled) = self.settled.pop_front() {
             return Some(Work::Settled(settled));
         }
-        let urgent = self.unseen.iter().position(|to| {
-            self.inputs.get(to).is_some_and(|input| {
-                matches!(input.signal, Signal::Abort { .. } | Signal::Pause { .. } | Signal::End { .. })
-            })
-        });
-        if let Some(to) = urgent.and_then(|at| self.unseen.remove(at)) {
-            return self.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));
-        }
-        // Steering is acted on before a report starts the next call; inputs are bounded, so no report starves.
+        // Inputs are bounded, so no report starves.
         if let Some(to) = self.unseen.pop_front() {
             return self.inputs.get(&to).map(|input| Work::Input(input.signal.clone()));
         }
@@ -210,6 +208,13 @@ impl Inbox {
         let reply = self.inputs.remove(&to).map(|input| input.reply);
         self.show_depth();
         reply
+    }
+
+    /// It was decided so about an input; its entries are on their way, or it turned out (`None`) that they will not come.
+    pub(super) fn decided(&mut self, to: ReplyTo, how: Option<(Seq, Result<Held, SendError>)>) {
+        if let Some(input) = self.inputs.get_mut(&to) {
+            input.decided = how;
+        }
     }
 
     /// Whether no further question fits.
@@ -237,18 +242,32 @@ impl Inbox {
             && self.waiting.is_empty()
     }
 
-    /// A life begins: what its predecessor took and did not answer is there again. Gives the reports that were left.
-    pub(super) fn begin_life(&mut self, mailbox: Mailbox<Wake>, card: Arc<ActorCard>) -> Vec<Signal> {
+    /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again, but what it
+    /// decided and the tape has is answered so. Gives the reports that were left.
+    pub(super) fn begin_life(&mut self, mailbox: Mailbox<Wake>, card: Arc<ActorCard>, last: Seq) -> Vec<Signal> {
         self.mailbox = Some(mailbox);
         self.card = Some(card);
-        self.show_depth();
-        self.unseen = self.inputs.keys().copied().collect();
+        self.take_over(last);
         self.settled.clear();
         self.woken = false;
         self.idle = false;
         self.stopped = false;
         self.wake();
         self.reports.drain(..).collect()
+    }
+
+    /// The inputs that have no answer are there again, but those that were decided as the tape says.
+    fn take_over(&mut self, last: Seq) {
+        let on_tape = |input: &Input| input.decided.as_ref().is_some_and(|(upto, _)| *upto <= last);
+        for (_, input) in self.inputs.extract_if(.., |_, input| on_tape(input)) {
+            if let Some((_, answer)) = input.decided {
+                // A host that stopped waiting can ask again with the same message id.
+                drop(input.reply.send(answer));
+            }
+        }
+        self.inputs.values_mut().for_each(|input| input.decided = None);
+        self.show_depth();
+        self.unseen = self.inputs.keys().copied().collect();
     }
 
     /// Wakes the actor, once until it has looked.
@@ -316,5 +335,42 @@ mod tests {
             })
             .count();
         assert!((1_000..2_000).contains(&taken), "{taken}");
+    }
+
+    fn abort(reply: ReplyTo) -> Signal {
+        Signal::Abort { reason: String::new(), reply }
+    }
+
+    /// An abort is about what was said before it, and a pause undoes a resume: none of them goes first.
+    #[test]
+    fn inputs_are_taken_in_their_order() {
+        let mut inbox = Inbox::new();
+        let (resume, pause) = (Signal::Resume { reply: ReplyTo(1) }, Signal::Pause { reply: ReplyTo(2) });
+        for (to, signal) in
+            [resume.clone(), pause.clone(), abort(ReplyTo(3))].into_iter().zip(1..).map(|(s, to)| (to, s))
+        {
+            drop(inbox.input(ReplyTo(to), signal).unwrap());
+        }
+        for expected in [resume, pause, abort(ReplyTo(3))] {
+            assert!(matches!(inbox.take(), Some(Work::Input(signal)) if signal == expected));
+        }
+    }
+
+    /// What was decided and is on the tape is answered by the next life, and not decided again: an abort would end the turn
+    /// of a message that was sent after it.
+    #[test]
+    fn what_the_tape_has_is_answered_and_not_decided_again() {
+        let mut inbox = Inbox::new();
+        let mut answers: Vec<_> = (1..=3).map(|to| inbox.input(ReplyTo(to), abort(ReplyTo(to))).unwrap()).collect();
+        for (to, upto) in [(1, 5), (2, 7)] {
+            inbox.decided(ReplyTo(to), Some((Seq(upto), Ok(Held::Done(Seq(upto))))));
+        }
+        inbox.take_over(Seq(6));
+        assert!(matches!(answers[0].try_recv(), Ok(Ok(Held::Done(Seq(5))))));
+        assert!(answers[1].try_recv().is_err() && answers[2].try_recv().is_err());
+        assert_eq!(inbox.unseen, [ReplyTo(2), ReplyTo(3)]);
+        // Had it come to the tape later, it would be somebody else's entry.
+        inbox.take_over(Seq(7));
+        assert!(answers[1].try_recv().is_err());
     }
 }

@@ -115,6 +115,11 @@ impl Session {
 fn was_refused(error: &SendError) -> bool {
     matches!(
         error,
-        SendError::Busy { .. } | SendError::Refused(_) | SendError::Ended | SendError::Storage(_) | SendError::Draining
+        SendError::Busy { .. }
+            | SendError::Refused(_)
+            | SendError::Ended
+            | SendError::Storage(_)
+            | SendError::Draining
+            | SendError::InboxFull { .. }
     )
 }

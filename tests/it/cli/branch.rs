@@ -209,7 +209,7 @@ fn what_is_left_is_summed_up_in_front_of_the_next_turn() {
     assert!(back.stdout.contains("summed up in front of the next turn, by scripted/script"), "{}", back.stdout);
     assert!(back.stdout.contains("They said two\\u{1b}[2J and three.\n"), "{}", back.stdout);
     let kinds: Vec<_> = lab.tape("s")[before..].iter().map(|entry| entry["kind"].clone()).collect();
-    assert_eq!(kinds, ["rolled_back", "branch_summary"], "in one append");
+    assert_eq!(kinds, ["branch_opened", "rolled_back", "branch_summary"], "what it may take is held back first");
     let after = lab.run(&["run", "--session", "s", "--model", &model, "again"]);
     assert_eq!((after.code, after.stdout.trim()), (0, "After."), "{}", after.stderr);
     assert_eq!(lab.run(&["replay", "s"]).code, 0);

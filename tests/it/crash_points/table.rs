@@ -73,6 +73,44 @@ async fn recovery_of_a_session() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// A session that dies between its tape and those who wait: the next life finds the turn over, and tells them all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_on_the_tape_and_was_not_told_is_told_by_the_next_life() {
+    let folder = taped::folder();
+    let strike = Strike::default();
+    let model = Scripted::new([Reply::text("first").at_barrier("middle"), Reply::text("second")]);
+    let middle = model.barrier("middle");
+    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model));
+    let runtime = builder.faults(strike.faults()).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap();
+    let mut events = session.events();
+    let first = session.prompt("one").await.unwrap();
+    soon("the middle of the turn", middle.reached()).await;
+    let passed = strike.passed()["session.appended"];
+    strike.panic_at("session.appended", passed + 1);
+    middle.release();
+    assert_eq!(soon("the outcome", first.wait()).await.unwrap().text, "first");
+    assert_eq!((strike.struck(), runtime.crashes().len()), (1, 1));
+    let mut seen = Vec::new();
+    while !matches!(seen.last(), Some(EventKind::TurnFinished { .. })) {
+        if let Some(Next::Event(event)) = soon("the end, as an event", events.next()).await
+            && event.id.is_durable()
+        {
+            seen.push(event.kind.clone());
+        }
+    }
+    let ended = seen.iter().filter(|kind| matches!(kind, EventKind::StepFinished { .. })).count();
+    assert_eq!(ended, 1, "nothing is missing and nothing is doubled: {seen:?}");
+
+    // A wish whose answer was lost in a crash is answered, and not decided again.
+    let passed = strike.passed()["session.appended"];
+    strike.panic_at("session.appended", passed + 1);
+    soon("a handoff", session.handoff("mark", None)).await.unwrap();
+    assert_eq!(strike.struck(), 2);
+    assert_eq!(soon("the second answer", session.prompt("two").await.unwrap().wait()).await.unwrap().text, "second");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// Row "llm worker": a model client that panics costs one try; the turn goes on with the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_of_a_model_request_worker() {

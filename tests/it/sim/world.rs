@@ -267,11 +267,7 @@ impl World {
             lines.iter().filter(|line| matches!(line.record, Record::Compacted(_))).count() as u64;
         self.counts.undone +=
             lines.iter().filter(|line| matches!(line.record, Record::CompactionUndone(_))).count() as u64;
-        for ticket in stops.iter().filter_map(summary_of) {
-            // Nobody reports the end of a summary that is not wanted any more.
-            self.workers.remove(&ticket);
-        }
-        for stop in stops.iter().filter(|stop| summary_of(stop).is_none()).filter_map(ticket_of) {
+        for stop in stops.iter().filter_map(ticket_of) {
             hold!(!started.contains(&stop), "one decision starts and stops {stop}");
             self.stop(stop)?;
         }
@@ -289,8 +285,11 @@ impl World {
         // A summary that is not wanted any more is not begun.
         let wanted =
             |directive: &&Directive| summary_of(directive).is_none_or(|ticket| self.state.open.contains_key(&ticket));
+        // Nobody reports the end of a summary that is not wanted any more: it ends when the tape says so.
+        let given_up: BTreeSet<_> = coming.clone().filter_map(given_up).collect();
         let coming = coming.filter(wanted).filter_map(ticket_of);
-        let works: BTreeSet<_> = self.workers.keys().copied().chain(coming).collect();
+        let at_work = self.workers.keys().copied().filter(|ticket| !given_up.contains(ticket));
+        let works: BTreeSet<_> = at_work.chain(coming).collect();
         let mut due = checks::worked_on(&self.state);
         if self.state.waits {
             due.retain(|ticket| matches!(self.state.open.get(ticket), Some(Open::Compaction(_))));
@@ -362,10 +361,11 @@ impl World {
                 }
                 Ok(())
             }
-            Directive::CutRequest(_)
-            | Directive::StopCall(_)
-            | Directive::StopCompaction(_)
-            | Directive::StopTask(_) => Ok(()),
+            Directive::StopCompaction(ticket) => {
+                self.workers.remove(&ticket);
+                Ok(())
+            }
+            Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopTask(_) => Ok(()),
             Directive::StartTask(ticket) | Directive::PartTask(ticket) => self.see_to_task(ticket),
         }
     }
@@ -633,6 +633,13 @@ fn ticket_of(directive: &Directive) -> Option<Seq> {
 fn summary_of(directive: &Directive) -> Option<Seq> {
     match directive {
         Directive::StartCompaction(ticket) | Directive::StopCompaction(ticket) => Some(*ticket),
+        _ => None,
+    }
+}
+
+fn given_up(directive: &Directive) -> Option<Seq> {
+    match directive {
+        Directive::StopCompaction(ticket) => Some(*ticket),
         _ => None,
     }
 }
