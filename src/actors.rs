@@ -9,6 +9,7 @@
 //! | `first_append.rs` | how the first entry of a new session gets onto the disk |
 //! | `timekeeper.rs` | the child that puts sessions to sleep |
 //! | `tape.rs` | the child that looks after the store |
+//! | `tapes.rs` | the tapes of a runtime: whatever keeps them, and which it has open |
 //! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
 //! | `links.rs` | a parent's watch over a child session |
@@ -24,5 +25,6 @@ pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod summary;
 pub(crate) mod tape;
+pub(crate) mod tapes;
 pub(crate) mod timekeeper;
 pub(crate) mod worker;

@@ -218,8 +218,8 @@ impl From<RollbackError> for MergeError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The builder was given no store.
-    #[error("no store was given: call Builder::store with a folder")]
+    /// The builder was told nothing about where tapes are kept.
+    #[error("no store was given: call Builder::store with a folder, or Builder::in_memory")]
     NoStore,
     /// The builder was given no model.
     #[error("no model was given: call Builder::model or Builder::models")]

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::{
     ids::{Millis, Seq, SessionId},
     message::ModelRef,
-    tape::{Behind, SessionSummary, Standing, Standings, Store, TapeError},
+    tape::{Behind, SessionSummary, Standing, Standings, Store, TapeError, TapeStore},
     usage::{Cost, Usage},
 };
 
@@ -161,9 +161,21 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
     without_index(store, query, &filter)
 }
 
+/// Lists the sessions of any engine, which has no index.
+///
+/// # Errors
+/// [`TapeError::Query`] where too much is looked for; as the engine's own.
+pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
+    without_index(store, query, &query.filter()?)
+}
+
 /// The list as the ends of the files show it.
-fn without_index(store: &Store, query: &SessionQuery, filter: &query::Filter) -> Result<SessionPage, TapeError> {
-    let standings = store.standings()?;
+fn without_index(
+    store: &dyn TapeStore,
+    query: &SessionQuery,
+    filter: &query::Filter,
+) -> Result<SessionPage, TapeError> {
+    let standings = Standings::of_engine(store)?;
     let mut all = store.list()?;
     let looked = Looked { rows: all.len() as u64, folders: all.len() as u64, ..Looked::default() };
     let used = |summary: &SessionSummary| summary.last.unwrap_or_default();
@@ -255,8 +267,9 @@ impl ListedSession {
 }
 
 /// How large the folders beside a tape are. What cannot be looked at counts nothing.
-pub(crate) fn beside(store: &Store, session: &SessionId) -> u64 {
-    [store.spill_path(session), store.files_path(session)].iter().map(|folder| folder_bytes(folder)).sum()
+pub(crate) fn beside(store: &dyn TapeStore, session: &SessionId) -> u64 {
+    let folders = [store.spill_path(session), store.files_path(session)];
+    folders.iter().flatten().map(|folder| folder_bytes(folder)).sum()
 }
 
 fn folder_bytes(folder: &Path) -> u64 {

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{Seq, SessionId},
     session::{Entry, RestoredFiles},
-    tape::Store,
+    tape::TapeStore,
     tool::{FileChange, FileState, Files, files::Vault, workspace::Workspace},
 };
 
@@ -61,34 +61,48 @@ pub(crate) struct Bench {
     faults: crate::Faults,
 }
 
+#[cfg(feature = "fault-injection")]
+impl Bench {
+    /// The same, with those crash points.
+    pub(crate) fn with_faults(self, faults: &crate::Faults) -> Bench {
+        Bench { faults: faults.clone(), ..self }
+    }
+}
+
 /// What calls of a session changed after that entry, and what putting it back would do. Reads only; blocks on the disk, and
 /// may run beside whatever else is done with the store.
 ///
 /// # Errors
 /// See [`PlanError`].
-pub fn changes(store: &Store, session: &SessionId, since: Seq) -> Result<FilePlan, PlanError> {
+pub fn changes(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<FilePlan, PlanError> {
     prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
 }
 
 /// What calls of a session changed after one entry and up to another, in the order in which they did, and what ran without
 /// saying so: for whoever records it elsewhere.
 pub(crate) fn changed(
-    store: &Store,
+    store: &dyn TapeStore,
     session: &SessionId,
     since: Seq,
     upto: Seq,
 ) -> Result<(Vec<FileChange>, Vec<String>), PlanError> {
     let mut entries = entries(store, session, since)?;
     entries.retain(|entry| entry.seq <= upto);
-    let notes = Files::default().vaults.at(&store.files_path(session)).notes().unwrap_or_default();
+    let notes = Files::default().vaults.at(store.files_path(session).as_deref()).notes().unwrap_or_default();
     let history = history::of(&entries, &notes, since);
     Ok((history.changes.into_iter().map(|made| made.change).collect(), history.silent))
 }
 
 /// Keeps for one session the contents that another one kept: those that these changes speak of. What cannot be kept is missing
 /// where it is asked for, and said there.
-pub(crate) fn hand_over(store: &Store, files: &Files, from: &SessionId, to: &SessionId, changes: &[FileChange]) {
-    let (from, to) = (files.vaults.at(&store.files_path(from)), files.vaults.at(&store.files_path(to)));
+pub(crate) fn hand_over(
+    store: &dyn TapeStore,
+    files: &Files,
+    from: &SessionId,
+    to: &SessionId,
+    changes: &[FileChange],
+) {
+    let (from, to) = (at(files, store, from), at(files, store, to));
     let states = changes.iter().flat_map(|change| [&change.before, &change.after]);
     for hash in states.filter_map(FileState::hash) {
         if !to.has(hash)
@@ -101,36 +115,38 @@ pub(crate) fn hand_over(store: &Store, files: &Files, from: &SessionId, to: &Ses
 
 /// The plan, and what is needed to carry it out.
 pub(crate) fn prepare(
-    store: &Store,
+    store: &dyn TapeStore,
     session: &SessionId,
     since: Seq,
     files: Files,
 ) -> Result<(FilePlan, Bench), PlanError> {
     let entries = entries(store, session, since)?;
-    let prepared = prepare_from(&entries, &|session| store.files_path(session), session, since, files);
-    #[cfg(feature = "fault-injection")]
-    let prepared = prepared.map(|(plan, bench)| (plan, Bench { faults: store.faults().clone(), ..bench }));
-    prepared
+    prepare_from(&entries, &|session| store.files_path(session), session, since, files)
+}
+
+/// What is kept for a session.
+fn at(files: &Files, store: &dyn TapeStore, session: &SessionId) -> Vault {
+    files.vaults.at(store.files_path(session).as_deref())
 }
 
 fn prepare_from(
     entries: &[Entry],
-    folder_of: &dyn Fn(&SessionId) -> PathBuf,
+    folder_of: &dyn Fn(&SessionId) -> Option<PathBuf>,
     session: &SessionId,
     since: Seq,
     files: Files,
 ) -> Result<(FilePlan, Bench), PlanError> {
-    let vault = files.vaults.at(&folder_of(session));
+    let vault = files.vaults.at(folder_of(session).as_deref());
     let mut notes = vault.notes().unwrap_or_default();
     let mut vaults = vec![vault.clone()];
     for (parent, seq) in history::forked_from(entries) {
-        let of_parent = files.vaults.at(&folder_of(&parent));
+        let of_parent = files.vaults.at(folder_of(&parent).as_deref());
         // What it noted later is about what it did alone.
         notes.extend(of_parent.notes().unwrap_or_default().into_iter().filter(|note| note.seq <= seq));
         vaults.push(of_parent);
     }
     let history = history::of(entries, &notes, since);
-    vaults.extend(history.merged.iter().map(|fork| files.vaults.at(&folder_of(fork))));
+    vaults.extend(history.merged.iter().map(|fork| files.vaults.at(folder_of(fork).as_deref())));
     let workspace = Workspace::open(&PathBuf::from(&history.workspace))?;
     let now = look::at(&workspace, history.changes.iter().filter(|made| made.here).map(|made| &made.change.path));
     let kept = |hash: &str| vaults.iter().any(|vault| vault.has(hash));
@@ -163,7 +179,7 @@ pub(crate) fn take_back(done: &RestoredFiles, upto: Seq, bench: Bench) -> Restor
 }
 
 /// The entries from the newest anchor at or before that one, to the end.
-fn entries(store: &Store, session: &SessionId, since: Seq) -> Result<Vec<Entry>, PlanError> {
+fn entries(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<Vec<Entry>, PlanError> {
     let before = if since == Seq::ZERO { Vec::new() } else { store.read_to(session, since)?.entries };
     let after = store.read(session, since)?;
     Ok(before.iter().chain(&after).map(Entry::from_tape).collect::<Result<_, _>>()?)

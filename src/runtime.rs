@@ -6,14 +6,18 @@ mod ending;
 mod host;
 mod inspect;
 mod operate;
+mod options;
+mod recovery;
 mod report;
+mod tree;
 
 use std::{sync::Arc, time::Duration};
 
-pub use builder::{Builder, SessionOptions};
+pub use builder::Builder;
 pub use children::Child;
 pub use inspect::{By, Count, Inspection, Top};
 pub use operate::{OperateError, Operator};
+pub use options::SessionOptions;
 pub use report::{Leftover, Parked, Recovered, Tree};
 
 pub use crate::actors::timekeeper::{Passivation, Pressure};
@@ -77,7 +81,7 @@ pub(crate) struct Inner {
     root: SupervisorHandle,
     sessions: SupervisorHandle,
     hosts: SupervisorHandle,
-    settings: builder::Defaults,
+    settings: options::Defaults,
     recovered: std::sync::OnceLock<Vec<Recovered>>,
     ending: Ending,
 }
@@ -90,7 +94,7 @@ impl Drop for Inner {
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime").field("store", &self.inner.host.store.path()).finish_non_exhaustive()
+        f.debug_struct("Runtime").field("store", &self.inner.host.store).finish_non_exhaustive()
     }
 }
 
@@ -110,7 +114,7 @@ impl Runtime {
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let mut settings = self.inner.settings.of(options, workspace);
-        settings.read_roots.push(self.inner.host.store.spill_path(&id).display().to_string());
+        settings.read_roots.extend(self.inner.host.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.host.slot(&id);
         // Whoever sends to it from now on waits until it is made.
         let exists = || OpenError::Tape(TapeError::Exists { session: id.clone() });
@@ -236,7 +240,11 @@ impl Runtime {
     /// Where too much is looked for; where the store or its index cannot be read.
     pub async fn sessions(&self, query: SessionQuery) -> Result<SessionPage, OpenError> {
         let store = self.inner.host.store.clone();
-        let listed = tokio::task::spawn_blocking(move || listing::sessions(&store, &query)).await;
+        let listed = tokio::task::spawn_blocking(move || match store.files() {
+            Some(files) => listing::sessions(files, &query),
+            None => listing::sessions_of(&*store, &query),
+        })
+        .await;
         Ok(listed.map_err(|_| OpenError::Closed)??)
     }
 
@@ -246,7 +254,7 @@ impl Runtime {
     /// Where the store cannot be read.
     pub async fn sweep_plan(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         let (store, now) = (self.inner.host.store.clone(), self.inner.host.clock.now());
-        let planned = tokio::task::spawn_blocking(move || sweep::sweep_plan(&store, policy, now)).await;
+        let planned = tokio::task::spawn_blocking(move || sweep::sweep_plan(&*store, policy, now)).await;
         Ok(planned.map_err(|_| OpenError::Closed)??)
     }
 
@@ -280,7 +288,9 @@ impl Runtime {
         self.is_open()?;
         let (host, now) = (self.inner.host.clone(), self.inner.host.clock.now());
         let swept = tokio::task::spawn_blocking(move || {
-            sweep::sweep(&host.store, policy, now, || host.slots.door() == Door::Closed)
+            let stop = || host.slots.door() == Door::Closed;
+            let planned = sweep::sweep_plan(&*host.store, policy, now)?;
+            sweep::sweep_through(planned, stop, |id, seq| host.store.delete_unused(id, seq))
         });
         Ok(swept.await.map_err(|_| OpenError::Closed)??)
     }
@@ -324,7 +334,11 @@ impl Runtime {
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
         let store = self.inner.host.store.clone();
-        let searched = tokio::task::spawn_blocking(move || store.search(&query)).await;
+        let searched = tokio::task::spawn_blocking(move || match store.files() {
+            Some(files) => files.search(&query),
+            None => Err(TapeError::NoIndex),
+        });
+        let searched = searched.await;
         Ok(searched.map_err(|_| OpenError::Closed)??)
     }
 

@@ -19,7 +19,7 @@ use crate::{
     ids::{Millis, Seq, SessionId},
     listing::beside,
     session::{Entry, Record},
-    tape::{Access, SessionSummary, Standing, Store, TapeError},
+    tape::{SessionSummary, Standing, Standings, TapeError, TapeStore},
 };
 
 use plan::{Candidate, plan};
@@ -158,7 +158,7 @@ impl fmt::Display for KeptReason {
 ///
 /// # Errors
 /// [`TapeError::Io`].
-pub fn sweep_plan(store: &Store, policy: SweepPolicy, now: Millis) -> Result<Sweep, TapeError> {
+pub fn sweep_plan(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Sweep, TapeError> {
     let candidates = look(store, policy, now)?;
     let mut sweep = plan(policy, &candidates, now);
     stay_with_working_parents(store, &mut sweep, &candidates)?;
@@ -169,11 +169,14 @@ pub fn sweep_plan(store: &Store, policy: SweepPolicy, now: Millis) -> Result<Swe
 /// not removed then goes with the next sweep, and is not in the answer.
 ///
 /// # Errors
-/// [`TapeError::ReadingOnly`]; [`TapeError::Io`] of the look. What cannot be removed is named in [`Sweep::kept`].
-pub fn sweep(store: &Store, policy: SweepPolicy, now: Millis, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
-    if store.access() == Access::Read {
-        return Err(TapeError::ReadingOnly);
-    }
+/// [`TapeError::ReadingOnly`] where something is to go; [`TapeError::Io`] of the look. What cannot be removed is named in
+/// [`Sweep::kept`].
+pub fn sweep(
+    store: &dyn TapeStore,
+    policy: SweepPolicy,
+    now: Millis,
+    stop: impl Fn() -> bool,
+) -> Result<Sweep, TapeError> {
     sweep_planned(store, sweep_plan(store, policy, now)?, stop)
 }
 
@@ -181,17 +184,23 @@ pub fn sweep(store: &Store, policy: SweepPolicy, now: Millis, stop: impl Fn() ->
 /// since then stays. For whoever shows a plan and asks first. Blocks on the disk, and stops as [`sweep`] does.
 ///
 /// # Errors
-/// [`TapeError::ReadingOnly`]. What cannot be removed is named in [`Sweep::kept`].
-pub fn sweep_planned(store: &Store, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
-    if store.access() == Access::Read {
-        return Err(TapeError::ReadingOnly);
-    }
+/// [`TapeError::ReadingOnly`] where something is to go. What cannot be removed is named in [`Sweep::kept`].
+pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
+    sweep_through(planned, stop, |session, seq| store.delete_unused(session, seq))
+}
+
+/// The same, where somebody else does the removing.
+pub(crate) fn sweep_through(
+    planned: Sweep,
+    stop: impl Fn() -> bool,
+    delete_unused: impl Fn(&SessionId, Seq) -> Result<bool, TapeError>,
+) -> Result<Sweep, TapeError> {
     let mut done = Sweep { gone: Vec::new(), kept: planned.kept };
     for going in planned.gone {
         if stop() {
             break;
         }
-        let why = match store.delete_unused(&going.session, going.seq) {
+        let why = match delete_unused(&going.session, going.seq) {
             Ok(true) => {
                 done.gone.push(going);
                 continue;
@@ -201,6 +210,7 @@ pub fn sweep_planned(store: &Store, planned: Sweep, stop: impl Fn() -> bool) -> 
             Err(TapeError::Unfinished { .. }) => KeptReason::AtWork,
             // Another one has removed it.
             Err(TapeError::Missing { .. }) => continue,
+            Err(error @ TapeError::ReadingOnly) => return Err(error),
             Err(error) => KeptReason::Failed(error.to_string()),
         };
         done.kept.push(KeptSession { session: going.session, why });
@@ -209,8 +219,8 @@ pub fn sweep_planned(store: &Store, planned: Sweep, stop: impl Fn() -> bool) -> 
 }
 
 /// What is known of each session, those that were used last first.
-fn look(store: &Store, policy: SweepPolicy, now: Millis) -> Result<Vec<Candidate>, TapeError> {
-    let standings = store.standings()?;
+fn look(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Vec<Candidate>, TapeError> {
+    let standings = Standings::of_engine(store)?;
     let mut candidates = Vec::new();
     for SessionSummary { id, last, bytes, seq, .. } in store.list()? {
         // Of one without an entry that can be read, nobody knows what it was.
@@ -236,7 +246,7 @@ fn look(store: &Store, policy: SweepPolicy, now: Millis) -> Result<Vec<Candidate
 }
 
 /// Takes out of a sweep whoever does a task of a session that is at work; and then what those go on from.
-fn stay_with_working_parents(store: &Store, sweep: &mut Sweep, all: &[Candidate]) -> Result<(), TapeError> {
+fn stay_with_working_parents(store: &dyn TapeStore, sweep: &mut Sweep, all: &[Candidate]) -> Result<(), TapeError> {
     let working: BTreeSet<&SessionId> = all
         .iter()
         .filter(|one| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork)))
@@ -268,7 +278,7 @@ fn stay_with_working_parents(store: &Store, sweep: &mut Sweep, all: &[Candidate]
 }
 
 /// The session whose task it does and has not finished, as its newest anchor says.
-fn task_of(store: &Store, session: &SessionId, seq: Seq) -> Result<Option<SessionId>, TapeError> {
+fn task_of(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Option<SessionId>, TapeError> {
     let lines = match store.read_to(session, seq) {
         // What is damaged does nothing.
         Err(TapeError::Damaged(_) | TapeError::NoEntry { .. } | TapeError::Missing { .. }) => return Ok(None),

@@ -11,9 +11,9 @@ use std::{
 };
 
 use crate::{
-    actors::slot::Slot,
+    actors::{slot::Slot, tapes::OpenTape},
     ids::Seq,
-    tape::{Appended, Entry, Notify, Tape, TapeError},
+    tape::{Appended, Entry, Notify, TapeError},
 };
 
 /// How long the disk may take.
@@ -45,7 +45,7 @@ impl FirstAppend {
     }
 
     /// Appends, and waits until that is settled.
-    pub(crate) fn append(self, tape: &mut Tape, entries: &[Entry]) -> Result<(), TapeError> {
+    pub(crate) fn append(self, tape: &mut OpenTape, entries: &[Entry]) -> Result<(), TapeError> {
         match tape.append(entries) {
             Appended::Now(result) => {
                 drop(take(&self.teller));

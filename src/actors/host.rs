@@ -13,6 +13,7 @@ use crate::{
         links::Nursery,
         slot::Slot,
         slots::Slots,
+        tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
     context::Window,
@@ -23,13 +24,12 @@ use crate::{
     permission::Globs,
     session::{Windows, tools_tokens},
     supervisor::{Registry, SupervisorHandle},
-    tape::Store,
     tool::Toolbox,
 };
 
 /// What all sessions of one runtime share.
 pub(crate) struct Host {
-    pub(crate) store: Store,
+    pub(crate) store: Tapes,
     pub(crate) toolbox: Toolbox,
     pub(crate) toolbox_hash: String,
     /// What the tools take in a request, estimated.
@@ -88,7 +88,7 @@ impl Windows for Host {
 impl Host {
     /// Must be called in the tokio runtime that the tree will run on.
     pub(crate) fn new(
-        store: Store,
+        store: Tapes,
         toolbox: Toolbox,
         models: Arc<dyn Models>,
         hooks: Hooks,

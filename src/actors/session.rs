@@ -50,7 +50,7 @@ use crate::{
 use held_back::Tape;
 
 #[cfg(not(feature = "fault-injection"))]
-use crate::tape::Tape;
+use crate::actors::tapes::OpenTape as Tape;
 
 /// How much of its slot an actor takes in one go before it lets others have their turn.
 const WORK_PER_WAKE: usize = 64;

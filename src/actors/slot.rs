@@ -25,13 +25,13 @@ use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actors::{host::Host, shell::Mailbox},
+    actors::{host::Host, shell::Mailbox, tapes::OpenTape},
     error::{PassivateError, SendError},
     event::{Event, EventStream, Ring},
     ids::{MessageId, Seq, SessionId},
     session::{Held, Refusal, ReplyTo, Signal, State, TurnEnd},
     supervisor::ActorCard,
-    tape::{Tape, TapeError},
+    tape::TapeError,
 };
 use inbox::{Inbox, Waiters};
 
@@ -304,7 +304,7 @@ impl Slot {
     }
 
     /// Puts a tape and its state by for the first life.
-    pub(crate) fn prepare(&self, tape: Tape, state: State) {
+    pub(crate) fn prepare(&self, tape: OpenTape, state: State) {
         let mut prepared = Some((tape, state));
         // A load that was given up may come too late: then the tape is given back, for nobody is awake to want it.
         if let Some(inbox) = &mut self.inner().inbox {
@@ -319,7 +319,7 @@ impl Slot {
     }
 
     /// The tape and its state for a first life.
-    pub(crate) fn prepared(&self) -> Option<(Tape, State)> {
+    pub(crate) fn prepared(&self) -> Option<(OpenTape, State)> {
         self.inner().inbox.as_mut().and_then(|inbox| inbox.prepared.take())
     }
 

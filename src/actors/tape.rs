@@ -11,21 +11,23 @@ use crate::{actors::host::Host, supervisor::ChildContext, tape::Store, tool::tru
 const TIDY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What it does until it is told to stop: deletes large outputs that are too old, at the start and once a day, and makes the
-/// disk's reserve again when a session has used it.
+/// disk's reserve again when a session has used it. Where the tapes are not kept in files there is nothing to look after.
 pub(crate) async fn look_after_store(host: Arc<Host>, cx: ChildContext) {
     loop {
-        let (store, stop) = (host.store.clone(), cx.clone());
-        cx.card().doing("deletes old outputs");
-        // It looks whether it must stop after each session, so this is never waited for long.
-        drop(host.tokio.spawn_blocking(move || tidy(&store, &stop)).await);
-        cx.card().idle();
+        if let Some(store) = host.store.files().cloned() {
+            let stop = cx.clone();
+            cx.card().doing("deletes old outputs");
+            // It looks whether it must stop after each session, so this is never waited for long.
+            drop(host.tokio.spawn_blocking(move || tidy(&store, &stop)).await);
+            cx.card().idle();
+        }
         let next = tokio::time::Instant::now() + TIDY_EVERY;
         loop {
             tokio::select! {
                 () = cx.stopping() => return,
                 () = tokio::time::sleep_until(next) => break,
                 () = host.tape_chores.notified() => {
-                    let store = host.store.clone();
+                    let Some(store) = host.store.files().cloned() else { continue };
                     // Without room for it the reserve is made another time.
                     drop(host.tokio.spawn_blocking(move || store.remake_reserve()).await);
                 }

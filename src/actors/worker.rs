@@ -220,7 +220,7 @@ impl Drop for CallWorker {
 pub(crate) struct CallContext {
     pub(crate) key: String,
     pub(crate) workspace: Arc<std::path::PathBuf>,
-    pub(crate) spill: Arc<std::path::PathBuf>,
+    pub(crate) spill: Option<Arc<std::path::PathBuf>>,
     pub(crate) external: Arc<[std::path::PathBuf]>,
     pub(crate) may: crate::tool::May,
 }

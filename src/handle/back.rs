@@ -17,7 +17,7 @@ use crate::{
         Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RolledBack, Signal, State, Wanted,
         look_back,
     },
-    tape::{Store, TapeError},
+    tape::{TapeError, TapeStore},
 };
 
 /// How long an entry may be on its way to the disk before it is not waited for any more, and how often it is looked for.
@@ -147,7 +147,8 @@ impl Session {
             return Err(SendError::Busy { turn: turn.id }.into());
         }
         let (store, id) = (self.host.store.clone(), self.id().clone());
-        let found = tokio::task::spawn_blocking(move || look(&store, &id, &now, &wanted).map(|back| (now, back))).await;
+        let found =
+            tokio::task::spawn_blocking(move || look(&*store, &id, &now, &wanted).map(|back| (now, back))).await;
         let (now, back) = found.map_err(|_| SendError::Closed)??;
         Ok((now, Arc::new(back)))
     }
@@ -176,7 +177,7 @@ impl Session {
         wanted: Wanted,
     ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), RollbackError> {
         let (store, id, upto) = (self.host.store.clone(), self.id().clone(), now.seq);
-        let entries = tokio::task::spawn_blocking(move || read(&store, &id, Seq::ZERO, upto)).await;
+        let entries = tokio::task::spawn_blocking(move || read(&*store, &id, Seq::ZERO, upto)).await;
         let mut left = Branch::of(&entries.map_err(|_| SendError::Closed)??, back.to);
         if left.items.is_empty() {
             return Ok((back, None, None));
@@ -203,7 +204,7 @@ impl Session {
 
 /// Works out from the tape what a rollback records. Reads from the newest anchor on, and further back until it is found.
 pub(super) fn look(
-    store: &Store,
+    store: &dyn TapeStore,
     session: &SessionId,
     now: &State,
     wanted: &Wanted,
@@ -226,7 +227,12 @@ pub(super) fn look(
 }
 
 /// The entries behind `after` through `upto`; waits for those that are on their way to the disk.
-pub(super) fn read(store: &Store, session: &SessionId, after: Seq, upto: Seq) -> Result<Vec<Entry>, RollbackError> {
+pub(super) fn read(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    after: Seq,
+    upto: Seq,
+) -> Result<Vec<Entry>, RollbackError> {
     if upto <= after {
         return Ok(Vec::new());
     }

@@ -17,7 +17,7 @@ impl Session {
     /// [`RestoreError::Plan`] where the tape or the workspace cannot be read.
     pub async fn changes(&self, since: Seq) -> Result<FilePlan, RestoreError> {
         let (host, id) = (self.host.clone(), self.id().clone());
-        let made = tokio::task::spawn_blocking(move || restore::changes(&host.store, &id, since)).await;
+        let made = tokio::task::spawn_blocking(move || restore::changes(&*host.store, &id, since)).await;
         Ok(made.map_err(|_| RestoreError::CutOff)??)
     }
 
@@ -41,7 +41,9 @@ impl Session {
         let (host, id) = (self.host.clone(), self.id().clone());
         let work = async move {
             let done = tokio::task::spawn_blocking(move || {
-                let (plan, bench) = restore::prepare(&host.store, &id, since, files)?;
+                let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
+                #[cfg(feature = "fault-injection")]
+                let bench = bench.with_faults(host.store.faults());
                 if how == Restore::Whole && plan.refused().next().is_some() {
                     return Err(RestoreError::Refused { plan: Box::new(plan) });
                 }

@@ -18,7 +18,7 @@ use crate::{
         Entry, Held, Merged, NoPoint, Point, Record, Refusal, Signal, Spent, State, Wanted, find_point, is_whole,
         plan_merge,
     },
-    tape::{Appended, Deleted, Store, TapeError},
+    tape::{Appended, Deleted, TapeError, TapeStore},
 };
 
 /// How often a merge is worked out anew where something was decided in between.
@@ -77,7 +77,7 @@ impl Session {
         let (host, id, at, fork) = (self.host.clone(), self.id().clone(), at.into(), SessionId::new());
         let made = fork.clone();
         written(&self.host, &id).await;
-        let forked = tokio::task::spawn_blocking(move || fork_at(&host.store, &id, &at, &made, host.clock.now()));
+        let forked = tokio::task::spawn_blocking(move || fork_at(&*host.store, &id, &at, &made, host.clock.now()));
         forked.await.map_err(|_| OpenError::Closed)??;
         let session = Session { host: self.host.clone(), slot: self.host.slot(&fork) };
         if let Err(error) = session.up().await {
@@ -195,7 +195,7 @@ pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Se
 /// # Errors
 /// See [`ForkError`]. No session was made then.
 pub fn fork_at(
-    store: &Store,
+    store: &dyn TapeStore,
     session: &SessionId,
     at: &Point,
     fork: &SessionId,
@@ -234,7 +234,7 @@ fn says_the_same(one: &State, other: &State) -> bool {
 }
 
 /// The entry of a point. Reads from the newest anchor on, and further back until it is found.
-fn find(store: &Store, session: &SessionId, at: &Point) -> Result<Seq, ForkError> {
+fn find(store: &dyn TapeStore, session: &SessionId, at: &Point) -> Result<Seq, ForkError> {
     let anchors = store.anchors(session)?;
     let mut anchors_read = 1;
     loop {
@@ -258,14 +258,14 @@ fn typed(session: &SessionId, lines: &[crate::tape::Entry]) -> Result<Vec<Entry>
     lines.iter().map(Entry::from_tape).collect::<Result<_, _>>().map_err(damaged)
 }
 
-fn state_at(store: &Store, session: &SessionId, seq: Seq) -> Result<State, OpenError> {
+fn state_at(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<State, OpenError> {
     let lines = store.read_to(session, seq)?.entries;
     crate::actors::session::fold(&lines)
         .map_err(|bad| OpenError::Damaged { session: session.clone(), damage: bad.to_string() })
 }
 
 /// The first entry of a fork's own: it goes back to where it was to be made. Nobody has it open yet.
-fn go_back(store: &Store, fork: &SessionId, point: Seq, now: Millis) -> Result<(), ForkError> {
+fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), ForkError> {
     let (settled, settlement) = std::sync::mpsc::channel();
     let settled = std::sync::Mutex::new(settled);
     let notify = move |result| {
@@ -304,7 +304,7 @@ struct Planned {
 }
 
 fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, MergeError> {
-    let (store, session) = (&host.store, &here.session);
+    let (store, session) = (&*host.store, &here.session);
     let not_a_fork = || MergeError::NotAFork { session: session.clone(), fork: fork.clone() };
     let forked = store.forked_from(fork)?.ok_or_else(not_a_fork)?;
     if fork == session || !store.has_entry_of(session, &forked.parent, forked.seq)? {
@@ -319,7 +319,8 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Merg
     }
     let ours = read(store, session, forked.seq, here.seq)?;
     let mut merged = plan_merge(here.seq, &ours, &then, &there);
-    merged.spill = Some(store.spill_path(fork).display().to_string()).filter(|_| !merged.items.is_empty());
+    let spill = store.spill_path(fork).filter(|_| !merged.items.is_empty());
+    merged.spill = spill.map(|folder| folder.display().to_string());
     add_files(host, &mut merged)?;
     let before = ours.iter().filter_map(|entry| match &entry.record {
         Record::Merged(earlier) if earlier.fork == *fork => Some(&earlier.files),
@@ -335,7 +336,7 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Merg
 fn add_files(host: &Host, merged: &mut Merged) -> Result<(), MergeError> {
     use crate::restore::{PlanError, changed};
 
-    let found = changed(&host.store, &merged.fork, merged.from, merged.to).map_err(|error| match error {
+    let found = changed(&*host.store, &merged.fork, merged.from, merged.to).map_err(|error| match error {
         PlanError::Tape(error) => OpenError::from(error),
         other => OpenError::Damaged { session: merged.fork.clone(), damage: other.to_string() },
     });
@@ -352,7 +353,7 @@ fn add_files(_: &Host, _: &mut Merged) -> Result<(), MergeError> {
 #[cfg(all(unix, feature = "tools"))]
 fn hand_over(host: &Host, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
     let tools = host.toolbox.files().unwrap_or_default();
-    crate::restore::hand_over(&host.store, &tools, fork, parent, files);
+    crate::restore::hand_over(&*host.store, &tools, fork, parent, files);
 }
 
 #[cfg(not(all(unix, feature = "tools")))]

@@ -44,6 +44,8 @@ pub fn offline(
         return Err(RestoreError::Busy { turn: turn.id });
     }
     let (plan, bench) = prepare(store, session, since, files)?;
+    #[cfg(feature = "fault-injection")]
+    let bench = bench.with_faults(store.faults());
     if how == Restore::Whole && plan.refused().next().is_some() {
         return Err(RestoreError::Refused { plan: Box::new(plan) });
     }

@@ -93,7 +93,7 @@ impl Scene {
         let mut context =
             ToolContext::detached(self.path("").canonicalize().unwrap(), self.folder.path().join("spill"));
         context.session = self.session.clone();
-        context.changes = ChangeLog::new(self.kept(), ticket);
+        context.changes = ChangeLog::new(Some(self.kept()), ticket);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut result = runtime.block_on(self.tools.find(tool).unwrap().run(arguments, &context));
         result.changes = context.changes.take().map(Box::new);
@@ -139,7 +139,7 @@ impl Scene {
     pub(super) fn prepare(&self, since: Seq) -> (FilePlan, Bench) {
         let kept = self.kept();
         let files = self.tools.files().unwrap();
-        prepare_from(&self.entries, &|_| kept.clone(), &self.session, since, files).unwrap()
+        prepare_from(&self.entries, &|_| Some(kept.clone()), &self.session, since, files).unwrap()
     }
 
     pub(super) fn plan(&self, since: Seq) -> FilePlan {

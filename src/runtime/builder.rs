@@ -1,41 +1,35 @@
-//! What a runtime and a session are made from.
+//! What a runtime is made from.
 
 use std::{
-    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use futures_util::StreamExt as _;
-
 use crate::{
-    actors::{host::Host, slot::Door, tape::look_after_store, timekeeper::keep_time},
-    agent::{Agent, BadAgent},
+    actors::{host::Host, tapes::Tapes},
     error::StartError,
     hook::{Hook, Hooks},
-    ids::SessionId,
     message::ModelRef,
-    model::{Model, ModelError, ModelLimits, Models, Params, Price, Prices},
-    permission::{Profile, Ruleset},
+    model::{Model, ModelError, ModelLimits, Models, Price, Prices},
+    permission::Ruleset,
     runtime::{
-        Inner, Passivation, Recovered, Runtime,
-        children::{self, Family},
+        Inner, Passivation, Runtime,
+        children::Family,
         ending::Ending,
+        options::Defaults,
+        recovery::resume_interrupted,
+        tree::{close_with, tree},
     },
-    session::{Budget, Mode, Settings},
-    supervisor::{ChildSpec, Intensity, OnExhausted, Registry, Strategy, Supervisor, SupervisorHandle, SupervisorSpec},
-    tape::{Durability, Store, StoreOptions, TapeError},
+    supervisor::{ChildSpec, Registry, Supervisor},
+    tape::{Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore},
     tool::{Tool, Toolbox},
 };
 
-/// How many interrupted sessions are brought back at once: as many as keep a disk and a few cores busy.
-const RESUMED_AT_ONCE: usize = 16;
-
-/// Collects what a runtime is started with. Only a store and a model are needed.
+/// Collects what a runtime is started with. Only a place for the tapes and a model are needed.
 #[derive(Default)]
 pub struct Builder {
-    store: Option<PathBuf>,
+    place: Option<Place>,
     options: StoreOptions,
     models: Option<Arc<dyn Models>>,
     model: Option<ModelRef>,
@@ -57,11 +51,41 @@ impl Builder {
     /// The folder of the tapes; made where it is missing.
     #[must_use]
     pub fn store(mut self, path: impl Into<PathBuf>) -> Builder {
-        self.store = Some(path.into());
+        self.place = Some(Place::Folder(path.into()));
         self
     }
 
-    /// What an acknowledged entry survives; the end of the process by default.
+    /// Keeps the tapes in memory: the runtime writes nothing to a disk, and nothing outlives it.
+    ///
+    /// A session crashes, sleeps, is parked, forked, merged, rolled back, compacted and budgeted as over files. What needs a
+    /// folder is not there, and whoever would have used it is told:
+    ///
+    /// | over files | in memory |
+    /// |---|---|
+    /// | an output that is too large for the model is kept in a file | what is cut off is lost; the result says so |
+    /// | what files held before calls changed them is kept | it is not, so they cannot be put back; a plan names each |
+    /// | a ledger lets the next runtime end what a killed host left running | the watcher alone does, at once; see [`Builder::watch`] |
+    /// | [`Runtime::search`] | [`TapeError::NoIndex`] |
+    ///
+    /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed:
+    /// see [`Runtime::sweep`].
+    #[must_use]
+    pub fn in_memory(self) -> Builder {
+        self.tapes(Arc::new(MemoryStore::new()))
+    }
+
+    /// Keeps the tapes in an engine of the host's: a database, or a [`MemoryStore`] that outlives the runtime. The same value
+    /// may be given to several runtimes, one after the other or side by side: each session has one writer. The end of a runtime
+    /// gives back what it has open, and leaves the engine as it is.
+    ///
+    /// What is said of a missing folder at [`Builder::in_memory`] holds for an engine that names none.
+    #[must_use]
+    pub fn tapes(mut self, engine: Arc<dyn TapeStore>) -> Builder {
+        self.place = Some(Place::Engine(engine));
+        self
+    }
+
+    /// What an acknowledged entry survives; the end of the process by default. An engine of the host's decides that itself.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.options.durability = durability;
@@ -206,13 +230,21 @@ impl Builder {
     /// # Errors
     /// See [`StartError`]. Nothing is left running then.
     pub async fn start(self) -> Result<Runtime, StartError> {
-        let path = self.store.ok_or(StartError::NoStore)?;
+        let place = self.place.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
         let options = self.options;
         #[cfg(feature = "fault-injection")]
         let faults = options.faults.clone();
-        let opened = tokio::task::spawn_blocking(move || Store::open(whole(path), options)).await;
-        let store = opened.map_err(|_| StartError::Store(TapeError::Closed))??;
+        let resumes = !self.no_auto_resume;
+        // Opening a store may wait for a disk, and so may looking for marks.
+        let opened = tokio::task::spawn_blocking(move || {
+            let store = place.open(options)?;
+            let parked = store.parked_sessions()?;
+            // Before anything runs: one that cannot be found here would lose its turn in silence.
+            let interrupted = if resumes { store.open_sessions()? } else { Vec::new() };
+            Ok::<_, TapeError>((store, parked, interrupted))
+        });
+        let (store, parked, interrupted) = opened.await.map_err(|_| StartError::Store(TapeError::Closed))??;
         fault!(faults, "start.store_opened", "runtime");
         let registry = Registry::new();
         #[cfg(feature = "fault-injection")]
@@ -227,11 +259,9 @@ impl Builder {
         #[cfg(feature = "fault-injection")]
         let host = host.holding_back_appends(self.hold_back_appends);
         let host = Arc::new(host);
-        for (id, why) in host.store.parked_sessions()? {
+        for (id, why) in parked {
             host.slots.park(&id, why);
         }
-        // Before anything runs: one that cannot be found here would lose its turn in silence.
-        let interrupted = if self.no_auto_resume { Vec::new() } else { host.store.open_sessions()? };
         let (root, sessions, hosts) = tree(&host, self.children)?;
         host.set_sessions(sessions.clone());
         let root = Supervisor::start(root, &registry).await?;
@@ -244,7 +274,7 @@ impl Builder {
         let runtime = Runtime { inner: Arc::new(inner) };
         // Set once, here, before there is a session.
         let _ = runtime.inner.host.nursery.set(Arc::new(Family::of(&runtime)));
-        if !self.no_auto_resume {
+        if resumes {
             let recovered = resume_interrupted(&runtime, interrupted).await;
             fault!(faults, "start.resumed", "runtime");
             let _ = runtime.inner.recovered.set(recovered);
@@ -256,8 +286,8 @@ impl Builder {
 /// The processes of a runtime, after those that dead runtimes left running on this store are gone: so nothing works on the
 /// files of a session that goes on.
 #[cfg(all(unix, feature = "tools"))]
-async fn processes(store: &Store, watch: crate::process::Watch) -> crate::process::Processes {
-    let ledger = store.processes_path();
+async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::process::Processes {
+    let Some(ledger) = store.processes_path() else { return crate::process::Processes::new(watch, None) };
     let folder = ledger.clone();
     let swept = tokio::task::spawn_blocking(move || crate::process::sweep_dead(&folder)).await;
     match swept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
@@ -270,59 +300,24 @@ async fn processes(store: &Store, watch: crate::process::Watch) -> crate::proces
     crate::process::Processes::new(watch, Some(ledger))
 }
 
-/// The tree of a runtime (design §4), and the handles of the supervisors of its sessions and of the host's own children.
-fn tree(
-    host: &Arc<Host>,
-    children: Vec<ChildSpec>,
-) -> Result<(SupervisorSpec, SupervisorHandle, SupervisorHandle), StartError> {
-    let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
-    let for_store = host.clone();
-    let tape = ChildSpec::new("tape store", move |cx| {
-        let host = for_store.clone();
-        async move {
-            look_after_store(host, cx).await;
-            Ok(())
-        }
-    });
-    // Places for what all sessions will share: a governor per provider, a client per MCP server.
-    let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
-    let (tools, _) = supervisor(SupervisorSpec::new("tools", Strategy::OneForOne))?;
-    // At most 2 restarts in 60 s; the third crash parks that one session, and the others live on.
-    let sessions = SupervisorSpec::dynamic("sessions")
-        .intensity(Intensity::new(2, Duration::from_secs(60)))
-        .on_exhausted(OnExhausted::Park)
-        .max_children(host.keeper.awake_limit());
-    let (sessions_child, sessions) = supervisor(sessions)?;
-    let (for_keeper, of_keeper) = (host.clone(), sessions.clone());
-    let timekeeper = ChildSpec::new("timekeeper", move |cx| {
-        let (host, sessions) = (for_keeper.clone(), of_keeper.clone());
-        async move {
-            keep_time(host, sessions, cx).await;
-            Ok(())
-        }
-    });
-    let (hosts_child, hosts) = super::host::supervisor(children)?;
-    let root = SupervisorSpec::new("runtime", Strategy::OneForOne)
-        .intensity(Intensity::new(3, Duration::from_secs(30)))
-        .child(tape.labelled("tape store"))
-        .child(models)
-        .child(tools)
-        .child(sessions_child)
-        .child(timekeeper.labelled("timekeeper"))
-        // The host's own come last, and so they are stopped first: they may talk to sessions to their end.
-        .child(hosts_child);
-    Ok((root, sessions, hosts))
+/// Where tapes are kept.
+enum Place {
+    Folder(PathBuf),
+    Engine(Arc<dyn TapeStore>),
 }
 
-/// When the tree ends by itself, handles say so, instead of letting their senders wait.
-fn close_with(host: &Arc<Host>, root: SupervisorHandle) {
-    let host = Arc::downgrade(host);
-    tokio::spawn(async move {
-        root.ended().await;
-        if let Some(host) = host.upgrade() {
-            host.slots.set_door(Door::Closed);
+impl Place {
+    /// Blocks on the disk.
+    fn open(self, options: StoreOptions) -> Result<Tapes, TapeError> {
+        match self {
+            Place::Folder(path) => Store::open(whole(path), options).map(Tapes::of_files),
+            Place::Engine(engine) => Ok(Tapes::of_engine(
+                engine,
+                #[cfg(feature = "fault-injection")]
+                options.faults,
+            )),
         }
-    });
+    }
 }
 
 /// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the
@@ -337,163 +332,6 @@ fn whole(path: PathBuf) -> PathBuf {
         (Ok(parent), Some(name)) => parent.join(name),
         // Opening it will say what is wrong.
         _ => path,
-    }
-}
-
-/// Brings back the sessions that were in a turn when their process ended, some at a time. One that cannot come back holds up
-/// no other.
-async fn resume_interrupted(runtime: &Runtime, open: Vec<SessionId>) -> Vec<Recovered> {
-    let resumed = futures_util::stream::iter(open).map(async |id| {
-        fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
-        let error = runtime.resume(&id).await.err().map(|error| error.to_string());
-        if let Some(error) = &error {
-            tracing::warn!(session = %id, error, "an interrupted session could not be resumed");
-        }
-        Recovered { session: id, error }
-    });
-    let mut recovered: Vec<_> = resumed.buffer_unordered(RESUMED_AT_ONCE).collect().await;
-    recovered.sort_by(|one, other| one.session.cmp(&other.session));
-    children::orphan_the_bereaved(runtime, &recovered).await;
-    recovered
-}
-
-/// What sessions are set to where their options say nothing.
-pub(super) struct Defaults {
-    model: ModelRef,
-    host_rules: Option<Ruleset>,
-    task_limits: Option<(u32, usize)>,
-}
-
-impl Defaults {
-    pub(super) fn of(&self, options: SessionOptions, workspace: String) -> Settings {
-        let mut settings = Settings::new(&workspace, options.model.unwrap_or_else(|| self.model.clone()));
-        let system = options.system.unwrap_or_else(|| crate::prompt::system(&workspace, options.date.as_deref()));
-        settings.system = system.into();
-        settings.title = options.title;
-        settings.agent = options.agent.unwrap_or(settings.agent);
-        settings.budget = options.budget;
-        settings.params = options.params;
-        settings.tools = options.tools;
-        settings.steps_max = options.steps_max;
-        settings.steering_mode = options.steering_mode;
-        settings.queue_mode = options.queue_mode;
-        settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
-        let nobodys = options.agent_rules.is_none() && options.rules.is_none();
-        let unsaid = nobodys.then(|| Profile::default().ruleset());
-        let layers = [self.host_rules.clone(), options.agent_rules, options.rules, unsaid];
-        settings.rules = layers.into_iter().flatten().collect();
-        let (depth, width) = self.task_limits.unwrap_or((settings.task_depth_max, settings.task_width_max));
-        settings.task_depth_max = options.task_depth_max.unwrap_or(depth);
-        settings.task_width_max = options.task_width_max.unwrap_or(width);
-        settings
-    }
-}
-
-/// What a session is made with. Only the workspace is needed.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SessionOptions {
-    /// Its id; a new one by default.
-    pub id: Option<SessionId>,
-    /// The folder that its tools work in, and do not leave.
-    pub workspace: PathBuf,
-    /// The model that answers; the runtime's default.
-    pub model: Option<ModelRef>,
-    /// What it is called in lists; the words that its first message begins with by default.
-    pub title: Option<String>,
-    /// The agent's name, for people; `build` by default.
-    pub agent: Option<String>,
-    /// The system prompt, in place of the default one.
-    pub system: Option<String>,
-    /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
-    pub date: Option<String>,
-    /// The tools that it is told of and may use, by names and patterns such as `mcp_files_*`; all of the runtime's by default.
-    pub tools: Option<BTreeSet<String>>,
-    /// Sampling and limits.
-    pub params: Params,
-    /// Model requests a turn may make; 50 by default, `None` for no limit.
-    pub steps_max: Option<u32>,
-    /// How waiting steering messages are delivered; together by default.
-    pub steering_mode: Mode,
-    /// How queued messages are delivered; one by one by default.
-    pub queue_mode: Mode,
-    /// How long an ask may stay unanswered; 10 minutes by default.
-    pub ask_limit: Duration,
-    /// The rules of its agent; none by default. They stand before `rules`, which may loosen what they ask and not what they deny.
-    pub agent_rules: Option<Ruleset>,
-    /// The rules of permission; those of [`Profile::Strict`] by default, where there are none of its agent.
-    pub rules: Option<Ruleset>,
-    /// What it may use, with its children, and what happens when that is not enough; no limit by default. Of a child the
-    /// session's limits are what its parent grants to it; where they say nothing, a share of what is left.
-    pub budget: Budget,
-    /// How deep children may stand below the session at the top; the runtime's, which is 1 by default.
-    pub task_depth_max: Option<u32>,
-    /// How many children it may have open at the same time; the runtime's, which is 8 by default.
-    pub task_width_max: Option<usize>,
-}
-
-impl SessionOptions {
-    /// What an agent says, for a workspace; all that it leaves open is as in [`SessionOptions::new`].
-    ///
-    /// # Errors
-    /// [`BadAgent`] where the agent cannot be used.
-    pub fn from_agent(agent: &Agent, workspace: impl Into<PathBuf>) -> Result<SessionOptions, BadAgent> {
-        agent.check()?;
-        let mut options = SessionOptions::new(workspace);
-        options.agent = Some(agent.name.clone());
-        options.system.clone_from(&agent.prompt);
-        options.model.clone_from(&agent.model);
-        options.tools.clone_from(&agent.tools);
-        options.agent_rules = agent.ruleset();
-        options.params.max_output = agent.limits.output_max;
-        options.steps_max = agent.limits.steps_max.or(options.steps_max);
-        Ok(options)
-    }
-
-    /// The defaults, for a workspace.
-    #[must_use]
-    pub fn new(workspace: impl Into<PathBuf>) -> SessionOptions {
-        SessionOptions {
-            id: None,
-            workspace: workspace.into(),
-            model: None,
-            title: None,
-            agent: None,
-            system: None,
-            date: None,
-            tools: None,
-            params: Params::default(),
-            steps_max: Some(50),
-            steering_mode: Mode::All,
-            queue_mode: Mode::One,
-            ask_limit: Duration::from_secs(600),
-            agent_rules: None,
-            rules: None,
-            budget: Budget::default(),
-            task_depth_max: None,
-            task_width_max: None,
-        }
-    }
-
-    /// Under that id.
-    #[must_use]
-    pub fn id(mut self, id: SessionId) -> SessionOptions {
-        self.id = Some(id);
-        self
-    }
-
-    /// Under the rules of that profile.
-    #[must_use]
-    pub fn profile(mut self, profile: Profile) -> SessionOptions {
-        self.rules = Some(profile.ruleset());
-        self
-    }
-
-    /// With that system prompt.
-    #[must_use]
-    pub fn system(mut self, system: impl Into<String>) -> SessionOptions {
-        self.system = Some(system.into());
-        self
     }
 }
 

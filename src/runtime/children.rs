@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use tokio::sync::Mutex;
@@ -86,7 +87,9 @@ impl Session {
         let child = options.id.clone().unwrap_or_else(SessionId::new);
         let is_known = state.tasks().any(|(_, task)| task.child == child)
             || state.tasks_ended.iter().any(|end| end.child == child);
-        if !is_known && self.host.store.exists(&child) {
+        let (store, wanted) = (self.host.store.clone(), child.clone());
+        let exists = tokio::task::spawn_blocking(move || store.exists(&wanted)).await;
+        if !is_known && exists.unwrap_or(false) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
         let settings = of_child(&parent, options, workspace, &self.host.toolbox);
@@ -317,12 +320,13 @@ impl Runtime {
             let order = birth.order.clone().ok_or(TapeError::Missing { session: birth.child.clone() })?;
             let first = FirstAppend::new();
             let mut tape = match host.store.exists(&birth.child) {
-                true => host.store.load(&birth.child, first.notify(&for_tape))?.tape,
+                true => host.store.load(&birth.child, &first.notify(&for_tape), Duration::ZERO)?.tape,
                 false => host.store.create(&birth.child, first.notify(&for_tape))?,
             };
             let now = host.clock.now();
             let mut settings = order.settings.clone();
-            settings.read_roots = vec![host.store.spill_path(&birth.child).display().to_string()];
+            let spill = host.store.spill_path(&birth.child);
+            settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
             let mut prompt = order.prompt.clone();
             prompt.role = Role::User;
             prompt.time = MessageTime { created: now, completed: Some(now) };

@@ -164,7 +164,7 @@ async fn old_outputs_are_deleted_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let first = start(folder.path(), counts()).await;
     let session = create(&first, folder.path()).await;
-    let spill = first.inner.host.store.spill_path(session.id());
+    let spill = first.inner.host.store.spill_path(session.id()).unwrap();
     std::fs::create_dir_all(&spill).unwrap();
     let (old, new) = (spill.join("call-old.log"), spill.join("call-new.log"));
     for path in [&old, &new] {

@@ -1,16 +1,17 @@
 //! What a runtime needs of whatever keeps its tapes, so that something else than files can: a database, a test's memory.
 //!
-//! The narrowest door that is enough: tapes are made, claimed, appended to, read at any place, forked, deleted and checked.
-//! Plain and synchronous, as the files are: an append is answered at once or told later, and never waits for a slow disk;
-//! everything else may, and is called on threads that may wait. One dynamic call an append, and nothing is boxed for it.
+//! The narrowest door that is enough: tapes are made, claimed, appended to, read at any place, forked, listed, marked and
+//! deleted. Plain and synchronous, as the files are: an append is answered at once or told later, and never waits for a slow
+//! disk; everything else may, and is called on threads that may wait. One dynamic call an append, and nothing is boxed for it.
 //!
 //! [`Store`] is the one over files; [`MemoryStore`](super::MemoryStore) keeps all in memory. `tests/engines.rs` holds both to
 //! the same claims; an engine of a host's own must meet them too.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
-    Anchor, Appended, Damage, Deleted, Entry, Finding, Forked, Notify, ReadTo, Repair, Store, Tape, TapeError,
+    Anchor, Appended, Damage, Deleted, Entry, Finding, Forked, Notify, ReadTo, Repair, SessionSummary, Store, Tape,
+    TapeError,
 };
 use crate::ids::{Millis, Seq, SessionId};
 
@@ -41,12 +42,31 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// The names of all sessions, sorted.
     fn sessions(&self) -> Result<Vec<SessionId>, TapeError>;
 
+    /// All sessions by their names, with the age and the size of their tapes.
+    fn list(&self) -> Result<Vec<SessionSummary>, TapeError>;
+
     /// Makes a session that goes on from an entry of another one.
     fn fork(&self, parent: &SessionId, at: Option<Seq>, session: &SessionId, time: Millis)
     -> Result<Forked, TapeError>;
 
+    /// Where a session goes on from; `None` where it is no fork.
+    fn forked_from(&self, session: &SessionId) -> Result<Option<Forked>, TapeError>;
+
+    /// The sessions that go on from this one.
+    fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError>;
+
+    /// Whether the tape of `session` has that very entry of `other`, itself or from what it goes on from.
+    fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError>;
+
     /// Deletes a session; hides it while forks go on from it.
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError>;
+
+    /// Deletes a session, only if that is still its last entry.
+    fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError>;
+
+    /// Deletes a session whose last entry is still that one, that is neither parked nor pinned, and that no fork goes on from.
+    /// Says whether it did.
+    fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError>;
 
     /// What is wrong with a session's tape.
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError>;
@@ -60,8 +80,48 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// The sessions with an open turn, sorted.
     fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError>;
 
-    /// Closes it for all: writes what waits, and gives every session back.
-    fn close(&self, limit: Duration) -> Result<(), TapeError>;
+    /// The sessions that somebody has open, sorted: through this value, or from elsewhere.
+    fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError>;
+
+    /// Notes that a session is kept stopped, and why.
+    fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError>;
+
+    /// Notes that a session may run again.
+    fn unpark(&self, session: &SessionId) -> Result<(), TapeError>;
+
+    /// The sessions that are kept stopped, sorted, and why.
+    fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError>;
+
+    /// Keeps a session from being swept.
+    fn pin(&self, session: &SessionId) -> Result<(), TapeError>;
+
+    /// Lets a session be swept again.
+    fn unpin(&self, session: &SessionId) -> Result<(), TapeError>;
+
+    /// The sessions that are never swept, sorted.
+    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError>;
+
+    /// Waits until every append that was answered [`Appended::Later`] is told, and what was dropped is given back. Says whether
+    /// it came to that within `limit`.
+    fn settle(&self, limit: Duration) -> bool;
+
+    /// A folder for a session's large outputs, which may not exist yet. `None`, as it is by default: what is cut off of an
+    /// output is lost, and the result says so.
+    fn spill_path(&self, _session: &SessionId) -> Option<PathBuf> {
+        None
+    }
+
+    /// A folder for what files held before calls of a session changed them. `None`, as it is by default: they cannot be put
+    /// back, and a plan says so.
+    fn files_path(&self, _session: &SessionId) -> Option<PathBuf> {
+        None
+    }
+
+    /// A folder that tells the next runtime whose OS processes may have been left running. `None`, as it is by default: what a
+    /// killed host left is ended by its watcher alone.
+    fn processes_path(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// Appends to one tape. Dropping it gives the session back. Each method is as the one of [`Tape`].
@@ -152,6 +212,10 @@ impl TapeStore for Store {
         self.layout().session_ids()
     }
 
+    fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        Store::list(self)
+    }
+
     fn fork(
         &self,
         parent: &SessionId,
@@ -162,8 +226,28 @@ impl TapeStore for Store {
         Store::fork(self, parent, at, session, time)
     }
 
+    fn forked_from(&self, session: &SessionId) -> Result<Option<Forked>, TapeError> {
+        Store::forked_from(self, session)
+    }
+
+    fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
+        Store::forks_of(self, session)
+    }
+
+    fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError> {
+        Store::has_entry_of(self, session, other, seq)
+    }
+
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
         Store::delete(self, session)
+    }
+
+    fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
+        Store::delete_unless_gone_on(self, session, last)
+    }
+
+    fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
+        Store::delete_unused(self, session, last)
     }
 
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {
@@ -182,7 +266,47 @@ impl TapeStore for Store {
         Store::open_sessions(self)
     }
 
-    fn close(&self, limit: Duration) -> Result<(), TapeError> {
-        Store::close(self, limit)
+    fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        Store::held_sessions(self)
+    }
+
+    fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
+        Store::park(self, session, time, why)
+    }
+
+    fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
+        Store::unpark(self, session)
+    }
+
+    fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
+        Store::parked_sessions(self)
+    }
+
+    fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
+        Store::pin(self, session)
+    }
+
+    fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
+        Store::unpin(self, session)
+    }
+
+    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        Store::pinned_sessions(self)
+    }
+
+    fn settle(&self, limit: Duration) -> bool {
+        Store::settle(self, limit)
+    }
+
+    fn spill_path(&self, session: &SessionId) -> Option<PathBuf> {
+        Some(Store::spill_path(self, session))
+    }
+
+    fn files_path(&self, session: &SessionId) -> Option<PathBuf> {
+        Some(Store::files_path(self, session))
+    }
+
+    fn processes_path(&self) -> Option<PathBuf> {
+        Some(Store::processes_path(self))
     }
 }

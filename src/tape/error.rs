@@ -166,6 +166,12 @@ pub enum TapeError {
         /// Why.
         what: String,
     },
+    /// These tapes are not kept in files, so there is no index of their words.
+    #[error("these tapes have no index to search in: only a store of files has one")]
+    NoIndex,
+    /// An engine of a host's own failed.
+    #[error("the tape store failed: {0}")]
+    Engine(Arc<dyn std::error::Error + Send + Sync>),
     /// The index could not be used. It can be deleted: it decides nothing.
     #[error("failed to {op} the index: {message}")]
     Index {
@@ -185,6 +191,12 @@ impl TapeError {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         matches!(self, TapeError::Io { source, .. }
             if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+
+    /// What an engine of a host's own has to say that is none of the others.
+    #[must_use]
+    pub fn engine(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TapeError {
+        TapeError::Engine(error.into().into())
     }
 
     pub(super) fn io(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TapeError {

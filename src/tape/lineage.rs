@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
-    TapeError,
+    Entry, TapeError,
     layout::{Layout, anchor_names_in, anchor_number},
     read::{Part, first_line, newest_at},
 };
-use crate::ids::{Seq, SessionId};
+use crate::ids::{Millis, Seq, SessionId};
 
 /// The kind of the entry that a fork's tape begins with.
 pub(super) const FORKED: &str = "forked";
@@ -43,6 +43,25 @@ pub struct Forked {
     /// The fork's own folder for large outputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill: Option<String>,
+}
+
+impl Forked {
+    /// The entry that the fork's own tape begins with, for an engine that makes one: it stands at the place after
+    /// [`Forked::seq`]. Not earlier than the entry that it goes on from.
+    #[must_use]
+    pub fn entry(&self, time: Millis) -> Entry {
+        let data = serde_json::value::to_raw_value(self).expect("ids, numbers and texts can be written as JSON");
+        Entry {
+            seq: self.seq.next(),
+            time,
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            kind: FORKED.to_owned(),
+            data,
+        }
+    }
 }
 
 /// Where a session goes on from, where it is a fork. Looks at one line, and only where the first file's number says that it

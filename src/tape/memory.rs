@@ -1,166 +1,29 @@
 //! Tapes in memory: for tests, and for hosts that want nothing kept. Gone with the last clone.
 //!
 //! Holds what [`TapeStore`] promises but for one thing: nothing survives the process. An append is always answered at once.
+//!
+//! It has no bound of its own but the machine's memory: a host that makes sessions without end removes those that are over
+//! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size).
+
+mod tapes;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use serde_json::value::RawValue;
-
 use super::{
-    Anchor, Appended, Deleted, Entry, FORK_DEPTH_MAX, Finding, Forked, Holder, LoadedTape, Notify, ReadTo, TapeError,
-    TapeStore, TapeWriter,
-    layout::plain_anchor_name,
-    line::{Chain, encode_lines},
-    lineage::FORKED,
-    log::lock,
+    Anchor, Appended, Deleted, Entry, FORK_DEPTH_MAX, Finding, Forked, LoadedTape, Notify, ReadTo, SessionSummary,
+    TapeError, TapeStore, TapeWriter, line::Chain, log::lock,
 };
 use crate::ids::{Millis, Seq, SessionId};
+use tapes::{Memory, MemoryTape, copied};
 
-/// A store of tapes in memory. Cheap to clone; all clones are one.
+/// A store of tapes in memory. Cheap to clone; all clones are one, and each session of it has one writer at a time, also
+/// where several runtimes are over it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     inner: Arc<Mutex<Memory>>,
-}
-
-#[derive(Debug, Default)]
-struct Memory {
-    tapes: BTreeMap<SessionId, MemoryTape>,
-    closed: bool,
-    /// Counts the handles, so that one that was outlived by a close gives nothing back.
-    handles: u64,
-}
-
-#[derive(Debug)]
-struct MemoryTape {
-    from: Option<Forked>,
-    /// Its own entries, and whether each ends an append.
-    entries: Vec<(Entry, bool)>,
-    /// Its own, without the place that it was forked at.
-    anchors: Vec<Anchor>,
-    /// How many files it would have.
-    number: u64,
-    /// What the next line would go on from.
-    chain: Chain,
-    holder: Option<u64>,
-    open: bool,
-    hidden: bool,
-    forks: BTreeSet<SessionId>,
-}
-
-impl MemoryTape {
-    fn last(&self) -> Seq {
-        self.chain.seq
-    }
-
-    /// The last entry that is not its own.
-    fn before(&self) -> Seq {
-        self.from.as_ref().map_or(Seq::ZERO, |from| from.seq)
-    }
-
-    fn append(&mut self, anchor: Option<&str>, entries: &[Entry]) -> Result<Seq, TapeError> {
-        let Some(first) = entries.first() else { return Ok(self.last()) };
-        let mut chain = self.chain.clone();
-        // Refuses what does not follow or is too large.
-        encode_lines(&mut chain, entries)?;
-        let first_ever = self.from.is_none() && self.entries.is_empty();
-        if let Some(name) = anchor {
-            let name = plain_anchor_name(name);
-            let reserved = if self.from.is_some() { FORKED } else { "session-start" };
-            if name == reserved || self.anchors.iter().any(|anchor| anchor.name == name) {
-                return Err(TapeError::AnchorExists { name });
-            }
-            self.number += 1;
-            let (first, time) = (first.seq, first.time);
-            self.anchors.push(Anchor { number: self.number, name, first, time });
-        } else if first_ever {
-            let (name, first, time) = ("session-start".to_owned(), first.seq, first.time);
-            self.anchors.push(Anchor { number: 1, name, first, time });
-        }
-        self.chain = chain;
-        let last = entries.len() - 1;
-        self.entries.extend(entries.iter().enumerate().map(|(n, entry)| (entry.clone(), n == last)));
-        Ok(self.last())
-    }
-}
-
-impl Memory {
-    fn shown(&self, session: &SessionId) -> Result<&MemoryTape, TapeError> {
-        let tape = self.tapes.get(session).filter(|tape| !tape.hidden);
-        tape.ok_or_else(|| TapeError::Missing { session: session.clone() })
-    }
-
-    fn must_be_open(&self) -> Result<(), TapeError> {
-        if self.closed { Err(TapeError::Closed) } else { Ok(()) }
-    }
-
-    /// A tape and those that it goes on from, newest first, each with the last entry that counts.
-    fn line_of(&self, session: &SessionId) -> Vec<(&SessionId, &MemoryTape, Seq)> {
-        let mut line = Vec::new();
-        let mut next = self.tapes.get_key_value(session).map(|(id, tape)| (id, tape, tape.last()));
-        while let Some((id, tape, through)) = next {
-            line.push((id, tape, through));
-            next = tape.from.as_ref().and_then(|from| {
-                let (id, parent) = self.tapes.get_key_value(&from.parent)?;
-                Some((id, parent, through.min(from.seq)))
-            });
-        }
-        line
-    }
-
-    fn entries(&self, session: &SessionId, from: Seq, through: Seq) -> Vec<(Entry, bool)> {
-        let line = self.line_of(session);
-        let entries = line
-            .into_iter()
-            .rev()
-            .flat_map(|(_, tape, last)| tape.entries.iter().filter(move |(entry, _)| entry.seq <= last));
-        entries.filter(|(entry, _)| entry.seq >= from && entry.seq <= through).cloned().collect()
-    }
-
-    fn anchors(&self, session: &SessionId) -> Vec<Anchor> {
-        let line = self.line_of(session);
-        let anchors = line.into_iter().rev();
-        anchors
-            .flat_map(|(_, tape, last)| tape.anchors.iter().filter(move |anchor| anchor.first <= last))
-            .cloned()
-            .collect()
-    }
-
-    fn newest_anchor(&self, session: &SessionId, seq: Seq) -> Option<Anchor> {
-        self.anchors(session).into_iter().rfind(|anchor| anchor.first <= seq)
-    }
-
-    fn claim(&mut self, session: &SessionId) -> Result<u64, TapeError> {
-        self.must_be_open()?;
-        self.shown(session)?;
-        self.handles += 1;
-        let handle = self.handles;
-        let Some(tape) = self.tapes.get_mut(session) else {
-            return Err(TapeError::Missing { session: session.clone() });
-        };
-        if tape.holder.is_some() {
-            let by = Holder { owner: "memory".into(), pid: std::process::id(), host: String::new() };
-            return Err(TapeError::Claimed { session: session.clone(), by });
-        }
-        tape.holder = Some(handle);
-        Ok(handle)
-    }
-
-    /// Removes a tape that no fork goes on from, and what was only waiting for it.
-    fn remove(&mut self, session: &SessionId) {
-        let mut next = Some(session.clone());
-        while let Some(session) = next {
-            let from = self.tapes.remove(&session).and_then(|tape| tape.from);
-            next = from.map(|from| from.parent).filter(|parent| {
-                let Some(tape) = self.tapes.get_mut(parent) else { return false };
-                tape.forks.remove(&session);
-                tape.hidden && tape.forks.is_empty()
-            });
-        }
-    }
 }
 
 impl MemoryStore {
@@ -168,6 +31,13 @@ impl MemoryStore {
     #[must_use]
     pub fn new() -> MemoryStore {
         MemoryStore::default()
+    }
+
+    /// Closes it for all clones: from now on nothing can be written, and every session is given back.
+    pub fn close(&self) {
+        let mut memory = self.memory();
+        memory.closed = true;
+        memory.tapes.values_mut().for_each(|tape| tape.holder = None);
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -190,7 +60,7 @@ impl TapeStore for MemoryStore {
             Some(_) => return Err(exists),
             None => {
                 let chain = Chain::start(session, "001_session-start");
-                memory.tapes.insert(session.clone(), empty(None, chain, 1));
+                memory.tapes.insert(session.clone(), MemoryTape::empty(None, chain, 1));
             }
         }
         let handle = memory.claim(session)?;
@@ -202,15 +72,18 @@ impl TapeStore for MemoryStore {
         let handle = memory.claim(session)?;
         let last = memory.shown(session)?.last();
         let first = memory.newest_anchor(session, last).map_or(Seq::ZERO, |anchor| anchor.first);
-        let entries = memory.entries(session, first, last).into_iter().map(|(entry, _)| entry).collect();
-        let tape = self.handle(session, handle);
+        let lines = memory.lines(session, first, last);
+        drop(memory);
+        let (tape, entries) = (self.handle(session, handle), copied(lines));
         Ok(LoadedTape { tape, entries, repair: None, read_only: None, rebooted: false })
     }
 
     fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
         let memory = self.memory();
         let last = memory.shown(session)?.last();
-        Ok(memory.entries(session, after.next(), last).into_iter().map(|(entry, _)| entry).collect())
+        let lines = memory.lines(session, after.next(), last);
+        drop(memory);
+        Ok(copied(lines))
     }
 
     fn read_to(&self, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
@@ -221,9 +94,10 @@ impl TapeStore for MemoryStore {
         if last < seq {
             return Err(no_entry(last));
         }
-        let entries = memory.entries(session, anchor.first, seq);
-        let ends_append = entries.last().is_some_and(|(_, ends)| *ends);
-        Ok(ReadTo { anchor, entries: entries.into_iter().map(|(entry, _)| entry).collect(), ends_append })
+        let lines = memory.lines(session, anchor.first, seq);
+        drop(memory);
+        let ends_append = lines.last().is_some_and(|line| line.end.is_some());
+        Ok(ReadTo { anchor, entries: copied(lines), ends_append })
     }
 
     fn anchors(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
@@ -243,8 +117,9 @@ impl TapeStore for MemoryStore {
         };
         let (from, to) = (position(from)?, position(to)?);
         let through = anchors.get(to + 1).map_or(last, |next| Seq(next.first.0 - 1));
-        let entries = memory.entries(session, anchors[from].first, through);
-        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
+        let lines = memory.lines(session, anchors[from].first, through);
+        drop(memory);
+        Ok(copied(lines))
     }
 
     fn exists(&self, session: &SessionId) -> bool {
@@ -254,6 +129,20 @@ impl TapeStore for MemoryStore {
     fn sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         let memory = self.memory();
         Ok(memory.tapes.iter().filter(|(_, tape)| !tape.hidden).map(|(id, _)| id.clone()).collect())
+    }
+
+    fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        let memory = self.memory();
+        let shown = memory.tapes.iter().filter(|(_, tape)| !tape.hidden);
+        let summary = |(id, tape): (&SessionId, &MemoryTape)| SessionSummary {
+            id: id.clone(),
+            created: tape.ends().map(|(first, _)| first.time),
+            last: tape.ends().map(|(_, last)| last.time),
+            seq: tape.last(),
+            bytes: tape.bytes,
+            open: tape.open,
+        };
+        Ok(shown.map(summary).collect())
     }
 
     fn fork(
@@ -271,14 +160,12 @@ impl TapeStore for MemoryStore {
         if seq == Seq::ZERO || seq > last {
             return Err(no_entry(if seq == Seq::ZERO { Seq::ZERO } else { last }));
         }
-        let all = memory.entries(parent, Seq(1), last);
-        let ends = |from: &Seq, to: &Seq| {
-            all.iter().filter(|(entry, _)| entry.seq >= *from && entry.seq <= *to).cloned().collect::<Vec<_>>()
-        };
-        let Some((newest, true)) = ends(&seq, &seq).pop() else {
-            let end = all.iter().find(|(entry, ends)| entry.seq > seq && *ends).map_or(last, |(entry, _)| entry.seq);
-            let before = all.iter().rfind(|(entry, ends)| entry.seq < seq && *ends);
-            let before = before.map_or(Seq::ZERO, |(entry, _)| entry.seq);
+        let here = memory.lines(parent, seq, seq).pop();
+        let Some((newest, sum)) = here.and_then(|line| line.end.map(|sum| (line.entry, sum))) else {
+            // An append has few entries, and both ends of it are near.
+            let ends = |from, to| memory.lines(parent, from, to).into_iter().filter(|line| line.end.is_some());
+            let end = ends(seq.next(), last).next().map_or(last, |line| line.entry.seq);
+            let before = ends(Seq(1), Seq(seq.0 - 1)).next_back().map_or(Seq::ZERO, |line| line.entry.seq);
             return Err(TapeError::InsideAppend { session: parent.clone(), seq, before, end });
         };
         let line = memory.line_of(parent);
@@ -293,26 +180,11 @@ impl TapeStore for MemoryStore {
         if memory.tapes.get(session).is_some_and(|tape| tape.last() > Seq::ZERO || tape.holder.is_some()) {
             return Err(TapeError::Exists { session: session.clone() });
         }
-        // The same chain again, up to there: what its files would say.
-        let mut chain = Chain::start(&owner, "memory");
-        let until: Vec<Entry> = ends(&Seq(1), &seq).into_iter().map(|(entry, _)| entry).collect();
-        encode_lines(&mut chain, &until)?;
-        let sum = chain.sum;
         let (spill, sum_text) = (None, sum.as_str().to_owned());
         let forked = Forked { session: session.clone(), parent: owner.clone(), seq, sum: sum_text, depth, spill };
-        let data = serde_json::to_string(&forked).and_then(RawValue::from_string);
-        let first = Entry {
-            seq: seq.next(),
-            time: time.max(newest.time),
-            cause: None,
-            turn: None,
-            step: None,
-            ticket: None,
-            kind: FORKED.to_owned(),
-            data: data.map_err(|error| TapeError::io("write", session.as_str())(error.into()))?,
-        };
+        let first = forked.entry(time.max(newest.time));
         let number = begun.unwrap_or(own_number) + 1;
-        let mut made = empty(Some(forked.clone()), Chain::forked(session, "memory", seq, sum), number);
+        let mut made = MemoryTape::empty(Some(forked.clone()), Chain::forked(session, "memory", seq, sum), number);
         made.append(None, &[first])?;
         memory.tapes.insert(session.clone(), made);
         if let Some(parent) = memory.tapes.get_mut(&owner) {
@@ -321,22 +193,40 @@ impl TapeStore for MemoryStore {
         Ok(forked)
     }
 
+    fn forked_from(&self, session: &SessionId) -> Result<Option<Forked>, TapeError> {
+        Ok(self.memory().shown(session)?.from.clone())
+    }
+
+    fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
+        Ok(self.memory().tapes.get(session).map_or_else(Vec::new, |tape| tape.forks.iter().cloned().collect()))
+    }
+
+    fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError> {
+        let memory = self.memory();
+        memory.shown(session)?;
+        let line = memory.line_of(session);
+        Ok(line.into_iter().any(|(id, _, through)| id == other && (id == session || seq <= through)))
+    }
+
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
-        let mut memory = self.memory();
-        memory.claim(session)?;
-        let Some(tape) = memory.tapes.get_mut(session) else {
-            return Err(TapeError::Missing { session: session.clone() });
-        };
-        tape.holder = None;
-        if tape.open {
-            return Err(TapeError::Unfinished { session: session.clone() });
-        }
-        if !tape.forks.is_empty() {
-            tape.hidden = true;
-            return Ok(Deleted::Hidden);
-        }
-        memory.remove(session);
-        Ok(Deleted::Gone)
+        let deleted = self.delete_where(session, |_, _| Ok(true))?;
+        Ok(deleted.unwrap_or(Deleted::Hidden))
+    }
+
+    fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
+        let deleted = self.delete_where(session, |_, tape| match tape.last() {
+            now if now == last => Ok(true),
+            now => Err(TapeError::GoneOn { session: session.clone(), expected: last, last: now }),
+        })?;
+        Ok(deleted.unwrap_or(Deleted::Hidden))
+    }
+
+    fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
+        let deleted = self.delete_where(session, |memory, tape| {
+            let marked = memory.parked.contains_key(session) || memory.pinned.contains(session);
+            Ok(!marked && tape.last() == last && tape.forks.is_empty())
+        })?;
+        Ok(deleted == Some(Deleted::Gone))
     }
 
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {
@@ -363,25 +253,79 @@ impl TapeStore for MemoryStore {
         Ok(memory.tapes.iter().filter(|(_, tape)| tape.open).map(|(id, _)| id.clone()).collect())
     }
 
-    fn close(&self, _: Duration) -> Result<(), TapeError> {
+    fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        let memory = self.memory();
+        Ok(memory.tapes.iter().filter(|(_, tape)| tape.holder.is_some()).map(|(id, _)| id.clone()).collect())
+    }
+
+    fn park(&self, session: &SessionId, _: Millis, why: &str) -> Result<(), TapeError> {
         let mut memory = self.memory();
-        memory.closed = true;
-        memory.tapes.values_mut().for_each(|tape| tape.holder = None);
+        memory.must_be_open()?;
+        memory.parked.insert(session.clone(), why.to_owned());
         Ok(())
+    }
+
+    fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
+        let mut memory = self.memory();
+        memory.must_be_open()?;
+        memory.parked.remove(session);
+        Ok(())
+    }
+
+    fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
+        Ok(self.memory().parked.iter().map(|(id, why)| (id.clone(), why.clone())).collect())
+    }
+
+    fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
+        let mut memory = self.memory();
+        memory.must_be_open()?;
+        memory.shown(session)?;
+        memory.pinned.insert(session.clone());
+        Ok(())
+    }
+
+    fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
+        let mut memory = self.memory();
+        memory.must_be_open()?;
+        memory.pinned.remove(session);
+        Ok(())
+    }
+
+    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        Ok(self.memory().pinned.iter().cloned().collect())
+    }
+
+    fn settle(&self, _: Duration) -> bool {
+        // Nothing is ever answered later.
+        true
     }
 }
 
-fn empty(from: Option<Forked>, chain: Chain, number: u64) -> MemoryTape {
-    MemoryTape {
-        from,
-        entries: Vec::new(),
-        anchors: Vec::new(),
-        number,
-        chain,
-        holder: None,
-        open: false,
-        hidden: false,
-        forks: BTreeSet::new(),
+impl MemoryStore {
+    /// Deletes a session that nobody has open, where that holds; `None` where it does not.
+    fn delete_where(
+        &self,
+        session: &SessionId,
+        holds: impl FnOnce(&Memory, &MemoryTape) -> Result<bool, TapeError>,
+    ) -> Result<Option<Deleted>, TapeError> {
+        let mut memory = self.memory();
+        memory.must_be_claimable(session)?;
+        let tape = memory.shown(session)?;
+        if tape.open {
+            return Err(TapeError::Unfinished { session: session.clone() });
+        }
+        let has_forks = !tape.forks.is_empty();
+        if !holds(&memory, tape)? {
+            return Ok(None);
+        }
+        memory.parked.remove(session);
+        memory.pinned.remove(session);
+        if !has_forks {
+            memory.remove(session);
+            return Ok(Some(Deleted::Gone));
+        }
+        memory.tapes.entry(session.clone()).and_modify(|tape| tape.hidden = true);
+        Ok(Some(Deleted::Hidden))
     }
 }
 

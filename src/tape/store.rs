@@ -1,5 +1,7 @@
 //! A store: the folder that the tapes of many sessions are in.
 
+mod beside;
+mod claims;
 mod delete;
 mod fork;
 mod marks;
@@ -13,32 +15,30 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, Weak},
-    time::{Duration, Instant},
+    sync::{Arc, Weak},
+    time::Duration,
 };
 
 use super::{
-    Damage, Entry, Notify, Tape, TapeError, commit,
+    Entry, Notify, Tape, TapeError, commit,
     disk::{Disk, RealDisk},
-    layout::{FIRST_ANCHOR, Layout, ids_in, make_new_folder, names_in, open_or_make, remove_file, sync_folder},
+    layout::{FIRST_ANCHOR, Layout, make_new_folder, names_in, sync_folder},
     line::Chain,
     log::{Log, LogFile, lock, make_first_anchor},
-    owner::{Claim, Identity},
-    queue::{Job, Queue, What},
+    owner::Identity,
+    queue::Queue,
     read::{open_to_write, read_after},
     write::Writer,
 };
 use crate::ids::{Seq, SessionId};
 
+use claims::Claiming;
 pub use delete::Deleted;
 pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
 pub use sound::SoundEnd;
 pub(crate) use standing::Standings;
 pub use standing::{Behind, Standing};
-use upkeep::{become_owner, bury, check_version, make_reserve};
-
-/// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
-const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
+use upkeep::{become_owner, check_version};
 
 /// A store of tapes: a folder. Cheap to clone; all clones are one owner.
 ///
@@ -276,85 +276,6 @@ impl Store {
         layout.session_ids()?.into_iter().map(|id| summary::summary(layout, id, &open)).collect()
     }
 
-    /// Notes that a turn of this session is open, so that the next start finds it with one look.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.inner.must_write()?;
-        let mark = self.layout().open().join(session.as_str());
-        fault!(self.faults(), "tape.mark_open", session.as_str());
-        open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
-    }
-
-    /// Notes that no turn of this session is open.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.inner.must_write()?;
-        fault!(self.faults(), "tape.mark_closed", session.as_str());
-        remove_file(&self.layout().open().join(session.as_str()))
-    }
-
-    /// The sessions with an open turn, by id.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Io`].
-    pub fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        ids_in(&self.layout().open())
-    }
-
-    /// The folder for this session's large outputs; made with mode 0700 by whoever spills first.
-    #[must_use]
-    pub fn spill_path(&self, session: &SessionId) -> PathBuf {
-        self.layout().session(session).join("spill")
-    }
-
-    /// The folder for the contents that files of this session had before calls changed them; made with mode 0700 by whoever
-    /// keeps one. The tape does nothing with it.
-    #[must_use]
-    pub fn files_path(&self, session: &SessionId) -> PathBuf {
-        self.layout().session(session).join("files")
-    }
-
-    /// The folder that tells whose OS processes may have been left running. The tape does nothing with it.
-    #[must_use]
-    pub fn processes_path(&self) -> PathBuf {
-        self.layout().root.join("processes")
-    }
-
-    /// Removes the outputs of all sessions that were kept too long or are too many, until `stop` says so. Blocks on the disk.
-    /// Gives back how many; what cannot be looked at is passed over.
-    pub fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {
-        let sessions = self.layout().all_session_ids().unwrap_or_default();
-        let now = std::time::SystemTime::now();
-        let folders = sessions.iter().take_while(|_| !stop()).map(|session| self.spill_path(session));
-        folders.filter_map(|folder| crate::tool::truncate::tidy_spills(&folder, now, retention).ok()).sum()
-    }
-
-    /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
-    #[must_use]
-    pub fn release_reserve(&self) -> bool {
-        let owner = lock(&self.inner.writer.owner);
-        let path = owner.as_ref().map(|owner| self.layout().reserve(&owner.identity.owner));
-        path.is_some_and(|path| std::fs::remove_file(path).is_ok())
-    }
-
-    /// Makes the reserve again where it is missing.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Io`] while there is no room for it.
-    pub fn remake_reserve(&self) -> Result<(), TapeError> {
-        let owner = lock(&self.inner.writer.owner);
-        let owner = owner.as_ref().ok_or(TapeError::Closed)?;
-        make_reserve(self.layout(), &owner.identity.owner, self.inner.writer.options.reserve_bytes)
-    }
-
     /// Waits until nothing waits for the disk. Says whether it came to that within `limit`.
     #[must_use]
     pub fn settle(&self, limit: Duration) -> bool {
@@ -375,66 +296,6 @@ impl Store {
         }
         self.inner.queue.close(&*self.inner.writer);
         self.inner.queue.wait_until_ended(limit).map_err(|waiting| TapeError::Busy { waiting })
-    }
-
-    /// Whether a handle of this very store has that session, or is about to.
-    pub(crate) fn is_held_here(&self, session: &SessionId) -> bool {
-        lock(&self.inner.writer.live).contains_key(session)
-    }
-
-    /// Claims a session, against other owners and against the other handles of this store.
-    fn claim(&self, session: &SessionId) -> Result<Claim, TapeError> {
-        let writer = &self.inner.writer;
-        let mut live = lock(&writer.live);
-        let started = Instant::now();
-        while let Some(log) = live.get(session) {
-            let about_to_be_free = log.upgrade().is_some_and(|log| lock(&log.state).given_back);
-            let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
-            if !about_to_be_free || left.is_zero() {
-                let by = lock(&writer.owner).as_ref().ok_or(TapeError::Closed)?.identity.clone().holder();
-                return Err(TapeError::Claimed { session: session.clone(), by });
-            }
-            live = writer.released.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        // The place is taken from now on, though there is no log in it yet.
-        live.insert(session.clone(), Weak::new());
-        drop(live);
-        let claimed = writer.finish_with(session).and_then(|()| {
-            let owner = lock(&writer.owner);
-            let replay = |name: &str| {
-                let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
-                failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
-            };
-            owner.as_ref().ok_or(TapeError::Closed).and_then(|o| Claim::take(&writer.layout, o, session, replay))
-        });
-        if claimed.is_err() {
-            self.unclaim(session, None);
-        }
-        claimed
-    }
-
-    /// Gives a session back for which there is no handle yet.
-    fn unclaim(&self, session: &SessionId, claim: Option<Claim>) {
-        if let Some(claim) = claim {
-            claim.release();
-        }
-        lock(&self.inner.writer.live).remove(session);
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
-    fn hand_out(
-        &self,
-        session: &SessionId,
-        notify: Notify,
-        chain: Chain,
-        anchors: Vec<String>,
-        file: LogFile,
-        claim: Claim,
-        damage: Option<Damage>,
-    ) -> Tape {
-        let log = Arc::new(Log::new(session, notify, chain, anchors, file, claim));
-        lock(&self.inner.writer.live).insert(session.clone(), Arc::downgrade(&log));
-        Tape::new(Arc::clone(&self.inner), log, damage)
     }
 
     /// `Power`: what an earlier writer may have left in the system's memory, and the claim, must be on the disk before the
@@ -459,35 +320,6 @@ impl Store {
     }
 }
 
-/// A claim on its way to a handle. Given back where it does not get there, also by a panic: else nobody could open the
-/// session until the process ends.
-struct Claiming<'s> {
-    store: &'s Store,
-    session: &'s SessionId,
-    /// Absent where the claim's file is gone already.
-    claim: Option<Claim>,
-    kept: bool,
-}
-
-impl<'s> Claiming<'s> {
-    fn new(store: &'s Store, session: &'s SessionId, claim: Claim) -> Claiming<'s> {
-        Claiming { store, session, claim: Some(claim), kept: false }
-    }
-
-    fn keep(mut self) -> Claim {
-        self.kept = true;
-        self.claim.take().expect("whoever takes the claim away does not keep it")
-    }
-}
-
-impl Drop for Claiming<'_> {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.store.unclaim(self.session, self.claim.take());
-        }
-    }
-}
-
 impl Inner {
     pub(super) fn must_write(&self) -> Result<(), TapeError> {
         if self.writer.options.access == Access::Read {
@@ -498,19 +330,6 @@ impl Inner {
 
     pub(super) fn is_closed(&self) -> bool {
         self.queue.is_closed()
-    }
-
-    /// Gives a session back: at once where nothing is on its way, else by the I/O thread behind its last append.
-    pub(super) fn give_back(&self, log: &Arc<Log>) {
-        let mut state = lock(&log.state);
-        if std::mem::replace(&mut state.given_back, true) {
-            return;
-        }
-        let waits = state.outstanding > 0 || self.writer.options.durability == Durability::Power;
-        drop(state);
-        if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
-            self.writer.release(log);
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! by then is recorded all the same. The contents themselves are kept elsewhere, by their hash (see [`Files`](super::Files)).
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -93,8 +93,8 @@ pub struct ChangeLog(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Where the session's contents are kept, and the call's ticket.
-    place: Option<(PathBuf, Seq)>,
+    /// Where the session's contents are kept, if they are, and the call's ticket.
+    place: Option<(Option<PathBuf>, Seq)>,
     said: Mutex<Option<Changes>>,
 }
 
@@ -105,15 +105,15 @@ impl ChangeLog {
         ChangeLog::default()
     }
 
-    /// The log of a session's call: contents are kept in that folder.
-    pub(crate) fn new(folder: PathBuf, ticket: Seq) -> ChangeLog {
+    /// The log of a session's call: contents are kept in that folder, where there is one.
+    pub(crate) fn new(folder: Option<PathBuf>, ticket: Seq) -> ChangeLog {
         ChangeLog(Arc::new(Inner { place: Some((folder, ticket)), said: Mutex::default() }))
     }
 
-    /// Where contents are kept, and the call's ticket; `None` outside of any session.
+    /// Where contents are kept, if they are, and the call's ticket; `None` outside of any session.
     #[cfg_attr(not(unix), allow(dead_code, reason = "contents are kept on Unix only"))]
-    pub(crate) fn place(&self) -> Option<(&PathBuf, Seq)> {
-        self.0.place.as_ref().map(|(folder, ticket)| (folder, *ticket))
+    pub(crate) fn place(&self) -> Option<(Option<&Path>, Seq)> {
+        self.0.place.as_ref().map(|(folder, ticket)| (folder.as_deref(), *ticket))
     }
 
     /// Says that a file was changed.

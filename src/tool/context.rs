@@ -27,8 +27,9 @@ pub struct ToolContext {
     /// The folder that the call works in, and must not leave.
     pub workspace: Arc<PathBuf>,
     /// A private folder for outputs that are too large for the model. It may not exist yet:
-    /// [`Spill::create`](crate::tool::truncate::Spill::create) makes it.
-    pub spill: Arc<PathBuf>,
+    /// [`Spill::create`](crate::tool::truncate::Spill::create) makes it. `None` in a runtime that keeps its tapes without a
+    /// folder: what is cut off is lost then, and a result has to say so.
+    pub spill: Option<Arc<PathBuf>>,
     /// Paths outside of the workspace that this call was allowed to reach, absolute: folders with all beneath them, or files.
     pub external: Arc<[PathBuf]>,
     /// Whether the call may also touch what it comes by on its way.
@@ -53,7 +54,7 @@ impl ToolContext {
         ticket: Seq,
         key: String,
         workspace: Arc<PathBuf>,
-        spill: Arc<PathBuf>,
+        spill: Option<Arc<PathBuf>>,
         external: Arc<[PathBuf]>,
         may: May,
         cancel: CancellationToken,
@@ -87,7 +88,7 @@ impl ToolContext {
             ticket: Seq(0),
             key: uuid::Uuid::now_v7().to_string(),
             workspace: Arc::new(workspace),
-            spill: Arc::new(spill),
+            spill: Some(Arc::new(spill)),
             external: Arc::default(),
             may: May::anything(),
             cancel: CancellationToken::new(),

@@ -18,6 +18,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use bound::bounded;
+pub(crate) use spill::NO_FOLDER;
 pub use spill::{
     RETENTION, Retention, SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills,
     remove_spills, spill_text, tidy_spills,

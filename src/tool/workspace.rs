@@ -137,7 +137,8 @@ impl Workspace {
     /// with what the call was [allowed](ToolContext::external) to reach outside.
     pub fn for_call(context: &ToolContext) -> Result<Workspace, WorkspaceError> {
         let workspace = Workspace::open(&context.workspace)?.with_external(&context.external);
-        match workspace.clone().with_read_only(&context.spill) {
+        let Some(spill) = &context.spill else { return Ok(workspace) };
+        match workspace.clone().with_read_only(spill) {
             Err(WorkspaceError::NotFound { .. }) => Ok(workspace),
             with_spill => with_spill,
         }

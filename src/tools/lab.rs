@@ -78,7 +78,7 @@ impl Lab {
         let there = Arc::new(There { tools: self.tools.clone(), context: context.clone() });
         let tools = super::elsewhere(&self.tools, there);
         let mut here = context.clone();
-        (here.workspace, here.spill) = (Arc::new("/nowhere/ws".into()), Arc::new("/nowhere/spill".into()));
+        (here.workspace, here.spill) = (Arc::new("/nowhere/ws".into()), Some(Arc::new("/nowhere/spill".into())));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(tools.find(tool).unwrap().run(arguments, &here))
     }

@@ -1,13 +1,9 @@
 //! What a session's actor builds from its state: requests, calls, words for the card. Functions of values, but for `load`.
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
-    actors::{host::Host, shell::ExitError, slot::Slot, worker::CallContext},
+    actors::{host::Host, shell::ExitError, slot::Slot, tapes::Loaded, worker::CallContext},
     hook::HookCall,
     ids::{Seq, SessionId},
     message::ErrorReason,
@@ -16,15 +12,12 @@ use crate::{
     session::{
         BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments, toolset,
     },
-    tape::{Loaded, TapeError},
+    tape::TapeError,
     tool::{Access, May, Tool, ToolResult, access_of},
 };
 
 /// How long a life waits for a tape that the life before it has.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
-
-/// How long it waits before it looks again.
-const CLAIM_LOOK: Duration = Duration::from_millis(5);
 
 /// Puts the tape and the state of a session into its slot: those that were prepared, or what the disk has.
 ///
@@ -51,15 +44,7 @@ pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), ExitError> {
 /// Claims and reads a tape. Where an actor of this runtime still has it, that one is on its way out (its supervisor crashed,
 /// and did not stay to see it go): it is waited for.
 pub(crate) fn claim(host: &Host, slot: &Arc<Slot>) -> Result<Loaded, TapeError> {
-    let until = Instant::now() + CLAIM_WAIT;
-    loop {
-        match host.store.load(&slot.id, notify(slot)) {
-            Err(TapeError::Claimed { .. }) if host.store.is_held_here(&slot.id) && Instant::now() < until => {
-                std::thread::sleep(CLAIM_LOOK);
-            }
-            loaded => return loaded,
-        }
-    }
+    host.store.load(&slot.id, &notify(slot), CLAIM_WAIT)
 }
 
 /// Who is told when an append that was answered "later" is settled.
@@ -142,7 +127,7 @@ pub(super) fn call(
         key: format!("{}/{ticket}", state.session),
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // Whoever spills first makes it.
-        spill: Arc::new(host.store.spill_path(&state.session)),
+        spill: host.store.spill_path(&state.session).map(Arc::new),
         external,
         may,
     };

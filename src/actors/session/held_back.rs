@@ -9,19 +9,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::tape::{self, Appended, Entry};
+use crate::{
+    actors::tapes::OpenTape,
+    tape::{Appended, Entry},
+};
 
 /// Appends that wait; beyond, appending waits.
 const WAITING_MAX: usize = 4_096;
 
 /// A session's tape, in time or behind.
 pub(super) enum Tape {
-    InTime(tape::Tape),
+    InTime(OpenTape),
     Behind(mpsc::SyncSender<(Instant, Vec<Entry>)>),
 }
 
 impl Tape {
-    pub(super) fn new(mut tape: tape::Tape, hold_back: Option<Duration>) -> Tape {
+    pub(super) fn new(mut tape: OpenTape, hold_back: Option<Duration>) -> Tape {
         let Some(by) = hold_back else { return Tape::InTime(tape) };
         let (send, receive) = mpsc::sync_channel::<(Instant, Vec<Entry>)>(WAITING_MAX);
         // Ends, and gives the tape back, when the session's actor is gone and what waits is written.

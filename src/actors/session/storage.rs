@@ -11,7 +11,7 @@ use crate::{
     event::EventKind,
     ids::Seq,
     session::{Directive, ReplyTo, Signal},
-    tape::{Appended, TapeError},
+    tape::{Appended, Store, TapeError},
 };
 
 /// How long to wait before what is held is tried again.
@@ -83,7 +83,7 @@ impl Live {
         let Some(signal) = self.shrink_or_give_up(signal, &error) else { return };
         if error.is_full() {
             // What is open can still be closed: for that the room was kept.
-            let released = self.host.store.release_reserve();
+            let released = self.host.store.files().is_some_and(Store::release_reserve);
             tracing::warn!(session = %self.slot.id, released, "the disk is full");
         }
         self.refused = Some(error);

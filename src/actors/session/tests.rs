@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
+    actors::tapes::Tapes,
     error::SendError,
     hook::Hooks,
     ids::SessionId,
@@ -77,13 +78,14 @@ fn bench() -> Bench {
     let models = Arc::new(Script(Arc::new(Scripted::new([]))));
     let hooks = Hooks(Arc::new([]));
     let passivation = crate::actors::timekeeper::Passivation::default();
-    let host = Host::new(store.clone(), Toolbox::default().with(Waits), models, hooks, registry.clone(), passivation);
+    let (tapes, toolbox) = (Tapes::of_files(store.clone()), Toolbox::default().with(Waits));
+    let host = Host::new(tapes, toolbox, models, hooks, registry.clone(), passivation);
     let host = Arc::new(host);
     let id: SessionId = "s".parse().unwrap();
     let slot = host.slot(&id);
     // As if it were awake.
     slot.begin_activation().unwrap().land(Ok(()));
-    let mut tape = store.create(&id, build::notify(&slot)).unwrap();
+    let mut tape = host.store.create(&id, build::notify(&slot)).unwrap();
     let now = host.clock.now();
     let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
     settings.rules = vec![Profile::Auto.ruleset()];

@@ -11,12 +11,12 @@ use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actors::{shell::Mailbox, slot::Slept},
+    actors::{shell::Mailbox, slot::Slept, tapes::OpenTape},
     error::SendError,
     ids::{MessageId, Seq, SessionId},
     session::{Down, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, ReplyTo, Signal, State, TurnEnd},
     supervisor::ActorCard,
-    tape::{Tape, TapeError},
+    tape::TapeError,
 };
 
 /// Inputs that may wait in a slot for its actor.
@@ -115,7 +115,7 @@ pub(super) struct Inbox {
     /// Through which entry those who listen and wait have been told; 0 before the first life.
     pub(super) told: Arc<AtomicU64>,
     /// A tape with its state, ready for the first life.
-    pub(super) prepared: Option<(Tape, State)>,
+    pub(super) prepared: Option<(OpenTape, State)>,
     /// Who is told when it sleeps.
     pub(super) sleepers: Vec<Slept>,
     /// Whether its actor says that nothing keeps it awake.

@@ -68,7 +68,9 @@ impl Session {
         let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
         let (host, id, since) = (self.host.clone(), self.id().clone(), back.to);
         let put_back = tokio::task::spawn_blocking(move || {
-            let (plan, bench) = restore::prepare(&host.store, &id, since, tools).map_err(RestoreError::from)?;
+            let (plan, bench) = restore::prepare(&*host.store, &id, since, tools).map_err(RestoreError::from)?;
+            #[cfg(feature = "fault-injection")]
+            let bench = bench.with_faults(host.store.faults());
             if how == Restore::Whole && plan.refused().next().is_some() {
                 return Err(RestoreError::Refused { plan: Box::new(plan) });
             }

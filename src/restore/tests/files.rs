@@ -217,7 +217,7 @@ fn a_call_that_was_cut_off_by_a_crash_is_taken_back_too() {
     scene.back(before);
     assert_eq!((scene.text("f"), scene.bytes("made")), ("old\n".into(), None));
     // A note of a change that was never made changes nothing.
-    let vault = scene.tools.files().unwrap().vaults.at(&scene.kept());
+    let vault = scene.tools.files().unwrap().vaults.at(Some(&scene.kept()));
     let mut note = vault.notes().unwrap().remove(0);
     note.seq = scene.seq().next();
     vault.note(&note).unwrap();

@@ -2,8 +2,6 @@
 
 use std::{io, path::PathBuf};
 
-use serde_json::value::RawValue;
-
 use super::{
     Claiming, Durability, Store,
     sound::{End, Last, end_of},
@@ -12,10 +10,10 @@ use super::{
 use crate::{
     ids::{Millis, Seq, SessionId},
     tape::{
-        Entry, TapeError,
+        TapeError,
         layout::{Layout, anchor_number, make_folder, make_new_folder, open_or_make, remove_file, sync_folder},
         line::{Chain, encode_lines},
-        lineage::{FORK_DEPTH_MAX, FORKED, FORKS_OF_FORKS_MAX, Forked, origin},
+        lineage::{FORK_DEPTH_MAX, FORKS_OF_FORKS_MAX, Forked, origin},
         log::LogFile,
         read::{again_if_damaged, last_seen, newest_at},
         seek::{Found, find},
@@ -147,17 +145,7 @@ impl Store {
             sync_folder(&layout.session(&point.owner))?;
         }
         fault!(self.faults(), "tape.fork.marked", session.as_str());
-        let data = serde_json::to_string(forked).and_then(RawValue::from_string);
-        let entry = Entry {
-            seq: point.found.seq.next(),
-            time: time.max(point.found.time),
-            cause: None,
-            turn: None,
-            step: None,
-            ticket: None,
-            kind: FORKED.to_owned(),
-            data: data.map_err(|error| TapeError::io("write", layout.session(session))(error.into()))?,
-        };
+        let entry = forked.entry(time.max(point.found.time));
         let anchor = format!("{:03}_{FOLDER_NAME}", point.number + 1);
         let mut chain = Chain::forked(session, &anchor, point.found.seq, point.found.sum);
         let bytes = encode_lines(&mut chain, &[entry])?;

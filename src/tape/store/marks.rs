@@ -1,4 +1,4 @@
-//! Which sessions are kept stopped, and which are never swept: one small file each, so that it is known without reading a
+//! Which sessions are in a turn, which are kept stopped, and which are never swept: one small file each, so that it is known without reading a
 //! tape. The tape may be what makes a session crash.
 
 use std::io::Write as _;
@@ -25,6 +25,38 @@ struct Mark {
 }
 
 impl Store {
+    /// Notes that a turn of this session is open, so that the next start finds it with one look.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        let mark = self.layout().open().join(session.as_str());
+        fault!(self.faults(), "tape.mark_open", session.as_str());
+        open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
+    }
+
+    /// Notes that no turn of this session is open.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
+    pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        fault!(self.faults(), "tape.mark_closed", session.as_str());
+        remove_file(&self.layout().open().join(session.as_str()))
+    }
+
+    /// The sessions with an open turn, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        ids_in(&self.layout().open())
+    }
+
     /// Notes that a session is kept stopped, and why. One that is noted already is noted anew.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::SessionId,
     tape::{
-        Store, TapeError,
+        Store, TapeError, TapeStore,
         layout::ids_in,
         log::lock,
         owner::{Claim, is_alive},
@@ -45,13 +45,20 @@ pub enum Standing {
 /// How the sessions of a store stand, as they were looked at.
 #[derive(Debug)]
 pub(crate) struct Standings {
-    store: Store,
+    claims: Claims,
     parked: Vec<SessionId>,
     hidden: Vec<SessionId>,
     pinned: Vec<SessionId>,
     open: Vec<SessionId>,
-    /// Owners that were looked at, and whether they live.
-    owners: Mutex<BTreeMap<String, bool>>,
+}
+
+/// Who has sessions open.
+#[derive(Debug)]
+enum Claims {
+    /// Looked up where it is asked for, with the owners that were looked at and whether they live.
+    Files(Store, Mutex<BTreeMap<String, bool>>),
+    /// All that somebody has.
+    Known(Vec<SessionId>),
 }
 
 impl Store {
@@ -63,13 +70,39 @@ impl Store {
             hidden: ids_in(&layout.hidden())?,
             pinned: ids_in(&layout.pinned())?,
             open: ids_in(&layout.open())?,
-            owners: Mutex::default(),
-            store: self.clone(),
+            claims: Claims::Files(self.clone(), Mutex::default()),
         })
+    }
+
+    /// The sessions that somebody has open, by id: this store, or another owner who lives.
+    ///
+    /// # Errors
+    ///
+    /// [`TapeError::Io`].
+    pub fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        let owners = Mutex::default();
+        let mut held = Vec::new();
+        for session in self.layout().session_ids()? {
+            if is_held(self, &owners, &session)? {
+                held.push(session);
+            }
+        }
+        Ok(held)
     }
 }
 
 impl Standings {
+    /// How the sessions of any engine stand. Those that are hidden are not among its sessions.
+    pub(crate) fn of_engine(engine: &dyn TapeStore) -> Result<Standings, TapeError> {
+        Ok(Standings {
+            parked: engine.parked_sessions()?.into_iter().map(|(session, _)| session).collect(),
+            hidden: Vec::new(),
+            pinned: engine.pinned_sessions()?,
+            open: engine.open_sessions()?,
+            claims: Claims::Known(engine.held_sessions()?),
+        })
+    }
+
     /// How a session stands. Looks at its claim.
     pub(crate) fn of(&self, session: &SessionId) -> Result<Standing, TapeError> {
         Ok(match () {
@@ -96,20 +129,28 @@ impl Standings {
     }
 
     fn is_held(&self, session: &SessionId) -> Result<bool, TapeError> {
-        let layout = self.store.layout();
-        let Some(owner) = Claim::owner_of(layout, session)? else { return Ok(false) };
-        let ours = lock(&self.store.inner.writer.owner).as_ref().is_some_and(|ours| ours.identity.owner == owner);
-        if ours {
-            return Ok(true);
+        match &self.claims {
+            Claims::Files(store, owners) => is_held(store, owners, session),
+            Claims::Known(held) => Ok(has(held, session)),
         }
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lives) = owners.get(&owner) {
-            return Ok(*lives);
-        }
-        let lives = is_alive(layout, &owner);
-        owners.insert(owner, lives);
-        Ok(lives)
     }
+}
+
+/// Whether somebody who lives has claimed it.
+fn is_held(store: &Store, owners: &Mutex<BTreeMap<String, bool>>, session: &SessionId) -> Result<bool, TapeError> {
+    let layout = store.layout();
+    let Some(owner) = Claim::owner_of(layout, session)? else { return Ok(false) };
+    let ours = lock(&store.inner.writer.owner).as_ref().is_some_and(|ours| ours.identity.owner == owner);
+    if ours {
+        return Ok(true);
+    }
+    let mut owners = owners.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lives) = owners.get(&owner) {
+        return Ok(*lives);
+    }
+    let lives = is_alive(layout, &owner);
+    owners.insert(owner, lives);
+    Ok(lives)
 }
 
 fn has(sorted: &[SessionId], session: &SessionId) -> bool {

@@ -227,12 +227,93 @@ fn a_deleted_session_is_there_for_its_forks_alone_and_goes_with_the_last() {
 
 #[test]
 fn a_closed_store_takes_nothing_more() {
-    each_engine(|engine, store| {
+    let claim = |engine: &str, store: &dyn TapeStore, close: &dyn Fn()| {
         let mut tape = talked(store, "s");
-        store.close(LONG).unwrap();
+        assert!(store.settle(LONG), "{engine}");
+        close();
         assert!(matches!(tape.append(&entries(15..=15)), Err(TapeError::Closed)), "{engine}");
         assert!(matches!(store.load(&id("s"), deaf()), Err(TapeError::Closed)), "{engine}");
+        assert!(matches!(store.park(&id("s"), NOW, "x"), Err(TapeError::Closed)), "{engine}");
         assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=14), "{engine}");
+    };
+    for options in [small(), power()] {
+        let folder = own_folder();
+        let store = Store::open(folder.path(), options).unwrap();
+        claim("files", &store, &|| store.close(LONG).unwrap());
+    }
+    let store = MemoryStore::new();
+    claim("memory", &store, &|| store.close());
+}
+
+/// What is noted of sessions, and who has them, is the engine's to remember: it outlives whoever noted it.
+#[test]
+fn sessions_are_listed_marked_and_found_again() {
+    each_engine(|engine, store| {
+        let tape = talked(store, "s");
+        drop(Tape::create(store, "empty"));
+        assert!(store.settle(LONG));
+        let [empty, listed] = &store.list().unwrap()[..] else { panic!("{engine}: two sessions") };
+        assert_eq!((&empty.id, empty.seq, empty.last), (&id("empty"), Seq(0), None), "{engine}");
+        let times = (entry(1).time, entry(14).time);
+        assert_eq!((&listed.id, listed.seq), (&id("s"), Seq(14)), "{engine}");
+        assert_eq!((listed.created, listed.last), (Some(times.0), Some(times.1)), "{engine}");
+        assert!(listed.bytes > 14 * 100 && !listed.open, "{engine}: {}", listed.bytes);
+        assert_eq!(store.held_sessions().unwrap(), [id("s")], "{engine}");
+        drop(tape);
+        assert!(store.settle(LONG));
+        assert_eq!(store.held_sessions().unwrap(), [], "{engine}");
+        // Also of a session that is not there: it may be what made it go.
+        store.park(&id("t"), NOW, "why not").unwrap();
+        store.park(&id("s"), NOW, "boom").unwrap();
+        store.park(&id("s"), NOW, "boom again").unwrap();
+        let parked = vec![(id("s"), "boom again".to_owned()), (id("t"), "why not".to_owned())];
+        assert_eq!(store.parked_sessions().unwrap(), parked, "{engine}");
+        store.pin(&id("s")).unwrap();
+        assert!(matches!(store.pin(&id("none")), Err(TapeError::Missing { .. })), "{engine}");
+        store.mark_open(&id("s")).unwrap();
+        let marks = (store.pinned_sessions().unwrap(), store.open_sessions().unwrap());
+        assert_eq!(marks, (vec![id("s")], vec![id("s")]), "{engine}");
+        assert!(matches!(store.delete(&id("s")), Err(TapeError::Unfinished { .. })), "{engine}");
+        store.mark_closed(&id("s")).unwrap();
+        // Neither while it is parked, nor while it is pinned, nor after it was used.
+        assert!(!store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");
+        store.unpark(&id("s")).unwrap();
+        assert!(!store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");
+        store.unpin(&id("s")).unwrap();
+        assert!(!store.delete_unused(&id("s"), Seq(13)).unwrap(), "{engine}");
+        let gone_on = store.delete_unless_gone_on(&id("s"), Seq(13));
+        assert!(matches!(gone_on, Err(TapeError::GoneOn { last: Seq(14), .. })), "{engine}");
+        store.pin(&id("s")).unwrap();
+        store.park(&id("s"), NOW, "boom").unwrap();
+        assert_eq!(store.delete_unless_gone_on(&id("s"), Seq(14)).unwrap(), Deleted::Gone, "{engine}");
+        let left = (store.pinned_sessions().unwrap(), store.parked_sessions().unwrap().len());
+        assert_eq!(left, (vec![], 1), "{engine}: its marks went with it");
+        drop(talked(store, "s"));
+        assert!(store.settle(LONG) && store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");
+    });
+}
+
+/// Which sessions go on from which, and whose entries are whose.
+#[test]
+fn where_forks_come_from_is_known() {
+    each_engine(|engine, store| {
+        drop(talked(store, "s"));
+        assert!(store.settle(LONG));
+        store.fork(&id("s"), Some(Seq(8)), &id("f"), NOW).unwrap();
+        store.fork(&id("f"), None, &id("g"), NOW).unwrap();
+        assert_eq!(store.forked_from(&id("s")).unwrap(), None, "{engine}");
+        let from = store.forked_from(&id("g")).unwrap().unwrap();
+        assert_eq!((from.parent, from.seq), (id("f"), Seq(9)), "{engine}");
+        assert_eq!((store.forks_of(&id("s")).unwrap(), store.forks_of(&id("g")).unwrap()), (vec![id("f")], vec![]));
+        let has = |session, other, seq| store.has_entry_of(&id(session), &id(other), Seq(seq)).unwrap();
+        assert!(has("g", "s", 8) && !has("g", "s", 9) && has("g", "f", 9) && !has("g", "f", 10), "{engine}");
+        assert!(!has("s", "f", 9) && has("s", "s", 14), "{engine}");
+        assert!(matches!(store.has_entry_of(&id("none"), &id("s"), Seq(1)), Err(TapeError::Missing { .. })));
+        assert!(matches!(store.forked_from(&id("none")), Err(TapeError::Missing { .. })), "{engine}");
+        // Also through one that is hidden by now.
+        store.delete(&id("f")).unwrap();
+        assert!(has("g", "s", 8), "{engine}");
+        assert!(!store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}: a fork goes on from it");
     });
 }
 

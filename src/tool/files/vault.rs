@@ -29,6 +29,9 @@ use crate::tool::{
 /// Sums of folders that are remembered. One that is forgotten is counted again.
 const SUMS_MAX: usize = 1_024;
 
+/// Why nothing is kept where there is no folder for it.
+const NO_FOLDER: &str = "this runtime keeps its tapes without a folder for such contents";
+
 /// How much is kept of what calls change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -59,16 +62,16 @@ impl Vaults {
         Vaults { limits, sums: Sums::default() }
     }
 
-    /// The contents that are kept in this folder. It need not exist yet.
-    pub(crate) fn at(&self, folder: &Path) -> Vault {
-        Vault { folder: folder.to_owned(), limits: self.limits, sums: self.sums.clone() }
+    /// The contents that are kept in this folder, which need not exist yet. Without one nothing is kept.
+    pub(crate) fn at(&self, folder: Option<&Path>) -> Vault {
+        Vault { folder: folder.map(Path::to_owned), limits: self.limits, sums: self.sums.clone() }
     }
 }
 
 /// The contents of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Vault {
-    folder: PathBuf,
+    folder: Option<PathBuf>,
     limits: Limits,
     sums: Sums,
 }
@@ -114,59 +117,27 @@ impl Vault {
         if bytes > self.limits.file_bytes_max {
             return Err(self.beyond_one());
         }
-        let path = self.folder.join(hash);
+        let folder = self.folder.as_deref().ok_or_else(|| NO_FOLDER.to_owned())?;
+        let path = folder.join(hash);
         if std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.len() == bytes) {
             return Ok(());
         }
         let failed = |error: io::Error| format!("it could not be kept: {error}");
         // Held while it is written, so that two calls do not both take the last of the room.
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = match sums.get(&self.folder) {
+        let sum = match sums.get(folder) {
             Some(sum) => *sum,
-            None => self.count().map_err(failed)?,
+            None => count(folder).map_err(failed)?,
         };
         if sum.saturating_add(bytes) > self.limits.session_bytes_max {
             return Err(format!("the session keeps as much as it may, {}", shown(self.limits.session_bytes_max)));
         }
-        self.write(&path, content).map_err(failed)?;
+        write(folder, &path, content).map_err(failed)?;
         if sums.len() >= SUMS_MAX {
             sums.clear();
         }
-        sums.insert(self.folder.clone(), sum + bytes);
+        sums.insert(folder.to_owned(), sum + bytes);
         Ok(())
-    }
-
-    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        self.make_folder()?;
-        let draft = self.folder.join(format!(".new-{}", uuid::Uuid::now_v7().simple()));
-        let write = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-            file.write_all(content)?;
-            std::fs::rename(&draft, path)
-        };
-        write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
-    }
-
-    fn make_folder(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
-    }
-
-    /// What is there takes so much. Drafts of a process that died go.
-    fn count(&self) -> io::Result<u64> {
-        let mut sum = 0;
-        let entries = match std::fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            entries => entries?,
-        };
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_name().as_encoded_bytes().starts_with(b".new-") {
-                drop(std::fs::remove_file(entry.path()));
-            } else if is_hash(&entry.file_name().to_string_lossy()) {
-                sum += entry.metadata().map_or(0, |there| there.len());
-            }
-        }
-        Ok(sum)
     }
 
     /// A content that was kept.
@@ -175,7 +146,8 @@ impl Vault {
         if !is_hash(hash) {
             return Err(Unreadable::Missing);
         }
-        let file = match std::fs::File::open(self.folder.join(hash)) {
+        let folder = self.folder.as_ref().ok_or(Unreadable::Missing)?;
+        let file = match std::fs::File::open(folder.join(hash)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unreadable::Missing),
             opened => opened?,
         };
@@ -191,19 +163,53 @@ impl Vault {
 
     /// Whether a content is there, without a look at it.
     pub(crate) fn has(&self, hash: &str) -> bool {
-        is_hash(hash) && self.folder.join(hash).is_file()
+        is_hash(hash) && self.folder.as_ref().is_some_and(|folder| folder.join(hash).is_file())
     }
 
     /// Notes what is about to be done.
     pub(crate) fn note(&self, note: &Note) -> io::Result<()> {
-        self.make_folder()?;
-        notes::append(&self.folder, note)
+        let Some(folder) = &self.folder else { return Ok(()) };
+        make_folder(folder)?;
+        notes::append(folder, note)
     }
 
     /// What was about to be done and not taken back, oldest first.
     pub(crate) fn notes(&self) -> io::Result<Vec<Note>> {
-        notes::read(&self.folder)
+        self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| notes::read(folder))
     }
+}
+
+fn write(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+    make_folder(folder)?;
+    let draft = folder.join(format!(".new-{}", uuid::Uuid::now_v7().simple()));
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(content)?;
+        std::fs::rename(&draft, path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// What is there takes so much. Drafts of a process that died go.
+fn count(folder: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(b".new-") {
+            drop(std::fs::remove_file(entry.path()));
+        } else if is_hash(&entry.file_name().to_string_lossy()) {
+            sum += entry.metadata().map_or(0, |there| there.len());
+        }
+    }
+    Ok(sum)
 }
 
 fn is_hash(text: &str) -> bool {

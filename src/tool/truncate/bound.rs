@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::tool::{
     ToolResult,
-    truncate::{BothEnds, Limits, count_lines, head_tail, spill_text},
+    truncate::{BothEnds, Limits, NO_FOLDER, count_lines, head_tail, spill_text},
 };
 
 /// What a result may take beyond the limits of an output: room for a tool's own words about it.
@@ -20,9 +20,15 @@ const ATTACHMENTS_BYTES_MAX: usize = 12 * 1024 * 1024;
 const TITLE_CHARS_MAX: usize = 500;
 
 /// Cuts a result that is larger than `limits` and room for notices: both ends are kept, or the beginning where only characters
-/// are limited ([`Limits::gmain`]), and the whole goes to a spill file in that folder, named after `id`. Details and attachments
-/// that are too large are left out, and it says so. What is within the limits is given back as it was, without a look at the disk.
-pub(crate) async fn bounded(mut result: ToolResult, limits: Limits, folder: Arc<PathBuf>, id: String) -> ToolResult {
+/// are limited ([`Limits::gmain`]), and the whole goes to a spill file in that folder, named after `id`; without a folder the rest
+/// is lost, and the result says so. Details and attachments that are too large are left out, and it says so. What is within the
+/// limits is given back as it was, without a look at the disk.
+pub(crate) async fn bounded(
+    mut result: ToolResult,
+    limits: Limits,
+    folder: Option<Arc<PathBuf>>,
+    id: String,
+) -> ToolResult {
     let details_bytes = json_bytes(&result.details);
     if details_bytes > DETAILS_BYTES_MAX {
         result.details = json!({ "dropped_bytes": details_bytes });
@@ -46,7 +52,10 @@ pub(crate) async fn bounded(mut result: ToolResult, limits: Limits, folder: Arc<
         true => (beginning(&whole, limits.max_chars), ""),
         false => (both_ends(&whole, limits), "]"),
     };
-    let kept = tokio::task::spawn_blocking(move || spill_text(&folder, &id, &whole)).await;
+    let kept = match folder {
+        Some(folder) => tokio::task::spawn_blocking(move || spill_text(&folder, &id, &whole)).await,
+        None => Ok(Err(std::io::Error::other(NO_FOLDER))),
+    };
     let where_it_is = match kept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
         Ok(file) if of_characters && file.dropped == 0 => format!("Full output saved to: {}", file.path.display()),
         Ok(file) => file.notice(),
@@ -119,7 +128,7 @@ mod tests {
 
     async fn bound(result: ToolResult, limits: Limits) -> (ToolResult, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        (bounded(result, limits, Arc::new(folder.path().join("spill")), "call".to_owned()).await, folder)
+        (bounded(result, limits, Some(Arc::new(folder.path().join("spill"))), "call".to_owned()).await, folder)
     }
 
     #[tokio::test]
@@ -184,7 +193,10 @@ mod tests {
     #[tokio::test]
     async fn a_result_whose_whole_cannot_be_kept_says_so() {
         let folder = Arc::new(PathBuf::from("/proc/no/such/folder"));
-        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), folder, "call".to_owned()).await;
+        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), Some(folder), "call".to_owned());
+        let bound = bound.await;
         assert!(bound.content.contains("could not be kept") && bound.content.starts_with("x\nx\n"));
+        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), None, "call".to_owned()).await;
+        assert!(bound.content.contains(NO_FOLDER) && bound.content.starts_with("x\nx\n"), "{}", bound.content);
     }
 }

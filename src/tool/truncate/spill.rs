@@ -38,6 +38,9 @@ pub struct Retention {
     pub files_max: usize,
 }
 
+/// Why an output cannot be kept where there is no folder for it.
+pub(crate) const NO_FOLDER: &str = "this runtime keeps no large outputs";
+
 /// How many characters of a call's id a file name keeps.
 const ID_CHARS_MAX: usize = 64;
 

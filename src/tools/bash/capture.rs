@@ -12,7 +12,7 @@ use crate::{
     process::{Event, Output, Process, Stream},
     tool::{
         Progress, ToolContext,
-        truncate::{Limits, Spill, SpillFile, Truncation, tail},
+        truncate::{Limits, NO_FOLDER, Spill, SpillFile, Truncation, tail},
     },
     tools::bash::BashOptions,
 };
@@ -36,7 +36,7 @@ pub(super) struct Capture {
     /// From how many bytes on everything goes to a file.
     spill_from: usize,
     spill_bytes_max: u64,
-    folder: Arc<PathBuf>,
+    folder: Option<Arc<PathBuf>>,
     id: String,
     limits: Limits,
     spill: Spilling,
@@ -164,7 +164,11 @@ impl Capture {
     }
 
     fn begin_spill(&mut self, bytes: Vec<u8>) {
-        let (folder, id, max_bytes) = (self.folder.clone(), self.id.clone(), self.spill_bytes_max);
+        let Some(folder) = self.folder.clone() else {
+            self.spill = Spilling::Failed(NO_FOLDER.to_owned());
+            return;
+        };
+        let (id, max_bytes) = (self.id.clone(), self.spill_bytes_max);
         self.spill = Spilling::Writing(spawn_blocking(move || {
             let mut spill = Spill::create(&folder, &id, max_bytes)?;
             spill.write(&bytes)?;

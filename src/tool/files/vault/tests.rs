@@ -24,7 +24,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_content_is_kept_once_and_private() {
     let store = tempfile::tempdir().unwrap();
     let folder = store.path().join("s/files");
-    let vault = Vaults::default().at(&folder);
+    let vault = Vaults::default().at(Some(&folder));
     let contents: [&[u8]; 3] = [b"", b"one\r\n", &[0xff, 0, 0xfe]];
     for content in contents {
         let image = vault.keep(content, 0o640);
@@ -44,7 +44,7 @@ fn a_content_is_kept_once_and_private() {
 #[test]
 fn what_could_not_be_kept_is_said() {
     let store = tempfile::tempdir().unwrap();
-    let vault = limits(4, 10).at(store.path());
+    let vault = limits(4, 10).at(Some(store.path()));
     let why = |content: &[u8]| vault.keep(content, 0o600).not_kept;
     assert_eq!(why(b"1234"), None);
     assert_eq!(why(b"12345").unwrap(), "it is larger than 4B");
@@ -52,10 +52,14 @@ fn what_could_not_be_kept_is_said() {
     assert_eq!(why(b"abcd").unwrap(), "the session keeps as much as it may, 10B");
     assert_eq!((why(b"1234"), why(b"ab")), (None, None));
     std::fs::write(store.path().join(".new-left"), "of a crash").unwrap();
-    let anew = limits(4, 10).at(store.path());
+    let anew = limits(4, 10).at(Some(store.path()));
     assert!(anew.keep(b"x", 0o600).not_kept.unwrap().contains("as much as it may"));
     assert!(!names(store.path()).contains(&".new-left".to_owned()));
-    assert_eq!(limits(4, 0).at(&store.path().join("none")).keep(b"", 0o600).not_kept, None, "nothing takes nothing");
+    assert_eq!(
+        limits(4, 0).at(Some(&store.path().join("none"))).keep(b"", 0o600).not_kept,
+        None,
+        "nothing takes nothing"
+    );
 }
 
 /// A folder that takes no file is no reason to fail.
@@ -63,7 +67,7 @@ fn what_could_not_be_kept_is_said() {
 fn a_folder_that_cannot_be_made_is_said() {
     let store = tempfile::tempdir().unwrap();
     std::fs::write(store.path().join("files"), "in the way").unwrap();
-    let vault = Vaults::default().at(&store.path().join("files"));
+    let vault = Vaults::default().at(Some(&store.path().join("files")));
     let image = vault.keep(b"x", 0o600);
     assert!(image.not_kept.unwrap().starts_with("it could not be kept: "));
     assert!(vault.read(&image.hash.unwrap()).is_err());
@@ -73,7 +77,7 @@ fn a_folder_that_cannot_be_made_is_said() {
 #[test]
 fn a_damaged_content_and_a_path_are_refused() {
     let store = tempfile::tempdir().unwrap();
-    let vault = Vaults::default().at(&store.path().join("files"));
+    let vault = Vaults::default().at(Some(&store.path().join("files")));
     let hash = vault.keep(b"right", 0o600).hash.unwrap();
     std::fs::write(store.path().join("files").join(&hash), b"wrong").unwrap();
     assert!(matches!(vault.read(&hash), Err(Unreadable::Damaged)));
@@ -86,7 +90,7 @@ fn a_damaged_content_and_a_path_are_refused() {
 #[test]
 fn notes_are_read_past_a_torn_line() {
     let store = tempfile::tempdir().unwrap();
-    let vault = Vaults::default().at(store.path());
+    let vault = Vaults::default().at(Some(store.path()));
     let note = |seq, path: &str| Note {
         seq: Seq(seq),
         restore: None,

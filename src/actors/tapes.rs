@@ -1,0 +1,257 @@
+//! The tapes of one runtime: the engine that keeps them, and which of them this runtime has open.
+//!
+//! What an engine promises is between it and whoever holds a tape. Two things are the runtime's own, whatever engine it is. It
+//! knows which tapes it has open, so a life waits until the life before it has given its tape back, and is not told that the
+//! session is in use by nobody but its own predecessor. And it takes all of them back when it ends, also from an actor that
+//! could not be stopped, without closing an engine that is the host's and that another runtime may be using.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::Deref,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    ids::{Seq, SessionId},
+    tape::{Appended, Damage, Deleted, Entry, LoadedTape, Notify, Repair, Store, TapeError, TapeStore, TapeWriter},
+};
+
+/// The tapes of one runtime. Clones are the same. What only reads goes to the engine as it is.
+#[derive(Clone)]
+pub(crate) struct Tapes {
+    engine: Arc<dyn TapeStore>,
+    /// The same, where it is the one over files and this runtime's own: it has an index, and a disk that is looked after.
+    files: Option<Store>,
+    open: Arc<OpenTapes>,
+    #[cfg(feature = "fault-injection")]
+    faults: crate::Faults,
+}
+
+/// A tape that this runtime has open. Dropping it gives the session back.
+#[derive(Debug)]
+pub(crate) struct OpenTape {
+    // Dropped first, so that it is given back when somebody hears of it.
+    writer: Arc<Writer>,
+    _hold: Hold,
+}
+
+/// Empty once the runtime has taken it back.
+type Writer = Mutex<Option<Box<dyn TapeWriter>>>;
+
+/// A tape that was loaded.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) tape: OpenTape,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) repair: Option<Repair>,
+    pub(crate) read_only: Option<Damage>,
+}
+
+/// Which sessions are held by this runtime, or are about to be.
+#[derive(Debug, Default)]
+struct OpenTapes {
+    held: Mutex<HashMap<SessionId, Held>>,
+    given_back: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    by: usize,
+    writer: Weak<Writer>,
+}
+
+/// Somebody of this runtime has a session, or tries to get it.
+#[derive(Debug)]
+struct Hold {
+    open: Arc<OpenTapes>,
+    session: SessionId,
+}
+
+impl OpenTapes {
+    fn held(&self) -> MutexGuard<'_, HashMap<SessionId, Held>> {
+        // Each change under this lock is whole before anything can panic.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(self: &Arc<Self>, session: &SessionId) -> Hold {
+        self.held().entry(session.clone()).or_default().by += 1;
+        Hold { open: self.clone(), session: session.clone() }
+    }
+
+    /// Waits until nobody of this runtime has that session any more. Says no at once where nobody has it, and when it is too
+    /// late.
+    fn wait_for(&self, session: &SessionId, until: Instant) -> bool {
+        let mut held = self.held();
+        if !held.contains_key(session) {
+            return false;
+        }
+        while held.contains_key(session) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            held = self.given_back.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut held = self.open.held();
+        if let Some(one) = held.get_mut(&self.session) {
+            one.by -= 1;
+            if one.by == 0 {
+                held.remove(&self.session);
+                self.open.given_back.notify_all();
+            }
+        }
+    }
+}
+
+impl Tapes {
+    /// The tapes in a folder that nobody else has opened this way.
+    pub(crate) fn of_files(store: Store) -> Tapes {
+        Tapes {
+            #[cfg(feature = "fault-injection")]
+            faults: store.faults().clone(),
+            engine: Arc::new(store.clone()),
+            files: Some(store),
+            open: Arc::default(),
+        }
+    }
+
+    /// The tapes of an engine that the host has.
+    pub(crate) fn of_engine(
+        engine: Arc<dyn TapeStore>,
+        #[cfg(feature = "fault-injection")] faults: crate::Faults,
+    ) -> Tapes {
+        Tapes {
+            engine,
+            files: None,
+            open: Arc::default(),
+            #[cfg(feature = "fault-injection")]
+            faults,
+        }
+    }
+
+    /// The store of files, where they are kept in one.
+    pub(crate) fn files(&self) -> Option<&Store> {
+        self.files.as_ref()
+    }
+
+    /// What happens at the crash points.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn faults(&self) -> &crate::Faults {
+        &self.faults
+    }
+
+    /// As [`TapeStore::create`].
+    pub(crate) fn create(&self, session: &SessionId, notify: Notify) -> Result<OpenTape, TapeError> {
+        let hold = self.open.hold(session);
+        Ok(self.opened(hold, self.engine.create(session, notify)?))
+    }
+
+    /// As [`TapeStore::load`]. Where this runtime has the session, its end there is waited for, for at most so long: whoever has
+    /// it is on the way out, for nobody loads what is awake.
+    pub(crate) fn load(&self, session: &SessionId, notify: &Notify, wait: Duration) -> Result<Loaded, TapeError> {
+        let until = Instant::now() + wait;
+        let mut again = true;
+        loop {
+            // Not held while it waits, or two would wait for each other.
+            let hold = self.open.hold(session);
+            match self.engine.load(session, notify.clone()) {
+                Err(TapeError::Claimed { .. }) if again => {
+                    drop(hold);
+                    // Where nobody had it any more, it may have been given back since: then one more look says so.
+                    again = self.open.wait_for(session, until);
+                }
+                loaded => {
+                    let LoadedTape { tape, entries, repair, read_only, .. } = loaded?;
+                    return Ok(Loaded { tape: self.opened(hold, tape), entries, repair, read_only });
+                }
+            }
+        }
+    }
+
+    fn opened(&self, hold: Hold, writer: Box<dyn TapeWriter>) -> OpenTape {
+        let writer = Arc::new(Mutex::new(Some(writer)));
+        self.open.held().entry(hold.session.clone()).or_default().writer = Arc::downgrade(&writer);
+        OpenTape { writer, _hold: hold }
+    }
+
+    /// As [`TapeStore::delete`].
+    pub(crate) fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
+        let _hold = self.open.hold(session);
+        self.engine.delete(session)
+    }
+
+    /// As [`TapeStore::delete_unless_gone_on`].
+    pub(crate) fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
+        let _hold = self.open.hold(session);
+        self.engine.delete_unless_gone_on(session, last)
+    }
+
+    /// As [`TapeStore::delete_unused`].
+    pub(crate) fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
+        let _hold = self.open.hold(session);
+        self.engine.delete_unused(session, last)
+    }
+
+    /// Gives every session back and waits, at most so long, until what was appended is written. A store that is this runtime's
+    /// own is closed; an engine of the host's is not.
+    pub(crate) fn close(&self, limit: Duration) -> Result<(), TapeError> {
+        let writers: Vec<_> = self.open.held().values().filter_map(|held| held.writer.upgrade()).collect();
+        for writer in writers {
+            // One that is appending just now, in an engine that should not make it wait, gives the session back when it is
+            // done.
+            let taken = match writer.try_lock() {
+                Ok(mut writer) => writer.take(),
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            drop(taken);
+        }
+        match &self.files {
+            Some(files) => files.close(limit),
+            None if self.engine.settle(limit) => Ok(()),
+            None => Err(TapeError::Busy { waiting: 1 }),
+        }
+    }
+}
+
+impl Deref for Tapes {
+    type Target = dyn TapeStore;
+
+    fn deref(&self) -> &(dyn TapeStore + 'static) {
+        &*self.engine
+    }
+}
+
+impl fmt::Debug for Tapes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.engine.fmt(f)
+    }
+}
+
+impl OpenTape {
+    fn write(&mut self, write: impl FnOnce(&mut dyn TapeWriter) -> Appended) -> Appended {
+        // An engine that panicked in an append is asked again: what it has is for it to say.
+        match self.writer.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(writer) => write(&mut **writer),
+            None => Appended::Now(Err(TapeError::Closed)),
+        }
+    }
+
+    /// As [`TapeWriter::append`]; closed once the runtime has ended.
+    pub(crate) fn append(&mut self, entries: &[Entry]) -> Appended {
+        self.write(|writer| writer.append(entries))
+    }
+
+    /// As [`TapeWriter::begin_anchor`]; closed once the runtime has ended.
+    pub(crate) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+        self.write(|writer| writer.begin_anchor(name, first))
+    }
+}

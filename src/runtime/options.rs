@@ -1,0 +1,152 @@
+//! What a session is made with, and what it is set to where nothing is said.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use crate::{
+    agent::{Agent, BadAgent},
+    ids::SessionId,
+    message::ModelRef,
+    model::Params,
+    permission::{Profile, Ruleset},
+    session::{Budget, Mode, Settings},
+};
+
+/// What sessions are set to where their options say nothing.
+pub(super) struct Defaults {
+    pub(super) model: ModelRef,
+    pub(super) host_rules: Option<Ruleset>,
+    pub(super) task_limits: Option<(u32, usize)>,
+}
+
+impl Defaults {
+    pub(super) fn of(&self, options: SessionOptions, workspace: String) -> Settings {
+        let mut settings = Settings::new(&workspace, options.model.unwrap_or_else(|| self.model.clone()));
+        let system = options.system.unwrap_or_else(|| crate::prompt::system(&workspace, options.date.as_deref()));
+        settings.system = system.into();
+        settings.title = options.title;
+        settings.agent = options.agent.unwrap_or(settings.agent);
+        settings.budget = options.budget;
+        settings.params = options.params;
+        settings.tools = options.tools;
+        settings.steps_max = options.steps_max;
+        settings.steering_mode = options.steering_mode;
+        settings.queue_mode = options.queue_mode;
+        settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
+        let nobodys = options.agent_rules.is_none() && options.rules.is_none();
+        let unsaid = nobodys.then(|| Profile::default().ruleset());
+        let layers = [self.host_rules.clone(), options.agent_rules, options.rules, unsaid];
+        settings.rules = layers.into_iter().flatten().collect();
+        let (depth, width) = self.task_limits.unwrap_or((settings.task_depth_max, settings.task_width_max));
+        settings.task_depth_max = options.task_depth_max.unwrap_or(depth);
+        settings.task_width_max = options.task_width_max.unwrap_or(width);
+        settings
+    }
+}
+
+/// What a session is made with. Only the workspace is needed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// Its id; a new one by default.
+    pub id: Option<SessionId>,
+    /// The folder that its tools work in, and do not leave.
+    pub workspace: PathBuf,
+    /// The model that answers; the runtime's default.
+    pub model: Option<ModelRef>,
+    /// What it is called in lists; the words that its first message begins with by default.
+    pub title: Option<String>,
+    /// The agent's name, for people; `build` by default.
+    pub agent: Option<String>,
+    /// The system prompt, in place of the default one.
+    pub system: Option<String>,
+    /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
+    pub date: Option<String>,
+    /// The tools that it is told of and may use, by names and patterns such as `mcp_files_*`; all of the runtime's by default.
+    pub tools: Option<BTreeSet<String>>,
+    /// Sampling and limits.
+    pub params: Params,
+    /// Model requests a turn may make; 50 by default, `None` for no limit.
+    pub steps_max: Option<u32>,
+    /// How waiting steering messages are delivered; together by default.
+    pub steering_mode: Mode,
+    /// How queued messages are delivered; one by one by default.
+    pub queue_mode: Mode,
+    /// How long an ask may stay unanswered; 10 minutes by default.
+    pub ask_limit: Duration,
+    /// The rules of its agent; none by default. They stand before `rules`, which may loosen what they ask and not what they deny.
+    pub agent_rules: Option<Ruleset>,
+    /// The rules of permission; those of [`Profile::Strict`] by default, where there are none of its agent.
+    pub rules: Option<Ruleset>,
+    /// What it may use, with its children, and what happens when that is not enough; no limit by default. Of a child the
+    /// session's limits are what its parent grants to it; where they say nothing, a share of what is left.
+    pub budget: Budget,
+    /// How deep children may stand below the session at the top; the runtime's, which is 1 by default.
+    pub task_depth_max: Option<u32>,
+    /// How many children it may have open at the same time; the runtime's, which is 8 by default.
+    pub task_width_max: Option<usize>,
+}
+
+impl SessionOptions {
+    /// What an agent says, for a workspace; all that it leaves open is as in [`SessionOptions::new`].
+    ///
+    /// # Errors
+    /// [`BadAgent`] where the agent cannot be used.
+    pub fn from_agent(agent: &Agent, workspace: impl Into<PathBuf>) -> Result<SessionOptions, BadAgent> {
+        agent.check()?;
+        let mut options = SessionOptions::new(workspace);
+        options.agent = Some(agent.name.clone());
+        options.system.clone_from(&agent.prompt);
+        options.model.clone_from(&agent.model);
+        options.tools.clone_from(&agent.tools);
+        options.agent_rules = agent.ruleset();
+        options.params.max_output = agent.limits.output_max;
+        options.steps_max = agent.limits.steps_max.or(options.steps_max);
+        Ok(options)
+    }
+
+    /// The defaults, for a workspace.
+    #[must_use]
+    pub fn new(workspace: impl Into<PathBuf>) -> SessionOptions {
+        SessionOptions {
+            id: None,
+            workspace: workspace.into(),
+            model: None,
+            title: None,
+            agent: None,
+            system: None,
+            date: None,
+            tools: None,
+            params: Params::default(),
+            steps_max: Some(50),
+            steering_mode: Mode::All,
+            queue_mode: Mode::One,
+            ask_limit: Duration::from_secs(600),
+            agent_rules: None,
+            rules: None,
+            budget: Budget::default(),
+            task_depth_max: None,
+            task_width_max: None,
+        }
+    }
+
+    /// Under that id.
+    #[must_use]
+    pub fn id(mut self, id: SessionId) -> SessionOptions {
+        self.id = Some(id);
+        self
+    }
+
+    /// Under the rules of that profile.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> SessionOptions {
+        self.rules = Some(profile.ruleset());
+        self
+    }
+
+    /// With that system prompt.
+    #[must_use]
+    pub fn system(mut self, system: impl Into<String>) -> SessionOptions {
+        self.system = Some(system.into());
+        self
+    }
+}

@@ -1,0 +1,28 @@
+//! What was in a turn when its process ended, and goes on when a runtime starts on the same tapes.
+
+use futures_util::StreamExt as _;
+
+use crate::{
+    ids::SessionId,
+    runtime::{Recovered, Runtime, children},
+};
+
+/// How many interrupted sessions are brought back at once: as many as keep a disk and a few cores busy.
+const RESUMED_AT_ONCE: usize = 16;
+
+/// Brings back the sessions that were in a turn when their process ended, some at a time. One that cannot come back holds up
+/// no other.
+pub(super) async fn resume_interrupted(runtime: &Runtime, open: Vec<SessionId>) -> Vec<Recovered> {
+    let resumed = futures_util::stream::iter(open).map(async |id| {
+        fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
+        let error = runtime.resume(&id).await.err().map(|error| error.to_string());
+        if let Some(error) = &error {
+            tracing::warn!(session = %id, error, "an interrupted session could not be resumed");
+        }
+        Recovered { session: id, error }
+    });
+    let mut recovered: Vec<_> = resumed.buffer_unordered(RESUMED_AT_ONCE).collect().await;
+    recovered.sort_by(|one, other| one.session.cmp(&other.session));
+    children::orphan_the_bereaved(runtime, &recovered).await;
+    recovered
+}

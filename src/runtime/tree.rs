@@ -1,0 +1,64 @@
+//! The tree of a runtime (design §4): what stands where, and how it is started and ended.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    actors::{host::Host, slot::Door, tape::look_after_store, timekeeper::keep_time},
+    error::StartError,
+    supervisor::{ChildSpec, Intensity, OnExhausted, Strategy, SupervisorHandle, SupervisorSpec},
+};
+
+/// The tree of a runtime (design §4), and the handles of the supervisors of its sessions and of the host's own children.
+pub(super) fn tree(
+    host: &Arc<Host>,
+    children: Vec<ChildSpec>,
+) -> Result<(SupervisorSpec, SupervisorHandle, SupervisorHandle), StartError> {
+    let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
+    let for_store = host.clone();
+    let tape = ChildSpec::new("tape store", move |cx| {
+        let host = for_store.clone();
+        async move {
+            look_after_store(host, cx).await;
+            Ok(())
+        }
+    });
+    // Places for what all sessions will share: a governor per provider, a client per MCP server.
+    let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
+    let (tools, _) = supervisor(SupervisorSpec::new("tools", Strategy::OneForOne))?;
+    // At most 2 restarts in 60 s; the third crash parks that one session, and the others live on.
+    let sessions = SupervisorSpec::dynamic("sessions")
+        .intensity(Intensity::new(2, Duration::from_secs(60)))
+        .on_exhausted(OnExhausted::Park)
+        .max_children(host.keeper.awake_limit());
+    let (sessions_child, sessions) = supervisor(sessions)?;
+    let (for_keeper, of_keeper) = (host.clone(), sessions.clone());
+    let timekeeper = ChildSpec::new("timekeeper", move |cx| {
+        let (host, sessions) = (for_keeper.clone(), of_keeper.clone());
+        async move {
+            keep_time(host, sessions, cx).await;
+            Ok(())
+        }
+    });
+    let (hosts_child, hosts) = super::host::supervisor(children)?;
+    let root = SupervisorSpec::new("runtime", Strategy::OneForOne)
+        .intensity(Intensity::new(3, Duration::from_secs(30)))
+        .child(tape.labelled("tape store"))
+        .child(models)
+        .child(tools)
+        .child(sessions_child)
+        .child(timekeeper.labelled("timekeeper"))
+        // The host's own come last, and so they are stopped first: they may talk to sessions to their end.
+        .child(hosts_child);
+    Ok((root, sessions, hosts))
+}
+
+/// When the tree ends by itself, handles say so, instead of letting their senders wait.
+pub(super) fn close_with(host: &Arc<Host>, root: SupervisorHandle) {
+    let host = Arc::downgrade(host);
+    tokio::spawn(async move {
+        root.ended().await;
+        if let Some(host) = host.upgrade() {
+            host.slots.set_door(Door::Closed);
+        }
+    });
+}

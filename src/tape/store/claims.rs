@@ -1,0 +1,122 @@
+//! Who has which session: claims on their way to a handle, and back.
+
+use std::{
+    sync::{Arc, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use super::{Inner, Store, upkeep::bury};
+use crate::{
+    ids::SessionId,
+    tape::{
+        Damage, Durability, Notify, Tape, TapeError,
+        line::Chain,
+        log::{Log, LogFile, lock},
+        owner::Claim,
+        queue::{Job, What},
+    },
+};
+
+/// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
+const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
+
+impl Store {
+    /// Claims a session, against other owners and against the other handles of this store.
+    pub(super) fn claim(&self, session: &SessionId) -> Result<Claim, TapeError> {
+        let writer = &self.inner.writer;
+        let mut live = lock(&writer.live);
+        let started = Instant::now();
+        while let Some(log) = live.get(session) {
+            let about_to_be_free = log.upgrade().is_some_and(|log| lock(&log.state).given_back);
+            let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
+            if !about_to_be_free || left.is_zero() {
+                let by = lock(&writer.owner).as_ref().ok_or(TapeError::Closed)?.identity.clone().holder();
+                return Err(TapeError::Claimed { session: session.clone(), by });
+            }
+            live = writer.released.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The place is taken from now on, though there is no log in it yet.
+        live.insert(session.clone(), Weak::new());
+        drop(live);
+        let claimed = writer.finish_with(session).and_then(|()| {
+            let owner = lock(&writer.owner);
+            let replay = |name: &str| {
+                let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
+                failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
+            };
+            owner.as_ref().ok_or(TapeError::Closed).and_then(|o| Claim::take(&writer.layout, o, session, replay))
+        });
+        if claimed.is_err() {
+            self.unclaim(session, None);
+        }
+        claimed
+    }
+
+    /// Gives a session back for which there is no handle yet.
+    pub(super) fn unclaim(&self, session: &SessionId, claim: Option<Claim>) {
+        if let Some(claim) = claim {
+            claim.release();
+        }
+        lock(&self.inner.writer.live).remove(session);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
+    pub(super) fn hand_out(
+        &self,
+        session: &SessionId,
+        notify: Notify,
+        chain: Chain,
+        anchors: Vec<String>,
+        file: LogFile,
+        claim: Claim,
+        damage: Option<Damage>,
+    ) -> Tape {
+        let log = Arc::new(Log::new(session, notify, chain, anchors, file, claim));
+        lock(&self.inner.writer.live).insert(session.clone(), Arc::downgrade(&log));
+        Tape::new(Arc::clone(&self.inner), log, damage)
+    }
+}
+
+/// A claim on its way to a handle. Given back where it does not get there, also by a panic: else nobody could open the
+/// session until the process ends.
+pub(super) struct Claiming<'s> {
+    store: &'s Store,
+    session: &'s SessionId,
+    /// Absent where the claim's file is gone already.
+    pub(super) claim: Option<Claim>,
+    kept: bool,
+}
+
+impl<'s> Claiming<'s> {
+    pub(super) fn new(store: &'s Store, session: &'s SessionId, claim: Claim) -> Claiming<'s> {
+        Claiming { store, session, claim: Some(claim), kept: false }
+    }
+
+    pub(super) fn keep(mut self) -> Claim {
+        self.kept = true;
+        self.claim.take().expect("whoever takes the claim away does not keep it")
+    }
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.store.unclaim(self.session, self.claim.take());
+        }
+    }
+}
+
+impl Inner {
+    /// Gives a session back: at once where nothing is on its way, else by the I/O thread behind its last append.
+    pub(in crate::tape) fn give_back(&self, log: &Arc<Log>) {
+        let mut state = lock(&log.state);
+        if std::mem::replace(&mut state.given_back, true) {
+            return;
+        }
+        let waits = state.outstanding > 0 || self.writer.options.durability == Durability::Power;
+        drop(state);
+        if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
+            self.writer.release(log);
+        }
+    }
+}
