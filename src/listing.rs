@@ -158,7 +158,7 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
     if let Some(page) = rows::page(store, query, &filter)? {
         return Ok(page);
     }
-    without_index(store, query, &filter)
+    without_index(store, store.standings()?, query, &filter)
 }
 
 /// Lists the sessions of any engine, which has no index.
@@ -166,16 +166,16 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
 /// # Errors
 /// [`TapeError::Query`] where too much is looked for; as the engine's own.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    without_index(store, query, &query.filter()?)
+    without_index(store, Standings::of_engine(store)?, query, &query.filter()?)
 }
 
 /// The list as the ends of the files show it.
 fn without_index(
     store: &dyn TapeStore,
+    standings: Standings,
     query: &SessionQuery,
     filter: &query::Filter,
 ) -> Result<SessionPage, TapeError> {
-    let standings = Standings::of_engine(store)?;
     let mut all = store.list()?;
     let looked = Looked { rows: all.len() as u64, folders: all.len() as u64, ..Looked::default() };
     let used = |summary: &SessionSummary| summary.last.unwrap_or_default();

@@ -3,8 +3,10 @@
 use std::{
     path::PathBuf,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
+
+#[cfg(feature = "fault-injection")]
+use std::time::Duration;
 
 use crate::{
     actors::{host::Host, tapes::Tapes},
