@@ -15,13 +15,82 @@ use super::{
 };
 use crate::ids::{Millis, Seq, SessionId};
 
-/// Keeps tapes. Each method promises, and fails, as the one of the same name of [`Store`] does.
+/// Keeps tapes: what an engine owes to the runtime over it.
+///
+/// # What a tape is
+///
+/// - **Whole or not at all.** The entries of one append are all on the tape or none is, whatever happens, also to whoever reads
+///   beside it and after a crash of the process.
+/// - **In order, without gaps.** Entries are numbered by their makers: the first is 1, each is one more than that before. What
+///   does not follow is [`TapeError::Gap`], and nothing of it is taken. An entry comes back as it was given, its `data` byte for
+///   byte.
+/// - **What was acknowledged stays**, as far as the engine's durability goes. It says so itself; the runtime asks no questions.
+///
+/// # `Now` and `Later`
+///
+/// An append is answered [`Appended::Now`] where it is done, or failed, by then. Else it is answered [`Appended::Later`], and
+/// the `notify` of the tape is told: once for each, in the order of the appends, with the last entry that is on the tape by then
+/// (the watermark), which must be readable by then. The runtime acts on nothing before that. What was queued behind an append
+/// that failed fails too, with the same error, and is told in its turn; after that, the next append follows the last entry that
+/// is good. `notify` is short and never calls back into the engine; it may be called on any thread, also after the writer was
+/// dropped.
+///
+/// # One writer
+///
+/// [`create`](TapeStore::create) and [`load`](TapeStore::load) claim a session, for as long as their writer is not dropped;
+/// meanwhile others are refused as [`TapeError::Claimed`], through this value, a clone of it, or from another process where the
+/// engine is shared by several. A dropped writer gives the session back behind its last append, and a `load` through the same
+/// value waits for that, instead of being refused. Reading claims nothing.
+///
+/// # Which threads
+///
+/// | called | on | may wait |
+/// |---|---|---|
+/// | [`TapeWriter::append`], [`begin_anchor`](TapeWriter::begin_anchor), `last`, `outstanding`, and the writer's drop | an async thread, one at a time for each writer | no |
+/// | [`mark_open`](TapeStore::mark_open), [`mark_closed`](TapeStore::mark_closed) | an async thread | no: what is slow is done behind, in order; a mark too many does no harm |
+/// | `spill_path`, `files_path`, `processes_path` | any thread | no: a name is made, nothing is looked at |
+/// | all else | a thread for what blocks | yes |
+///
+/// All of it may be called at once from many threads.
+///
+/// # Errors
+///
+/// Those that the runtime tells apart are said at each method; what is none of them is [`TapeError::engine`]. An append that
+/// fails is data and no crash: hosts are told [`SendError::Storage`](crate::SendError::Storage), and what is open is held and
+/// tried again twice a second. An engine that panics in an append crashes that session, which starts again from its tape.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, tape::MemoryStore};
+///
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// # let folder = tempfile::tempdir()?;
+/// // Any engine, in place of this one.
+/// let engine = Arc::new(MemoryStore::new());
+/// let start = || {
+///     let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+///     Runtime::builder().tapes(engine.clone()).model(model).start()
+/// };
+/// let first = start().await?;
+/// let session = first.create(SessionOptions::new(folder.path())).await?;
+/// session.prompt("Say hello.").await?.wait().await?;
+/// first.shutdown().await;
+/// // The next runtime finds what the first one left.
+/// let second = start().await?;
+/// assert_eq!(second.resume(session.id()).await?.messages().await?.len(), 2);
+/// second.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+///
+/// Where a method says no more, it promises, and fails, as the one of the same name of [`Store`] does.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStore: Send + Sync + fmt::Debug {
-    /// Makes a session with an empty tape, and claims it.
+    /// Makes a session with an empty tape, and claims it. [`TapeError::Exists`] where the name is taken, also by one that is
+    /// hidden; not where whoever made it died before its first entry.
     fn create(&self, session: &SessionId, notify: Notify) -> Result<Box<dyn TapeWriter>, TapeError>;
 
-    /// Claims a session and reads its tape from the newest anchor on.
+    /// Claims a session and reads its tape from the newest anchor on. [`TapeError::Missing`]; [`TapeError::Claimed`].
     fn load(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError>;
 
     /// The entries after `after`, of all anchors. Beside a writer, whose last append is there whole or not at all.
@@ -45,7 +114,9 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// All sessions by their names, with the age and the size of their tapes.
     fn list(&self) -> Result<Vec<SessionSummary>, TapeError>;
 
-    /// Makes a session that goes on from an entry of another one.
+    /// Makes a session that goes on from an entry of another one, the last by default, and does not open it. Its tape begins with
+    /// [`Forked::entry`]; what is before that is read from the other one, which stays for it. [`TapeError::InsideAppend`] where
+    /// that entry does not end an append; [`TapeError::NoEntry`]; [`TapeError::Exists`].
     fn fork(&self, parent: &SessionId, at: Option<Seq>, session: &SessionId, time: Millis)
     -> Result<Forked, TapeError>;
 
@@ -58,7 +129,8 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// Whether the tape of `session` has that very entry of `other`, itself or from what it goes on from.
     fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError>;
 
-    /// Deletes a session; hides it while forks go on from it.
+    /// Deletes a session; hides it while forks go on from it. [`TapeError::Unfinished`] while a turn of it is open;
+    /// [`TapeError::Claimed`]. Its marks go too.
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError>;
 
     /// Deletes a session, only if that is still its last entry.
