@@ -38,6 +38,9 @@ use crate::{
     usage::Usage,
 };
 
+/// How often a change of settings is made anew where somebody else changed them in between.
+const CONFIGURE_TRIES_MAX: u32 = 32;
+
 /// A conversation.
 #[derive(Clone)]
 pub struct Session {
@@ -196,12 +199,25 @@ impl Session {
 
     /// Changes the settings; they hold from the next step on.
     ///
+    /// Where somebody else changes them at the same time, `change` is asked again, with what they are then: nobody's change is
+    /// lost. The rules of the host and those of a child's ancestors are out of its reach: what it does to
+    /// [`Settings::host`] and [`Settings::above`] is passed over.
+    ///
     /// # Errors
-    /// [`SendError::Storage`] where they could not be written.
-    pub async fn configure(&self, change: impl FnOnce(&mut Settings)) -> Result<(), SendError> {
-        let mut settings = (*self.state().await?.settings).clone();
-        change(&mut settings);
-        self.ask(|reply| Signal::Configure { settings: Box::new(settings), reply }).await.map(drop)
+    /// [`SendError::Storage`] where they could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where they were changed at every try.
+    pub async fn configure(&self, change: impl Fn(&mut Settings)) -> Result<(), SendError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let before = self.state().await?.settings;
+            let mut settings = Box::new((*before).clone());
+            change(&mut settings);
+            let done = self.ask(|reply| Signal::Configure { before: Some(before), settings, reply }).await;
+            match done {
+                Err(SendError::Refused(Refusal::Reconfigured)) if tries < CONFIGURE_TRIES_MAX => {}
+                done => return done.map(drop),
+            }
+        }
     }
 
     /// Calls it something in lists; `None` for the words that its first message begins with.
@@ -209,7 +225,7 @@ impl Session {
     /// # Errors
     /// As [`Session::configure`].
     pub async fn set_title(&self, title: Option<String>) -> Result<(), SendError> {
-        self.configure(|settings| settings.title = title).await
+        self.configure(|settings| settings.title.clone_from(&title)).await
     }
 
     /// The messages that wait, next first.

@@ -2,15 +2,18 @@
 //!
 //! A rule says what to do about one permission and the patterns it is wanted for. Inside a layer the last matching rule stands
 //! (C-02). Layers are ordered from the most to the least powerful: host, then session, then what people granted. A later layer
-//! may loosen an earlier `ask`, but no layer can undo a `deny` of one before it. Where nothing matches the answer is `ask`
+//! may loosen an earlier `ask`, but no layer can undo a `deny` of one before it. The rules of a child's ancestors are chains of
+//! their own beside it, and the strictest answer stands. Where nothing matches the answer is `ask`
 //! (C-04), and a session without rules runs under the profile `strict` (C-37).
 
+mod chain;
 mod pattern;
 mod place;
 mod profile;
 
 use serde::{Deserialize, Serialize};
 
+pub use chain::Chain;
 pub use pattern::Globs;
 pub use place::seen_from;
 pub use profile::Profile;

@@ -21,7 +21,7 @@ use crate::{
     ids::{Millis, SessionId},
     message::ModelRef,
     model::{Models, Price, Prices},
-    permission::Globs,
+    permission::{Globs, Ruleset},
     session::{Windows, tools_tokens},
     supervisor::{Registry, SupervisorHandle},
     tool::Toolbox,
@@ -41,6 +41,8 @@ pub(crate) struct Host {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) globs: Globs,
+    /// The rules of the host, above those of every session.
+    pub(crate) rules: Option<Ruleset>,
     /// The OS processes of all calls.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) processes: crate::process::Processes,
@@ -107,6 +109,7 @@ impl Host {
             registry,
             clock: Clock::start(),
             globs: Globs::default(),
+            rules: None,
             #[cfg(all(unix, feature = "tools"))]
             processes: crate::process::Processes::unwatched(),
             slots: Slots::default(),
@@ -125,6 +128,12 @@ impl Host {
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) fn with_processes(mut self, processes: crate::process::Processes) -> Host {
         self.processes = processes;
+        self
+    }
+
+    /// The same, with rules above those of every session.
+    pub(crate) fn with_rules(mut self, rules: Option<Ruleset>) -> Host {
+        self.rules = rules;
         self
     }
 

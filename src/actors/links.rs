@@ -16,7 +16,7 @@ use crate::{
     error::SendError,
     ids::{Seq, SessionId},
     model::BoxFuture,
-    permission::Ruleset,
+    permission::Chain,
     session::{
         Down, DownReason, Held, Limits, Link, OpenTask, Refusal, ReplyTo, Signal, TaskOrder, Tie, Told, never_made,
     },
@@ -73,7 +73,7 @@ pub(crate) trait Nursery: Send + Sync {
 }
 
 /// The rules of a parent and of its ancestors, a chain for each.
-type Rules = Arc<Vec<Vec<Ruleset>>>;
+type Rules = Arc<Vec<Chain>>;
 
 /// What a child is to know of its parent.
 #[derive(Clone)]
@@ -297,7 +297,7 @@ impl Watch {
     }
 
     /// Tells the child who its parent is, and what that one may not do.
-    async fn take_over(&self, child: &Arc<Slot>, above: &[Vec<Ruleset>]) -> Result<(), Look> {
+    async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
         let Birth { parent, ticket, link, depth, grant, .. } = self.birth.clone();
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, above.to_vec());
         match ask(child, |reply| Signal::Adopted { tie, above, reply }).await {

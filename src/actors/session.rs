@@ -358,6 +358,7 @@ impl Live {
         let env = Env {
             toolbox: &self.host.toolbox,
             globs: &self.host.globs,
+            host_rules: self.host.rules.as_ref(),
             tools_tokens: self.host.tools_tokens,
             windows: &*self.host,
             toolbox_hash: &self.host.toolbox_hash,

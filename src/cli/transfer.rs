@@ -63,6 +63,11 @@ pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Resu
         TapeError::Exists { .. } => Failure::failed(format!("{error}: bring it in under another id with --as ID")),
         other => other.into(),
     })?;
-    print(&escape::text(&format!("session {session}: {last} entries, {anchors} anchors, {spills} large outputs\n")))?;
+    print(&escape::text(&format!(
+        "session {session}: {last} entries, {anchors} anchors, {spills} large outputs\n\
+         Its workspace, rules, grants and open calls are what the file says. If it is not your own, look at them first \
+         (tamtam tape show {session}) and go on with a fork, which has the words and nothing that is open \
+         (tamtam tape fork {session}), under --permission strict.\n"
+    )))?;
     Ok(Exit::Done)
 }

@@ -39,7 +39,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     };
     match &entry.record {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
-        Record::Released {} | Record::Pruned { .. } | Record::Narrowed { .. } => vec![],
+        Record::Released {} | Record::Pruned { .. } | Record::Narrowed { .. } | Record::HostRules { .. } => vec![],
         // Whoever asked for it is told; what it costs stands in `left`.
         Record::BranchOpened(_) | Record::BranchFailed { .. } => vec![],
         Record::Compaction(open) => vec![EventKind::CompactionStarted {

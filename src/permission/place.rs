@@ -31,6 +31,24 @@ pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) 
     seen.collect()
 }
 
+/// What a call wants, seen from a folder, by absolute paths: so that it can be seen from another one.
+pub(super) fn absolute(workspace: &str, accesses: &[Access]) -> Vec<Access> {
+    let whole = accesses.iter().flat_map(|access| {
+        let is_path = matches!(access.permission.as_str(), "read" | "edit");
+        if !is_path || access.pattern.starts_with('/') {
+            return vec![access.clone()];
+        }
+        let workspace = workspace.trim_end_matches('/');
+        let pattern = match access.pattern.as_str() {
+            "." => workspace.to_owned(),
+            inside => format!("{workspace}/{inside}"),
+        };
+        // Inside of one folder is outside of another; where it is not, nobody is asked about it.
+        vec![Access::new("external_directory", pattern.clone()), Access::new(&access.permission, pattern)]
+    });
+    whole.collect()
+}
+
 /// The same access, its path made absolute where it begins with `..`.
 fn climbed(workspace: &str, access: Access) -> Access {
     let is_path = matches!(access.permission.as_str(), "read" | "edit" | "external_directory");

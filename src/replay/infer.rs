@@ -25,6 +25,11 @@ const NOBODY: ReplyTo = ReplyTo(0);
 
 /// The signals that may have written these entries, the likeliest first. Not empty, unless the entries are.
 pub(super) fn signals(state: &State, entries: &[Entry]) -> Vec<Signal> {
+    // Said in front of whatever was decided: a host has other rules than the one before.
+    let entries = match entries {
+        [Entry { record: Record::HostRules { .. }, .. }, rest @ ..] if !rest.is_empty() => rest,
+        all => all,
+    };
     let Some(head) = entries.first() else { return Vec::new() };
     let ticket = head.ticket.unwrap_or(head.seq);
     let mut likely = by_head(state, head, ticket);
@@ -61,7 +66,7 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
     };
     match &head.record {
         Record::State(state) => anchors(state),
-        Record::Settings(settings) => vec![Signal::Configure { settings: settings.clone(), reply }],
+        Record::Settings(settings) => vec![Signal::Configure { before: None, settings: settings.clone(), reply }],
         Record::Accepted { message, delivery } => {
             vec![Signal::Send { message: (**message).clone(), delivery: *delivery, expect_turn: None, reply }]
         }
@@ -151,6 +156,7 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         | Record::CallStarted { .. }
         | Record::Ending { .. }
         | Record::TurnFinished { .. }
+        | Record::HostRules { .. }
         | Record::Pruned { .. } => Vec::new(),
     }
 }

@@ -11,6 +11,7 @@
 //! | all of that, where a budget did not allow the request, or for a summary | `looked` and `instead_of` of what was written |
 //! | whether anybody listens | an `ask`, or what is done instead: a denial that says that nobody does, the end of a turn |
 //! | jitter | `until` of a `retry_wait` |
+//! | the host's rules | `host_rules`; else those that the tape has |
 //! | tools and judgements | see `tools.rs` |
 //!
 //! The nearest request is the next one, for a decision that leads to it saw the same; else the last one before.
@@ -23,7 +24,7 @@ use crate::{
     ids::Seq,
     message::ModelRef,
     model::Price,
-    permission::Globs,
+    permission::{Globs, Ruleset},
     session::{
         Entry, Env, Extent, Judged, OnBreach, Outcome, Record, RequestOpened, State, Verdict, Windows, jitter_of,
         tools_tokens,
@@ -176,6 +177,7 @@ pub(super) struct Around<'a> {
     toolbox_hash: String,
     tools_tokens: u64,
     windows: WindowsAt<'a>,
+    host_rules: Option<Ruleset>,
     asks_are_heard: bool,
     jitter: f64,
     verdicts: Option<BTreeMap<Seq, Verdict>>,
@@ -188,10 +190,24 @@ impl<'a> Around<'a> {
         let windows = WindowsAt { inputs, seq, given: given.window };
         let unheard = |entry| says_nobody_listens(entry) || stops_for_want_of_an_answer(state, entry);
         let (asks_are_heard, jitter) = (!entries.iter().any(unheard), jitter(entries));
+        let said = entries.iter().find_map(|entry| match &entry.record {
+            Record::HostRules { rules } => Some(rules.clone()),
+            _ => None,
+        });
+        let host_rules = said.unwrap_or_else(|| state.settings.host.clone());
         if let Some(toolbox) = given.toolbox.clone() {
             let (toolbox_hash, tools_tokens) = (toolbox.hash(), tools_tokens(&toolbox));
             let verdicts = None;
-            return Around { toolbox, toolbox_hash, tools_tokens, windows, asks_are_heard, jitter, verdicts };
+            return Around {
+                toolbox,
+                toolbox_hash,
+                tools_tokens,
+                windows,
+                host_rules,
+                asks_are_heard,
+                jitter,
+                verdicts,
+            };
         }
         let offered = inputs.near(seq, |seen| !seen.tools.is_empty());
         Around {
@@ -199,6 +215,7 @@ impl<'a> Around<'a> {
             toolbox_hash: offered.map_or_else(String::new, |seen| seen.tools.clone()),
             tools_tokens: inputs.near(seq, |_| true).map_or(0, |seen| seen.tokens),
             windows,
+            host_rules,
             asks_are_heard,
             jitter,
             verdicts: Some(tools::verdicts(entries)),
@@ -213,6 +230,7 @@ impl<'a> Around<'a> {
             toolbox_hash: &self.toolbox_hash,
             tools_tokens: self.tools_tokens,
             windows: &self.windows,
+            host_rules: self.host_rules.as_ref(),
             asks_are_heard: self.asks_are_heard,
             jitter: self.jitter,
             verdicts: self.verdicts.as_ref(),

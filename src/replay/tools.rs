@@ -109,9 +109,10 @@ pub(super) fn judged_of(result: &ToolResult, judged: Option<Judged>) -> Option<J
     judged.or_else(|| older::judged(result))
 }
 
-/// Whether that was made of a call by what only its tool, or the toolbox, could say: a replay has neither.
+/// Whether that was made of a call by what only its tool, or the toolbox, could say: a replay has neither. A call that was lost
+/// may be one that the tape would run again, and the tool that there was would not.
 fn is_judgement(judged: Judged) -> bool {
-    matches!(judged, Judged::NoTool | Judged::Crashed | Judged::Denied | Judged::Unheard)
+    matches!(judged, Judged::NoTool | Judged::Crashed | Judged::Denied | Judged::Unheard | Judged::Lost)
 }
 
 /// What became of each call that the decision with these entries judged.

@@ -148,6 +148,10 @@ impl Builder {
     }
 
     /// Rules of the host, above those of every session: what they deny, no session can allow.
+    ///
+    /// They hold for all that the runtime does, also in sessions that were made under other rules, in their forks and in their
+    /// children: each session goes by them, and has them on its tape, before it does anything else. A runtime without rules
+    /// takes those of another host away.
     #[must_use]
     pub fn rules(mut self, mut rules: Ruleset) -> Builder {
         if rules.name.is_empty() {
@@ -254,8 +258,9 @@ impl Builder {
         let hooks = Hooks(self.hooks.into());
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let host =
-            Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation).with_prices(self.prices);
+        let host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation)
+            .with_prices(self.prices)
+            .with_rules(self.host_rules.clone());
         #[cfg(all(unix, feature = "tools"))]
         let host = host.with_processes(processes);
         #[cfg(feature = "fault-injection")]

@@ -65,8 +65,9 @@ impl Session {
     /// Gives a task to a new child: a session of its own that begins with `prompt`. Returns when the parent's tape has the
     /// task and the child is up. Whatever happens from then on, also to this process, the parent gets one DOWN for it.
     ///
-    /// What the options leave out is as in the parent. The child's rights are the parent's or less: it works in the parent's
-    /// workspace or below, and each of its calls must be allowed by the parent's rules and by its own. Depth and width are
+    /// Agent, system prompt, model, tools and rules that the options leave out are those of the parent; the title is not. The
+    /// child's rights are the parent's or less: it works in the parent's workspace or below, has no tool that the parent has
+    /// not, and each of its calls must be allowed by the parent's rules and by its own. Depth and width are
     /// [`Settings::task_depth_max`] and [`Settings::task_width_max`] of the parent.
     ///
     /// Dropping the future does not take the task back. The same id in the options again is the same task.
@@ -325,6 +326,7 @@ impl Runtime {
             };
             let now = host.clock.now();
             let mut settings = order.settings.clone();
+            settings.host = host.rules.clone();
             let spill = host.store.spill_path(&birth.child);
             settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
             let mut prompt = order.prompt.clone();

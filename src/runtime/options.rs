@@ -34,8 +34,8 @@ impl Defaults {
         settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
         let nobodys = options.agent_rules.is_none() && options.rules.is_none();
         let unsaid = nobodys.then(|| Profile::default().ruleset());
-        let layers = [self.host_rules.clone(), options.agent_rules, options.rules, unsaid];
-        settings.rules = layers.into_iter().flatten().collect();
+        settings.rules = [options.agent_rules, options.rules, unsaid].into_iter().flatten().collect();
+        settings.host.clone_from(&self.host_rules);
         let (depth, width) = self.task_limits.unwrap_or((settings.task_depth_max, settings.task_width_max));
         settings.task_depth_max = options.task_depth_max.unwrap_or(depth);
         settings.task_width_max = options.task_width_max.unwrap_or(width);

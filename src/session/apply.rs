@@ -160,6 +160,7 @@ impl State {
             Record::Orphaned { why } => self.orphan(why),
             Record::Adopted { tie, above } => self.adopt(tie, above),
             Record::Narrowed { above } => self.narrow(above),
+            Record::HostRules { rules } => Arc::make_mut(&mut self.settings).host.clone_from(rules),
             Record::Pinned { message } => self.pin(message),
             Record::Unpinned { message } => self.unpin(message),
             Record::Merged(merged) => self.merge(merged),
@@ -373,6 +374,7 @@ impl State {
             state: CallState::Pending,
             effect: call.effect,
             parallel: call.parallel,
+            granted: false,
             attempts: 0,
             bytes: None,
         };
@@ -386,6 +388,13 @@ impl State {
         }
     }
 
+    fn allow_call(&mut self, ticket: Seq) {
+        self.set_call(ticket, CallState::Allowed);
+        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+            call.granted = true;
+        }
+    }
+
     fn grant(&mut self, ticket: Seq, grant: &Grant) {
         let ask = match self.open.remove(&ticket) {
             Some(Open::Ask(ask)) => ask,
@@ -393,7 +402,7 @@ impl State {
             _ => return,
         };
         match grant {
-            Grant::Once => self.set_call(ask.call, CallState::Allowed),
+            Grant::Once => self.allow_call(ask.call),
             Grant::Always(scope) => {
                 let turn = match scope {
                     Scope::Turn => self.turn.as_ref().map(|turn| turn.id),
@@ -401,7 +410,7 @@ impl State {
                 };
                 let granted = ask.access.iter().map(|access| Granted { access: access.clone(), turn });
                 Arc::make_mut(&mut self.grants).extend(granted);
-                self.set_call(ask.call, CallState::Allowed);
+                self.allow_call(ask.call);
             }
             // The result of the call follows in the same decision.
             Grant::Reject(_) | Grant::Raise(_) => self.set_call(ask.call, CallState::Pending),

@@ -191,6 +191,16 @@ fn open_call<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenCall> {
     }
 }
 
+/// What the rules say to a call, now.
+enum Ruling {
+    /// It may run.
+    Run,
+    /// A person is to be asked.
+    Ask(Vec<Access>),
+    /// It is answered, and does not run.
+    Refuse(Judged, String),
+}
+
 /// Starts a call that may run, asks about one that must be asked for, answers one that may not. Says whether the next one may
 /// be looked at: not where the budget allows no call now.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
@@ -200,48 +210,54 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
         fail(draft, ticket, judged, text);
         return true;
     }
+    match judge(draft, ticket, &call) {
+        Ruling::Run => return start_if_affordable(draft, ticket, &call),
+        Ruling::Ask(access) => ask(draft, ticket, access),
+        Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
+    }
+    true
+}
+
+fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
+    let expires = draft.now.plus(draft.state.settings.ask_limit());
+    draft.write(None, Record::Ask { call, access, expires });
+}
+
+/// Judges a call by the rules that hold now, whether it begins or is to run again.
+fn judge(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Ruling {
     let access = match verdict(draft, ticket) {
-        None => access(draft, &call),
+        None => access(draft, call),
         Some(Verdict::Wants(access)) => Ok(access.clone()),
-        Some(Verdict::Ran) => return start_if_affordable(draft, ticket, &call),
-        Some(Verdict::Answered(judged, text)) => {
-            fail(draft, ticket, *judged, text.clone());
-            return true;
-        }
+        Some(Verdict::Ran) => return Ruling::Run,
+        Some(Verdict::Answered(judged, text)) => return Ruling::Refuse(*judged, text.clone()),
     };
     let access = match access {
         Ok(access) => access,
-        Err(text) => {
-            fail(draft, ticket, Judged::Crashed, text);
-            return true;
-        }
+        Err(text) => return Ruling::Refuse(Judged::Crashed, text),
     };
-    let settings = draft.state.settings.clone();
-    let judgement = settings.judge(&access, draft.env.globs);
+    let judgement = draft.state.settings.judge(&access, draft.env.globs);
     // A call that names no access has nothing that could have been granted.
-    let granted = || !access.is_empty() && access.iter().all(|access| is_granted(draft, access));
+    let granted = || call.granted || (!access.is_empty() && access.iter().all(|access| is_granted(draft, access)));
+    let begun = match call.attempts {
+        0 => "",
+        _ => " (it was running when the runtime stopped, and what came of that is unknown)",
+    };
     match judgement.action {
-        Action::Allow => return start_if_affordable(draft, ticket, &call),
-        Action::Ask if call.state == CallState::Allowed || granted() => {
-            return start_if_affordable(draft, ticket, &call);
-        }
+        Action::Allow => Ruling::Run,
+        Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
         Action::Ask if !draft.env.asks_are_heard => {
             let text = format!(
-                "Permission denied: {} must be asked for, and nobody listens who could answer.",
+                "Permission denied: {}{begun} must be asked for, and nobody listens who could answer.",
                 shown(&access)
             );
-            fail(draft, ticket, Judged::Unheard, text);
+            Ruling::Refuse(Judged::Unheard, text)
         }
-        Action::Ask => {
-            let expires = draft.now.plus(settings.ask_limit());
-            draft.write(None, Record::Ask { call: ticket, access, expires });
-        }
+        Action::Ask => Ruling::Ask(access),
         Action::Deny => {
             let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
-            fail(draft, ticket, Judged::Denied, format!("Permission denied: {} by {by}.", shown(&access)));
+            Ruling::Refuse(Judged::Denied, format!("Permission denied: {} by {by}{begun}.", shown(&access)))
         }
     }
-    true
 }
 
 /// What a call wants to do, as its tool says; why it cannot run, where the tool crashes over its arguments.
@@ -285,13 +301,23 @@ fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>
     draft.direct(Directive::StartCall(ticket));
 }
 
-/// Runs a call again whose outcome is not known, where its effect allows that.
+/// Runs a call again whose outcome is not known, where its effect allows that and so do the rules that hold now.
+///
+/// What its effect is says the tool that would run, and not the tape alone: it may be another tool by now, and a tape may come
+/// from anybody.
 pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
     let Some(call) = open_call(draft, ticket).cloned() else { return };
-    match (unusable(draft, ticket, &call), spending::for_call_again(draft, &call)) {
-        (Some((judged, text)), _) => fail(draft, ticket, judged, text),
-        (None, Some(bytes)) => start(draft, ticket, &call, bytes),
-        (None, None) => close_unknown(draft, ticket),
+    if let Some((judged, text)) = unusable(draft, ticket, &call) {
+        return fail(draft, ticket, judged, text);
+    }
+    if draft.env.toolbox.effect(&call.tool) == Some(Effect::Once) {
+        return close_unknown(draft, ticket);
+    }
+    let Some(bytes) = spending::for_call_again(draft, &call) else { return close_unknown(draft, ticket) };
+    match judge(draft, ticket, &call) {
+        Ruling::Run => start(draft, ticket, &call, bytes),
+        Ruling::Ask(access) => ask(draft, ticket, access),
+        Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
     }
 }
 

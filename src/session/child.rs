@@ -2,7 +2,7 @@
 
 use crate::{
     ids::{Seq, SessionId},
-    permission::Ruleset,
+    permission::Chain,
     session::{Held, Origin, Record, Refusal, Tie, advance, decide::Draft},
 };
 
@@ -32,7 +32,7 @@ pub(super) fn orphan(draft: &mut Draft<'_>, parent: &SessionId, ticket: Seq, why
 
 /// Another session takes this one over, and only an orphan can be adopted; or the parent says once more what its own rules are,
 /// and where there are others among them than before, they hold here too.
-pub(super) fn adopted(draft: &mut Draft<'_>, tie: &Tie, above: &[Vec<Ruleset>]) -> Result<Held, Refusal> {
+pub(super) fn adopted(draft: &mut Draft<'_>, tie: &Tie, above: &[Chain]) -> Result<Held, Refusal> {
     let already = origin(draft, &tie.parent, tie.ticket).is_some_and(|origin| origin.orphaned.is_none());
     let orphan = draft.state.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
     if already {

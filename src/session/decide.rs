@@ -7,10 +7,10 @@ use crate::{
     ids::{Millis, Seq},
     message::ModelRef,
     model::Price,
-    permission::Globs,
+    permission::{Globs, Ruleset},
     session::{
-        Directive, Entry, Held, Judged, Record, Refusal, Reply, ReplyTo, Signal, State, advance, back, batch, branch,
-        child, compact, end, handoff, inbox, merge, pin, recover, retry, spending, tasks, undo,
+        Directive, Entry, Held, Judged, Record, Refusal, Reply, ReplyTo, Settings, Signal, State, advance, back, batch,
+        branch, child, compact, end, handoff, inbox, merge, pin, recover, retry, spending, tasks, undo,
     },
     tape::Cause,
     tool::{Access, Toolbox},
@@ -23,6 +23,8 @@ pub struct Env<'a> {
     pub toolbox: &'a Toolbox,
     /// The globs of rules, compiled once.
     pub globs: &'a Globs,
+    /// The rules of the host. Where the tape has others, the decision says so first, and goes by these.
+    pub host_rules: Option<&'a Ruleset>,
     /// Hash of the tools as models are told of them.
     pub toolbox_hash: &'a str,
     /// What the tools take in a request, in estimated tokens.
@@ -93,11 +95,13 @@ pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Dec
         take(&mut draft, report);
         return draft.finish();
     }
-    take(&mut draft, signal);
     if matches!(signal, Signal::Anchor | Signal::Handoff { .. }) {
         // A state that begins an anchor stands alone in its append.
+        take(&mut draft, signal);
         return draft.finish();
     }
+    draft.look_at_host();
+    take(&mut draft, signal);
     advance::advance(&mut draft);
     draft.finish()
 }
@@ -153,14 +157,9 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
             draft.done(*reply);
         }
         Signal::Written { reply } => draft.done(*reply),
-        Signal::Configure { settings, reply } => {
-            let mut settings = settings.clone();
-            // What its ancestors may not do stays out of a child's reach.
-            settings.above.clone_from(&draft.state.settings.above);
-            if *draft.state.settings != *settings {
-                draft.write(None, Record::Settings(settings));
-            }
-            draft.done(*reply);
+        Signal::Configure { before, settings, reply } => {
+            let answer = configure(draft, before.as_deref(), settings);
+            draft.reply(*reply, answer);
         }
         Signal::Compact { reply } => {
             let answer = compact::asked(draft);
@@ -248,6 +247,21 @@ fn take(draft: &mut Draft<'_>, signal: &Signal) {
     }
 }
 
+/// A host sets the session to something else; or has changed what it is not set to any more.
+fn configure(draft: &mut Draft<'_>, before: Option<&Settings>, settings: &Settings) -> Result<Held, Refusal> {
+    let (mut settings, now) = (Box::new(settings.clone()), &draft.state.settings);
+    // What the host and the ancestors do not allow stays out of reach.
+    settings.above.clone_from(&now.above);
+    settings.host.clone_from(&now.host);
+    if **now == *settings {
+        return Ok(Held::Done(draft.state.seq));
+    }
+    if before.is_some_and(|before| *before != **now) {
+        return Err(Refusal::Reconfigured);
+    }
+    Ok(Held::Done(draft.write(None, Record::Settings(settings))))
+}
+
 /// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.
 pub(super) struct Draft<'a> {
     pub(super) state: State,
@@ -277,6 +291,14 @@ impl<'a> Draft<'a> {
         self.state.apply(&entry);
         self.entries.push(entry);
         seq
+    }
+
+    /// The rules of the host are those that it has now. They are on the tape before anything is decided by them.
+    fn look_at_host(&mut self) {
+        let rules = self.env.host_rules;
+        if self.state.settings.host.as_ref() != rules {
+            self.write(None, Record::HostRules { rules: rules.cloned() });
+        }
     }
 
     /// Whether this decision opened that ticket: then nothing of it has begun.

@@ -10,7 +10,7 @@ use crate::{
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Message, ModelRef},
     model::{Answer, ModelError, Params, Price},
-    permission::Ruleset,
+    permission::{Chain, Ruleset},
     session::{
         AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Judged, Limits, Link, Looked, Merged,
         OpenBranch, OpenCompaction, Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie,
@@ -272,12 +272,17 @@ pub enum Record {
         #[serde(flatten)]
         tie: Tie,
         /// The rules of its new ancestors, that it may not go beyond either.
-        above: Vec<Vec<Ruleset>>,
+        above: Vec<Chain>,
     },
     /// The ancestors of this session may do less than before, and so may it.
     Narrowed {
         /// The rules that it may not go beyond either, from here on.
-        above: Vec<Vec<Ruleset>>,
+        above: Vec<Chain>,
+    },
+    /// The rules of the host that has the session now, where they are others than before: above all that follows.
+    HostRules {
+        /// None where it has none.
+        rules: Option<Ruleset>,
     },
     /// What was said in a fork since it was made, or merged last, is said here.
     Merged(Arc<Merged>),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | request | made again, byte for byte; if it was told to stop, it is closed with nothing |
 //! | call, not started | goes on as if nothing had happened |
-//! | call, running: `Read`, `Idempotent` | runs again with the same key |
+//! | call, running: `Read`, `Idempotent`, and its tool says so too | judged again, by the rules that hold now; then runs again with the same key |
 //! | call, running: `Once` | never again: answered "outcome unknown" |
 //! | call, told to stop | answered: stopped, how far it got is unknown |
 //! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |

@@ -133,6 +133,9 @@ pub enum Refusal {
         /// The newest.
         actual: Seq,
     },
+    /// The settings were changed meanwhile, by somebody else.
+    #[error("the settings were changed meanwhile: look again")]
+    Reconfigured,
     /// The session has ended for good.
     #[error("the session has ended")]
     Ended,

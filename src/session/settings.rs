@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     message::ModelRef,
     model::Params,
-    permission::{Globs, Judgement, Profile, Ruleset, judge_all},
+    permission::{Chain, Globs, Judgement, Profile, Ruleset, judge_all},
     session::{Budget, toolset},
     tool::Access,
 };
@@ -88,8 +88,12 @@ pub struct Settings {
     pub ask_limit_ms: u64,
     /// Retries of one request, at most (3 by default, C-19).
     pub retries_max: u32,
-    /// The rules of permission, from the most to the least powerful layer.
+    /// The session's own rules of permission, from the most to the least powerful layer.
     pub rules: Vec<Ruleset>,
+    /// The rules of the host, above all others: those of the runtime that has the session now. Written by it alone; no change of
+    /// settings reaches them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Ruleset>,
     /// How its context is kept within the model's window.
     #[serde(default)]
     pub compaction: CompactionSettings,
@@ -99,7 +103,7 @@ pub struct Settings {
     /// The rules of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
     /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub above: Vec<Vec<Ruleset>>,
+    pub above: Vec<Chain>,
     /// How deep children may stand below the session at the top (1 by default, C-08): a child has none of its own then.
     #[serde(default = "task_depth_max")]
     pub task_depth_max: u32,
@@ -130,6 +134,7 @@ impl Settings {
             ask_limit_ms: 600_000,
             retries_max: 3,
             rules: vec![Profile::default().ruleset()],
+            host: None,
             compaction: CompactionSettings::default(),
             budget: Budget::default(),
             above: Vec::new(),
@@ -139,20 +144,24 @@ impl Settings {
         }
     }
 
-    /// What may be done about all that a call wants: the strictest decision of the session's rules and of each ancestor's.
+    /// What may be done about all that a call wants, seen from the workspace: the strictest decision of the session's rules and
+    /// of each ancestor's, each below the host's.
     #[must_use]
     pub fn judge(&self, accesses: &[Access], globs: &Globs) -> Judgement {
-        let chains = self.above.iter().chain([&self.rules]);
-        let judged = chains.map(|chain| judge_all(&chain.iter().collect::<Vec<_>>(), accesses, globs));
-        let strictest = judged.max_by_key(|judgement| judgement.action);
-        strictest.unwrap_or_else(|| judge_all(&[], accesses, globs))
+        let here = (self.workspace.as_str(), &self.read_roots[..]);
+        let above = self.above.iter().map(|chain| chain.judge(self.host.as_ref(), here, accesses, globs));
+        let own = judge_all(&self.host.iter().chain(&self.rules).collect::<Vec<_>>(), accesses, globs);
+        // Of two that are as strict the session's own is named.
+        above.chain([own.clone()]).max_by_key(|judgement| judgement.action).unwrap_or(own)
     }
 
-    /// The rules that no child may go beyond: those of the ancestors, and the session's own; a chain for each.
+    /// The rules that no child may go beyond: those of the ancestors, and the session's own; a chain for each. The host's are
+    /// above each session by themselves.
     #[must_use]
-    pub fn above_children(&self) -> Vec<Vec<Ruleset>> {
-        let own = (!self.above.contains(&self.rules)).then_some(&self.rules);
-        self.above.iter().chain(own).cloned().collect()
+    pub fn above_children(&self) -> Vec<Chain> {
+        let own = Chain::new(&self.workspace, self.rules.clone());
+        let own = (!self.above.contains(&own)).then_some(own);
+        self.above.iter().cloned().chain(own).collect()
     }
 
     /// Whether it is told of that tool at all.

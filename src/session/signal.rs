@@ -8,7 +8,7 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::Message,
     model::{Answer, AnswerPart, ModelError},
-    permission::Ruleset,
+    permission::Chain,
     session::{
         BranchSummary, Down, Limits, Link, Merged, OpenBranch, RestoredFiles, RolledBack, Settings, TaskOrder, Tie,
         Undone,
@@ -152,6 +152,8 @@ pub enum Signal {
     },
     /// A host changes the settings; they hold from the next step on.
     Configure {
+        /// What they were changed from; nothing where it does not matter.
+        before: Option<Arc<Settings>>,
         /// The new settings, whole.
         settings: Box<Settings>,
         /// Whom to answer.
@@ -307,7 +309,7 @@ pub enum Signal {
         /// How it is tied now.
         tie: Tie,
         /// The rules of its new ancestors.
-        above: Vec<Vec<Ruleset>>,
+        above: Vec<Chain>,
         /// Whom to answer.
         reply: ReplyTo,
     },

@@ -374,6 +374,9 @@ pub struct OpenCall {
     pub effect: Effect,
     /// Whether it may run beside others.
     pub parallel: bool,
+    /// Whether a person said that it may run: then nobody is asked again before it runs again.
+    #[serde(default)]
+    pub granted: bool,
     /// Tries so far.
     pub attempts: u32,
     /// Bytes that its result may have, where a budget limits them.

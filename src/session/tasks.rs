@@ -71,6 +71,14 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
 /// Makes settings those of a child: nothing that the parent may not do.
 pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
     child.above = parent.above_children();
+    child.host.clone_from(&parent.host);
+    if let Some(may) = &parent.tools {
+        // Of two patterns nobody can say what both mean, so only one that the parent has as well is kept.
+        let is_name = |tool: &str| !tool.contains(['*', '?']);
+        let keeps = |tool: &String| may.contains(tool) || (is_name(tool) && parent.has_tool(tool));
+        let tools = child.tools.as_ref().unwrap_or(may);
+        child.tools = Some(tools.iter().filter(|tool| keeps(tool)).cloned().collect());
+    }
     child.task_depth_max = child.task_depth_max.min(parent.task_depth_max);
     child.task_width_max = child.task_width_max.min(parent.task_width_max);
 }

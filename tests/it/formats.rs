@@ -11,7 +11,7 @@ use tamtam::{
     context::{Replaced, Window},
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, UserItem},
-    permission::Ruleset,
+    permission::{Chain, Ruleset},
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
         Entry, Extent, Judged, Limits, Link, Looked, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
@@ -185,8 +185,9 @@ fn records() -> Vec<Record> {
         Record::TaskFinished { down: Arc::new(down), notice: Some(notice) },
         Record::TaskLeft {},
         Record::Orphaned { why: "its parent has ended".into() },
-        Record::Adopted { tie, above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
-        Record::Narrowed { above: vec![vec![Ruleset { name: "host".into(), rules: vec![] }]] },
+        Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
+        Record::HostRules { rules: Some(Ruleset { name: "host".into(), rules: vec![] }) },
+        Record::Narrowed { above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
         Record::Merged(Arc::new(Merged {
             fork: "ticket-1-b".parse().unwrap(),
             onto: Seq(40),

@@ -44,6 +44,7 @@ mod race;
 mod recorded;
 #[cfg(feature = "tools")]
 mod replay;
+mod rights;
 mod runtime;
 mod sim;
 #[cfg(feature = "cli")]

@@ -8,10 +8,8 @@ use crate::{
     ids::{Seq, SessionId},
     message::ErrorReason,
     model::Request,
-    permission::{Globs, judge_all, seen_from},
-    session::{
-        BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, Settings, State, arguments, toolset,
-    },
+    permission::{Globs, seen_from},
+    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, State, arguments, toolset},
     tape::TapeError,
     tool::{Access, May, Tool, ToolResult, access_of},
 };
@@ -145,13 +143,10 @@ fn external(accesses: Vec<Access>) -> Arc<[PathBuf]> {
 fn may(state: &State, accesses: &[Access]) -> May {
     // Compiled for this call, as it needs them; the table of the host is not the worker's.
     let (settings, globs) = (state.settings.clone(), Globs::default());
-    let judged = |settings: &Settings, accesses: &[Access], globs: &Globs| {
-        judge_all(&settings.rules.iter().collect::<Vec<_>>(), accesses, globs).action
-    };
-    let named = judged(&settings, accesses, &globs);
+    let named = settings.judge(accesses, &globs).action;
     May::new(move |access| {
         let seen = seen_from(&settings.workspace, &settings.read_roots, vec![access.clone()]);
-        judged(&settings, &seen, &globs) <= named
+        settings.judge(&seen, &globs).action <= named
     })
 }
 

@@ -142,7 +142,11 @@ async fn replies_behind_a_failed_append_are_told_of_it() {
     let mut bench = bench();
     bench.disk.be_slow();
     // The first slow write makes the store leave the next ones to its thread.
-    bench.live.on(Signal::Configure { settings: Box::new(other_settings(&bench.live)), reply: ReplyTo(0) });
+    bench.live.on(Signal::Configure {
+        before: None,
+        settings: Box::new(other_settings(&bench.live)),
+        reply: ReplyTo(0),
+    });
     bench.disk.shut();
     let (first, again) = (bench.send("m"), bench.send("m"));
     bench.live.work();
@@ -320,9 +324,11 @@ async fn a_fork_of_now_waits_until_its_parents_newest_entry_is_on_the_tape() {
     let mut bench = bench();
     bench.disk.be_slow();
     // The first slow write makes the store leave the next ones to its thread.
-    bench
-        .live
-        .on(Signal::Configure { settings: Box::new(other_settings(&bench.live)), reply: crate::session::ReplyTo(0) });
+    bench.live.on(Signal::Configure {
+        before: None,
+        settings: Box::new(other_settings(&bench.live)),
+        reply: crate::session::ReplyTo(0),
+    });
     bench.disk.shut();
     let _receipt = bench.send("m");
     bench.live.work();

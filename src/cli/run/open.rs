@@ -139,17 +139,17 @@ async fn configure(
         return Ok(());
     }
     let changed = session.configure(|settings| {
-        if let Some(model) = model {
-            settings.model = model;
+        if let Some(model) = &model {
+            settings.model.clone_from(model);
         }
-        if let Some(rules) = rules {
-            settings.rules = vec![rules];
+        if let Some(rules) = &rules {
+            settings.rules = vec![rules.clone()];
         }
         if let Some(agent) = &given.agent {
             settings.agent.clone_from(agent);
         }
-        if let Some(budget) = budget {
-            settings.budget = budget;
+        if let Some(budget) = &budget {
+            settings.budget.clone_from(budget);
         }
         settings.steps_max = given.max_steps.or(settings.steps_max);
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     ids::{MessageId, Seq},
     message::Message,
-    permission::Ruleset,
+    permission::Chain,
     session::{
         Delivery, Disposition, Down, DownReason, Open, Outcome, Seen, State, Steering, TaskEnd, Tie, Told, Turn,
         Waiting, state::TASKS_REMEMBERED,
@@ -130,7 +130,7 @@ impl State {
         }
     }
 
-    pub(super) fn adopt(&mut self, tie: &Tie, above: &[Vec<Ruleset>]) {
+    pub(super) fn adopt(&mut self, tie: &Tie, above: &[Chain]) {
         if self.origin.as_ref().is_some_and(|origin| origin.end.is_none()) {
             self.take_grant(&tie.grant);
         }
@@ -149,7 +149,7 @@ impl State {
     }
 
     /// Rules of ancestors are only ever added: what was denied once stays out of reach.
-    pub(super) fn narrow(&mut self, above: &[Vec<Ruleset>]) {
+    pub(super) fn narrow(&mut self, above: &[Chain]) {
         let settings = Arc::make_mut(&mut self.settings);
         for chain in above {
             if !settings.above.contains(chain) {

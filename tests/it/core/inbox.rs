@@ -170,7 +170,7 @@ fn every_wish_is_answered_once() {
         Signal::GoOn { reply: play.reply_to() },
         Signal::Abort { reason: "nothing runs".into(), reply: play.reply_to() },
         Signal::Resume { reply: play.reply_to() },
-        Signal::Configure { settings, reply: play.reply_to() },
+        Signal::Configure { before: None, settings, reply: play.reply_to() },
     ];
     for wish in wishes {
         play.signal(wish);

@@ -76,6 +76,8 @@ pub(crate) struct Play {
     pub(crate) heard: bool,
     pub(crate) toolbox: Toolbox,
     globs: Globs,
+    /// The rules of the host.
+    pub(crate) host_rules: Option<Ruleset>,
     pub(crate) window: Window,
     /// What the tools take in a request.
     pub(crate) tools_tokens: u64,
@@ -120,6 +122,7 @@ impl Play {
             heard: true,
             toolbox: tools::toolbox(),
             globs: Globs::default(),
+            host_rules: None,
             window: Window::new(200_000, 8_192),
             tools_tokens: 0,
             prices: Prices::default(),
@@ -164,6 +167,7 @@ impl Play {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
+            host_rules: self.host_rules.as_ref(),
             tools_tokens: self.tools_tokens,
             windows: &known,
             toolbox_hash: "tools",
@@ -273,7 +277,7 @@ impl Play {
         let mut settings = (*self.state.settings).clone();
         change(&mut settings);
         let reply = self.reply_to();
-        self.signal(Signal::Configure { settings: Box::new(settings), reply })
+        self.signal(Signal::Configure { before: None, settings: Box::new(settings), reply })
     }
 
     /// Answers an ask.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tamtam::{
     Message, Outcome, Seq, SessionId,
-    permission::{Action, Globs, Rule, Ruleset, judge_all},
+    permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
     session::{
         Directive, Down, DownReason, Held, Limits, Link, Open, Origin, Record, Refusal, Settings, Signal, State,
         Steering, TaskOrder, Tie, Told,
@@ -385,6 +385,11 @@ fn a_parent_stops_its_own_task_and_no_other() {
     assert_eq!((play.stopped(), own_end(&play)), (vec![], Some(DownReason::Done)));
 }
 
+/// The rules of one who works in the same folder.
+fn chain(rules: Ruleset) -> Chain {
+    Chain::new("/w", vec![rules])
+}
+
 /// Invariant 32: an orphan knows where it came from; whoever adopts it gets its DOWN; a second death orphans it again.
 #[test]
 fn an_orphan_is_adopted_and_orphaned_again() {
@@ -394,7 +399,7 @@ fn an_orphan_is_adopted_and_orphaned_again() {
         let reply = play.reply_to();
         let tie =
             Tie { parent: id(parent), ticket: Seq(ticket), link: Link::MONITORED, depth: 1, grant: Limits::default() };
-        play.signal(Signal::Adopted { tie, above: vec![vec![rules("new parent", &[])]], reply });
+        play.signal(Signal::Adopted { tie, above: vec![chain(rules("new parent", &[]))], reply });
         play.reply.clone().unwrap()
     };
     let orphan = |play: &mut Play, parent: &str, ticket: u64| {
@@ -416,7 +421,7 @@ fn an_orphan_is_adopted_and_orphaned_again() {
     assert_eq!(adopt(&mut play, "third", 4), Err(Refusal::NotAnOrphan { session: id("play") }));
     play.crash();
     assert_eq!((origin(&play).parent, origin(&play).orphaned), (id("second"), None));
-    assert_eq!(play.state.settings.above, [vec![rules("new parent", &[])]]);
+    assert_eq!(play.state.settings.above, [chain(rules("new parent", &[]))]);
     orphan(&mut play, "second", 3);
     assert!(adopt(&mut play, "third", 4).is_ok());
     assert_eq!((origin(&play).before, origin(&play).end), (vec![id("parent"), id("second")], None));
@@ -431,7 +436,7 @@ fn an_orphan_is_adopted_and_orphaned_again() {
 fn a_child_carries_the_rules_of_its_ancestors() {
     let mut play = child();
     play.configure(|settings| settings.task_depth_max = 5);
-    let grandparent = vec![rules("grandparent", &[])];
+    let grandparent = chain(rules("grandparent", &[]));
     play.begin_as({
         let mut settings: Settings = (*play.state.settings).clone();
         settings.above = vec![grandparent.clone()];
@@ -440,7 +445,7 @@ fn a_child_carries_the_rules_of_its_ancestors() {
     let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
     let Some(Open::Task(task)) = play.state.open.get(&ticket) else { panic!("it is open") };
     let made = task.order.as_ref().unwrap().settings.clone();
-    assert_eq!(made.above, [grandparent.clone(), play.state.settings.rules.clone()]);
+    assert_eq!(made.above, [grandparent.clone(), Chain::new("/w", play.state.settings.rules.clone())]);
     play.configure(|settings| settings.above.clear());
     assert_eq!(play.state.settings.above, [grandparent]);
 }
@@ -450,7 +455,7 @@ fn a_child_carries_the_rules_of_its_ancestors() {
 fn a_child_is_narrowed_with_its_parent() {
     let mut play = child();
     play.send("p");
-    let tell = |play: &mut Play, above: Vec<Vec<Ruleset>>| {
+    let tell = |play: &mut Play, above: Vec<Chain>| {
         let reply = play.reply_to();
         let tie = Tie { parent: id("parent"), ticket: Seq(7), link: Link::LINKED, depth: 1, grant: Limits::default() };
         play.signal(Signal::Adopted { tie, above, reply });
@@ -458,7 +463,7 @@ fn a_child_is_narrowed_with_its_parent() {
     };
     tell(&mut play, Vec::new());
     assert!(play.entries.is_empty());
-    let narrow = vec![rules("narrow", &[("bash", "*", Action::Deny)])];
+    let narrow = chain(rules("narrow", &[("bash", "*", Action::Deny)]));
     tell(&mut play, vec![narrow.clone()]);
     assert!(matches!(&play.entries[0].record, Record::Narrowed { above } if *above == [narrow.clone()]));
     tell(&mut play, vec![narrow.clone()]);
@@ -494,7 +499,7 @@ fn a_childs_rights_are_never_wider_than_its_parents() {
             let mut child = settings();
             child.rules = ruleset(&mut rng);
             child.above.clone_from(&parent.above);
-            child.above.push(parent.rules.clone());
+            child.above.push(Chain::new("/w", parent.rules.clone()));
             let (parents, childs) = (parent.judge(&access, &globs).action, child.judge(&access, &globs).action);
             let own = judge_all(&child.rules.iter().collect::<Vec<_>>(), &access, &globs).action;
             assert_eq!(childs, parents.max(own), "{parent:?} {child:?} {access:?}");

@@ -281,7 +281,7 @@ impl World {
         // What runs was started under the limit of its time.
         settings.parallel_max = self.state.settings.parallel_max;
         let reply = self.host.wish(Wish::Other);
-        self.signal(&Signal::Configure { settings: Box::new(settings), reply })
+        self.signal(&Signal::Configure { before: None, settings: Box::new(settings), reply })
     }
 
     fn report(&mut self) -> Result<(), Broken> {

@@ -102,7 +102,7 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Signal> {
         Signal::GoOn { reply },
         Signal::Resume { reply },
         Signal::Compact { reply },
-        Signal::Configure { settings: Box::new(Settings::new("/w", "a/b".parse().unwrap())), reply },
+        Signal::Configure { before: None, settings: Box::new(Settings::new("/w", "a/b".parse().unwrap())), reply },
         Signal::Anchor,
         Signal::Handoff { name: "named".into(), summary: Some("all of it".into()), reply },
         Signal::Pin { message: "m0".into(), reply },
@@ -180,6 +180,7 @@ fn judge(state: &State, signal: &Signal) {
     let (toolbox, globs) = (tools::toolbox(), Globs::default());
     let window = Window { context: 300, reserve: 400, output: 60 };
     let env = Env {
+        host_rules: None,
         toolbox: &toolbox,
         globs: &globs,
         tools_tokens: 7,

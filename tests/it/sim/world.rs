@@ -220,6 +220,7 @@ impl World {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
+            host_rules: None,
             tools_tokens: 0,
             windows: &self.window,
             toolbox_hash: "tools",
@@ -306,6 +307,7 @@ impl World {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
+            host_rules: None,
             tools_tokens: 0,
             windows: &self.window,
             toolbox_hash: "tools",
@@ -479,6 +481,7 @@ impl World {
             windows: &self.window,
             toolbox: &self.toolbox,
             globs: &self.globs,
+            host_rules: None,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter,

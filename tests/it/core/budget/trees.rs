@@ -61,6 +61,7 @@ impl World {
             verdicts: None,
             toolbox: &self.toolbox,
             globs: &self.globs,
+            host_rules: None,
             tools_tokens: 0,
             windows: &known,
             toolbox_hash: "tools",

@@ -1,0 +1,135 @@
+//! The rules of one who stands above: what a child may not go beyond, and the folder that its paths are seen from.
+//!
+//! A rule about a path means what it means to whoever wrote it. A child may work in a folder below that of its parent; then
+//! `secrets/**` of the parent is another place than `secrets/**` of the child. So a chain keeps the folder, and what is judged
+//! by it is first seen from there.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    permission::{Globs, Judgement, Ruleset, judge_all, place::absolute, seen_from},
+    tool::Access,
+};
+
+/// Layers of rules, from the most to the least powerful, and the folder that the paths in them are relative to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<Row>", into = "Vec<Row>")]
+pub struct Chain {
+    layers: Vec<Ruleset>,
+    /// Nothing on tapes of before it was written down: then it is the folder of whoever asks.
+    workspace: Option<String>,
+}
+
+/// A layer as it stands on a tape.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    #[serde(flatten)]
+    layer: Ruleset,
+    /// Written also where there is none: so a replay knows it for a field that the tape's writer did not have.
+    #[serde(default)]
+    workspace: Option<String>,
+}
+
+impl From<Vec<Row>> for Chain {
+    fn from(rows: Vec<Row>) -> Chain {
+        let workspace = rows.first().and_then(|row| row.workspace.clone());
+        Chain { layers: rows.into_iter().map(|row| row.layer).collect(), workspace }
+    }
+}
+
+impl From<Chain> for Vec<Row> {
+    fn from(Chain { layers, workspace }: Chain) -> Vec<Row> {
+        layers.into_iter().map(|layer| Row { layer, workspace: workspace.clone() }).collect()
+    }
+}
+
+impl Chain {
+    /// The rules of a session that works in that folder.
+    #[must_use]
+    pub fn new(workspace: &str, layers: Vec<Ruleset>) -> Chain {
+        // Where there are no rules there are no paths either, and nothing on the tape that could name a folder.
+        let workspace = (!layers.is_empty()).then(|| workspace.to_owned());
+        Chain { layers, workspace }
+    }
+
+    /// The layers, from the most to the least powerful.
+    #[must_use]
+    pub fn layers(&self) -> &[Ruleset] {
+        &self.layers
+    }
+
+    /// Judges what a call wants that was seen from the folder `from`, with the host's rules above those of the chain.
+    pub(crate) fn judge(
+        &self,
+        host: Option<&Ruleset>,
+        (from, read_roots): (&str, &[String]),
+        accesses: &[Access],
+        globs: &Globs,
+    ) -> Judgement {
+        let layers: Vec<_> = host.into_iter().chain(&self.layers).collect();
+        match self.workspace.as_deref().filter(|workspace| *workspace != from) {
+            None => judge_all(&layers, accesses, globs),
+            Some(workspace) => {
+                let seen = seen_from(workspace, read_roots, absolute(from, accesses));
+                judge_all(&layers, &seen, globs)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::permission::{Action, Rule};
+
+    fn chain(workspace: &str, lines: &[(&str, &str, Action)]) -> Chain {
+        let rules =
+            lines.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action)).collect();
+        Chain::new(workspace, vec![Ruleset { name: "parent".into(), rules }])
+    }
+
+    fn judged(chain: &Chain, from: &str, accesses: &[(&str, &str)]) -> Action {
+        let accesses: Vec<_> =
+            accesses.iter().map(|(permission, pattern)| Access::new(*permission, *pattern)).collect();
+        chain.judge(None, (from, &["/tapes/spill".to_owned()]), &accesses, &Globs::default()).action
+    }
+
+    /// Promise 8: a path means the same to the one who wrote the rule, from wherever below it is named.
+    #[test]
+    fn a_rule_about_a_path_is_about_that_path() {
+        let lines = [("*", "*", Action::Ask), ("read", "**", Action::Allow), ("read", "secrets/**", Action::Deny)];
+        let parent = chain("/w", &lines);
+        assert_eq!(judged(&parent, "/w", &[("read", "secrets/key")]), Action::Deny);
+        assert_eq!(judged(&parent, "/w/secrets", &[("read", "key")]), Action::Deny);
+        assert_eq!(judged(&parent, "/w/docs", &[("read", "secrets/key")]), Action::Allow);
+        assert_eq!(judged(&parent, "/w/docs", &[("read", ".")]), Action::Allow);
+        // Beside the child's folder, and inside of the parent's.
+        let beside = [("external_directory", "/w/secrets/key"), ("read", "/w/secrets/key")];
+        assert_eq!(judged(&parent, "/w/docs", &beside), Action::Deny);
+        let beside = [("external_directory", "/w/src/x"), ("read", "/w/src/x")];
+        assert_eq!(judged(&parent, "/w/docs", &beside), Action::Allow);
+        // Outside of both.
+        let outside = [("external_directory", "/etc/x"), ("read", "/etc/x")];
+        assert_eq!(judged(&parent, "/w/docs", &outside), Action::Ask);
+        assert_eq!(judged(&parent, "/w/docs", &[("read", "/tapes/spill/1.log")]), Action::Allow);
+        // A folder that is not below it: what is inside of it is outside there.
+        assert_eq!(judged(&parent, "/other", &[("read", "x")]), Action::Ask);
+        // What is no path is what it is.
+        assert_eq!(judged(&chain("/w", &[("bash", "ls", Action::Allow)]), "/w/docs", &[("bash", "ls")]), Action::Allow);
+    }
+
+    /// A tape of before the folder was written down is read as it was meant; a folder comes back.
+    #[test]
+    fn a_chain_without_a_folder_is_seen_from_where_it_is_asked() {
+        let old = r#"[{"name":"parent","rules":[{"permission":"read","pattern":"a/**","action":"deny"}]}]"#;
+        let chain: Chain = serde_json::from_str(old).unwrap();
+        assert_eq!(chain.workspace, None);
+        assert_eq!(judged(&chain, "/w/b", &[("read", "a/x")]), Action::Deny);
+        let new = Chain::new("/w", chain.layers().to_vec());
+        let text = serde_json::to_string(&new).unwrap();
+        assert_eq!(serde_json::from_str::<Chain>(&text).unwrap(), new);
+        let none = Chain::new("/w", Vec::new());
+        assert_eq!(serde_json::from_str::<Chain>(&serde_json::to_string(&none).unwrap()).unwrap(), none);
+    }
+}
