@@ -215,6 +215,7 @@ pub(crate) fn sweep_through(
         };
         done.kept.push(KeptSession { session: going.session, why });
     }
+    store.forget_swept();
     Ok(done)
 }
 

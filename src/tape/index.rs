@@ -8,6 +8,7 @@
 
 mod cards;
 mod check;
+pub(super) mod forget;
 mod pull;
 mod query;
 mod schema;
@@ -35,6 +36,9 @@ pub use check::{IndexCheck, WrongRow};
 pub use query::{BadCursor, Cursor, Order, Query};
 pub use search::{Hit, Page};
 pub use snippet::Snippet;
+
+/// What is deleted is written over, and not only given up: it may have been deleted so that nobody can read it.
+const SECURE_DELETE: &str = "pragma secure_delete = on";
 
 /// How long the index waits for another that writes it.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -265,6 +269,7 @@ fn open(path: &Path) -> Result<Connection, Failed> {
     // Recursive triggers: what is replaced must leave the search tables too.
     database
         .execute_batch("pragma journal_mode = wal; pragma synchronous = normal; pragma recursive_triggers = on;")?;
+    database.query_row(SECURE_DELETE, [], |_| Ok(()))?;
     schema::migrate(&mut database, path)?;
     Ok(database)
 }
@@ -287,6 +292,7 @@ fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Fa
         std::cmp::Ordering::Equal => {
             if !only_reads {
                 database.execute_batch("pragma synchronous = normal; pragma recursive_triggers = on;")?;
+                database.query_row(SECURE_DELETE, [], |_| Ok(()))?;
             }
             Ok(Some(database))
         }

@@ -18,7 +18,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, Transaction
 
 use super::{
     BUSY_WAIT, Failed, Index, inode, open,
-    pull::{PULL_BYTES, chain_of_start},
+    pull::{PULL_BYTES, chain_of_start, ends_with_sum},
     try_lock_index,
 };
 use crate::{
@@ -386,7 +386,7 @@ fn read_on(
         }
         let goes_on = begun == Some(n);
         let from = if goes_on { reading.offset } else { 0 };
-        if from > length {
+        if from > length || (from > 0 && !is_what_was_read(&path, from, &reading.sum)?) {
             return Ok(None);
         }
         let mut chain = match goes_on.then(|| Sum::parse(&reading.sum)) {
@@ -437,6 +437,11 @@ fn read_on(
         bytes += end;
     }
     Ok(Some((reading, files, bytes)))
+}
+
+/// Whether the file says before that place what it said when it was read: the checksum there says all that was before.
+fn is_what_was_read(path: &Path, at: u64, sum: &str) -> Result<bool, TapeError> {
+    File::open(path).and_then(|file| ends_with_sum(&file, at, sum)).map_err(TapeError::io("read", path))
 }
 
 fn length(path: &Path) -> Result<Option<u64>, TapeError> {

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::FileExt as _,
     path::Path,
     time::Instant,
 };
@@ -259,10 +260,27 @@ fn read_from(path: &Path, mark: Option<&Mark>, at_most: u64) -> Result<Option<(i
     }
     let mut bytes = Vec::new();
     if mark.is_none_or(|mark| mark.seen != length) {
+        // What was read ends with its checksum, which says all that was before it. Else it is another file by the same name.
+        if mark.is_some_and(|mark| mark.offset > 0)
+            && !ends_with_sum(&file, offset.unsigned_abs(), mark.map_or("", |mark| &mark.sum)).map_err(failed())?
+        {
+            return Ok(Some((length, None)));
+        }
         file.seek(SeekFrom::Start(offset.unsigned_abs())).map_err(failed())?;
         file.take((length - offset).unsigned_abs().min(at_most)).read_to_end(&mut bytes).map_err(failed())?;
     }
     Ok(Some((length, Some(bytes))))
+}
+
+/// Whether the line before that place says that its checksum is this one.
+pub(super) fn ends_with_sum(file: &File, at: u64, sum: &str) -> io::Result<bool> {
+    let tail = format!(",\"sum\":\"{sum}\"}}\n");
+    let mut found = vec![0; tail.len()];
+    let Some(from) = at.checked_sub(tail.len() as u64) else { return Ok(false) };
+    match file.read_exact_at(&mut found, from) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| found == tail.as_bytes()),
+    }
 }
 
 fn add(

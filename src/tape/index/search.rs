@@ -296,13 +296,20 @@ fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option
     let is_folder = anchor_number(&row.anchor).is_some() && !row.anchor.contains(['/', '\0']);
     let mut file = File::open(layout.entries(&session, &row.anchor)).ok().filter(|_| is_folder)?;
     file.seek(SeekFrom::Start(row.offset)).ok()?;
-    // A line begins with version, session and seq.
-    let begins = format!("\"session\":\"{session}\",\"seq\":{},", row.seq);
-    let length = if whole { row.length.min(LINE_BYTES_MAX as u64 + 1) } else { begins.len() as u64 + 32 };
+    // A line begins with version, session, seq and id, then kind, anchor and time: another session that was made under the same
+    // name has said what is there at another time.
+    let begins = format!("\"session\":\"{session}\",\"seq\":{},\"id\":\"", row.seq);
+    let kind = serde_json::to_string(&row.kind).ok()?;
+    // A time beyond what the database can hold is not known exactly.
+    let time = if row.time < i64::MAX.unsigned_abs() { format!("{},", row.time) } else { String::new() };
+    let goes_on = format!("\",\"kind\":{kind},\"anchor\":\"{}\",\"time\":{time}", row.anchor);
+    let head = begins.len() + uuid::fmt::Hyphenated::LENGTH + goes_on.len();
+    let length = if whole { row.length.min(LINE_BYTES_MAX as u64 + 1) } else { head as u64 + 32 };
     let mut line = Vec::new();
     file.take(length).read_to_end(&mut line).ok()?;
     let at = memchr::memchr(b',', &line).filter(|at| line[..*at].starts_with(b"{\"v\":"))?;
-    if !line[at + 1..].starts_with(begins.as_bytes()) {
+    let said = line.get(at + 1..at + 1 + head)?;
+    if !said.starts_with(begins.as_bytes()) || !said.ends_with(goes_on.as_bytes()) {
         return None;
     }
     if !whole {

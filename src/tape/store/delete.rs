@@ -10,12 +10,16 @@
 //! that a fork *may* be there; whether it is, its own folder says. So marks are made early, removed late, and never believed
 //! blindly.
 
+#[cfg(feature = "sqlite")]
+use std::time::Duration;
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
 use super::{Claiming, Store, summary};
+#[cfg(feature = "sqlite")]
+use crate::tape::index::forget;
 use crate::{
     ids::{Seq, SessionId},
     tape::{
@@ -44,8 +48,7 @@ impl Store {
     /// it open; [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After a crash or an error half-way the session is there as
     /// before, or is gone and what is left of it goes when the store is opened the next time.
     pub fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
-        let deleted = self.delete_where(session, &|| Ok(true))?;
-        Ok(deleted.unwrap_or(Deleted::Hidden))
+        self.delete_and_forget(session, &|| Ok(true))
     }
 
     /// Deletes a session whose last entry is still that one, that is neither parked nor pinned, and that no fork goes on from.
@@ -61,7 +64,42 @@ impl Store {
             let used = summary::summary(layout, session.clone(), &[])?.seq != last;
             Ok(!marked && !used && !has_forks(layout, session, &layout.forks(session))?)
         };
-        Ok(self.delete_where(session, &is_unused)? == Some(Deleted::Gone))
+        #[cfg(feature = "sqlite")]
+        forget::note(layout);
+        Ok(self.delete_where(session, &is_unused, &mut Vec::new())? == Some(Deleted::Gone))
+    }
+
+    /// Takes what was deleted by [`Store::delete_unused`] out of the index: many at once cost little more than one.
+    pub(crate) fn forget_swept(&self) {
+        #[cfg(feature = "sqlite")]
+        if forget::is_noted(self.layout()) && forget_in_index(self.layout(), forget::Which::AllGone, MERGE_AFTER_SWEEP)
+        {
+            let _ = forget::unnote(self.layout());
+        }
+    }
+
+    /// What was deleted is to be read nowhere: it leaves the index as well.
+    fn delete_and_forget(
+        &self,
+        session: &SessionId,
+        holds: &dyn Fn() -> Result<bool, TapeError>,
+    ) -> Result<Deleted, TapeError> {
+        #[cfg(feature = "sqlite")]
+        let noted = self.inner.must_write().is_ok() && forget::note(self.layout());
+        let mut gone = Vec::new();
+        let deleted = self.delete_where(session, holds, &mut gone);
+        #[cfg(feature = "sqlite")]
+        {
+            if matches!(deleted, Ok(Some(Deleted::Hidden))) {
+                gone.push(session.clone());
+            }
+            let these = forget::Which::These(&gone);
+            let is_done = gone.is_empty() || forget_in_index(self.layout(), these, MERGE_AFTER_DELETION);
+            if is_done && noted {
+                let _ = forget::unnote(self.layout());
+            }
+        }
+        Ok(deleted?.unwrap_or(Deleted::Hidden))
     }
 
     /// Deletes a session, only if that is still its last entry.
@@ -74,15 +112,16 @@ impl Store {
             now if now == last => Ok(true),
             now => Err(TapeError::GoneOn { session: session.clone(), expected: last, last: now }),
         };
-        let deleted = self.delete_where(session, &has_not_gone_on)?;
-        Ok(deleted.unwrap_or(Deleted::Hidden))
+        self.delete_and_forget(session, &has_not_gone_on)
     }
 
-    /// Deletes a session where that holds once nobody else can use it any more; `None` where it does not.
+    /// Deletes a session where that holds once nobody else can use it any more; `None` where it does not. Tells all that are gone
+    /// with it.
     fn delete_where(
         &self,
         session: &SessionId,
         holds: &dyn Fn() -> Result<bool, TapeError>,
+        all_gone: &mut Vec<SessionId>,
     ) -> Result<Option<Deleted>, TapeError> {
         self.inner.must_write()?;
         self.must_exist(session)?;
@@ -107,7 +146,7 @@ impl Store {
             fault!(self.faults(), "tape.delete.hidden", session.as_str());
             return Ok(Some(Deleted::Hidden));
         }
-        let gone = remove(layout, session)?;
+        let gone = remove(layout, session, all_gone)?;
         if gone {
             // The claim went with the folder.
             claiming.claim = None;
@@ -142,22 +181,48 @@ pub(super) fn finish_deletions(layout: &Layout) -> Vec<TapeError> {
         let finish = || match layout.session(&session).is_dir() {
             false => remove_file(&layout.hidden_mark(&session)),
             true if has_forks(layout, &session, &layout.forks(&session))? => Ok(()),
-            true => remove(layout, &session).map(drop),
+            true => remove(layout, &session, &mut Vec::new()).map(drop),
         };
         failed.extend(finish().err());
+    }
+    #[cfg(feature = "sqlite")]
+    if forget::is_noted(layout) && forget_in_index(layout, forget::Which::AllGone, MERGE_AFTER_SWEEP) {
+        failed.extend(forget::unnote(layout).err());
     }
     failed
 }
 
+/// How long another may write the index before what was deleted is left to the next start.
+#[cfg(feature = "sqlite")]
+const INDEX_WAIT: Duration = Duration::from_millis(200);
+/// How long words may be taken out of the search table: behind one deletion, and behind many.
+#[cfg(feature = "sqlite")]
+const MERGE_AFTER_DELETION: Duration = Duration::from_millis(500);
+#[cfg(feature = "sqlite")]
+const MERGE_AFTER_SWEEP: Duration = Duration::from_secs(10);
+
+/// Says whether it did. What cannot be done now is done by the next store that is opened to write.
+#[cfg(feature = "sqlite")]
+fn forget_in_index(layout: &Layout, which: forget::Which<'_>, merge_for: Duration) -> bool {
+    match forget::forget_deleted(layout, which, INDEX_WAIT, merge_for) {
+        Ok(is_done) => is_done,
+        Err(error) => {
+            tracing::warn!(%error, "what was deleted is still in the index");
+            false
+        }
+    }
+}
+
 /// Removes a session that nobody has open and that no fork goes on from, and then what it goes on from, where that was only
 /// waiting for it. Says whether it is gone: a fork may have come meanwhile, and then it is hidden.
-fn remove(layout: &Layout, session: &SessionId) -> Result<bool, TapeError> {
+fn remove(layout: &Layout, session: &SessionId, all_gone: &mut Vec<SessionId>) -> Result<bool, TapeError> {
     let mut gone = None;
     let mut next = Some(session.clone());
     while let Some(session) = next {
         let removed =
             move_away(layout, &session)?.map_or(Ok(Removed::Gone(None)), |to| finish(layout, &session, &to))?;
         gone.get_or_insert(matches!(removed, Removed::Gone(_)));
+        all_gone.extend(Some(session).filter(|_| matches!(removed, Removed::Gone(_))));
         next = match removed {
             Removed::Gone(Some(parent)) if layout.hidden_mark(&parent).exists() => {
                 (!has_forks(layout, &parent, &layout.forks(&parent))?).then_some(parent)
