@@ -24,6 +24,7 @@ pub(crate) mod shell;
 pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod summary;
+pub(crate) mod sweeper;
 pub(crate) mod tape;
 pub(crate) mod tapes;
 pub(crate) mod timekeeper;

@@ -250,7 +250,8 @@ impl ListedSession {
         self.usage = Some(digest.spent.usage);
         self.cost = Some(digest.spent.cost);
         self.ended = digest.ended;
-        self.parent = digest.origin.clone().map(Parent::from);
+        // A fork that was brought in under the name of what it went on from goes on from nobody here.
+        self.parent = digest.origin.clone().map(Parent::from).filter(|parent| *parent.session() != self.session);
     }
 
     /// What it has from the session that it goes on from, as long as it has nothing of its own.

@@ -20,7 +20,10 @@ pub use operate::{OperateError, Operator};
 pub use options::SessionOptions;
 pub use report::{Leftover, Parked, Recovered, Tree};
 
-pub use crate::actors::timekeeper::{Passivation, Pressure};
+pub use crate::actors::{
+    sweeper::{SweepReport, Sweeps},
+    timekeeper::{Passivation, Pressure},
+};
 use crate::{
     actors::{
         first_append::FirstAppend,
@@ -290,9 +293,17 @@ impl Runtime {
         let swept = tokio::task::spawn_blocking(move || {
             let stop = || host.slots.door() == Door::Closed;
             let planned = sweep::sweep_plan(&*host.store, policy, now)?;
-            sweep::sweep_through(planned, stop, |id, seq| host.store.delete_unused(id, seq))
+            let done = sweep::sweep_through(planned, stop, |id, seq| host.store.delete_unused(id, seq));
+            host.store.forget_swept();
+            done
         });
         Ok(swept.await.map_err(|_| OpenError::Closed)??)
+    }
+
+    /// What came of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
+    #[must_use]
+    pub fn last_sweep(&self) -> Option<Arc<SweepReport>> {
+        self.inner.host.sweeper.newest()
     }
 
     /// Keeps a conversation from being swept, however long it is not used.

@@ -11,7 +11,11 @@
 
 mod plan;
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use serde::Serialize;
 
@@ -159,9 +163,20 @@ impl fmt::Display for KeptReason {
 /// # Errors
 /// [`TapeError::Io`].
 pub fn sweep_plan(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Sweep, TapeError> {
-    let candidates = look(store, policy, now)?;
+    plan_some(store, policy, now, usize::MAX, &|| false)
+}
+
+/// The plan of so many removals at most. Stopped in the middle it names what was found by then.
+pub(crate) fn plan_some(
+    store: &dyn TapeStore,
+    policy: SweepPolicy,
+    now: Millis,
+    removed_max: usize,
+    stop: &dyn Fn() -> bool,
+) -> Result<Sweep, TapeError> {
+    let Some(candidates) = look(store, policy, now, stop)? else { return Ok(Sweep::default()) };
     let mut sweep = plan(policy, &candidates, now);
-    stay_with_working_parents(store, &mut sweep, &candidates)?;
+    stay_with_working_parents(store, &mut sweep, &candidates, removed_max, stop)?;
     Ok(sweep)
 }
 
@@ -186,7 +201,9 @@ pub fn sweep(
 /// # Errors
 /// [`TapeError::ReadingOnly`] where something is to go. What cannot be removed is named in [`Sweep::kept`].
 pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
-    sweep_through(planned, stop, |session, seq| store.delete_unused(session, seq))
+    let done = sweep_through(planned, stop, |session, seq| store.delete_unused(session, seq));
+    store.forget_swept();
+    done
 }
 
 /// The same, where somebody else does the removing.
@@ -215,17 +232,24 @@ pub(crate) fn sweep_through(
         };
         done.kept.push(KeptSession { session: going.session, why });
     }
-    store.forget_swept();
     Ok(done)
 }
 
-/// What is known of each session, those that were used last first.
-fn look(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Vec<Candidate>, TapeError> {
+/// What is known of each session, those that were used last first; `None` where it was stopped.
+fn look(
+    store: &dyn TapeStore,
+    policy: SweepPolicy,
+    now: Millis,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Candidate>>, TapeError> {
     let standings = Standings::of_engine(store)?;
     let mut candidates = Vec::new();
     for SessionSummary { id, last, bytes, seq, .. } in store.list()? {
         // Of one without an entry that can be read, nobody knows what it was.
         let Some(last) = last else { continue };
+        if stop() {
+            return Ok(None);
+        }
         let forks = store.forks_of(&id)?;
         // Somebody who may remove it has looked at its claim by then.
         let protected = match () {
@@ -243,23 +267,35 @@ fn look(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Vec<C
         candidates.push(Candidate { session: id, last: last.min(now), seq, bytes, forks, protected });
     }
     candidates.sort_by(|one, other| (other.last, &other.session).cmp(&(one.last, &one.session)));
-    Ok(candidates)
+    Ok(Some(candidates))
 }
 
-/// Takes out of a sweep whoever does a task of a session that is at work; and then what those go on from.
-fn stay_with_working_parents(store: &dyn TapeStore, sweep: &mut Sweep, all: &[Candidate]) -> Result<(), TapeError> {
+/// Takes out of a sweep whoever does a task of a session that is at work, and then what those go on from; and what is behind so
+/// many that go.
+fn stay_with_working_parents(
+    store: &dyn TapeStore,
+    sweep: &mut Sweep,
+    all: &[Candidate],
+    gone_max: usize,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), TapeError> {
     let working: BTreeSet<&SessionId> = all
         .iter()
         .filter(|one| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork)))
         .map(|one| &one.session)
         .collect();
     if working.is_empty() {
+        sweep.gone.truncate(gone_max);
         return Ok(());
     }
-    let mut gone = Vec::with_capacity(sweep.gone.len());
+    let forks_of: BTreeMap<&SessionId, &[SessionId]> = all.iter().map(|one| (&one.session, &one.forks[..])).collect();
+    let mut gone = Vec::new();
     let mut stays: BTreeSet<SessionId> = BTreeSet::new();
     for going in std::mem::take(&mut sweep.gone) {
-        let forks = all.iter().find(|one| one.session == going.session).map_or(&[][..], |one| &one.forks);
+        if gone.len() == gone_max || stop() {
+            break;
+        }
+        let forks = forks_of.get(&going.session).copied().unwrap_or_default();
         let why = match forks.iter().find(|fork| stays.contains(*fork)) {
             Some(fork) => Some(KeptReason::ForkStays(fork.clone())),
             None => task_of(store, &going.session, going.seq)?

@@ -13,6 +13,7 @@ use crate::{
         links::Nursery,
         slot::Slot,
         slots::Slots,
+        sweeper::{Sweeper, Sweeps},
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
@@ -50,6 +51,8 @@ pub(crate) struct Host {
     pub(crate) slots: Slots,
     /// Who puts them to sleep.
     pub(crate) keeper: Keeper,
+    /// What is removed by itself now and then.
+    pub(crate) sweeper: Sweeper,
     /// There is something for the tape store's child to do.
     pub(crate) tape_chores: Notify,
     /// Where tasks run that no caller may cancel.
@@ -114,6 +117,7 @@ impl Host {
             processes: crate::process::Processes::unwatched(),
             slots: Slots::default(),
             keeper: Keeper::new(passivation),
+            sweeper: Sweeper::default(),
             tape_chores: Notify::new(),
             tokio: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
@@ -134,6 +138,12 @@ impl Host {
     /// The same, with rules above those of every session.
     pub(crate) fn with_rules(mut self, rules: Option<Ruleset>) -> Host {
         self.rules = rules;
+        self
+    }
+
+    /// The same, sweeping by itself.
+    pub(crate) fn with_sweeps(mut self, sweeps: Option<Sweeps>) -> Host {
+        self.sweeper = Sweeper::new(sweeps);
         self
     }
 

@@ -40,7 +40,11 @@ fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) 
     let failed = |error: std::io::Error| {
         Failure::usage(format!("cannot write {}: {error}: name another file with --to", to.display()))
     };
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(to).map_err(failed)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    // The whole conversation is in it: as the tape, it is its owner's alone.
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(to).map_err(failed)?;
     let mut out = BufWriter::new(file);
     let exported = store.export(&given.session, spills, &mut out).map_err(Failure::from).and_then(|exported| {
         out.flush().and_then(|()| out.get_ref().sync_all()).map_err(failed)?;

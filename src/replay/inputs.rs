@@ -51,7 +51,6 @@ struct Seen {
 #[derive(Debug)]
 struct Summariser {
     seq: Seq,
-    model: ModelRef,
     usable: u64,
     price: Option<Price>,
 }
@@ -60,8 +59,12 @@ struct Summariser {
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     seen: Vec<Seen>,
+    /// The places among them of each model.
+    of_model: BTreeMap<ModelRef, Vec<usize>>,
+    /// The places among them of those that offer tools.
+    with_tools: Vec<usize>,
     /// What the models that only sum up take, by the entries that opened their compactions.
-    summarisers: Vec<Summariser>,
+    summarisers: BTreeMap<ModelRef, Vec<Summariser>>,
 }
 
 impl Inputs {
@@ -79,8 +82,8 @@ impl Inputs {
                 let factor = u128::from(state.context.meter.factor.max(1_000));
                 let usable = (u128::from(opened.room) * factor).div_ceil(1_000);
                 let usable = u64::try_from(usable).unwrap_or(u64::MAX);
-                let (model, price) = (opened.model.clone(), opened.price);
-                inputs.summarisers.push(Summariser { seq: entry.seq, model, usable, price });
+                let asked = Summariser { seq: entry.seq, usable, price: opened.price };
+                inputs.summarisers.entry(opened.model.clone()).or_default().push(asked);
             }
             match (&mut state, &entry.record) {
                 (Some(state), _) => state.apply(entry),
@@ -88,6 +91,7 @@ impl Inputs {
                 (None, _) => {}
             }
         }
+        inputs.index();
         inputs
     }
 
@@ -111,17 +115,43 @@ impl Inputs {
         }));
     }
 
-    /// The nearest compaction that a model was asked for.
-    fn summariser(&self, seq: Seq, model: &ModelRef) -> Option<&Summariser> {
-        let mut asked = self.summarisers.iter().filter(|asked| asked.model == *model);
-        asked.clone().find(|asked| asked.seq >= seq).or_else(|| asked.next_back())
+    /// Notes where what was seen stands, so that a decision finds it without a look at all others.
+    fn index(&mut self) {
+        for (place, seen) in self.seen.iter().enumerate() {
+            match self.of_model.get_mut(&seen.model) {
+                Some(places) => places.push(place),
+                None => drop(self.of_model.insert(seen.model.clone(), vec![place])),
+            }
+            if !seen.tools.is_empty() {
+                self.with_tools.push(place);
+            }
+        }
     }
 
-    /// The nearest request that is meant: the first from there on, else the last before.
-    fn near(&self, seq: Seq, is_meant: impl Fn(&Seen) -> bool) -> Option<&Seen> {
-        let (before, after) = self.seen.split_at(self.seen.partition_point(|seen| seen.seq < seq));
-        after.iter().find(|seen| is_meant(seen)).or_else(|| before.iter().rev().find(|seen| is_meant(seen)))
+    /// The nearest compaction that a model was asked for.
+    fn summariser(&self, seq: Seq, model: &ModelRef) -> Option<&Summariser> {
+        nearest(self.summarisers.get(model)?, |asked| asked.seq >= seq)
     }
+
+    /// The nearest request to a model.
+    fn of_model(&self, seq: Seq, model: &ModelRef) -> Option<&Seen> {
+        self.near(seq, self.of_model.get(model)?)
+    }
+
+    /// The nearest request that offers tools.
+    fn with_tools(&self, seq: Seq) -> Option<&Seen> {
+        self.near(seq, &self.with_tools)
+    }
+
+    /// The nearest of those at these places.
+    fn near(&self, seq: Seq, places: &[usize]) -> Option<&Seen> {
+        nearest(places, |place| self.seen[*place].seq >= seq).map(|place| &self.seen[*place])
+    }
+}
+
+/// The first that is not before, else the last that is. They are in order.
+fn nearest<T>(all: &[T], is_not_before: impl Fn(&T) -> bool) -> Option<&T> {
+    all.get(all.partition_point(|one| !is_not_before(one))).or(all.last())
 }
 
 impl Seen {
@@ -153,7 +183,7 @@ struct WindowsAt<'a> {
 
 impl Windows for WindowsAt<'_> {
     fn window(&self, model: &ModelRef) -> Window {
-        let seen = || self.inputs.near(self.seq, |seen| seen.model == *model).map(|seen| seen.window);
+        let seen = || self.inputs.of_model(self.seq, model).map(|seen| seen.window);
         // Of a model that no request was made to but for summaries only the room is known.
         let asked = || {
             let asked = self.inputs.summariser(self.seq, model);
@@ -163,7 +193,7 @@ impl Windows for WindowsAt<'_> {
     }
 
     fn price(&self, model: &ModelRef) -> Option<Price> {
-        match self.inputs.near(self.seq, |seen| seen.model == *model) {
+        match self.inputs.of_model(self.seq, model) {
             Some(seen) => seen.price,
             None => self.inputs.summariser(self.seq, model).and_then(|asked| asked.price),
         }
@@ -209,11 +239,11 @@ impl<'a> Around<'a> {
                 verdicts,
             };
         }
-        let offered = inputs.near(seq, |seen| !seen.tools.is_empty());
+        let offered = inputs.with_tools(seq);
         Around {
             toolbox: tools::toolbox(state, entries),
             toolbox_hash: offered.map_or_else(String::new, |seen| seen.tools.clone()),
-            tools_tokens: inputs.near(seq, |_| true).map_or(0, |seen| seen.tokens),
+            tools_tokens: nearest(&inputs.seen, |seen| seen.seq >= seq).map_or(0, |seen| seen.tokens),
             windows,
             host_rules,
             asks_are_heard,

@@ -16,7 +16,7 @@ use crate::{
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
     permission::Ruleset,
     runtime::{
-        Inner, Passivation, Runtime,
+        Inner, Passivation, Runtime, Sweeps,
         children::Family,
         ending::Ending,
         options::Defaults,
@@ -45,6 +45,7 @@ pub struct Builder {
     #[cfg(all(unix, feature = "tools"))]
     watch: crate::process::Watch,
     passivation: Passivation,
+    sweeps: Option<Sweeps>,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
 }
@@ -212,6 +213,14 @@ impl Builder {
         self
     }
 
+    /// Removes now and then, by itself, what a policy does not keep; off by default. See [`Sweeps`], and
+    /// [`Runtime::last_sweep`] for what came of it.
+    #[must_use]
+    pub fn sweeps(mut self, sweeps: Sweeps) -> Builder {
+        self.sweeps = Some(sweeps);
+        self
+    }
+
     /// Breaks promise 1 on purpose: acknowledges and starts what was decided at once, and writes it that much later.
     ///
     /// For the test that shows that a process killed without tape-first loses messages and runs commands twice, and that
@@ -260,7 +269,8 @@ impl Builder {
         let processes = processes(&store, self.watch).await;
         let host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation)
             .with_prices(self.prices)
-            .with_rules(self.host_rules.clone());
+            .with_rules(self.host_rules.clone())
+            .with_sweeps(self.sweeps);
         #[cfg(all(unix, feature = "tools"))]
         let host = host.with_processes(processes);
         #[cfg(feature = "fault-injection")]

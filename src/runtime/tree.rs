@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actors::{host::Host, slot::Door, tape::look_after_store, timekeeper::keep_time},
+    actors::{host::Host, slot::Door, sweeper::sweep_now_and_then, tape::look_after_store, timekeeper::keep_time},
     error::StartError,
     supervisor::{ChildSpec, Intensity, OnExhausted, Strategy, SupervisorHandle, SupervisorSpec},
 };
@@ -35,7 +35,7 @@ pub(super) fn tree(
     let timekeeper = ChildSpec::new("timekeeper", move |cx| {
         let (host, sessions) = (for_keeper.clone(), of_keeper.clone());
         async move {
-            keep_time(host, sessions, cx).await;
+            tokio::join!(keep_time(host.clone(), sessions, cx.clone()), sweep_now_and_then(host, cx));
             Ok(())
         }
     });

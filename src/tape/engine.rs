@@ -140,6 +140,9 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// Says whether it did.
     fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError>;
 
+    /// Many sessions were deleted by [`TapeStore::delete_unused`]: whatever is cheaper to do once for all of them is done now.
+    fn forget_swept(&self) {}
+
     /// What is wrong with a session's tape.
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError>;
 
@@ -320,6 +323,10 @@ impl TapeStore for Store {
 
     fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
         Store::delete_unused(self, session, last)
+    }
+
+    fn forget_swept(&self) {
+        Store::forget_swept(self);
     }
 
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {

@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tamtam::{
     Link, Millis, Outcome, Runtime, Session, SessionId, SessionOptions, Sweep, SweepPolicy,
     model::{Item, Reply, Scripted},
+    runtime::{SweepReport, Sweeps},
     sweep::{self, KeptReason, SweepReason},
     tape::{Store, StoreOptions},
 };
@@ -151,4 +152,105 @@ async fn a_child_stays_while_its_parent_waits_for_it() {
     store.mark_closed(parent.id()).unwrap();
     assert_eq!(sweep::sweep(&store, keep(0), Millis::now(), || true).unwrap().gone, []);
     assert_eq!(store.list().unwrap().len(), 2);
+}
+
+/// Waits for the report of that number, however long the disk takes: virtual time stands still while a thread works.
+async fn report(runtime: &Runtime, number: u64) -> Arc<SweepReport> {
+    loop {
+        match runtime.last_sweep() {
+            Some(report) if report.number >= number => return report,
+            _ => tokio::time::sleep(Duration::from_secs(1)).await,
+        }
+    }
+}
+
+/// Does it while virtual time stands still, however long the disk takes.
+async fn still<T>(work: impl Future<Output = T>) -> T {
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let hold = tokio::task::spawn_blocking(move || wait.recv());
+    let out = work.await;
+    drop(done);
+    drop(hold.await);
+    out
+}
+
+/// A store with sessions that sleep, the first of which was used longest ago; made in real time.
+fn with_asleep(ids: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let real = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    real.block_on(async {
+        let runtime = runtime(folder.path(), Scripted::new(vec![Reply::text("Done."); ids.len()])).await;
+        for id in ids {
+            say(&runtime.create(named(folder.path(), id)).await.unwrap(), "hi").await;
+            // Each was used at another moment.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(runtime.shutdown().await.is_empty());
+    });
+    folder
+}
+
+/// In virtual time.
+fn virtually(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(work);
+}
+
+/// A runtime that was told to sweeps by itself, as often as was asked for and drawn, never more at once than it may, and never
+/// what is in use; what came of it can be looked at.
+#[test]
+fn a_runtime_sweeps_by_itself_where_it_was_told_to() {
+    let folder = with_asleep(&["a", "b", "c", "d"]);
+    virtually(async {
+        let sweeps = Sweeps::new(Duration::from_secs(3_600), keep(1)).removing_at_most(2).drawn_by(|| 0.0);
+        let model = Arc::new(Scripted::new([]));
+        let builder = Runtime::builder().store(folder.path().join("store")).model(model).sweeps(sweeps);
+        let began = tokio::time::Instant::now();
+        let runtime = still(builder.start()).await.unwrap();
+        still(runtime.pin(&"a".parse().unwrap())).await.unwrap();
+        let awake = still(runtime.create(named(folder.path(), "awake"))).await.unwrap();
+        // Three quarters of an hour, as drawn, and not before.
+        tokio::time::sleep_until(began + Duration::from_secs(2_690)).await;
+        assert_eq!(runtime.last_sweep(), None);
+        // An idle session sleeps by then; it is the newest all the same.
+        let first = report(&runtime, 1).await;
+        assert!((2_700..2_710).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert_eq!(gone(&first.sweep), ["b", "c"], "those that were used longest ago, two at most");
+        assert_eq!((first.number, first.kept, first.error.as_deref()), (1, 1, None));
+        assert_eq!(why(&first.sweep, &"a".parse().unwrap()), Some(&KeptReason::Pinned));
+        let second = report(&runtime, 2).await;
+        assert_eq!(gone(&second.sweep), ["d"]);
+        assert_eq!((second.at.0 - first.at.0) / 1_000, 2_700);
+        let left = still(runtime.list()).await.unwrap();
+        let left: Vec<_> = left.into_iter().map(|one| one.id.to_string()).collect();
+        assert_eq!(left, ["a", awake.id().as_str()]);
+        assert!(runtime.shutdown().await.is_empty());
+    });
+}
+
+/// Nobody sweeps who was not told to. A sweep that cannot be made says why, ends nothing, and is made at the next time.
+#[test]
+fn a_sweep_that_fails_is_said_and_made_again() {
+    let folder = with_asleep(&["a"]);
+    virtually(async {
+        let builder = || Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::new([])));
+        let runtime = builder().start().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1_000_000)).await;
+        assert_eq!((runtime.last_sweep(), runtime.list().await.unwrap().len()), (None, 1));
+        assert!(runtime.shutdown().await.is_empty());
+
+        let runtime = builder().sweeps(Sweeps::new(Duration::from_secs(60), keep(0))).start().await.unwrap();
+        let marks = folder.path().join("store/pinned");
+        std::fs::write(&marks, "no folder").unwrap();
+        let failed = report(&runtime, 1).await;
+        assert!(failed.error.as_ref().is_some_and(|why| why.contains("pinned")), "{failed:?}");
+        assert_eq!((failed.sweep.gone.len(), runtime.list().await.unwrap().len()), (0, 1));
+        std::fs::remove_file(&marks).unwrap();
+        // One may have begun before that.
+        let mut made = report(&runtime, failed.number + 1).await;
+        if made.error.is_some() {
+            made = report(&runtime, made.number + 1).await;
+        }
+        assert_eq!((gone(&made.sweep), made.error.as_deref()), (vec!["a"], None));
+        assert!(runtime.shutdown().await.is_empty());
+    });
 }

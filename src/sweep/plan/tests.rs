@@ -158,3 +158,23 @@ fn no_plan_takes_what_should_stay() {
         }
     }
 }
+
+/// A store of years is planned in one pass: no session is looked at again for each other one. (It took hours.)
+#[test]
+fn a_plan_over_a_hundred_thousand_sessions_is_made_in_one_pass() {
+    const COUNT: usize = 100_000;
+    // Each goes on from the one before it, so that none can go but in this order; a third of them is needed by one that stays.
+    let mut all: Vec<Candidate> = (0..COUNT).map(|n| one(&format!("s{n:06}"), n as u64)).collect();
+    for n in 1..COUNT {
+        all[n].forks = vec![format!("s{:06}", n - 1).parse().unwrap()];
+    }
+    let everything = plan(bytes(0), &all, NOW);
+    assert_eq!((everything.gone.len(), everything.kept.len()), (COUNT, 0));
+    assert_eq!(everything.gone[0].session.as_str(), "s000000", "the fork before what it goes on from");
+    let half = plan(bytes(10 * COUNT as u64 / 2), &all, NOW);
+    assert_eq!(half.gone.len(), COUNT / 2);
+    all[COUNT / 3].protected = Some(KeptReason::Live);
+    let needed = plan(keep(0), &all, NOW);
+    assert_eq!(needed.gone.len(), COUNT / 3);
+    assert_eq!(needed.kept.len(), COUNT - COUNT / 3);
+}

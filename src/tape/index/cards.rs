@@ -309,7 +309,9 @@ fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &
         change.execute("delete from cards where session = ?1", [session.as_str()])?;
         return Ok(read_bytes);
     }
-    let (parent, is_fork) = reading.folded.parent.map_or((None, false), |(parent, is_fork)| (Some(parent), is_fork));
+    // A fork that was brought in under the name of what it went on from goes on from nobody here.
+    let parent = reading.folded.parent.filter(|(parent, _)| parent != session);
+    let (parent, is_fork) = parent.map_or((None, false), |(parent, is_fork)| (Some(parent), is_fork));
     change
         .prepare(
             "insert or replace into cards

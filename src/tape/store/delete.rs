@@ -140,6 +140,10 @@ impl Store {
         self.unpark(session)?;
         self.unpin(session)?;
         if has_forks(layout, session, &layout.forks(session))? {
+            // One that came meanwhile may be why it is to stay.
+            if !holds()? {
+                return Ok(None);
+            }
             let mark = layout.hidden_mark(session);
             make_folder(&layout.hidden())?;
             open_or_make(&mark).map_err(TapeError::io("make", mark))?;
@@ -309,4 +313,41 @@ fn forks_in<'l>(
         Err(error) => Some(Err(error)),
     });
     failed.into_iter().chain(forks)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::{cell::Cell, sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::{
+        ids::Millis,
+        tape::tests::support::{entry, id, own_folder, small},
+    };
+
+    /// A fork that is made in the moment of a removal keeps what it goes on from, where that was to go only without forks: it is
+    /// not hidden either.
+    #[test]
+    fn a_session_that_is_forked_in_the_moment_of_its_removal_stays() {
+        let folder = own_folder();
+        let store = Store::open(folder.path(), small()).unwrap();
+        let mut tape = store.create(&id("p"), Arc::new(|_| {})).unwrap();
+        // Now or later: it is on the disk once the store has settled.
+        let _ = tape.append(&[entry(1)]);
+        drop(tape);
+        assert!(store.settle(Duration::from_secs(60)));
+        store.mark_closed(&id("p")).unwrap();
+        let asked = Cell::new(0);
+        let is_unused = || {
+            asked.set(asked.get() + 1);
+            if asked.get() == 1 {
+                store.fork(&id("p"), None, &id("f"), Millis(2_000_000_000_000))?;
+            }
+            Ok(asked.get() == 1)
+        };
+        assert_eq!(store.delete_where(&id("p"), &is_unused).unwrap(), None);
+        assert_eq!(asked.get(), 2, "it is looked at once more");
+        assert!(store.exists(&id("p")) && store.exists(&id("f")));
+    }
 }

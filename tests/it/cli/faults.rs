@@ -148,6 +148,8 @@ fn a_session_is_carried_to_another_store() {
     assert_eq!(exported.code, 0, "{}", exported.stderr);
     assert_eq!(lab.run(&["tape", "export", "s"]).stdout, std::fs::read_to_string(lab.work("s.jsonl")).unwrap());
     assert_eq!(lab.run(&["tape", "export", "s", "--to", "s.jsonl"]).code, 2, "nothing is written over");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(lab.work("s.jsonl")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "the conversation in it is its owner's alone");
     let other = ["--store", "other"];
     let import = |more: &[&str]| lab.run(&[&["tape", "import", "s.jsonl"][..], more, &other].concat());
     let imported = import(&[]);

@@ -292,3 +292,23 @@ fn a_session_has_the_title_that_it_was_given() {
     assert_eq!(title(&lab), "The second");
     assert_eq!(lab.run(&["replay", "s"]).code, 0);
 }
+
+/// A fork that is brought in under the name of what it went on from belongs to nobody there, and is seen in a tree as any other.
+#[test]
+fn a_fork_under_its_parents_name_is_in_the_tree() {
+    let (lab, other) = (Lab::new(), Lab::new());
+    let model = lab.script(json!(["one", "two"]));
+    assert_eq!(lab.run(&["run", "--session", "a", "--model", &model, "first"]).code, 0);
+    assert_eq!(lab.run(&["tape", "fork", "a", "--as", "f"]).code, 0);
+    assert_eq!(lab.run(&["run", "--session", "f", "--model", &model, "second"]).code, 0);
+    let file = lab.path("f.jsonl").display().to_string();
+    assert_eq!(lab.run(&["tape", "export", "f", "--to", &file]).code, 0);
+    let imported = other.run(&["tape", "import", &file, "--as", "a"]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    for arguments in [&["sessions", "--json", "--tree"][..], &["sessions", "--json"]] {
+        let listed = other.run(arguments).lines();
+        let found: Vec<_> = listed.iter().map(|one| (&one["session"], &one["parent"], &one["forks"])).collect();
+        assert_eq!(found, [(&json!("a"), &Value::Null, &json!(0))], "{arguments:?}");
+    }
+    assert_eq!(other.run(&["replay", "a"]).code, 0);
+}
