@@ -169,6 +169,7 @@ pub(crate) async fn sweep_now_and_then(host: Arc<Host>, cx: ChildContext) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
     use super::*;
 
     #[test]

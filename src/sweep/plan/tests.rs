@@ -165,8 +165,8 @@ fn a_plan_over_a_hundred_thousand_sessions_is_made_in_one_pass() {
     const COUNT: usize = 100_000;
     // Each goes on from the one before it, so that none can go but in this order; a third of them is needed by one that stays.
     let mut all: Vec<Candidate> = (0..COUNT).map(|n| one(&format!("s{n:06}"), n as u64)).collect();
-    for n in 1..COUNT {
-        all[n].forks = vec![format!("s{:06}", n - 1).parse().unwrap()];
+    for (n, one) in all.iter_mut().enumerate().skip(1) {
+        one.forks = vec![format!("s{:06}", n - 1).parse().unwrap()];
     }
     let everything = plan(bytes(0), &all, NOW);
     assert_eq!((everything.gone.len(), everything.kept.len()), (COUNT, 0));
