@@ -71,6 +71,7 @@ fn counted(state: &State, signal: &Signal) -> (Decision, usize) {
         asks_are_heard: true,
         jitter: 0.5,
         verdicts: None,
+        host_rules: None,
     };
     HASHED.with(|count| count.set(0));
     let decision = decide(state, signal, &env, Millis(2));

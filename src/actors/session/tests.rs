@@ -225,7 +225,11 @@ async fn an_outcome_is_told_when_it_is_on_the_tape() {
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
     bench.disk.be_slow();
-    bench.live.on(Signal::Configure { settings: Box::new(other_settings(&bench.live)), reply: ReplyTo(0) });
+    bench.live.on(Signal::Configure {
+        settings: Box::new(other_settings(&bench.live)),
+        before: None,
+        reply: ReplyTo(0),
+    });
     bench.disk.shut();
     bench.live.on(Signal::Answered { ticket, answer: Answer::new(Vec::new(), Finish::Stop) });
     let (reply, mut outcome) = oneshot::channel();

@@ -346,7 +346,7 @@ mod tests {
             }
             Ok(asked.get() == 1)
         };
-        assert_eq!(store.delete_where(&id("p"), &is_unused).unwrap(), None);
+        assert_eq!(store.delete_where(&id("p"), &is_unused, &mut Vec::new()).unwrap(), None);
         assert_eq!(asked.get(), 2, "it is looked at once more");
         assert!(store.exists(&id("p")) && store.exists(&id("f")));
     }
