@@ -19,6 +19,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     runtime.passivate(session.id()).await?;
     println!("{}", session.prompt("And of Italy?").await?.wait().await?.text);
     println!("{} messages", session.messages().await?.len());
-    runtime.shutdown().await;
+    assert!(runtime.shutdown().await.is_empty());
     Ok(())
 }
