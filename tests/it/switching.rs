@@ -71,7 +71,7 @@ async fn a_session_goes_on_with_another_providers_model() {
     let anthropic = FaultServer::answering(|_, _| says(Api::AnthropicMessages, "from anthropic")).await;
     let (first, second) = (model("deepseek/deepseek-chat"), model("anthropic/claude-new"));
     let mut limits = ModelLimits::default();
-    limits.context = 200_000;
+    limits.context = 150_000;
     let router = Router::new(HttpOptions::default())
         .with(at("deepseek", &deepseek))
         .with(at("anthropic", &anthropic))
@@ -98,8 +98,8 @@ async fn a_session_goes_on_with_another_providers_model() {
         })
         .collect();
     let contexts: Vec<u64> = windows.iter().map(|window| window.context).collect();
-    assert_eq!((contexts.len(), contexts[1], contexts[3]), (4, 200_000, 200_000));
-    assert_ne!(contexts[0], 200_000);
+    assert_eq!((contexts.len(), contexts[1], contexts[3]), (4, 150_000, 150_000));
+    assert_ne!(contexts[0], 150_000);
     assert!(runtime.shutdown().await.is_empty());
 }
 

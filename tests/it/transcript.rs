@@ -266,6 +266,7 @@ async fn a_conversation_is_read_newest_message_first() {
             let page = session.messages_before(before, limit).await.unwrap();
             assert!(page.messages.len() == limit || page.next.is_none());
             paged.extend(page.messages);
+            assert!(paged.len() <= expected.len(), "the pages come to an end");
             before = page.next;
             if before.is_none() {
                 break;
@@ -326,7 +327,8 @@ async fn what_a_running_call_says_of_itself_is_pushed() {
     let receipt = session.prompt("go").await.unwrap();
     let (mut ticket_started, mut seen) = (None, Vec::new());
     while seen.len() < 3 {
-        let Some(Next::Event(event)) = events.next().await else { continue };
+        let next = tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("it is pushed");
+        let Some(Next::Event(event)) = next else { continue };
         match &event.kind {
             EventKind::CallStarted { ticket, .. } => ticket_started = Some(*ticket),
             EventKind::CallProgress { ticket, metadata, .. } => {
