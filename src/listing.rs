@@ -6,6 +6,7 @@
 //! nothing: where there is none and none can be made, the list is there all the same, and says less
 //! ([`SessionPage::indexed`]).
 
+mod folded;
 mod query;
 #[cfg(feature = "sqlite")]
 mod rows;
@@ -19,12 +20,10 @@ use serde::Serialize;
 use crate::{
     ids::{Millis, Seq, SessionId},
     message::ModelRef,
+    session::Digest,
     tape::{Behind, SessionSummary, Standing, Standings, Store, TapeError, TapeStore},
     usage::{Cost, Usage},
 };
-
-#[cfg(feature = "sqlite")]
-use crate::session::Digest;
 
 pub use query::{BadSessionCursor, SessionCursor, SessionQuery, Shape};
 #[cfg(feature = "sqlite")]
@@ -41,7 +40,8 @@ pub struct SessionPage {
     /// Whether what was done last may be missing, because the index has not read it.
     pub behind: Behind,
     /// Whether it comes from the index. If not, there is none and none could be made: titles, agents, tokens, costs and who
-    /// belongs to whom are not known, and all sessions were looked at.
+    /// belongs to whom are not known, and all sessions were looked at. Tapes that are not kept in files have none either: there
+    /// the sessions of the page are read, and all is known but who their children are.
     pub indexed: bool,
     /// In a tree, more is below a session of this page than is shown: at most 1,000 sessions are.
     pub cut: bool,
@@ -158,23 +158,26 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
     if let Some(page) = rows::page(store, query, &filter)? {
         return Ok(page);
     }
-    without_index(store, store.standings()?, query, &filter)
+    without_index(store, store.standings()?, query, &filter, &|_| Ok(()))
 }
 
-/// Lists the sessions of any engine, which has no index.
+/// Lists the sessions of any engine, which has no index: those that are shown, and those that a filter passes over, are read
+/// from their tapes.
 ///
 /// # Errors
 /// [`TapeError::Query`] where too much is looked for; as the engine's own.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    without_index(store, Standings::of_engine(store)?, query, &query.filter()?)
+    let standings = Standings::of_engine(store)?;
+    without_index(store, standings, query, &query.filter()?, &|listed| folded::fill(store, listed))
 }
 
-/// The list as the ends of the files show it.
+/// The list as the ends of the files show it, with what else is known of each session.
 fn without_index(
     store: &dyn TapeStore,
     standings: Standings,
     query: &SessionQuery,
     filter: &query::Filter,
+    fill: &dyn Fn(&mut ListedSession) -> Result<(), TapeError>,
 ) -> Result<SessionPage, TapeError> {
     let mut all = store.list()?;
     let looked = Looked { rows: all.len() as u64, folders: all.len() as u64, ..Looked::default() };
@@ -188,6 +191,7 @@ fn without_index(
         listed.last = summary.last;
         listed.seq = summary.seq;
         listed.bytes = summary.bytes;
+        fill(&mut listed)?;
         if !filter.takes(&listed) {
             continue;
         }
@@ -237,7 +241,6 @@ impl ListedSession {
     }
 }
 
-#[cfg(feature = "sqlite")]
 impl ListedSession {
     /// What its own entries say of it.
     fn take(&mut self, digest: &Digest) {

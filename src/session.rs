@@ -49,7 +49,6 @@ mod budget;
 mod child;
 mod compact;
 mod decide;
-#[cfg(feature = "sqlite")]
 mod digest;
 mod directive;
 mod end;
@@ -92,7 +91,6 @@ pub use budget::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
 pub(crate) use compact::{Asked, prompt as compaction_prompt, reads_max};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
-#[cfg(feature = "sqlite")]
 pub(crate) use digest::{Cradle, Digest};
 pub use directive::{Directive, Disposition, Held, Receipt, Reply};
 pub use handoff::AnchorMark;

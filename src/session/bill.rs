@@ -63,7 +63,6 @@ pub enum BillKind {
 }
 
 /// What a bill must know to go on with the entries that follow.
-#[cfg(feature = "sqlite")]
 #[derive(Serialize, Deserialize)]
 pub(super) struct Unsettled {
     open: BTreeMap<Seq, Opened>,
@@ -183,7 +182,6 @@ impl Bill {
     }
 
     /// Whether a summary of the conversation itself is being written: then a rollback may cost something.
-    #[cfg(feature = "sqlite")]
     pub(super) fn compacts(&self) -> bool {
         self.open.values().any(|open| matches!(open.what, What::Compaction(_)))
     }
@@ -203,13 +201,11 @@ impl Bill {
     }
 
     /// What is open on it, to go on with later.
-    #[cfg(feature = "sqlite")]
     pub(super) fn unsettled(&self) -> Unsettled {
         Unsettled { open: self.open.clone(), waits: self.waits }
     }
 
     /// A bill without a line that goes on from there.
-    #[cfg(feature = "sqlite")]
     pub(super) fn going_on(Unsettled { open, waits }: Unsettled) -> Bill {
         Bill { lines: Vec::new(), open, waits }
     }

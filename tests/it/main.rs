@@ -13,6 +13,7 @@ mod cli;
 mod compaction;
 mod core;
 mod crash_points;
+mod engines;
 #[cfg(feature = "tools")]
 mod files;
 #[cfg(feature = "cli")]
