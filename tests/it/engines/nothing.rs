@@ -108,7 +108,7 @@ mod alone {
                 _ => false,
             });
             let command =
-                "for n in 1 2 3 4 5 6 7 8 9; do echo $n; done; sleep 600 & head -c 300000 /dev/zero | tr '\\\\0' x";
+                "for n in 1 2 3 4 5 6 7 8 9; do echo $n; done; sleep 600 & head -c 300000 /dev/zero | tr '\\0' x";
             if bash { Reply::call("bash", serde_json::json!({ "command": command })) } else { reply(request) }
         });
         let builder = Runtime::builder().in_memory().model(Arc::new(model));
@@ -131,7 +131,7 @@ mod alone {
             say(&session, "run it").await;
             let results = seen(&session).await;
             let told = results.iter().any(|result| result.contains("xxx") && result.contains("keeps no large outputs"));
-            assert!(told, "{:?}", results.last());
+            assert!(told, "{results:?}");
         }
         let fork = session.fork(session.state().await.unwrap().seq).await.unwrap();
         say(&fork, "there").await;
