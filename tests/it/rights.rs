@@ -188,7 +188,7 @@ async fn two_changes_of_the_settings_at_once_are_both_kept() {
             session.set_title(Some(title.clone())),
             session.configure(|settings| settings.rules[0].rules.push(rule.clone())),
         );
-        (one.unwrap(), other.unwrap());
+        one.and(other).unwrap();
         let settings = session.state().await.unwrap().settings;
         assert_eq!(settings.title.as_ref(), Some(&title));
         assert_eq!(settings.rules[0].rules.iter().filter(|kept| **kept == rule).count(), 1, "round {round}");
