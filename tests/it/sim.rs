@@ -15,6 +15,8 @@
 //! | `tasks.rs` | child sessions, which live on through a crash of their parent |
 //! | `back.rs` | going back to any point, from any other |
 //! | `merge.rs` | what a fork said is merged, also from an older state, and twice |
+//! | `forks.rs` | a fork at the end of any append goes on as a session of its own, and is merged |
+//! | `budgets.rs` | limits, grants and what providers and children keep to; nothing goes beyond what was held back |
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
 //! | `again.rs` | the tape of a schedule, replayed from its entries alone |
@@ -23,9 +25,11 @@
 
 pub(crate) mod again;
 mod back;
+mod budgets;
 mod chance;
 mod checks;
 mod forged;
+mod forks;
 mod host;
 mod merge;
 pub(crate) mod rng;

@@ -7,8 +7,12 @@ use tamtam::{
     message::{ErrorReason, Finish},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
     permission::Action,
-    session::{BranchSummary, Delivery, Grant, Mode, Open, Scope, Settings, Signal, Steering},
+    session::{
+        BranchRequest, BranchSummary, Delivery, Grant, Mode, Open, OpenBranch, Reserve, Scope, Settings, Signal,
+        Steering,
+    },
     tool::ToolResult,
+    usage::Usage,
 };
 
 use super::{
@@ -33,6 +37,7 @@ pub(super) fn settings(rng: &mut Rng) -> Settings {
     settings.compaction.reserve = rng.pick(&[None, Some(40)]);
     settings.compaction.keep = rng.pick(&[None, Some(0), Some(25)]);
     settings.task_width_max = rng.pick(&[1, 3]);
+    settings.budget = super::budgets::budget(rng);
     let action = |rng: &mut Rng| rng.weighted(&[(7, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
     let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));
     settings.rules = vec![rules("host", &lines)];
@@ -63,6 +68,8 @@ enum Happening {
     Pin,
     GoBack,
     Merge,
+    Fork,
+    Handoff,
     Anchor,
     Crash,
     Spawn,
@@ -71,7 +78,7 @@ enum Happening {
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 28] = [
+const HAPPENINGS: [(usize, Happening); 30] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -90,10 +97,12 @@ const HAPPENINGS: [(usize, Happening); 28] = [
     (6, Happening::CatchUp),
     (3, Happening::Compact),
     (5, Happening::Undo),
-    (1, Happening::Branch),
-    (1, Happening::Pin),
+    (2, Happening::Branch),
+    (2, Happening::Pin),
     (4, Happening::GoBack),
     (3, Happening::Merge),
+    (1, Happening::Fork),
+    (1, Happening::Handoff),
     (1, Happening::Anchor),
     (3, Happening::Crash),
     (4, Happening::Spawn),
@@ -161,13 +170,7 @@ impl World {
                 let reply = self.host.wish(Wish::Other);
                 self.signal(&Signal::UndoCompaction { undone: undone.into(), reply })
             }
-            Happening::Branch => {
-                let reply = self.host.wish(Wish::Other);
-                let (from, to, summary) = (Seq(1), self.state.seq, "[It failed.]".into());
-                let (usage, files) = Default::default();
-                let branch = BranchSummary { from, to, summary, usage, files, request: None };
-                self.signal(&Signal::LeaveBranch { branch: branch.into(), reply })
-            }
+            Happening::Branch => self.leave_a_branch(),
             Happening::Pin => {
                 let said = self.state.history.iter().filter_map(|item| match &**item {
                     tamtam::model::Item::User(user) => Some(user.id.clone()),
@@ -186,6 +189,12 @@ impl World {
             }
             Happening::GoBack => self.go_back(),
             Happening::Merge => self.merge(),
+            Happening::Fork => self.fork(),
+            Happening::Handoff => {
+                let reply = self.host.wish(Wish::Other);
+                let summary = self.rng.percent(50).then(|| "all of it, in short".into());
+                self.signal(&Signal::Handoff { name: format!("by-hand-{}", self.state.seq), summary, reply })
+            }
             Happening::Anchor => self.signal(&Signal::Anchor),
             Happening::Crash => self.crash(),
             Happening::Spawn => self.spawn(),
@@ -213,8 +222,39 @@ impl World {
         ])
     }
 
+    /// A host has a branch summed up: the ticket, and later the summary, or word that there is none.
+    fn leave_a_branch(&mut self) -> Result<(), Broken> {
+        let open = self.state.open.iter().find_map(|(ticket, open)| match open {
+            Open::Branch(open) => Some((*ticket, open.clone())),
+            _ => None,
+        });
+        let reply = self.host.wish(Wish::Other);
+        let (from, to, summary) = (Seq(1), self.state.seq, "[It failed.]".into());
+        let (usage, files) = Default::default();
+        let Some((ticket, open)) = open else {
+            if self.rng.percent(30) {
+                // As tapes of before the ticket have it.
+                let branch = BranchSummary { from, to, summary, usage, files, request: None };
+                return self.signal(&Signal::LeaveBranch { branch: branch.into(), reply });
+            }
+            let (model, wanted) = ("fake/model".parse().unwrap(), Reserve { input: 50, output: 40 });
+            let request = OpenBranch { model, price: super::budgets::price(), wanted, reserved: Reserve::default() };
+            return self.signal(&Signal::SumUpBranch { request: Box::new(request), reply });
+        };
+        if self.rng.percent(30) {
+            let lost = self.rng.below(2) as u32;
+            return self.signal(&Signal::BranchFailed { ticket, why: Box::new("it broke off".into()), lost, reply });
+        }
+        let OpenBranch { model, price, reserved, .. } = open;
+        let estimated = Some(Usage { input: reserved.input, output: 4, ..Usage::default() });
+        let request = Some(BranchRequest { ticket, model, price, reserved, estimated, lost: 0 });
+        let branch = BranchSummary { from, to, summary, usage, files, request };
+        self.signal(&Signal::LeaveBranch { branch: branch.into(), reply })
+    }
+
     fn send(&mut self) -> Result<(), Broken> {
-        let message = self.host.write();
+        let mut message = self.host.write();
+        message.pinned = self.rng.percent(5);
         let delivery = self.delivery();
         let running = self.state.turn.as_ref().map(|turn| turn.id);
         let expect_turn = running.filter(|_| self.rng.percent(10));
@@ -258,12 +298,17 @@ impl World {
     }
 
     fn answer_ask(&mut self) -> Result<(), Broken> {
-        let asks = self.state.open.iter().filter(|(_, open)| matches!(open, Open::Ask(_)));
-        let asks: Vec<_> = asks.map(|(ask, _)| *ask).collect();
+        let asks = self.state.open.iter().filter(|(_, open)| matches!(open, Open::Ask(_) | Open::BudgetAsk(_)));
+        let asks: Vec<_> = asks.map(|(ask, open)| (*ask, matches!(open, Open::BudgetAsk(_)))).collect();
         if asks.is_empty() {
             return Ok(());
         }
-        let ask = self.rng.pick(&asks);
+        let (ask, is_for_more) = self.rng.pick(&asks);
+        if is_for_more && self.rng.percent(50) {
+            let grant = Grant::Raise(super::budgets::raise(&mut self.rng));
+            let reply = self.host.wish(Wish::Other);
+            return self.signal(&Signal::Answer { ask, grant, reply });
+        }
         let grant = self.rng.pick(&[
             Grant::Once,
             Grant::Once,
@@ -302,12 +347,10 @@ impl World {
         // A worker that was told to stop may have been done before it heard so.
         let stopped = worker.stopped && self.rng.percent(70);
         match (worker.work, stopped) {
-            (Job::Summary, _) => {
-                Signal::Summarised { ticket, result: self.summary(), lost: u32::from(ticket.0.is_multiple_of(5)) }
-            }
+            (Job::Summary, _) => self.summarised(ticket),
             (Job::Request, true) => Signal::CutOff { ticket, partial: self.partial() },
             (Job::Request, false) if self.rng.percent(12) => Signal::Failed { ticket, error: self.error() },
-            (Job::Request, false) => Signal::Answered { ticket, answer: self.answer() },
+            (Job::Request, false) => Signal::Answered { ticket, answer: self.answer(ticket) },
             (Job::Call, true) => {
                 Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") }
             }
@@ -319,13 +362,23 @@ impl World {
         }
     }
 
-    fn summary(&mut self) -> Result<(std::sync::Arc<str>, tamtam::usage::Usage), tamtam::session::NoSummary> {
-        match self.rng.below(5) {
+    /// A provider keeps to what it was told: under a budget no more is read and written than was held back.
+    fn summarised(&mut self, ticket: Seq) -> Signal {
+        let reserved = match self.state.open.get(&ticket) {
+            Some(Open::Compaction(open)) => open.reserved,
+            _ => Reserve::default(),
+        };
+        let is_limited = reserved.output > 0;
+        let result = match self.rng.below(5) {
             0 => Err("the summariser is down".into()),
-            1 => Ok(("".into(), Default::default())),
-            2 => Ok(("far too long ".repeat(1_000).into(), Default::default())),
-            _ => Ok(("sum".into(), Default::default())),
-        }
+            1 => Ok(("".into(), Usage::default())),
+            2 if is_limited => Ok(("x".repeat(4 * reserved.output as usize).into(), Usage::default())),
+            2 => Ok(("far too long ".repeat(1_000).into(), Usage::default())),
+            _ => Ok(("sum".into(), Usage::default())),
+        };
+        // There, a try that was read is the last.
+        let again = result.is_err() || !is_limited;
+        Signal::Summarised { ticket, result, lost: u32::from(again && ticket.0.is_multiple_of(5)) }
     }
 
     fn partial(&mut self) -> Vec<AnswerPart> {
@@ -348,7 +401,7 @@ impl World {
         ModelError::new(kind, "it failed").with_retry_after(after)
     }
 
-    fn answer(&mut self) -> Answer {
+    fn answer(&mut self, ticket: Seq) -> Answer {
         let tools = ["read", "grep", "look", "put", "note", "bash", "write", "free", "nosuch"];
         let inputs = [(20, "{}"), (10, "{\"at\":\"x\"}"), (3, ""), (1, "[1]"), (1, "{\"cut")];
         let calls = self.rng.weighted(&[(2, 0), (3, 1), (3, 2), (3, 3), (1, 12)]);
@@ -370,6 +423,13 @@ impl World {
         ]);
         let mut answer = Answer::new(parts, finish);
         answer.usage.input = self.rng.pick(&[0, 7, 90, 300]);
+        if let Some(Open::Request(open)) = self.state.open.get(&ticket)
+            && open.reserved.output > 0
+        {
+            // A provider keeps to what it was told.
+            answer.usage.input = answer.usage.input.clamp(1, open.reserved.input.max(1));
+            answer.usage.output = self.rng.pick(&[0, 5, 40]).min(open.reserved.output);
+        }
         answer
     }
 

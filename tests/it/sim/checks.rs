@@ -41,7 +41,9 @@ pub(super) fn state(state: &State) -> Result<(), Broken> {
     obeyed(state)?;
     let summaries = state.open.values().filter(|open| matches!(open, Open::Compaction(_))).count();
     hold!(summaries <= 1, "{summaries} summaries are written side by side");
-    let works = requests + waits + calls + summaries > 0;
+    let asks_for_more = state.open.values().filter(|open| matches!(open, Open::BudgetAsk(_))).count();
+    hold!(asks_for_more <= 1, "{asks_for_more} questions for more of a budget are open");
+    let works = requests + waits + calls + summaries + asks_for_more > 0;
     hold!(works || state.paused || state.waits, "a turn runs and nothing of it is open");
     Ok(())
 }
@@ -184,6 +186,21 @@ pub(super) fn is_end_of(state: &State, whole: &State) -> Result<(), Broken> {
     Ok(())
 }
 
+/// The words of each pinned message stand in the context, whole: in the message itself, or beside the summary of what was cut off.
+pub(super) fn pins_stay(state: &State) -> Result<(), Broken> {
+    let front = state.history.iter().take(state.context.front).find_map(|item| match item.as_ref() {
+        Item::User(user) => Some(tamtam::Message { parts: user.parts.clone(), ..tamtam::Message::user("") }.text()),
+        _ => None,
+    });
+    for pin in &state.context.pins {
+        let mut since = state.history.iter().skip(state.context.front);
+        let said = since.any(|item| matches!(item.as_ref(), Item::User(user) if user.id == pin.message));
+        let carried = front.as_ref().is_some_and(|front| front.contains(&*pin.text));
+        hold!(said || carried, "{} is pinned, and its words are gone", pin.message);
+    }
+    Ok(())
+}
+
 /// Promises 2, 4 and 5 on the whole tape of a session that has come to rest.
 pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
     let mut effects = BTreeMap::new();
@@ -216,6 +233,12 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
             Record::TaskFinished { .. } | Record::TaskLeft {} => *downs.entry(ticket).or_default() += 1,
             Record::Answer { interrupted, .. } => resumed &= *interrupted,
             Record::TurnFinished { .. } => resumed = false,
+            // What was open is its parent's; each call got a word of where its result will be.
+            Record::Forked(_) => {
+                results.values_mut().for_each(|times| *times = 1);
+                downs.clear();
+                resumed = false;
+            }
             Record::Recovered { n: 1.., resumed: true } => {
                 hold!(!resumed, "entry {}: the turn went on by itself twice without progress", entry.seq);
                 resumed = true;

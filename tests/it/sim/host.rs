@@ -39,9 +39,26 @@ pub(super) struct Host {
     messages: BTreeMap<MessageId, Known>,
     wishes: BTreeMap<ReplyTo, Wish>,
     replies: u64,
+    /// What the ids of its messages begin with.
+    prefix: String,
 }
 
 impl Host {
+    /// The host of a fork: it knows what was said by then, and what its senders were told.
+    pub(super) fn of_fork(whole: &State, generation: u32) -> Host {
+        let mut host = Host { prefix: format!("fork-{generation}-{}-", whole.seq), ..Host::default() };
+        for item in whole.history.iter() {
+            let Item::User(user) = item.as_ref() else { continue };
+            let Some(seen) = whole.seen.get(&user.id).filter(|_| !user.id.as_str().starts_with("task-")) else {
+                continue;
+            };
+            let receipt = Receipt { message: user.id.clone(), seq: seen.seq, disposition: seen.disposition };
+            let texts = vec![Message { parts: user.parts.clone(), ..Message::user("") }.text()];
+            host.messages.insert(user.id.clone(), Known { receipt: Some(receipt), texts, ..Known::default() });
+        }
+        host
+    }
+
     /// Says whom to answer.
     pub(super) fn wish(&mut self, wish: Wish) -> ReplyTo {
         match &wish {
@@ -57,7 +74,7 @@ impl Host {
 
     /// A new message, known from now on.
     pub(super) fn write(&mut self) -> Message {
-        let id = MessageId::from(format!("m{}", self.messages.len()));
+        let id = MessageId::from(format!("{}m{}", self.prefix, self.messages.len()));
         let text = format!("text of {id}");
         self.messages.insert(id.clone(), Known { texts: vec![text.clone()], ..Known::default() });
         Message::user(text).with_id(id)
@@ -134,7 +151,12 @@ impl Host {
         let mut order: BTreeMap<bool, Seq> = BTreeMap::new();
         for item in state.history.iter() {
             let Item::User(user) = item.as_ref() else { continue };
-            if user.id.as_str().starts_with("branch-") || user.id.as_str().starts_with("fork-") {
+            // What was merged was said to another session; news of that one's children too.
+            let is_known = self.messages.contains_key(&user.id) || state.seen.get(&user.id).is_some();
+            let merged = ["fork-", "task-"].iter().any(|own| user.id.as_str().starts_with(own)) && !is_known;
+            // News of two sessions' children may go by the same name.
+            let merged = merged || (state.merged.is_some() && user.id.as_str().starts_with("task-"));
+            if user.id.as_str().starts_with("branch-") || merged {
                 continue;
             }
             let said = Message { parts: user.parts.clone(), ..Message::user("") }.text();

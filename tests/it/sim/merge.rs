@@ -48,6 +48,9 @@ impl World {
         if self.state.turn.is_some() && self.rng.percent(80) {
             return Ok(());
         }
+        if self.rng.percent(50) && self.merge_a_fork()? {
+            return Ok(());
+        }
         let stale = self.rng.percent(10);
         let items = self.said_in_a_fork();
         let spent = Spent { requests: self.rng.below(3) as u64, ..Spent::default() };

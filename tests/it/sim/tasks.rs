@@ -8,7 +8,7 @@ use tamtam::{
     session::{Directive, Down, DownReason, Entry, Link, Open, Origin, Record, Signal, State, TaskOrder, Tie, Told},
 };
 
-use super::{Broken, hold, host::Wish, world::World};
+use super::{Broken, budgets, hold, host::Wish, world::World};
 
 /// The children of the session, and the watchers over them.
 #[derive(Debug, Default)]
@@ -58,12 +58,22 @@ pub(super) fn one_end(before: &State, after: &State) -> Result<(), Broken> {
     Ok(())
 }
 
+/// Of a fork only its own entries count: what its parent waited for is its parent's.
+///
 /// At rest the session's own task has ended, where it was ever given to it; and its model was told once of each DOWN that it is
 /// to be told of, where the session has not ended before that.
-pub(super) fn over(state: &State, entries: &[Entry]) -> Result<(), Broken> {
-    for entry in entries {
+pub(super) fn over(state: &State, entries: &[Entry], inherited: usize) -> Result<(), Broken> {
+    for entry in &entries[inherited..] {
         let Record::TaskFinished { notice: Some(notice), .. } = &entry.record else { continue };
         let is_it = |item: &Item| matches!(item, Item::User(user) if user.id == notice.id);
+        // News of a fork's children may have the same name, and stands there because it was merged.
+        let merged = entries.iter().any(|entry| match &entry.record {
+            Record::Merged(merged) => merged.items.iter().any(|item| is_it(item)),
+            _ => false,
+        });
+        if merged {
+            continue;
+        }
         let times = state.history.iter().filter(|item| is_it(item)).count();
         let taken_back = super::back::taken_back(entries, &notice.id);
         hold!(
@@ -91,6 +101,8 @@ impl World {
         let child = format!("child-{}", self.family.spawned).parse().unwrap();
         let (mut settings, prompt) = ((*self.state.settings).clone(), Message::user("help").with_id("p".into()));
         settings.above.clear();
+        // What it asks for, or nothing in particular.
+        settings.budget.session = budgets::asked(&mut self.rng);
         let order = Box::new(TaskOrder { settings, prompt });
         let link = self.rng.pick(&[Link::LINKED, Link::MONITORED, Link::DETACHED]);
         let reply = self.host.wish(Wish::Other);
@@ -189,6 +201,10 @@ impl World {
             return Ok(());
         }
         let (ticket, (child, told)) = self.rng.pick(&watchers);
+        let grant = match self.state.open.get(&ticket) {
+            Some(Open::Task(task)) => task.grant,
+            _ => Default::default(),
+        };
         let end = self.family.children.get_mut(&child);
         let why = "its parent".to_owned();
         let down = match (end, told) {
@@ -201,7 +217,7 @@ impl World {
         };
         self.family.watchers.remove(&ticket);
         let left = down.is_none();
-        match down {
+        match down.map(|down| budgets::with_account(&mut self.rng, down, &grant)) {
             Some(down) => self.signal(&Signal::TaskDown { ticket, down })?,
             None => self.signal(&Signal::TaskLeft { ticket })?,
         }

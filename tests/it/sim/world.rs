@@ -13,21 +13,25 @@ use tamtam::{
     Millis, Seq,
     context::Window,
     message::ErrorReason,
-    model::{Answer, AnswerPart, History},
+    model::{Answer, AnswerPart, History, Prices},
     permission::Globs,
-    session::{Directive, Entry, Env, Open, Record, Settings, Signal, State, Undone, decide},
+    session::{
+        Bill, Directive, Entry, Env, Grant, Open, Outcome, Record, Scope, Settings, Signal, State, Undone, decide,
+    },
     tool::{Effect, ToolResult, Toolbox},
 };
 
 use super::{
     Broken,
     again::{self, Made},
-    back, checks, hold,
+    back, budgets, checks,
+    forks::Fork,
+    hold,
     host::{Host, Wish},
     rng::Rng,
     tasks::{self, Family},
 };
-use crate::core::{line, tools};
+use crate::core::{line, play::Known, tools};
 
 /// Of so many of a hundred schedules the tape is replayed.
 const REPLAYED: usize = 10;
@@ -48,6 +52,15 @@ pub(super) struct Counts {
     undone: u64,
     pub(super) backs: u64,
     pub(super) merges: u64,
+    pub(super) forks: u64,
+    pub(super) forks_merged: u64,
+    handoffs: u64,
+    pinned: u64,
+    asked_for_more: u64,
+    stopped_by_budget: u64,
+    second_model: u64,
+    grants: u64,
+    branches: u64,
 }
 
 impl Counts {
@@ -64,6 +77,15 @@ impl Counts {
             self.downs,
             self.backs,
             self.merges,
+            self.forks,
+            self.forks_merged,
+            self.handoffs,
+            self.pinned,
+            self.asked_for_more,
+            self.stopped_by_budget,
+            self.second_model,
+            self.grants,
+            self.branches,
         ];
         all.iter().all(|count| *count > 0)
     }
@@ -84,6 +106,15 @@ impl AddAssign for Counts {
         self.undone += other.undone;
         self.backs += other.backs;
         self.merges += other.merges;
+        self.forks += other.forks;
+        self.forks_merged += other.forks_merged;
+        self.handoffs += other.handoffs;
+        self.pinned += other.pinned;
+        self.asked_for_more += other.asked_for_more;
+        self.stopped_by_budget += other.stopped_by_budget;
+        self.second_model += other.second_model;
+        self.grants += other.grants;
+        self.branches += other.branches;
     }
 }
 
@@ -132,7 +163,14 @@ pub(super) struct World {
     toolbox: Toolbox,
     globs: Globs,
     window: Window,
+    prices: Prices,
     initial: Settings,
+    /// How many entries came before its own: those of the session that it was forked from.
+    inherited: usize,
+    /// How many forks lie between it and a session that was made.
+    pub(super) generation: u32,
+    /// The forks that were made of it, and have come to rest.
+    pub(super) forks: Vec<Fork>,
     /// The fold of all lines, from bytes, kept up with the live state.
     folded: State,
     /// The fold that knows no compaction: the whole conversation, against which the compacted one is judged.
@@ -156,6 +194,7 @@ impl World {
         let now = Millis(1_000_000);
         let mut state = State::new("sim".parse().unwrap(), settings.clone(), now);
         state.origin = rng.percent(40).then(|| tasks::origin().into());
+        state.account.grant = state.origin.as_ref().and_then(|_| budgets::grant(&mut rng));
         let first = Entry {
             seq: Seq(1),
             time: now,
@@ -186,7 +225,11 @@ impl World {
             toolbox: tools::toolbox(),
             globs: Globs::default(),
             window,
+            prices: budgets::prices(),
             initial: settings,
+            inherited: 0,
+            generation: 0,
+            forks: Vec::new(),
             written: vec![through_bytes(&first)],
             appends: vec![(1, Made::Whole)],
             late: VecDeque::new(),
@@ -217,12 +260,13 @@ impl World {
     /// Tells the core what happened, checks what follows, and hands it to the shell.
     pub(super) fn signal(&mut self, signal: &Signal) -> Result<(), Broken> {
         let jitter = self.rng.unit();
+        let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
             host_rules: None,
             tools_tokens: 0,
-            windows: &self.window,
+            windows: &known,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter,
@@ -245,6 +289,8 @@ impl World {
         hold!(self.folded == decision.after, "the fold of the tape is not the live state");
         checks::decision(&self.state, &decision.entries, &decision.after)?;
         checks::permitted(&self.state, &decision.entries, &decision.after, &self.toolbox)?;
+        budgets::held(&self.state, &decision.entries, &decision.after)?;
+        self.count(&decision.entries);
         let replies = decision.directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
         hold!(replies == usize::from(has_reply(signal)), "{signal:?} was answered {replies} times");
         tasks::one_end(&self.state, &decision.after)?;
@@ -277,7 +323,24 @@ impl World {
         self.everyone_is_watched()?;
         self.host.check(&self.whole)?;
         checks::is_end_of(&self.state, &self.whole)?;
+        checks::pins_stay(&self.state)?;
         self.stays_quiet()
+    }
+
+    fn count(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            let counted = match &entry.record {
+                Record::State(_) => &mut self.counts.handoffs,
+                Record::Pinned { .. } => &mut self.counts.pinned,
+                Record::BudgetAsk { .. } => &mut self.counts.asked_for_more,
+                Record::Ending { outcome: Outcome::Budget { .. }, .. } => &mut self.counts.stopped_by_budget,
+                Record::Request(request) if request.instead.is_some() => &mut self.counts.second_model,
+                Record::TaskStarted { grant, .. } if !grant.is_none() => &mut self.counts.grants,
+                Record::BranchOpened(_) => &mut self.counts.branches,
+                _ => continue,
+            };
+            *counted += 1;
+        }
     }
 
     /// Each open request and running call has its worker, or will have; nobody works on anything else.
@@ -304,12 +367,13 @@ impl World {
         if !self.rng.percent(5) || self.state.due().is_some_and(|due| due <= self.now) {
             return Ok(());
         }
+        let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
             host_rules: None,
             tools_tokens: 0,
-            windows: &self.window,
+            windows: &known,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.0,
@@ -417,6 +481,71 @@ impl World {
         Ok(())
     }
 
+    /// A session that goes on from the end of an append of this one's tape: a world of its own, in which nothing has happened.
+    pub(super) fn forked(&mut self, appends: usize, forked: &Entry, state: &State) -> World {
+        let upto = self.appends[..appends].iter().map(|(length, _)| length).sum();
+        let mut written = self.written[..upto].to_vec();
+        written.push(through_bytes(forked));
+        let mut appends = self.appends[..appends].to_vec();
+        appends.push((1, Made::Whole));
+        let generation = self.generation + 1;
+        let mut fork = World {
+            rng: Rng::new(self.rng.below(usize::MAX) as u64),
+            host: Host::default(),
+            state: state.clone(),
+            folded: state.clone(),
+            whole: state.clone(),
+            workers: BTreeMap::new(),
+            now: self.now,
+            heard: true,
+            quiet: self.quiet,
+            keeps_up: self.keeps_up,
+            counts: Counts::default(),
+            told: Vec::new(),
+            tells: self.tells,
+            toolbox: tools::toolbox(),
+            globs: Globs::default(),
+            window: self.window,
+            prices: self.prices.clone(),
+            initial: self.initial.clone(),
+            inherited: upto,
+            generation,
+            forks: Vec::new(),
+            written,
+            appends,
+            late: VecDeque::new(),
+            ready: VecDeque::new(),
+            stopped_early: BTreeSet::new(),
+            ran: BTreeMap::new(),
+            family: Family::default(),
+        };
+        fork.whole = fork.fold_uncompacted();
+        fork.host = Host::of_fork(&fork.whole, generation);
+        fork.host.gone = back::gone(&fork.written);
+        fork
+    }
+
+    /// How many appends the tape has.
+    pub(super) fn appended(&self) -> usize {
+        self.appends.len()
+    }
+
+    /// Whether the last of so many appends is all that its decision wrote.
+    pub(super) fn ends_whole(&self, appends: usize) -> bool {
+        self.appends[appends - 1].1 == Made::Whole
+    }
+
+    /// The entries of the tape through so many appends.
+    pub(super) fn through(&self, appends: usize) -> &[Entry] {
+        let upto: usize = self.appends[..appends].iter().map(|(length, _)| length).sum();
+        &self.written[..upto]
+    }
+
+    /// What it wrote itself, and what it wrote behind.
+    pub(super) fn own_entries(&self) -> &[Entry] {
+        &self.written[self.inherited..]
+    }
+
     /// The process dies, with any prefix of what was not written yet on its disk, and the session is rebuilt.
     pub(super) fn crash(&mut self) -> Result<(), Broken> {
         self.counts.crashes += 1;
@@ -476,9 +605,10 @@ impl World {
 
     fn decided(&mut self, signal: &Signal) -> tamtam::session::Decision {
         let jitter = self.rng.unit();
+        let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
             tools_tokens: 0,
-            windows: &self.window,
+            windows: &known,
             toolbox: &self.toolbox,
             globs: &self.globs,
             host_rules: None,
@@ -546,7 +676,10 @@ impl World {
         self.tell(|_| "\nCALM".to_owned());
         for _ in 0..2_000 {
             self.catch_up()?;
-            let ask = self.state.open.iter().find(|(_, open)| matches!(open, Open::Ask(_))).map(|(ask, _)| *ask);
+            let asks = |open: &Open| matches!(open, Open::Ask(_) | Open::BudgetAsk(_));
+            let ask = self.state.open.iter().find(|(_, open)| asks(open)).map(|(ask, open)| (*ask, open.clone()));
+            let leaving = self.state.open.iter().find(|(_, open)| matches!(open, Open::Branch(_)));
+            let leaving = leaving.map(|(ticket, _)| *ticket);
             let worker = self.workers.iter().next().map(|(ticket, worker)| (*ticket, *worker));
             if self.state.paused {
                 let reply = self.host.wish(Wish::Other);
@@ -561,9 +694,17 @@ impl World {
             } else if self.family.is_watching() {
                 self.family.all_end();
                 self.watcher_reports()?;
-            } else if let Some(ask) = ask {
+            } else if let Some((ask, open)) = ask {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::Answer { ask, grant: tamtam::session::Grant::Once, reply })?;
+                // A limit that is raised a little is reached again soon.
+                let grant = match open {
+                    Open::BudgetAsk(_) => Grant::Always(Scope::Session),
+                    _ => Grant::Once,
+                };
+                self.signal(&Signal::Answer { ask, grant, reply })?;
+            } else if let Some(ticket) = leaving {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&Signal::BranchFailed { ticket, why: Box::new("calm".into()), lost: 1, reply })?;
             } else if let Some(due) = self.state.due() {
                 self.now = self.now.max(due);
                 self.signal(&Signal::Tick)?;
@@ -583,12 +724,23 @@ impl World {
         self.host.check(&self.whole)?;
         checks::paired(&self.state.history)?;
         checks::paired(&self.whole.history)?;
-        let entries: Vec<_> = self.written.drain(..).collect();
+        let entries: Vec<_> = self.written.clone();
         hold!(self.fold(entries.iter()) == self.state, "the fold of the whole tape is not the live state");
         checks::tape(&entries)?;
-        tasks::over(&self.whole, &entries)?;
+        tasks::over(&self.whole, &entries, self.inherited)?;
+        let bill = Bill::of(&entries[self.inherited..]).total();
+        let spent = self.state.spent;
+        let (billed, counted) = ((bill.requests, bill.usage, bill.cost), (spent.requests, spent.usage, spent.cost));
+        hold!(billed == counted, "the bill says {billed:?}, and the session {counted:?}");
         self.counts.turns += self.state.turns;
-        if self.rng.percent(REPLAYED) {
+        // A call that a budget keeps waiting leaves nothing on the tape that says what it wants, so its judgement is not found again.
+        let limits_calls = |settings: &Settings| settings.budget != Default::default();
+        let is_limited = entries.iter().any(|entry| match &entry.record {
+            Record::State(state) => limits_calls(&state.settings) || state.account.grant.is_some(),
+            Record::Settings(settings) => limits_calls(settings),
+            _ => false,
+        });
+        if !is_limited && self.rng.percent(REPLAYED) {
             again::replays(&entries, &self.appends)?;
         }
         if self.rng.percent(25) { self.opens_from_an_anchor(entries) } else { Ok(()) }
