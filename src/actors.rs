@@ -19,6 +19,7 @@ pub(crate) mod activation;
 pub(crate) mod first_append;
 pub(crate) mod host;
 pub(crate) mod links;
+pub(crate) mod observers;
 pub(crate) mod session;
 pub(crate) mod shell;
 pub(crate) mod slot;

@@ -9,6 +9,7 @@
 mod kind;
 mod of_entry;
 mod ring;
+mod size;
 
 use serde::Serialize;
 

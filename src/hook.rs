@@ -5,11 +5,12 @@
 //! | [`Hook::on_input`] | pipe | the message goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed (C-27) |
 //! | [`Hook::on_result`] | pipe | the result goes on as it was |
-//! | [`Hook::on_event`] | observer | nothing |
+//! | [`Hook::on_event`] | observer | nothing; it falls behind, and is told how many events it missed |
 //!
 //! Hooks run in the order they were added. A pipe's output is the next one's input; the first gate that refuses stands, and
-//! the later ones are not asked. None of them runs in a session's handler: input hooks run in the sender's task, the others
-//! in the worker of their call, so that a hook that hangs holds up its own call and nothing else.
+//! the later ones are not asked. None of them runs in a session's handler: input hooks run in the sender's task, gates and
+//! result pipes in the worker of their call, and each observer on a thread of its own, so that a hook that hangs holds up its own
+//! call, or itself, and nothing else.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -79,8 +80,14 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async move { result })
     }
 
-    /// Sees every event. Must not wait: it runs where the event is made.
+    /// Sees every event of every session, one at a time, in the order in which they were made, some time after. It may wait: that
+    /// holds up nobody, and up to 4,096 events or 32 MiB wait meanwhile. What comes beyond that it never sees; what of it is on a
+    /// tape can be read again ([`Session::events_after`](crate::Session::events_after)). At the end of the runtime it is shown
+    /// what waits still, for five seconds at most.
     fn on_event(&self, _event: &Event) {}
+
+    /// It was too slow: so many events are missing here, before the next one that it is shown.
+    fn on_missed(&self, _missed: u64) {}
 }
 
 /// A hook that failed.
@@ -140,17 +147,6 @@ impl Hooks {
             }
         }
         result
-    }
-
-    /// Shows an event to the observers. One that panics is passed over, and told of.
-    pub(crate) fn on_event(&self, event: &Event) -> Vec<HookFailure> {
-        let failed = self.0.iter().filter_map(|hook| {
-            let panic = std::panic::catch_unwind(AssertUnwindSafe(|| hook.on_event(event))).err()?;
-            tracing::warn!(hook = hook.name(), "hook panicked in on_event");
-            let error = format!("panicked: {}", panic_text(&*panic));
-            Some(HookFailure { hook: hook.name().to_owned(), callback: "on_event", error })
-        });
-        failed.collect()
     }
 }
 

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     actors::{
         links::Nursery,
+        observers::Observers,
         slot::Slot,
         slots::Slots,
         sweeper::{Sweeper, Sweeps},
@@ -39,6 +40,8 @@ pub(crate) struct Host {
     /// What the host says that models cost.
     pub(crate) prices: Prices,
     pub(crate) hooks: Hooks,
+    /// The same, as those who watch.
+    pub(crate) observers: Observers,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) globs: Globs,
@@ -108,6 +111,7 @@ impl Host {
             tools_tokens,
             models,
             prices: Prices::default(),
+            observers: Observers::new(&hooks),
             hooks,
             registry,
             clock: Clock::start(),

@@ -33,14 +33,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     actors::{
         host::Host,
+        observers::Tell,
         shell::{Behaviour, Context, ExitError, Init},
         slot::{Question, Reply, Slept, Slot, Wake, Work},
         summary::SummaryWorker,
         worker::{CallWorker, RequestWorker},
     },
     error::{PassivateError, SendError},
-    event::{Event, EventId, EventKind, events_of},
-    hook::HookFailure,
+    event::events_of,
     ids::{Millis, Seq},
     session::{Decision, Directive, Entry, Env, Record, Signal, State, decide},
     supervisor::{ActorCard, ExitReason},
@@ -445,24 +445,17 @@ impl Live {
         directives.into_iter().for_each(|directive| self.carry_out(directive));
     }
 
-    /// A provisional event, beside one of the tape.
-    fn hook_failed(&self, event: &Event, HookFailure { hook, callback, error }: HookFailure) -> Event {
-        let id = EventId { incarnation: self.life, ..event.id };
-        Event { id, kind: EventKind::HookError { hook, callback, error }, ..event.clone() }
-    }
-
     fn publish(&mut self, before: State, entries: &[Entry]) {
-        let heard = self.slot.is_heard() || !self.host.hooks.0.is_empty();
+        let heard = self.slot.is_heard() || self.host.observers.watch();
         let mut state = before;
         let anchored = entries.iter().rposition(|entry| matches!(entry.record, Record::State(_)));
         for (at, entry) in entries.iter().enumerate() {
             if heard {
                 for event in events_of(&state, entry) {
-                    let failed = self.host.hooks.on_event(&event);
-                    let told = failed.into_iter().map(|failure| self.hook_failed(&event, failure)).collect::<Vec<_>>();
+                    let event = Arc::new(event);
+                    let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), life: self.life });
+                    self.host.observers.show(&event, tell);
                     self.slot.show(event);
-                    // To those who listen and not to the hooks, which would fail again.
-                    told.into_iter().for_each(|told| self.slot.show(told));
                 }
             }
             let compactions = state.context.compactions;

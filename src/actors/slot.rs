@@ -383,7 +383,7 @@ impl Slot {
     }
 
     /// Shows an event to those who listen.
-    pub(crate) fn show(&self, event: Event) {
+    pub(crate) fn show(&self, event: Arc<Event>) {
         let ring = self.inner().ring.clone();
         if let Some(ring) = ring {
             ring.push(event);

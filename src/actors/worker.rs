@@ -49,8 +49,8 @@ impl Post {
 
     /// Shows a provisional event.
     pub(crate) fn show(&self, sub: u32, kind: EventKind) {
-        let hooks = &self.host.hooks;
-        if !self.slot.is_heard() && hooks.0.is_empty() {
+        let observers = &self.host.observers;
+        if !self.slot.is_heard() && !observers.watch() {
             return;
         }
         let event = Event {
@@ -64,7 +64,8 @@ impl Post {
             kind,
         };
         // Many come: those who listen are told of a failure at the events of the tape, and here it is only logged.
-        drop(hooks.on_event(&event));
+        let event = Arc::new(event);
+        observers.show(&event, || None);
         self.slot.show(event);
     }
 

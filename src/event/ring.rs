@@ -1,7 +1,8 @@
 //! The events of one session on their way to those who listen: bounded, and honest about what was missed.
 //!
-//! The ring outlives the session's actor, and a session that sleeps keeps it for as long as somebody listens. It holds at most [`RING_EVENTS_MAX`] events, and none while nobody listens. A
-//! listener who is slower than that is told how many events it missed, and goes on with the oldest that is left; the durable
+//! The ring outlives the session's actor, and a session that sleeps keeps it for as long as somebody listens. It holds at
+//! most [`RING_EVENTS_MAX`] events, which take at most [`RING_BYTES_MAX`] together or are one alone, and none while nobody
+//! listens. A listener who is slower than that is told how many events it missed, and goes on with the oldest that is left; the durable
 //! ones among the missed can be read again from the tape. A slow listener never slows the session.
 
 use std::{
@@ -19,6 +20,9 @@ use crate::event::Event;
 /// Events that a ring holds, at most.
 pub(crate) const RING_EVENTS_MAX: usize = 4_096;
 
+/// What they may take together; the newest is held however large it is.
+pub(crate) const RING_BYTES_MAX: usize = 32 << 20;
+
 /// The events of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
@@ -31,7 +35,9 @@ pub(crate) struct Ring {
 struct Held {
     /// How many events were dropped at the front, of all times.
     first: u64,
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<(usize, Arc<Event>)>,
+    /// What they take.
+    bytes: usize,
     closed: bool,
 }
 
@@ -47,16 +53,19 @@ impl Ring {
     }
 
     /// Adds an event, unless nobody listens.
-    pub(crate) fn push(&self, event: Event) {
+    pub(crate) fn push(&self, event: Arc<Event>) {
         if !self.is_heard() {
             return;
         }
+        let bytes = event.bytes();
         let mut held = self.held();
-        if held.events.len() >= RING_EVENTS_MAX {
-            held.events.pop_front();
+        held.bytes += bytes;
+        held.events.push_back((bytes, event));
+        while held.events.len() > RING_EVENTS_MAX || (held.bytes > RING_BYTES_MAX && held.events.len() > 1) {
+            let Some((bytes, _)) = held.events.pop_front() else { break };
+            held.bytes -= bytes;
             held.first += 1;
         }
-        held.events.push_back(Arc::new(event));
         drop(held);
         self.news.notify_waiters();
     }
@@ -143,7 +152,7 @@ impl EventStream {
         }
         loop {
             let at = usize::try_from(self.next - held.first).unwrap_or(usize::MAX);
-            let Some(event) = held.events.get(at) else {
+            let Some((_, event)) = held.events.get(at) else {
                 return held.closed.then_some(None);
             };
             self.next += 1;
@@ -162,8 +171,46 @@ impl Drop for EventStream {
             let mut held = self.ring.held();
             if !self.ring.is_heard() {
                 held.first += held.events.len() as u64;
-                held.events = VecDeque::new();
+                (held.events, held.bytes) = (VecDeque::new(), 0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+    use crate::event::{EVENT_VERSION, EventId, EventKind};
+
+    fn event(seq: u64, bytes: usize) -> Arc<Event> {
+        Arc::new(Event {
+            v: EVENT_VERSION,
+            id: EventId { seq: crate::ids::Seq(seq), incarnation: 1, sub: 0 },
+            session: "s".parse().unwrap(),
+            time: crate::ids::Millis(0),
+            cause: None,
+            turn: None,
+            step: None,
+            kind: EventKind::TextDelta { text: "x".repeat(bytes) },
+        })
+    }
+
+    /// Promise 11: a listener who reads nothing keeps so many bytes and no more, and is told what is missing; one event that is
+    /// larger by itself is held all the same.
+    #[tokio::test]
+    async fn a_ring_is_bounded_in_bytes_too() {
+        let ring = Arc::<Ring>::default();
+        let mut listens = ring.listen();
+        (1..=4).for_each(|seq| ring.push(event(seq, RING_BYTES_MAX / 3)));
+        assert!(ring.held().bytes <= RING_BYTES_MAX);
+        assert_eq!(listens.next().await, Some(Next::Lagged(2)));
+        ring.push(event(5, 2 * RING_BYTES_MAX));
+        assert_eq!(listens.next().await, Some(Next::Lagged(2)));
+        let Some(Next::Event(held)) = listens.next().await else { panic!("the newest is held") };
+        assert_eq!(held.id.seq, crate::ids::Seq(5));
+        drop(listens);
+        assert_eq!(ring.held().bytes, 0);
     }
 }

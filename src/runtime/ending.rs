@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::{
     actors::{activation::WORKERS_WAIT, host::Host, slot::Door},
+    hook::HOOK_LIMIT,
     runtime::Leftover,
     supervisor::SupervisorHandle,
 };
@@ -62,6 +63,10 @@ async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
             leftover.tasks.push((session, tasks.len()));
         }
     }
+    // All that happened has been shown to them by now; and what they cannot take they have a thread of their own for.
+    let watched = host.clone();
+    let late = host.tokio.spawn_blocking(move || watched.observers.close(HOOK_LIMIT)).await;
+    leftover.hooks.extend(late.unwrap_or_default());
     slots.iter().for_each(|slot| slot.close_ring());
     #[cfg(all(unix, feature = "tools"))]
     leftover.processes.extend(host.processes.close().await.left);

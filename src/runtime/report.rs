@@ -64,13 +64,15 @@ pub struct Leftover {
     pub tasks: Vec<(SessionId, usize)>,
     /// OS processes of calls that could not be killed: another user's, or stuck in the kernel.
     pub processes: Vec<i32>,
+    /// Hooks whose [`Hook::on_event`](crate::hook::Hook::on_event) did not return: its thread ends when that does.
+    pub hooks: Vec<String>,
 }
 
 impl Leftover {
     /// Whether nothing is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.actors.is_empty() && self.tasks.is_empty() && self.processes.is_empty()
+        self.actors.is_empty() && self.tasks.is_empty() && self.processes.is_empty() && self.hooks.is_empty()
     }
 }
 

@@ -9,7 +9,9 @@ use std::{
 };
 
 use tamtam::{
-    Delivery, Link, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
+    Delivery, EventKind, Link, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
+    event::Event,
+    hook::Hook,
     model::{Model, ModelError, ModelLimits, Models, Price, Reply, Scripted},
     permission::Profile,
     runtime::{Passivation, Pressure},
@@ -124,6 +126,58 @@ async fn a_drain_keeps_its_deadline_beside_an_actor_that_is_stuck() {
     assert!(sends.await.unwrap().is_ok());
     assert!(tokio::time::timeout(SOON, runtime.drain(Duration::MAX)).await.expect("all is at rest").is_empty());
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A hook that watches, and waits at the gate at each event.
+struct Watches {
+    name: &'static str,
+    gate: Arc<Gate>,
+    turns: Arc<AtomicUsize>,
+}
+
+impl Hook for Watches {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn on_event(&self, event: &Event) {
+        self.gate.pass();
+        self.turns.fetch_add(usize::from(matches!(event.kind, EventKind::TurnFinished { .. })), Ordering::SeqCst);
+    }
+}
+
+/// Promise 3: an observer that hangs holds up no session, no worker and no other observer: messages are answered, a turn is
+/// aborted, and the hook beside it sees all of it. When it goes on it sees it too, and the end waits for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_that_hangs_holds_up_nobody() {
+    let (folder, gate) = (taped::folder(), Arc::<Gate>::default());
+    let (late, seen) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let model = Scripted::new([Reply::text("fine"), Reply::text("fine"), Reply::hang().at_barrier("begun")]);
+    let begun = model.barrier("begun");
+    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model));
+    let hangs = Watches { name: "hangs", gate: gate.clone(), turns: late.clone() };
+    let watches = Watches { name: "watches", gate: Arc::default(), turns: seen.clone() };
+    let runtime = builder.hook(hangs).hook(watches).start().await.unwrap();
+    gate.set(true);
+    let session = create(&runtime, &folder).await;
+    for text in ["one", "two"] {
+        let said = tokio::time::timeout(SOON, ask(&session, text)).await;
+        assert_eq!(said.expect("nobody waits for an observer"), Outcome::Done);
+    }
+    let third = session.prompt("three").await.unwrap();
+    begun.reached().await;
+    session.abort("enough").await.unwrap();
+    assert!(matches!(third.wait().await.unwrap().outcome, Outcome::Aborted { .. }));
+    let sees = async {
+        while seen.load(Ordering::SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(SOON, sees).await.expect("the one beside it sees all");
+    assert_eq!(late.load(Ordering::SeqCst), 0);
+    gate.set(false);
+    assert!(runtime.shutdown().await.is_empty());
+    assert_eq!(late.load(Ordering::SeqCst), 3);
 }
 
 /// Limits that no clock reaches are no limits, and no panic.

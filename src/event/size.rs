@@ -1,0 +1,67 @@
+//! How much memory an event keeps, about: what bounds of queues are counted in.
+
+use serde_json::Value;
+
+use crate::{
+    event::{Event, EventKind},
+    message::{FilePart, Message, Part},
+};
+
+impl Event {
+    /// What it takes with all that it carries, about. What may be large is counted; what never is, is in its own size.
+    pub(crate) fn bytes(&self) -> usize {
+        let carried = match &self.kind {
+            EventKind::Queued { message, .. }
+            | EventKind::QueueEdited { message }
+            | EventKind::Steered { message, .. } => of_message(message),
+            EventKind::TextDelta { text }
+            | EventKind::ReasoningDelta { text }
+            | EventKind::CallInput { text, .. }
+            | EventKind::Budget { text, .. } => text.len(),
+            EventKind::PartUpdated { part } => of_part(part),
+            EventKind::CallStarted { input, .. } | EventKind::Ask { input, .. } => input.len(),
+            EventKind::CallProgress { metadata, .. } => of_value(metadata),
+            EventKind::CallFinished { content, details, attachments, .. } => {
+                content.len() + of_value(details) + attachments.iter().map(of_file).sum::<usize>()
+            }
+            EventKind::RequestFailed { error, .. }
+            | EventKind::HookError { error, .. }
+            | EventKind::StorageFailed { error } => error.len(),
+            EventKind::TurnFinished { text, .. } => text.len(),
+            EventKind::CompactionFinished { summary, .. } => summary.as_ref().map_or(0, |summary| summary.len()),
+            EventKind::BranchSummary { summary, .. } => summary.len(),
+            EventKind::TaskFinished { down, .. } => down.text.len(),
+            EventKind::FilesRestored { files, .. } => files.iter().map(String::len).sum(),
+            _ => 0,
+        };
+        size_of::<Event>() + carried
+    }
+}
+
+fn of_message(message: &Message) -> usize {
+    message.parts.iter().map(of_part).sum()
+}
+
+fn of_part(part: &Part) -> usize {
+    match part {
+        Part::Text(text) => text.text.len(),
+        Part::Reasoning(thought) => thought.text.len(),
+        Part::File(file) => of_file(file),
+        // The others are a few words; those of a call come as events of their own.
+        _ => 0,
+    }
+}
+
+fn of_file(file: &FilePart) -> usize {
+    file.url.len()
+}
+
+fn of_value(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(of_value).sum(),
+            Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + of_value(value)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+}
