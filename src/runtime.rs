@@ -108,7 +108,7 @@ impl Runtime {
         Builder::default()
     }
 
-    /// Begins a new conversation.
+    /// Begins a new conversation. Dropping the future does not take it back.
     ///
     /// # Errors
     /// [`OpenError::Tape`] where its id is taken or the tape cannot be made; [`OpenError::Workspace`]; [`OpenError::Closed`].
@@ -123,13 +123,18 @@ impl Runtime {
         let exists = || OpenError::Tape(TapeError::Exists { session: id.clone() });
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
-        let made = tokio::task::spawn_blocking(move || make_tape(&host, &for_tape, settings));
-        let made = made.await.map_err(|_| OpenError::Closed).flatten();
-        if let Err(error) = made {
-            flight.land(Err(error.clone()));
-            return Err(error);
-        }
-        flight.launch().await.map_err(|_| OpenError::Closed)??;
+        // A task of its own: others may wait for what is begun here, also where this future is dropped.
+        let making = async move {
+            let made = tokio::task::spawn_blocking(move || make_tape(&host, &for_tape, settings));
+            let made = made.await.map_err(|_| OpenError::Closed).flatten();
+            if let Err(error) = made {
+                flight.land_unmade(error.clone());
+                return Err(error);
+            }
+            flight.launch().await.map_err(|_| OpenError::Closed)?
+        };
+        let tasks = &self.inner.host.tasks;
+        tasks.spawn_on(making, &self.inner.host.tokio).await.map_err(|_| OpenError::Closed)??;
         Ok(Session { host: self.inner.host.clone(), slot })
     }
 

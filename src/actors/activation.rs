@@ -73,6 +73,15 @@ impl Flight {
     }
 }
 
+impl Flight {
+    /// Says that the session was not made. Its maker is told; whoever else waits for it wanted it as it is, and wakes it.
+    pub(crate) fn land_unmade(mut self, error: OpenError) {
+        if let Some(slot) = self.slot.take() {
+            slot.unmade(error);
+        }
+    }
+}
+
 impl Drop for Flight {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {

@@ -219,6 +219,12 @@ impl Clock {
         self.wall.plus(self.start.elapsed())
     }
 
+    /// The same, moved so that it is that moment now, or later. For a session whose tape was written under a clock that was ahead
+    /// of this one: its waits take as long as they are, and not as much longer as the clock was set back.
+    pub(crate) fn not_before(self, moment: Millis) -> Clock {
+        Clock { wall: self.wall.plus(moment.since(self.now())), ..self }
+    }
+
     /// When that moment will be; now where it is past.
     pub(crate) fn instant(&self, moment: Millis) -> Instant {
         // A whole millisecond later, so that a timer never fires before the moment it was set for.

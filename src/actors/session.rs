@@ -32,7 +32,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actors::{
-        host::Host,
+        host::{Clock, Host},
         observers::Tell,
         shell::{Behaviour, Context, ExitError, Init},
         slot::{Question, Reply, Slept, Slot, Wake, Work},
@@ -165,6 +165,8 @@ struct Live {
     slot: Arc<Slot>,
     card: Arc<ActorCard>,
     life: u32,
+    /// The host's, and never before what the tape had when this life began.
+    clock: Clock,
     tape: Tape,
     state: State,
     pending: VecDeque<Pending>,
@@ -192,11 +194,13 @@ struct Live {
 impl Live {
     fn new(host: Arc<Host>, slot: Arc<Slot>, card: Arc<ActorCard>, life: u32, tape: Tape, state: State) -> Live {
         let told = slot.told();
+        let clock = host.clock.not_before(state.time);
         Live {
             host,
             slot,
             card,
             life,
+            clock,
             tape,
             state,
             pending: VecDeque::new(),
@@ -297,7 +301,7 @@ impl Live {
     }
 
     fn now(&self) -> Millis {
-        self.host.clock.now()
+        self.clock.now()
     }
 
     fn after_work(&mut self) {
@@ -344,7 +348,7 @@ impl Live {
         let Some(due) = due else { return };
         let token = CancellationToken::new();
         self.timer = Some((due, token.clone().drop_guard()));
-        let (slot, at) = (self.slot.clone(), self.host.clock.instant(due));
+        let (slot, at) = (self.slot.clone(), self.clock.instant(due));
         self.slot.tasks().spawn(async move {
             tokio::select! {
                 () = tokio::time::sleep_until(at) => slot.wake(),

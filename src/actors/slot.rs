@@ -354,6 +354,12 @@ impl Slot {
         inner.inbox.is_none() && inner.ring.is_none()
     }
 
+    /// How many questions wait for its actor.
+    #[cfg(test)]
+    pub(crate) fn asked(&self) -> usize {
+        self.inner().inbox.as_ref().map_or(0, |inbox| inbox.asked())
+    }
+
     /// How many inputs have no answer yet.
     pub(crate) fn depth(&self) -> usize {
         self.inner().inbox.as_ref().map_or(0, |inbox| inbox.depth())

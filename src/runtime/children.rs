@@ -359,7 +359,7 @@ impl Runtime {
         });
         let made = made.await.map_err(|_| OpenError::Closed).and_then(|made| made.map_err(OpenError::from));
         if let Err(error) = made {
-            flight.land(Err(error.clone()));
+            flight.land_unmade(error.clone());
             return Err(error);
         }
         // From here on a start of the runtime finds it by itself, and its parent finds it in any case.

@@ -277,3 +277,73 @@ async fn a_drain_after_the_end_opens_no_door() {
         Err(crate::SendError::Closed)
     ));
 }
+
+/// Two say "create it, or else resume it" of one that sleeps: the first finds that it exists, and the second, who asked while
+/// the first was still looking, has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_one_that_was_to_be_made_has_the_one_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let session = create(&runtime, folder.path()).await;
+    runtime.passivate(session.id()).await.unwrap();
+    let flight = session.slot.begin_activation().unwrap();
+    let (second, id) = (runtime.clone(), session.id().clone());
+    let resumes = tokio::spawn(async move { second.resume(&id).await.map(drop) });
+    until("it waits", || session.slot.asked() == 1).await;
+    flight.land_unmade(OpenError::Tape(TapeError::Exists { session: session.id().clone() }));
+    timeout(SOON, resumes).await.expect("it is told").unwrap().unwrap();
+    assert_eq!(ask(&session, "hello").await, "1");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Whoever creates a session and goes away takes nothing from those who wait for it. On one thread, so that nothing is made while
+/// the test looks.
+#[tokio::test]
+async fn a_create_that_is_dropped_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let session = runtime.session(&"s".parse().unwrap());
+    let options = SessionOptions::new(folder.path()).id(session.id().clone());
+    let mut creates = Box::pin(runtime.create(options));
+    loop {
+        assert!(futures_util::poll!(&mut creates).is_pending());
+        if session.slot.phase() != Phase::Passive {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let mut waits = Box::pin(session.up());
+    assert!(futures_util::poll!(&mut waits).is_pending());
+    assert_eq!((session.slot.asked(), session.slot.phase()), (1, Phase::Activating));
+    drop(creates);
+    timeout(SOON, waits).await.expect("it is told").unwrap();
+    assert_eq!(ask(&session, "hello").await, "1");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Those who stop waiting for a DOWN, and wait again, leave nothing behind in a parent; and however many wait, there is a bound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_down_in_vain_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Scripted::new([Reply::text("found").at_barrier("child")]));
+    let runtime = start(folder.path(), model.clone()).await;
+    let parent = create(&runtime, folder.path()).await;
+    let options = SessionOptions::new(folder.path()).profile(Profile::Auto);
+    let child = parent.spawn_child(options, "look", crate::session::Link::LINKED).await.unwrap();
+    model.barrier("child").reached().await;
+    let mut waits: Vec<_> = Vec::new();
+    for _ in 0..crate::actors::slot::QUESTIONS_MAX {
+        let mut down = Box::pin(child.down());
+        assert!(futures_util::poll!(&mut down).is_pending());
+        waits.push(down);
+        // It is taken before the next: questions wait in a queue of their own.
+        parent.state().await.unwrap();
+    }
+    assert!(matches!(child.down().await, Err(crate::SendError::InboxFull { .. })));
+    waits.truncate(1);
+    model.barrier("child").release();
+    assert_eq!(timeout(SOON, child.down()).await.expect("it comes").unwrap().text.as_ref(), "found");
+    drop(waits);
+    parent.wait().await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+}

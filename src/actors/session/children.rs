@@ -3,7 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    actors::{links::Watcher, session::Live, slot::Reply},
+    actors::{
+        links::Watcher,
+        session::Live,
+        slot::{QUESTIONS_MAX, Reply},
+    },
+    error::SendError,
     ids::{Seq, SessionId},
     session::{Down, Open, Told},
 };
@@ -33,12 +38,28 @@ impl Children {
     }
 
     pub(super) fn wait_for_own(&mut self, parent: SessionId, ticket: Seq, reply: DownReply) {
-        self.own.push((parent, ticket, reply));
+        // Whoever stopped waiting makes room.
+        self.own.retain(|(.., reply)| !reply.is_closed());
+        if let Some(reply) = room(self.own.len(), reply) {
+            self.own.push((parent, ticket, reply));
+        }
     }
 
     pub(super) fn wait_for(&mut self, ticket: Seq, reply: DownReply) {
-        self.waiting.push((ticket, reply));
+        self.waiting.retain(|(_, reply)| !reply.is_closed());
+        if let Some(reply) = room(self.waiting.len(), reply) {
+            self.waiting.push((ticket, reply));
+        }
     }
+}
+
+/// Who may wait beside so many others; one who may not is told.
+fn room(depth: usize, reply: DownReply) -> Option<DownReply> {
+    if depth < QUESTIONS_MAX {
+        return Some(reply);
+    }
+    drop(reply.send(Err(SendError::InboxFull { depth })));
+    None
 }
 
 impl Live {

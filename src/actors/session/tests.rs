@@ -73,6 +73,11 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    bench_ahead(std::time::Duration::ZERO)
+}
+
+/// One whose tape was written by a clock that was so far ahead.
+fn bench_ahead(ahead: std::time::Duration) -> Bench {
     let (folder, disk, registry) = (own_folder(), FakeDisk::new(), Registry::new());
     let store = store_on(folder.path(), small(), &disk);
     let models = Arc::new(Script(Arc::new(Scripted::new([]))));
@@ -86,7 +91,7 @@ fn bench() -> Bench {
     // As if it were awake.
     slot.begin_activation().unwrap().land(Ok(()));
     let mut tape = host.store.create(&id, build::notify(&slot)).unwrap();
-    let now = host.clock.now();
+    let now = host.clock.now().plus(ahead);
     let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
     settings.rules = vec![Profile::Auto.ruleset()];
     let mut state = State::new(id, settings, now);
@@ -356,4 +361,25 @@ fn other_settings(live: &Live) -> Settings {
     let mut settings = (*live.state.settings).clone();
     settings.retries_max = 2;
     settings
+}
+
+/// A clock that was set back between two lives makes no wait longer: the second before a retry is a second, and is over when it is
+/// over.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_makes_no_wait_longer() {
+    let mut bench = bench_ahead(std::time::Duration::from_secs(3_600));
+    let before = bench.live.now();
+    let _receipt = bench.send("m");
+    bench.live.work();
+    let ticket = bench.live.state.request().unwrap().0;
+    bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    let wait = bench.live.state.due().unwrap().since(before);
+    assert!(wait <= std::time::Duration::from_secs(2), "{wait:?}");
+    bench.live.after_work();
+    let (at, _) = bench.live.timer.as_ref().unwrap();
+    let timer = bench.live.clock.instant(*at) - tokio::time::Instant::now();
+    assert!(timer <= std::time::Duration::from_secs(2), "{timer:?}");
+    tokio::time::advance(timer).await;
+    bench.live.after_work();
+    assert!(bench.live.state.request().is_some(), "it is made again");
 }

@@ -228,6 +228,12 @@ impl Inbox {
         }
     }
 
+    /// How many questions wait.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> usize {
+        self.questions.len()
+    }
+
     /// How many inputs have no answer yet.
     pub(super) fn depth(&self) -> usize {
         self.inputs.len()

@@ -46,6 +46,20 @@ impl Slot {
         }
     }
 
+    /// It was to be made, and was not. Who waits here did not ask for that: there may be one of this name, and they wake it.
+    pub(crate) fn unmade(self: &Arc<Self>, error: OpenError) {
+        let mut inner = self.inner();
+        if inner.refusal().is_none()
+            && !inner.inbox().is_empty()
+            && let Some(flight) = self.take_off(&mut inner)
+        {
+            drop(inner);
+            drop(flight.launch());
+            return;
+        }
+        self.fall_passive(inner, &SendError::from(error));
+    }
+
     /// A place under the supervisor is asked for. One that was asked for before and refused no longer matters.
     pub(crate) fn next_place(&self) -> u32 {
         let mut inner = self.inner();
