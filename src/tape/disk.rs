@@ -31,6 +31,10 @@ pub(super) trait Disk: Send + Sync {
     fn is_slow(&self, took: Duration) -> bool {
         took >= CALM
     }
+    /// Whether a write that is under way for so long says that the disk stands still.
+    fn is_stalled(&self, under_way: Duration) -> bool {
+        under_way >= CALM
+    }
 }
 
 /// The disk that there is.

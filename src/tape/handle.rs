@@ -75,8 +75,10 @@ impl Tape {
     /// Appends entries, all or none: also a crash in the middle leaves all or none of them.
     ///
     /// They must be numbered on from the last entry that was appended. No entries are a success.
-    /// Never waits for a slow disk: in [`Durability::Process`](crate::tape::Durability) it writes in place while the disk is
-    /// calm and nothing of this tape is outstanding, and otherwise leaves it to the store's I/O thread.
+    /// Never waits for a disk that is known to be slow: in [`Durability::Process`](crate::tape::Durability) it writes in place
+    /// while the disk is calm, nothing of this tape is outstanding and nothing of another tape is written in place just now, and
+    /// otherwise leaves it to the store's I/O thread. So of all the callers of a store one at most waits when the disk begins
+    /// to stand still.
     ///
     /// # Errors
     ///
@@ -128,7 +130,8 @@ impl Tape {
         if bytes.len() > APPEND_BYTES_MAX {
             return Err(TapeError::TooLarge { bytes: bytes.len(), max: APPEND_BYTES_MAX });
         }
-        if state.outstanding == 0 && writer.is_calm() && !self.inner.is_closed() {
+        let is_its_turn = state.outstanding == 0 && state.marks == 0 && !self.inner.is_closed();
+        if is_its_turn && let Some(_began) = writer.in_place() {
             writer.write(&self.log, begin.as_deref(), &bytes, after.seq, false)?;
             state.good = after.clone();
             take(&mut state, after, begin);

@@ -19,6 +19,7 @@ use super::{
     layout::{Layout, make_folder, make_new_folder, sync_folder},
     line::Chain,
     owner::Claim,
+    queue::Mark,
 };
 use crate::ids::{Seq, SessionId};
 
@@ -58,6 +59,9 @@ pub(super) struct State {
     pub(super) failed: bool,
     /// What ended the last run.
     pub(super) last_failure: Option<TapeError>,
+    /// Marks that wait for the store's thread, and the last of them.
+    pub(super) marks: usize,
+    pub(super) mark: Option<Mark>,
     /// The folders of the tape's anchors, oldest first.
     pub(super) anchors: Vec<String>,
     /// The handle is gone, or the store was closed.
@@ -98,6 +102,8 @@ impl Log {
             run: 0,
             failed: false,
             last_failure: None,
+            marks: 0,
+            mark: None,
             anchors,
             given_back: false,
         };

@@ -10,6 +10,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -19,6 +20,12 @@ use super::{
     layout::{Layout, names_in, new_file, open_or_make, remove_file},
 };
 use crate::ids::SessionId;
+
+/// How long somebody may be at what a dead owner left before its sessions are called in use.
+pub(super) const BURIAL_WAIT: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether that is done.
+pub(super) const BURIAL_LOOK: Duration = Duration::from_millis(5);
 
 /// This store as an owner. Its lock is given back when this is dropped.
 #[derive(Debug)]
@@ -78,6 +85,18 @@ impl Identity {
         }
     }
 
+    /// Whether its process is certainly gone: of this machine, and from before its last start or not there any more. Who holds
+    /// its lock all the same is at what it left. Of another machine nothing is known.
+    fn is_gone(&self) -> bool {
+        let us = Identity::of_this_process(self.durability);
+        let is_there = || {
+            let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
+            pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+        };
+        let earlier = self.boot.is_some() && us.boot.is_some() && self.boot != us.boot;
+        self.host == us.host && (earlier || !is_there())
+    }
+
     fn line(&self) -> String {
         let mut line = serde_json::to_string(self).expect("plain fields are JSON");
         line.push('\n');
@@ -121,9 +140,14 @@ impl Drop for Owner {
 /// Whether an owner lives. A look: nothing is made, taken over or kept locked.
 pub(super) fn is_alive(layout: &Layout, owner: &str) -> bool {
     let Ok(lock) = File::open(layout.lock(owner)) else { return false };
-    // Shared, and given back with the file: at worst an owner that is taken for dead by us is taken for alive by somebody
-    // who looks at the same moment, and looks again.
+    // Shared, and given back with the file. Who finds it locked at the same moment sees that its process is gone, and looks
+    // again; one of another machine may be taken for alive for that moment.
     matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether an owner whose lock is held is dead, and somebody is at what it left.
+pub(super) fn is_being_buried(layout: &Layout, owner: &str) -> bool {
+    matches!(Identity::read(&layout.lock(owner)), Ok(Some(identity)) if identity.owner == owner && identity.is_gone())
 }
 
 /// A dead owner's lock, held by us.
@@ -202,7 +226,12 @@ impl Claim {
         secure(layout, owner, session, replay)?;
         // Who wrote last stays known after the claim is gone.
         if before.as_ref() != Some(&owner.identity) {
-            put(owner, &draft(layout, owner, session), &writer, |from, to| std::fs::rename(from, to))?;
+            put(owner, &draft(layout, owner, session), &writer, |from, to| std::fs::rename(from, to)).inspect_err(
+                |_| {
+                    // Nobody has it then, so nobody shall be told that we do.
+                    let _ = remove_file(&path);
+                },
+            )?;
         }
         Ok(Claim { path, before })
     }
@@ -210,6 +239,11 @@ impl Claim {
     /// The owner that a session's claim names, alive or dead.
     pub(super) fn owner_of(layout: &Layout, session: &SessionId) -> Result<Option<String>, TapeError> {
         Ok(Identity::read(&layout.claim(session))?.map(|identity| identity.owner))
+    }
+
+    /// Whether the session is still claimed by one that is dead: somebody else is about to take it over, or to replay its log.
+    pub(super) fn is_of_the_dead(layout: &Layout, session: &SessionId) -> bool {
+        matches!(Identity::read(&layout.claim(session)), Ok(Some(holder)) if holder.is_gone())
     }
 
     /// Gives the session back.

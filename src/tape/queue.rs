@@ -2,7 +2,8 @@
 //!
 //! The queue is a value that outlives its thread: a job stays at its head until it has a result and the result was told.
 //! A job that was being worked on when the thread panicked is done again, at the same place in the file, so nothing is
-//! lost or doubled. The thread is started when it is first needed, and again if it is gone.
+//! lost or doubled. The thread is started when it is first needed, and lives until the queue is closed: a panic ends no more than
+//! the work at hand.
 
 use std::{
     collections::VecDeque,
@@ -16,10 +17,11 @@ use std::{
 
 use super::{
     TapeError,
+    layout::{Layout, open_or_make, remove_file},
     line::Chain,
     log::{Log, lock},
 };
-use crate::ids::Seq;
+use crate::ids::{Seq, SessionId};
 
 /// How often a job is tried when the thread panics over it.
 const TRIES_MAX: u32 = 2;
@@ -46,8 +48,27 @@ pub(super) enum What {
         /// See [`State::run`](super::log::State).
         run: u64,
     },
+    /// Note whether a turn of the session is open.
+    Mark(Mark),
     /// The handle is gone: give the session back.
     Release,
+}
+
+/// Whether a turn of a session is open, as a name in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Open,
+    Closed,
+}
+
+impl Mark {
+    pub(super) fn put(self, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
+        let path = layout.open().join(session.as_str());
+        match self {
+            Mark::Open => open_or_make(&path).map(drop).map_err(TapeError::io("make", path)),
+            Mark::Closed => remove_file(&path),
+        }
+    }
 }
 
 impl Job {
@@ -59,7 +80,7 @@ impl Job {
     pub(super) fn bytes(&self) -> usize {
         match &self.what {
             What::Append { bytes, .. } => bytes.len(),
-            What::Release => 0,
+            What::Mark(_) | What::Release => 0,
         }
     }
 
@@ -79,8 +100,14 @@ impl Job {
     /// Tells the caller, once. Only then the tape counts as having nothing outstanding: what it appends next in place
     /// must not be answered before what was queued earlier.
     fn tell(&self) {
-        let What::Append { .. } = self.what else { return };
+        if let What::Release = self.what {
+            return;
+        }
         if !self.told.swap(true, Ordering::SeqCst) {
+            if let What::Mark(_) = self.what {
+                lock(&self.log.state).marks -= 1;
+                return;
+            }
             if let Some(result) = lock(&self.result).clone() {
                 // The host's function; what goes wrong in it stays there.
                 let _ = catch_unwind(AssertUnwindSafe(|| (self.log.notify)(result)));
@@ -137,7 +164,8 @@ impl Queue {
         }
     }
 
-    /// Takes a job, or says why not. A [`What::Release`] is always taken: there is one per tape at most.
+    /// Takes a job, or says why not. Of [`What::Release`] there is one per tape at most, of [`What::Mark`] two for each turn that
+    /// appends were taken for: they are always taken.
     pub(super) fn push<W: Work>(self: &Arc<Self>, worker: &Arc<W>, job: Job) -> Result<(), TapeError> {
         let mut inner = lock(&self.inner);
         let is_append = matches!(job.what, What::Append { .. });

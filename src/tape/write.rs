@@ -4,9 +4,9 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Condvar, Mutex, Weak,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -37,6 +37,9 @@ pub(super) struct Writer {
     pub(super) released: Condvar,
     /// One bit for each of the last eight writes, set where it was slow.
     pace: AtomicU8,
+    /// The one thing that is being done in place; of the thread's writes the one under way.
+    in_place: UnderWay,
+    in_thread: UnderWay,
     /// `Power` only, from the first append on.
     commit: Mutex<Option<CommitLog>>,
 }
@@ -49,6 +52,8 @@ impl Writer {
             live: Mutex::default(),
             released: Condvar::new(),
             pace: AtomicU8::new(0),
+            in_place: UnderWay::new(),
+            in_thread: UnderWay::new(),
             commit: Mutex::new(None),
             layout,
             options,
@@ -56,9 +61,19 @@ impl Writer {
         }
     }
 
-    /// Whether an append may be written in place.
-    pub(super) fn is_calm(&self) -> bool {
-        self.options.durability == Durability::Process && self.pace.load(Ordering::Relaxed) == 0
+    /// The right to touch the disk in place, for as long as the guard is held; `None` where it is left to the thread: the last
+    /// writes were slow, one of the thread's does not come back, or somebody else is at it in place. So a disk that stands
+    /// still holds up one caller at most, and not each of a host's few workers in turn.
+    pub(super) fn in_place(&self) -> Option<Began<'_>> {
+        let is_calm = self.options.durability == Durability::Process
+            && self.pace.load(Ordering::Relaxed) == 0
+            && !self.in_thread.is_stalled(&*self.disk);
+        if is_calm { self.in_place.begin() } else { None }
+    }
+
+    /// Whether something that was begun on the disk does not come back.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.in_place.is_stalled(&*self.disk) || self.in_thread.is_stalled(&*self.disk)
     }
 
     /// Writes one append to the tape's file and notes how long it took.
@@ -87,7 +102,10 @@ impl Writer {
         }
         let written = match is_written(job, after) {
             true => Ok(()),
-            false => self.write(&job.log, begin, bytes, after.seq, sync),
+            false => {
+                let _began = self.in_thread.begin();
+                self.write(&job.log, begin, bytes, after.seq, sync)
+            }
         };
         let settled = settle(job, after, written);
         fault!(self.options.faults, "tape.settled", job.log.session.as_str());
@@ -188,6 +206,43 @@ impl Writer {
     }
 }
 
+/// Since when something is under way on the disk, where something is.
+struct UnderWay {
+    born: Instant,
+    /// Nanoseconds after that, and one; 0 for nothing.
+    since: AtomicU64,
+}
+
+/// Something is under way on the disk until this is dropped.
+pub(super) struct Began<'u>(&'u UnderWay);
+
+impl UnderWay {
+    fn new() -> UnderWay {
+        UnderWay { born: Instant::now(), since: AtomicU64::new(0) }
+    }
+
+    /// Begins something, unless something is under way.
+    fn begin(&self) -> Option<Began<'_>> {
+        let now = u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
+        let begun = self.since.compare_exchange(0, now, Ordering::Acquire, Ordering::Relaxed);
+        // Made only then: whoever drops one says that it is over.
+        begun.is_ok().then(|| Began(self))
+    }
+
+    fn is_stalled(&self, disk: &dyn Disk) -> bool {
+        match self.since.load(Ordering::Relaxed) {
+            0 => false,
+            since => disk.is_stalled(self.born.elapsed().saturating_sub(Duration::from_nanos(since))),
+        }
+    }
+}
+
+impl Drop for Began<'_> {
+    fn drop(&mut self) {
+        self.0.since.store(0, Ordering::Release);
+    }
+}
+
 /// Why a queued append must not be written any more.
 fn doomed(job: &Job, run: u64) -> Option<TapeError> {
     let state = lock(&job.log.state);
@@ -215,6 +270,15 @@ fn settle(job: &Job, after: &Chain, written: Result<(), TapeError>) -> bool {
 
 impl Work for Writer {
     fn work(&self, jobs: &[Arc<Job>]) {
+        // Before the appends that were queued behind them. One that comes too early is no harm: see `Store::mark_closed`.
+        for job in jobs {
+            if let What::Mark(mark) = job.what {
+                let _began = self.in_thread.begin();
+                // Where it cannot be made, neither can the append, most likely; and that one is reported.
+                let _ = mark.put(&self.layout, &job.log.session);
+                job.finish(Ok(Seq::ZERO));
+            }
+        }
         let power = self.options.durability == Durability::Power;
         let appends = jobs.split_inclusive(|job| matches!(job.what, What::Release));
         for jobs in appends {
@@ -222,8 +286,10 @@ impl Work for Writer {
                 Some((last, before)) if matches!(last.what, What::Release) => (before, Some(last)),
                 _ => (jobs, None),
             };
-            if power && !appends.is_empty() {
-                self.append_with_commit_log(appends);
+            if power {
+                if appends.iter().any(|job| matches!(job.what, What::Append { .. })) {
+                    self.append_with_commit_log(appends);
+                }
             } else {
                 for job in appends {
                     if let What::Append { bytes, begin, after, run } = &job.what {
@@ -232,6 +298,7 @@ impl Work for Writer {
                 }
             }
             if let Some(job) = release {
+                let _began = self.in_thread.begin();
                 self.release(&job.log);
                 job.finish(Ok(Seq::ZERO));
             }
@@ -244,7 +311,7 @@ impl Work for Writer {
                 Some(earlier) => job.finish(Err(earlier)),
                 None => drop(settle(job, after, Err(error.clone()))),
             },
-            What::Release => job.finish(Ok(Seq::ZERO)),
+            What::Mark(_) | What::Release => job.finish(Ok(Seq::ZERO)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
         Damage, Durability, Notify, Tape, TapeError,
         line::Chain,
         log::{Log, LogFile, lock},
-        owner::Claim,
+        owner::{BURIAL_LOOK, BURIAL_WAIT, Claim},
         queue::{Job, What},
     },
 };
@@ -38,14 +38,24 @@ impl Store {
         // The place is taken from now on, though there is no log in it yet.
         live.insert(session.clone(), Weak::new());
         drop(live);
-        let claimed = writer.finish_with(session).and_then(|()| {
+        let take = || {
             let owner = lock(&writer.owner);
             let replay = |name: &str| {
                 let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
                 failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
             };
             owner.as_ref().ok_or(TapeError::Closed).and_then(|o| Claim::take(&writer.layout, o, session, replay))
-        });
+        };
+        let mut claimed = writer.finish_with(session).and_then(|()| take());
+        let started = Instant::now();
+        // Where somebody is at what a dead owner left, nobody has it yet.
+        while let Err(TapeError::Claimed { .. }) = claimed
+            && Claim::is_of_the_dead(&writer.layout, session)
+            && started.elapsed() < BURIAL_WAIT
+        {
+            std::thread::sleep(BURIAL_LOOK);
+            claimed = take();
+        }
         if claimed.is_err() {
             self.unclaim(session, None);
         }
@@ -107,13 +117,17 @@ impl Drop for Claiming<'_> {
 }
 
 impl Inner {
-    /// Gives a session back: at once where nothing is on its way, else by the I/O thread behind its last append.
+    /// Gives a session back: at once where nothing is on its way and the disk does not stand still, else by the I/O thread
+    /// behind its last append.
     pub(in crate::tape) fn give_back(&self, log: &Arc<Log>) {
         let mut state = lock(&log.state);
         if std::mem::replace(&mut state.given_back, true) {
             return;
         }
-        let waits = state.outstanding > 0 || self.writer.options.durability == Durability::Power;
+        let waits = state.outstanding > 0
+            || state.marks > 0
+            || self.writer.options.durability == Durability::Power
+            || self.writer.is_stalled();
         drop(state);
         if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
             self.writer.release(log);

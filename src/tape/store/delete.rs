@@ -150,11 +150,11 @@ impl Store {
             fault!(self.faults(), "tape.delete.hidden", session.as_str());
             return Ok(Some(Deleted::Hidden));
         }
-        let gone = remove(layout, session, all_gone)?;
-        if gone {
-            // The claim went with the folder.
-            claiming.claim = None;
-        }
+        let moved = move_away(layout, session)?;
+        // The claim went with the folder, also where the rest of it fails. By its name it may be another's by now, who made a
+        // session of this id anew.
+        claiming.claim = None;
+        let gone = remove(layout, session, moved, all_gone)?;
         Ok(Some(if gone { Deleted::Gone } else { Deleted::Hidden }))
     }
 
@@ -185,7 +185,7 @@ pub(super) fn finish_deletions(layout: &Layout) -> Vec<TapeError> {
         let finish = || match layout.session(&session).is_dir() {
             false => remove_file(&layout.hidden_mark(&session)),
             true if has_forks(layout, &session, &layout.forks(&session))? => Ok(()),
-            true => remove(layout, &session, &mut Vec::new()).map(drop),
+            true => move_away(layout, &session).and_then(|moved| remove(layout, &session, moved, &mut Vec::new())).map(drop),
         };
         failed.extend(finish().err());
     }
@@ -217,19 +217,26 @@ fn forget_in_index(layout: &Layout, which: forget::Which<'_>, merge_for: Duratio
     }
 }
 
-/// Removes a session that nobody has open and that no fork goes on from, and then what it goes on from, where that was only
-/// waiting for it. Says whether it is gone: a fork may have come meanwhile, and then it is hidden.
-fn remove(layout: &Layout, session: &SessionId, all_gone: &mut Vec<SessionId>) -> Result<bool, TapeError> {
+/// Removes a session that was moved away, and then what it goes on from, where that was only waiting for it. Says whether it is
+/// gone: a fork may have come meanwhile, and then it is hidden.
+fn remove(
+    layout: &Layout,
+    session: &SessionId,
+    moved: Option<PathBuf>,
+    all_gone: &mut Vec<SessionId>,
+) -> Result<bool, TapeError> {
     let mut gone = None;
-    let mut next = Some(session.clone());
-    while let Some(session) = next {
-        let removed =
-            move_away(layout, &session)?.map_or(Ok(Removed::Gone(None)), |to| finish(layout, &session, &to))?;
+    let mut next = Some((session.clone(), moved));
+    while let Some((session, moved)) = next {
+        let removed = moved.map_or(Ok(Removed::Gone(None)), |to| finish(layout, &session, &to))?;
         gone.get_or_insert(matches!(removed, Removed::Gone(_)));
         all_gone.extend(Some(session).filter(|_| matches!(removed, Removed::Gone(_))));
         next = match removed {
-            Removed::Gone(Some(parent)) if layout.hidden_mark(&parent).exists() => {
-                (!has_forks(layout, &parent, &layout.forks(&parent))?).then_some(parent)
+            Removed::Gone(Some(parent))
+                if layout.hidden_mark(&parent).exists() && !has_forks(layout, &parent, &layout.forks(&parent))? =>
+            {
+                let moved = move_away(layout, &parent)?;
+                Some((parent, moved))
             }
             _ => None,
         };

@@ -1,7 +1,7 @@
 //! Which sessions are in a turn, which are kept stopped, and which are never swept: one small file each, so that it is known without reading a
 //! tape. The tape may be what makes a session crash.
 
-use std::io::Write as _;
+use std::{io::Write as _, sync::Weak};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,8 @@ use crate::{
     tape::{
         Store, TapeError,
         layout::{ids_in, make_folder, new_file, open_or_make, remove_file},
+        log::lock,
+        queue::{Job, Mark as TurnMark, What},
     },
 };
 
@@ -27,17 +29,20 @@ struct Mark {
 impl Store {
     /// Notes that a turn of this session is open, so that the next start finds it with one look.
     ///
+    /// Where this store has the session open and may not touch the disk in place just now, the I/O thread does it, before what
+    /// is appended from here on.
+    ///
     /// # Errors
     ///
     /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
     pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
-        let mark = self.layout().open().join(session.as_str());
         fault!(self.faults(), "tape.mark_open", session.as_str());
-        open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
+        self.mark(session, TurnMark::Open)
     }
 
-    /// Notes that no turn of this session is open.
+    /// Notes that no turn of this session is open; as [`Store::mark_open`] does it, and only when what ended the turn is on
+    /// the tape.
     ///
     /// # Errors
     ///
@@ -45,7 +50,25 @@ impl Store {
     pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
         fault!(self.faults(), "tape.mark_closed", session.as_str());
-        remove_file(&self.layout().open().join(session.as_str()))
+        self.mark(session, TurnMark::Closed)
+    }
+
+    fn mark(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
+        let writer = &self.inner.writer;
+        let log = lock(&writer.live).get(session).and_then(Weak::upgrade);
+        let Some(log) = log else { return mark.put(&writer.layout, session) };
+        let mut state = lock(&log.state);
+        let is_its_turn = state.marks == 0 && state.outstanding == 0;
+        if is_its_turn && let Some(_began) = writer.in_place() {
+            return mark.put(&writer.layout, session);
+        }
+        // The same that waits already need not wait twice: a session that tries again and again queues nothing more.
+        if state.marks == 0 || state.mark != Some(mark) {
+            self.inner.queue.push(writer, Job::new(&log, What::Mark(mark)))?;
+            state.marks += 1;
+            state.mark = Some(mark);
+        }
+        Ok(())
     }
 
     /// The sessions with an open turn, by id.

@@ -1,15 +1,22 @@
 //! The parts of a store that are not tapes: its version, its reserve, what dead owners left.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use super::{StoreOptions, StoreReport, delete::finish_deletions};
 use crate::tape::{
-    TapeError,
+    Durability, TapeError,
     commit::{self, Replayed},
     disk::{Disk, within_limit},
-    layout::{Layout, make_folder, new_file, remove_file},
-    owner::{DeadOwner, Owner},
+    layout::{Layout, make_folder, names_in, new_file, remove_file, sync_folder},
+    owner::{BURIAL_LOOK, BURIAL_WAIT, DeadOwner, Owner, is_being_buried},
 };
+
+/// How old something half-made is before it counts as left behind.
+const DRAFT_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// The version of the folder's layout that is written, and the newest that is understood.
 const LAYOUT_VERSION: u64 = 1;
@@ -26,10 +33,23 @@ pub(in crate::tape) fn become_owner(
         make_folder(&folder)?;
     }
     check_version(layout, true)?;
+    if options.durability == Durability::Power {
+        // Else a loss of power may take the folders, and with them what is synced in them.
+        sync_folder(&layout.root)?;
+        layout.root.parent().map_or(Ok(()), sync_folder)?;
+    }
     fault!(options.faults, "tape.open.folders", "store");
     let mut dead = Vec::new();
+    let started = Instant::now();
     for name in DeadOwner::names(layout)? {
-        match DeadOwner::lock(layout, &name) {
+        // What another store is at just now is done, and its sessions are marked, when this one is open.
+        let lock = loop {
+            match DeadOwner::lock(layout, &name) {
+                Ok(None) if is_being_buried(layout, &name) && started.elapsed() < BURIAL_WAIT => sleep(BURIAL_LOOK),
+                lock => break lock,
+            }
+        };
+        match lock {
             Ok(lock) => dead.extend(lock.map(|lock| (name, lock))),
             Err(error) => report.undone.push(error),
         }
@@ -51,9 +71,25 @@ pub(in crate::tape) fn become_owner(
         }
         drop(lock);
     }
+    remove_drafts(layout);
     report.undone.extend(finish_deletions(layout));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
     Ok(owner)
+}
+
+/// Removes what was made to get another name, by somebody who died before it got that. Only what is old: younger ones may be
+/// just on their way.
+fn remove_drafts(layout: &Layout) {
+    let owners = names_in(&layout.owners()).unwrap_or_default().into_iter().filter(|name| !name.contains('.'));
+    let versions = names_in(&layout.root).unwrap_or_default().into_iter().filter(|name| name.starts_with("version."));
+    let paths = owners.map(|name| layout.owners().join(name)).chain(versions.map(|name| layout.root.join(name)));
+    for path in paths {
+        let age = std::fs::metadata(&path).and_then(|there| there.modified()).ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > DRAFT_AGE) {
+            // It is in nobody's way: another time, else.
+            let _ = std::fs::remove_file(&path);
+        }
+    }
 }
 
 /// Does what a dead owner left undone. The caller holds its lock.

@@ -38,13 +38,13 @@ fn child_that_writes_until_it_is_killed() {
     }
 }
 
-struct Writer {
+pub(super) struct Writer {
     child: Child,
     said: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Writer {
-    fn start(folder: &std::path::Path) -> Writer {
+    pub(super) fn start(folder: &std::path::Path) -> Writer {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tape::tests::crash::child_that_writes_until_it_is_killed", "--nocapture"])
             .env(FOLDER, folder)
@@ -58,7 +58,7 @@ impl Writer {
     }
 
     /// Kills it after so many acknowledgements; the last of each tape, of all that it could say.
-    fn kill_after(mut self, acknowledged: usize) -> [u64; 2] {
+    pub(super) fn kill_after(mut self, acknowledged: usize) -> [u64; 2] {
         let mut last = [0, 0];
         let mut note = |line: String| {
             if let Some((name, seq)) = line.split_once(' ')

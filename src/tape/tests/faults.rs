@@ -326,10 +326,10 @@ fn eight_threads_write_their_tapes_at_once() {
 }
 
 /// A disk of 256 KiB that is really full. Needs root to mount it; says so where it cannot.
-struct SmallDisk(tempfile::TempDir);
+pub(super) struct SmallDisk(pub(super) tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount() -> Option<SmallDisk> {
+    pub(super) fn mount() -> Option<SmallDisk> {
         let folder = tempfile::tempdir().unwrap();
         let mount = std::process::Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"])

@@ -154,6 +154,8 @@ type Written = Vec<(u64, Vec<u8>)>;
 #[derive(Default)]
 struct Gate {
     closed: bool,
+    /// Only to what has this in it.
+    closed_to: Option<String>,
     waiting: usize,
 }
 
@@ -182,6 +184,12 @@ impl FakeDisk {
         self.gate.lock().unwrap().closed = true;
     }
 
+    /// Lets all through but what has this in it.
+    pub(crate) fn open_but_to(&self, word: &str) {
+        self.gate.lock().unwrap().closed_to = Some(word.into());
+        self.moved.notify_all();
+    }
+
     pub(crate) fn open_up(&self) {
         self.gate.lock().unwrap().closed = false;
         self.moved.notify_all();
@@ -189,8 +197,12 @@ impl FakeDisk {
 
     /// Waits until a write stands at the gate.
     pub(crate) fn wait_until_one_waits(&self) {
+        self.wait_until_so_many_wait(1);
+    }
+
+    pub(super) fn wait_until_so_many_wait(&self, many: usize) {
         let gate = self.gate.lock().unwrap();
-        let (_gate, timeout) = self.moved.wait_timeout_while(gate, LONG, |gate| gate.waiting == 0).unwrap();
+        let (_gate, timeout) = self.moved.wait_timeout_while(gate, LONG, |gate| gate.waiting < many).unwrap();
         assert!(!timeout.timed_out());
     }
 
@@ -252,13 +264,23 @@ impl Disk for FakeDisk {
         self.delay_us.load(Ordering::SeqCst) > 0
     }
 
+    /// While a write stands at the gate; never because of the machine that the tests run on.
+    fn is_stalled(&self, _: Duration) -> bool {
+        self.gate.lock().unwrap().waiting > 0
+    }
+
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut gate = self.gate.lock().unwrap();
         gate.waiting += 1;
         self.moved.notify_all();
-        let mut gate = self.moved.wait_timeout_while(gate, LONG, |gate| gate.closed).unwrap().0;
+        let is_shut = |gate: &mut Gate| match &gate.closed_to {
+            None => gate.closed,
+            Some(word) => gate.closed && memchr::memmem::find(bytes, word.as_bytes()).is_some(),
+        };
+        let mut gate = self.moved.wait_timeout_while(gate, LONG, is_shut).unwrap().0;
         gate.waiting -= 1;
         drop(gate);
+        self.moved.notify_all();
         let delay = self.delay_us.load(Ordering::SeqCst);
         if delay > 0 {
             std::thread::sleep(Duration::from_micros(delay as u64));

@@ -1,0 +1,116 @@
+//! A disk that stands still: one caller at most waits for it, and everybody else goes on.
+
+use std::{fs, sync::Arc};
+
+use super::support::*;
+use crate::{
+    ids::Seq,
+    tape::{Appended, Store},
+};
+
+/// A store with tapes, of which the first is held up in place by the disk for as long as `meanwhile` takes.
+fn while_the_first_is_held_up(
+    names: &[&str],
+    meanwhile: impl FnOnce(&Store, &FakeDisk, &mut [Waiting]),
+) -> (tempfile::TempDir, Store) {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    let store = store_on(folder.path(), small(), &disk);
+    let mut tapes: Vec<Waiting> = names.iter().map(|name| Waiting::create(&store, &id(name))).collect();
+    let (first, others) = tapes.split_first_mut().unwrap();
+    std::thread::scope(|scope| {
+        disk.shut();
+        let held_up = scope.spawn(|| first.tape.append(&[entry(1)]));
+        disk.wait_until_one_waits();
+        meanwhile(&store, &disk, others);
+        disk.open_up();
+        assert!(matches!(held_up.join().unwrap(), Appended::Now(Ok(Seq(1)))));
+    });
+    for tape in &tapes {
+        for _ in 0..tape.tape.outstanding() {
+            tape.told.recv_timeout(LONG).unwrap().unwrap();
+        }
+    }
+    assert!(store.settle(LONG));
+    assert_eq!(store.verify_all().unwrap(), []);
+    (folder, store)
+}
+
+#[test]
+fn an_append_that_the_disk_holds_up_holds_up_no_other_session() {
+    while_the_first_is_held_up(&["a", "b", "c", "d"], |_, _, others| {
+        for tape in others {
+            assert!(matches!(tape.tape.append(&entries(1..=2)), Appended::Later));
+            assert!(matches!(tape.tape.append(&[entry(3)]), Appended::Later));
+        }
+    });
+}
+
+/// The store's thread is not there to be waited for, either: while its write does not come back, nobody tries it in place.
+#[test]
+fn a_write_of_the_thread_that_does_not_come_back_holds_up_nobody() {
+    while_the_first_is_held_up(&["a", "b", "c"], |store, disk, others| {
+        let folder = store.path().to_owned();
+        assert!(matches!(others[0].tape.append(&[entry(1)]), Appended::Later));
+        disk.wait_until_so_many_wait(2);
+        // The first is through, and the thread still stands there.
+        disk.open_but_to(r#""session":"b""#);
+        let written = folder.join("sessions/a/anchors/001_session-start/entries.jsonl");
+        while fs::metadata(&written).unwrap().len() == 0 {
+            std::thread::yield_now();
+        }
+        // It gives its place free right after that.
+        (0..1000).for_each(|_| std::thread::yield_now());
+        assert!(matches!(others[1].tape.append(&[entry(1)]), Appended::Later));
+    });
+}
+
+/// The mark of an open turn is made before the append that opens it, and taken away after all that came before.
+#[test]
+fn marks_of_open_turns_are_left_to_the_thread_while_the_disk_stands_still() {
+    let (_folder, store) = while_the_first_is_held_up(&["a", "b", "c"], |store, disk, others| {
+        for _ in 0..3 {
+            store.mark_open(&id("b")).unwrap();
+        }
+        assert!(matches!(others[0].tape.append(&[entry(1)]), Appended::Later));
+        disk.wait_until_so_many_wait(2);
+        // The thread stands at the append of b, and what comes now is behind it.
+        store.mark_open(&id("c")).unwrap();
+        assert!(matches!(others[1].tape.append(&[entry(1)]), Appended::Later));
+        assert_eq!(store.open_sessions().unwrap(), [id("b")]);
+        store.mark_closed(&id("c")).unwrap();
+    });
+    assert_eq!(store.open_sessions().unwrap(), [id("b")]);
+    store.mark_closed(&id("b")).unwrap();
+    assert_eq!(store.open_sessions().unwrap(), [], "in place, now that it is calm");
+}
+
+/// So is the claim of a handle that is dropped meanwhile.
+#[test]
+fn a_handle_that_is_dropped_while_the_disk_stands_still_waits_for_nothing() {
+    let (_folder, store) = while_the_first_is_held_up(&["a", "b"], |store, _, others| {
+        let (notify, _) = listener();
+        let gone = std::mem::replace(&mut others[0].tape, store.create(&id("other"), notify).unwrap());
+        let claim = store.path().join("sessions/b/claim");
+        drop(gone);
+        assert!(claim.exists(), "it was left to the thread");
+    });
+    assert_eq!(load_entries(&store, &id("b")), []);
+}
+
+/// An append in place costs the disk what it did: a look at the length and a write.
+#[test]
+fn an_append_in_place_is_two_operations_of_the_disk() {
+    use std::sync::atomic::Ordering;
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    let store = store_on(folder.path(), small(), &disk);
+    let mut tape = store.create(&id("s"), Arc::new(|_| {})).unwrap();
+    assert!(matches!(tape.append(&[entry(1)]), Appended::Now(Ok(Seq(1)))));
+    let before = disk.operations.load(Ordering::SeqCst);
+    for seq in 2..=11 {
+        assert!(matches!(tape.append(&[entry(seq)]), Appended::Now(Ok(_))));
+    }
+    assert_eq!(disk.operations.load(Ordering::SeqCst) - before, 20);
+    assert_eq!(fs::read_dir(folder.path().join("commit")).unwrap().count(), 0);
+}
