@@ -185,7 +185,9 @@ pub(super) fn finish_deletions(layout: &Layout) -> Vec<TapeError> {
         let finish = || match layout.session(&session).is_dir() {
             false => remove_file(&layout.hidden_mark(&session)),
             true if has_forks(layout, &session, &layout.forks(&session))? => Ok(()),
-            true => move_away(layout, &session).and_then(|moved| remove(layout, &session, moved, &mut Vec::new())).map(drop),
+            true => {
+                move_away(layout, &session).and_then(|moved| remove(layout, &session, moved, &mut Vec::new())).map(drop)
+            }
         };
         failed.extend(finish().err());
     }
