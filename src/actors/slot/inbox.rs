@@ -329,6 +329,8 @@ impl Waiters {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
     use super::*;
 
     /// Whoever repeats an abort while the disk refuses is stopped by a bound, far above that of what adds work.

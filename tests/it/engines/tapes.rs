@@ -143,7 +143,7 @@ async fn a_compaction_begins_an_anchor_and_can_be_undone() {
                 true => Reply::text("## Goal\nGo on."),
                 false => reply(request),
             });
-            Arc::new(model.with_limits(limits.clone()))
+            Arc::new(model.with_limits(limits))
         };
         let runtime = engine.builder().model(model()).start().await.unwrap();
         let session = runtime.create(engine.options()).await.unwrap();
