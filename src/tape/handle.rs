@@ -131,7 +131,10 @@ impl Tape {
             return Err(TapeError::TooLarge { bytes: bytes.len(), max: APPEND_BYTES_MAX });
         }
         let is_its_turn = state.outstanding == 0 && state.marks == 0 && !self.inner.is_closed();
-        if is_its_turn && let Some(_began) = writer.in_place() {
+        if is_its_turn
+            && writer.needs_no_sync()
+            && let Some(_began) = writer.in_place()
+        {
             writer.write(&self.log, begin.as_deref(), &bytes, after.seq, false)?;
             state.good = after.clone();
             take(&mut state, after, begin);

@@ -65,10 +65,13 @@ impl Writer {
     /// writes were slow, one of the thread's does not come back, or somebody else is at it in place. So a disk that stands
     /// still holds up one caller at most, and not each of a host's few workers in turn.
     pub(super) fn in_place(&self) -> Option<Began<'_>> {
-        let is_calm = self.options.durability == Durability::Process
-            && self.pace.load(Ordering::Relaxed) == 0
-            && !self.in_thread.is_stalled(&*self.disk);
+        let is_calm = self.pace.load(Ordering::Relaxed) == 0 && !self.in_thread.is_stalled(&*self.disk);
         if is_calm { self.in_place.begin() } else { None }
+    }
+
+    /// Whether appends need no sync, and so may be written in place.
+    pub(super) fn needs_no_sync(&self) -> bool {
+        self.options.durability == Durability::Process
     }
 
     /// Whether something that was begun on the disk does not come back.

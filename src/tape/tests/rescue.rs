@@ -177,6 +177,23 @@ fn a_fork_with_a_bad_line_of_its_own_is_rescued_before_it() {
     }
 }
 
+/// The first line of an anchor is the bad one, and says a number that is none of its: the anchor before it has what is asked for.
+#[test]
+fn an_anchor_that_begins_with_a_wrong_number_hides_nothing_of_the_one_before() {
+    for wrong in [1, 3, 5, 9] {
+        let folder = own_folder();
+        let store = Store::open(folder.path(), small()).unwrap();
+        drop(session(&store, "s"));
+        let path = file(&store, "s", NEWEST);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen("\"seq\":6,", &format!("\"seq\":{wrong},"), 1)).unwrap();
+        assert_eq!(store.sound_end(&id("s")).unwrap().seq, Seq(5));
+        assert_eq!(fork(&store, "s", None, "f").unwrap(), Seq(5), "{wrong}");
+        lives(&store, "f", Seq(5));
+        assert_eq!(store.read_to(&id("s"), Seq(5)).unwrap().entries, entries(1..=5));
+    }
+}
+
 /// Damage behind an older anchor is nothing to the newest one, which says all that is needed.
 #[test]
 fn damage_before_the_newest_anchor_does_not_move_the_end() {
