@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::{
     ids::{Millis, Seq, SessionId},
     message::ModelRef,
-    session::Digest,
+    session::{Cradle, Digest},
     tape::{Behind, SessionSummary, Standing, Standings, Store, TapeError, TapeStore},
     usage::{Cost, Usage},
 };
@@ -238,6 +238,15 @@ impl ListedSession {
             depth: 0,
             session,
         })
+    }
+}
+
+impl From<Cradle> for Parent {
+    fn from(cradle: Cradle) -> Parent {
+        match cradle {
+            Cradle::Fork { parent, seq } => Parent::ForkOf { session: parent, seq },
+            Cradle::Task { parent, ticket } => Parent::TaskOf { session: parent, ticket },
+        }
     }
 }
 

@@ -253,11 +253,12 @@ fn look(
         let forks = store.forks_of(&id)?;
         // Somebody who may remove it has looked at its claim by then.
         let protected = match () {
-            () if standings.is_pinned(&id) => Some(KeptReason::Pinned),
+            // First what also keeps those that do its tasks.
             () if standings.is_open(&id) => Some(KeptReason::AtWork),
             () => match standings.of(&id)? {
-                Standing::Parked => Some(KeptReason::Parked),
                 Standing::Live => Some(KeptReason::Live),
+                _ if standings.is_pinned(&id) => Some(KeptReason::Pinned),
+                Standing::Parked => Some(KeptReason::Parked),
                 Standing::Passive | Standing::Hidden => None,
             },
         };

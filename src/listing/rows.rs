@@ -15,15 +15,6 @@ use crate::{
 const PIECE_MIN: usize = 16;
 const PIECE_MAX: usize = 256;
 
-impl From<Cradle> for Parent {
-    fn from(cradle: Cradle) -> Parent {
-        match cradle {
-            Cradle::Fork { parent, seq } => Parent::ForkOf { session: parent, seq },
-            Cradle::Task { parent, ticket } => Parent::TaskOf { session: parent, ticket },
-        }
-    }
-}
-
 /// What lists sum up of a session's entries.
 fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
     // What cannot be read back was not written by this form; then it is better to know less.

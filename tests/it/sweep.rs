@@ -148,6 +148,11 @@ async fn a_child_stays_while_its_parent_waits_for_it() {
     let planned = sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap();
     assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
     assert_eq!(gone(&planned), Vec::<&str>::new());
+    // A pin on the parent takes nothing from that.
+    store.pin(parent.id()).unwrap();
+    let planned = sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap();
+    assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
+    store.unpin(parent.id()).unwrap();
     // Told to stop, it removes nothing.
     store.mark_closed(parent.id()).unwrap();
     assert_eq!(sweep::sweep(&store, keep(0), Millis::now(), || true).unwrap().gone, []);

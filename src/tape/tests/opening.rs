@@ -3,10 +3,9 @@
 use std::{fs, path::Path, time::Duration};
 
 use super::{crash::Writer, faults::SmallDisk, support::*};
-use crate::{
-    ids::Seq,
-    tape::{Store, StoreOptions, TapeError},
-};
+use crate::tape::{Store, TapeError};
+#[cfg(feature = "fault-injection")]
+use crate::{ids::Seq, tape::StoreOptions};
 
 /// What a killed writer left, and how much of its two tapes it had said was there.
 fn left_by_a_killed_writer(folder: &Path) -> [u64; 2] {
