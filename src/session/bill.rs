@@ -172,7 +172,7 @@ impl Bill {
                 self.open.clear();
                 self.waits = false;
             }
-            Record::Released {} | Record::Accepted { .. } => self.waits = false,
+            Record::Released {} | Record::Accepted { .. } | Record::TurnFinished { .. } => self.waits = false,
             _ => {}
         }
     }

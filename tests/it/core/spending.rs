@@ -432,6 +432,23 @@ fn a_request_that_a_crash_cut_off_counts_and_so_does_the_one_made_again() {
     assert_eq!(play.state.spent, bill(&play).total());
 }
 
+/// A turn that waits and is ended waits no more: what the next one loses in a crash stands on the bill too. Found by the simulator
+/// (seed 5673).
+#[test]
+fn what_is_lost_after_a_turn_that_waited_was_ended_stands_on_the_bill() {
+    let mut play = Play::with(|settings| settings.auto_resume = false);
+    play.send("a");
+    play.abort("enough");
+    // Sent while the turn is being ended: its end holds nothing, and nobody has to say go on.
+    play.send("b");
+    play.crash();
+    assert!(play.state.request().is_some() && !play.state.waits, "the next turn has begun");
+    let before = play.state.spent;
+    play.crash();
+    assert_eq!(play.state.spent.since(&before).requests, 1);
+    assert_eq!(play.state.spent, bill(&play).total());
+}
+
 /// X-02, C-p5: messages and step-finish parts carry tokens and cost.
 #[test]
 fn messages_carry_tokens_and_cost() {
