@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     ids::SessionId,
-    listing::{
-        ListedSession, Looked, Parent, SessionPage, SessionQuery, Shape, Tree, beside, cursor_behind, query::Filter,
-    },
+    listing::{ListedSession, Looked, SessionPage, SessionQuery, Shape, Tree, beside, cursor_behind, query::Filter},
     session::{Cradle, Digest},
     tape::{Access, Behind, Card, Cards, FORK_DEPTH_MAX, Fold, Folded, Standings, Store, TapeError},
 };
