@@ -25,14 +25,18 @@ fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
     Folded { digest: serde_json::to_string(&digest).unwrap_or_default(), parent }
 }
 
-/// A page; `None` where there is no index and none can be made.
+/// A page; `None` where there is no index and none can be made. Only a damaged one is made anew: what is busy, or has no room, is
+/// there again later, with all that it took long to read.
 pub(super) fn page(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<Option<SessionPage>, TapeError> {
-    match look(store, query, filter) {
+    let looked = match look(store, query, filter) {
         // It broke while it was read: made anew, it is asked once more.
-        Err(TapeError::Index { .. }) if store.access() == Access::Write => {
-            store.index_to_search()?.heal()?;
-            look(store, query, filter).map(Some)
+        Err(TapeError::Index { is_damaged: true, .. }) if store.access() == Access::Write => {
+            let healed = store.index_to_search().and_then(|mut index| index.heal());
+            healed.and_then(|()| look(store, query, filter))
         }
+        looked => looked,
+    };
+    match looked {
         Err(TapeError::Index { .. }) => Ok(None),
         looked => looked.map(Some),
     }

@@ -179,6 +179,8 @@ pub enum TapeError {
         op: &'static str,
         /// What the database said.
         message: String,
+        /// Whether its file is damaged: waiting does not help, making it anew does.
+        is_damaged: bool,
     },
 }
 

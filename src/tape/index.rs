@@ -123,7 +123,7 @@ impl Store {
             Ok(None) | Err(Failed::Corrupt(_)) if !only_reads => self.index(),
             Ok(None) => {
                 let message = "there is none yet, or an older one; opening the store to write makes it".to_owned();
-                Err(TapeError::Index { op: "read", message })
+                Err(TapeError::Index { op: "read", message, is_damaged: false })
             }
             Err(failed) => Err(failed.into_error("open")),
         }
@@ -236,7 +236,8 @@ enum Failed {
 impl Failed {
     fn into_error(self, op: &'static str) -> TapeError {
         match self {
-            Failed::Corrupt(message) | Failed::Database(message) => TapeError::Index { op, message },
+            Failed::Corrupt(message) => TapeError::Index { op, message, is_damaged: true },
+            Failed::Database(message) => TapeError::Index { op, message, is_damaged: false },
             Failed::Tape(error) => error,
         }
     }
@@ -309,7 +310,7 @@ fn delete(path: &Path) -> Result<(), TapeError> {
 
 /// Given back when the file is dropped.
 fn lock_index(layout: &Layout, wait: Duration) -> Result<File, TapeError> {
-    let taken = || TapeError::Index { op: "lock", message: "another process writes it".into() };
+    let taken = || TapeError::Index { op: "lock", message: "another process writes it".into(), is_damaged: false };
     try_lock_index(layout, wait)?.ok_or_else(taken)
 }
 

@@ -333,4 +333,14 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     assert!(runtime.shutdown().await.is_empty());
     let left = [("awake".to_owned(), Standing::Passive), ("parked".to_owned(), Standing::Parked)];
     assert_eq!(standing(&other), left);
+
+    // An index that cannot be used just now is kept, and a list is there without it.
+    let (index, aside) = (path.join("index.db"), path.join("aside.db"));
+    std::fs::rename(&index, &aside).unwrap();
+    std::fs::create_dir(&index).unwrap();
+    let bare = listing::sessions(&other, &query()).unwrap();
+    assert_eq!((bare.indexed, bare.sessions.len(), index.is_dir()), (false, 2, true));
+    std::fs::remove_dir(&index).unwrap();
+    std::fs::rename(&aside, &index).unwrap();
+    assert!(listing::sessions(&other, &query()).unwrap().indexed);
 }

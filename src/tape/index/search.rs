@@ -118,7 +118,7 @@ impl Index {
             self.read_anew(&found.gone)?;
             behind = self.bring_up_to_date(query.wait)?;
         }
-        Err(TapeError::Index { op: "search", message: "it changes all the time".into() })
+        Err(TapeError::Index { op: "search", message: "it changes all the time".into(), is_damaged: false })
     }
 
     fn bring_up_to_date(&mut self, wait: Duration) -> Result<Behind, TapeError> {
