@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the time | the time of the entries |
 //! | a model's window | `window` of the nearest `request` to that model |
+//! | that of a host's own summary | `anchor.looked` of the `state` that it begins |
 //! | the window of a model that only sums up | `looked` of the nearest `compaction`; of an older tape its `room` |
 //! | a model's price | the nearest `request` or `compaction` |
 //! | hash of the tools | `tools` of the nearest `request` that offers some |
@@ -103,6 +104,7 @@ impl Inputs {
             }
             Record::Request(request) => request.instead_of.as_deref().map_or(&[][..], std::slice::from_ref),
             Record::Compaction(opened) => &opened.looked,
+            Record::State(state) => state.anchor.as_ref().map_or(&[][..], |mark| &mark.looked),
             _ => &[],
         };
         self.seen.extend(looked.iter().map(|looked| Seen {

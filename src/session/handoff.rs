@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::Seq,
-    session::{Held, Record, Refusal, State, compact, decide::Draft},
+    session::{Held, Looked, Record, Refusal, State, compact, decide::Draft},
     tape::anchor_name_of,
 };
 
@@ -18,7 +18,7 @@ use crate::{
 const FIRST: &str = "session-start";
 
 /// The anchor that a session goes on from, linked to the one before it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnchorMark {
     /// Which of the tape's files, from 1.
     pub number: u64,
@@ -30,6 +30,9 @@ pub struct AnchorMark {
     pub before_name: String,
     /// The last entry of that one.
     pub before_last: Seq,
+    /// Where a host's own summary took the place of the conversation: the model whose window bounds what is carried beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looked: Vec<Looked>,
 }
 
 impl State {
@@ -39,7 +42,8 @@ impl State {
             Some(mark) => (mark.number, mark.name.clone()),
             None => (1, FIRST.to_owned()),
         };
-        Arc::new(AnchorMark { number: before.saturating_add(1), name, before, before_name, before_last: self.seq })
+        let (number, before_last, looked) = (before.saturating_add(1), self.seq, Vec::new());
+        Arc::new(AnchorMark { number, name, before, before_name, before_last, looked })
     }
 
     /// A fork goes on in a file of its own, which follows the one that it was forked in.
@@ -67,11 +71,14 @@ pub(super) fn hand_off(draft: &mut Draft<'_>, name: &str, summary: Option<&Arc<s
     if let Some((ticket, _)) = draft.state.compaction() {
         return Err(Refusal::Compacting { ticket });
     }
-    let mut whole = draft.state.clone();
+    let (mut whole, mut looked) = (draft.state.clone(), Vec::new());
     if let Some(summary) = summary.filter(|summary| !summary.trim().is_empty()) {
+        looked.push(Looked::at(draft, &draft.state.settings.model));
         let whole_history = compact::in_place_of_all(draft, summary);
         whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
     }
-    whole.anchor = Some(whole.next_mark(anchor_name_of(name)));
+    let mut mark = whole.next_mark(anchor_name_of(name));
+    Arc::make_mut(&mut mark).looked = looked;
+    whole.anchor = Some(mark);
     Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
 }

@@ -39,7 +39,8 @@ impl World {
         let parent = self.fold(upto.iter());
         let number = self.forks.len();
         let forked = Forked {
-            session: format!("{}-fork-{number}", parent.session).parse().unwrap(),
+            // After who forks, and not after whose entry it is: a fork may be made at what it has from its own parent.
+            session: format!("{}-fork-{number}", self.state.session).parse().unwrap(),
             parent: parent.session.clone(),
             seq: parent.seq,
             sum: "0".repeat(16),
