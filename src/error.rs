@@ -17,12 +17,12 @@ pub enum SendError {
         /// The running turn.
         turn: Seq,
     },
-    /// The message was for another turn.
+    /// The message was for another turn, or for one that reads no more messages.
     #[error("{}", Refusal::TurnMismatch { expected: *expected, actual: *actual })]
     TurnMismatch {
         /// The turn it was for.
         expected: Seq,
-        /// The turn that runs.
+        /// The turn that runs; `None` where none does, or that one reads no more messages.
         actual: Option<Seq>,
     },
     /// Too many messages wait. Send again when some were delivered.
@@ -50,14 +50,32 @@ pub enum SendError {
     #[error("a hook has dealt with the message; it was not sent")]
     Handled,
     /// The session crashed again and again and is kept stopped. An operator can unpark it.
-    #[error("the session is parked: it crashed too often")]
+    #[error(
+        "the session is parked: it crashed too often, or an operator parked it; `inspect` shows why, `unpark` starts it again"
+    )]
     Parked,
     /// The runtime finishes its turns and takes no new messages.
-    #[error("the runtime is draining and takes no new messages")]
+    #[error("the runtime is draining and takes no new messages: send it to the next one on the same tapes")]
     Draining,
-    /// The session, or its runtime, is shut down.
-    #[error("the session is closed")]
+    /// The runtime is shut down.
+    #[error("the runtime is shut down: start another one on the same tapes, and the session is there")]
     Closed,
+    /// An operator stops the session just now. The next message wakes it.
+    #[error("an operator stops the session just now: send again, and that wakes it")]
+    Stopped,
+    /// The runtime ended, or the session was stopped, while what was asked for was on its way to the tape, and nobody could say
+    /// within ten seconds whether it came there. Where the disk does answer, that is waited for, and told.
+    ///
+    /// A message is to be sent again under the same id: where the tape has it that gives its receipt, and it is never taken twice.
+    #[error(
+        "whether {} is not known: {}",
+        match message { Some(id) => format!("message {id} is on the tape"), None => "it was recorded".to_owned() },
+        match message { Some(_) => "send it again under the same id", None => "look at the session's state when it is awake" }
+    )]
+    Unsettled {
+        /// Which message, where it was one.
+        message: Option<MessageId>,
+    },
     /// The session was ended for good. Its tape can be read.
     #[error("{}", Refusal::Ended)]
     Ended,
@@ -72,10 +90,21 @@ pub enum SendError {
     Refused(Refusal),
 }
 
+impl SendError {
+    /// The same, of that message.
+    pub(crate) fn about(self, id: MessageId) -> SendError {
+        match self {
+            SendError::Unsettled { message: None } => SendError::Unsettled { message: Some(id) },
+            other => other,
+        }
+    }
+}
+
 impl From<OpenError> for SendError {
     fn from(error: OpenError) -> SendError {
         match error {
             OpenError::Closed => SendError::Closed,
+            OpenError::Stopped { .. } => SendError::Stopped,
             OpenError::Parked { .. } => SendError::Parked,
             other => SendError::Unavailable(Box::new(other)),
         }
@@ -286,6 +315,12 @@ pub enum OpenError {
         /// Which.
         session: SessionId,
     },
+    /// An operator stops the session just now. The next message, or the next [`Runtime::resume`](crate::Runtime::resume), wakes it.
+    #[error("an operator stops session {session} just now: try again, and that wakes it")]
+    Stopped {
+        /// Which.
+        session: SessionId,
+    },
     /// As many sessions are awake as there may be.
     #[error("{max} sessions are awake, which is the most: put some to sleep, or raise the limit")]
     TooMany {
@@ -324,6 +359,8 @@ impl PassivateError {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     /// One thing has one text, whoever says it: the core's refusal, the library's error, a reply of the JSON lines.
@@ -336,6 +373,7 @@ mod tests {
             Refusal::InboxFull { depth: 256 },
             Refusal::Empty,
             Refusal::NotWaiting { id: "m-1".into() },
+            Refusal::Withdrawn { id: "m-1".into() },
             Refusal::AskClosed { ask: Seq(3) },
             Refusal::Ended,
             Refusal::NothingToCompact,
@@ -348,5 +386,28 @@ mod tests {
         assert_eq!(mismatch.to_string(), "turn 4 is not running, turn 9 is");
         let full = SendError::InboxFull { depth: 64 };
         assert_eq!(full.to_string(), "the inbox is full: 64 messages wait; send again when some were delivered");
+    }
+
+    /// Whoever is refused reads what to do next: behind the first colon or semicolon, and it is not the cause that is named there.
+    #[test]
+    fn what_a_session_refuses_says_what_to_do_next() {
+        let next = [
+            (SendError::Busy { turn: Seq(7) }, "wait for its end"),
+            (SendError::TurnMismatch { expected: Seq(4), actual: None }, "name no turn"),
+            (SendError::InboxFull { depth: 64 }, "send again when"),
+            (SendError::AskClosed { ask: Seq(3) }, "look at the asks that are open"),
+            (SendError::Parked, "`unpark` starts it again"),
+            (SendError::Draining, "send it to the next one"),
+            (SendError::Closed, "start another one"),
+            (SendError::Stopped, "send again"),
+            (SendError::Unsettled { message: Some("m-1".into()) }, "send it again under the same id"),
+            (SendError::Refused(Refusal::Withdrawn { id: "m-1".into() }), "under another id"),
+            (OpenError::Stopped { session: "s".parse().unwrap() }.into(), "send again"),
+        ];
+        for (error, words) in next {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let unsettled = SendError::Unsettled { message: None }.about("m-1".into()).to_string();
+        assert_eq!(unsettled, "whether message m-1 is on the tape is not known: send it again under the same id");
     }
 }

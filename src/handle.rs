@@ -64,15 +64,20 @@ impl Session {
     /// Sends a message. The receipt means that it is on the tape: no crash loses it any more.
     ///
     /// # Errors
-    /// See [`SendError`]. Nothing was accepted then.
+    /// See [`SendError`]. Nothing was accepted then, but for [`SendError::Unsettled`], which nobody can know of: sent again under
+    /// the id that it names, the message is accepted once.
     pub async fn send(&self, message: impl Into<Message>, delivery: Delivery) -> Result<Receipt, SendError> {
         self.send_to_turn(message, delivery, None).await
     }
 
-    /// Sends a message that is meant for one turn only: [`SendError::TurnMismatch`] where another runs, or none.
+    /// Sends a message that is meant for one turn only: [`SendError::TurnMismatch`] where another runs, or none, and for a message
+    /// that steers also where the turn is being ended or makes no further step, and so would not read it.
+    ///
+    /// What was accepted is never dropped in silence: where the turn ends before it reads the message (an abort, a failure), that
+    /// waits like any other, and [`Session::withdraw`] takes it back.
     ///
     /// # Errors
-    /// See [`SendError`]. Nothing was accepted then.
+    /// As [`Session::send`].
     pub async fn send_to_turn(
         &self,
         message: impl Into<Message>,
@@ -85,8 +90,9 @@ impl Session {
         let message = of_host(message.into())?;
         // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
         let message = self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?;
-        let held = self.ask(|reply| Signal::Send { message, delivery, expect_turn, reply }).await?;
-        match held {
+        let id = message.id.clone();
+        let held = self.ask(|reply| Signal::Send { message, delivery, expect_turn, reply }).await;
+        match held.map_err(|error| error.about(id))? {
             Held::Receipt(session::Receipt { message, seq, disposition }) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
             }
@@ -312,7 +318,8 @@ impl Session {
     }
 
     pub(crate) async fn ask(&self, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
-        self.slot.input(signal)?.await.map_err(|_| SendError::Closed)?
+        // Nobody is left who could answer: the tokio runtime of the tree is gone.
+        self.slot.input(signal)?.await.map_err(|_| SendError::Unsettled { message: None })?
     }
 
     async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
@@ -325,6 +332,7 @@ impl Session {
         self.ask_state(Question::Up).await.map_err(|error| match error {
             SendError::Closed => OpenError::Closed,
             SendError::Parked => OpenError::Parked { session: id },
+            SendError::Stopped => OpenError::Stopped { session: id },
             SendError::Unavailable(error) => *error,
             other => OpenError::NotStarted { session: id, why: other.to_string() },
         })

@@ -56,6 +56,8 @@ pub(crate) enum NotUp {
     Parked,
     /// This runtime is shutting down.
     Closing,
+    /// An operator stops it just now.
+    Stopped,
     /// There is no such session.
     Missing,
     /// It did not come up this time: the machine was short of something, or slow. That may pass.
@@ -225,7 +227,7 @@ impl Watch {
         let up = self.post.slot.tasks().spawn(nursery.bring_up(birth)).await;
         match (up, told) {
             (Ok(Ok(child)), _) => self.stay(&child).await,
-            (Ok(Err(NotUp::Closing)), _) => Look::Closing,
+            (Ok(Err(NotUp::Closing | NotUp::Stopped)), _) => Look::Closing,
             (Ok(Err(NotUp::Elsewhere)), _) => Look::Again,
             (Ok(Err(NotUp::NotNow(error))), _) => {
                 self.not_up(&error);
@@ -291,7 +293,7 @@ impl Watch {
     fn gone(&self, error: &SendError) -> Look {
         match error {
             SendError::Parked => self.down(DownReason::Parked),
-            SendError::Closed => Look::Closing,
+            SendError::Closed | SendError::Stopped => Look::Closing,
             _ => Look::Again,
         }
     }
@@ -326,7 +328,7 @@ impl Watch {
 }
 
 async fn ask(slot: &Arc<Slot>, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
-    slot.input(signal)?.await.map_err(|_| SendError::Closed)?
+    slot.input(signal)?.await.map_err(|_| SendError::Unsettled { message: None })?
 }
 
 /// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next life again where

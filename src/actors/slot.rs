@@ -33,7 +33,7 @@ use crate::{
     supervisor::ActorCard,
     tape::TapeError,
 };
-use inbox::{Inbox, Waiters};
+use inbox::{Inbox, Unsettled, Waiters};
 
 pub(crate) use inbox::{OutcomeReply, QUESTIONS_MAX, Question, Reply, Wake, Work};
 
@@ -120,7 +120,7 @@ impl Inner {
             Door::Open | Door::Draining if self.parked => Some(SendError::Parked),
             // What comes in before it is down would wake it again.
             Door::Open | Door::Draining if self.inbox.as_ref().is_some_and(|inbox| inbox.stopped) => {
-                Some(SendError::Closed)
+                Some(SendError::Stopped)
             }
             Door::Open | Door::Draining => None,
         }
@@ -419,14 +419,15 @@ impl Slot {
 
     // ---- doors ---------------------------------------------------------------------------------------------------------
 
-    /// Sets whether inputs are taken. A closed slot refuses what waits in it.
+    /// Sets whether inputs are taken. A closed slot refuses what waits in it; what its actor has taken up is answered when that is
+    /// settled, at the latest when its actor is gone.
     pub(crate) fn set_door(&self, door: Door) {
         let mut inner = self.inner();
         inner.door = inner.door.max(door);
         let waiters = match (door, &mut inner.inbox) {
             (Door::Closed, Some(inbox)) => {
                 inbox.mailbox = None;
-                inbox.take_all()
+                inbox.take_waiters()
             }
             _ => Waiters::none(),
         };
@@ -434,27 +435,38 @@ impl Slot {
         waiters.refuse(&SendError::Closed);
     }
 
-    /// It crashed too often, or an operator said so: it takes nothing until it is unparked, and refuses what waits in it.
+    /// It crashed too often, or an operator said so: it takes nothing until it is unparked, and refuses what waits in it. Its actor
+    /// is down, so what that had taken up is for the tape to say.
     pub(crate) fn park(&self) {
         let mut inner = self.inner();
         inner.parked = true;
-        let waiters = inner.inbox.as_mut().map_or_else(Waiters::none, |inbox| inbox.take_all());
+        let (waiters, unsettled) = match &mut inner.inbox {
+            Some(inbox) => (inbox.take_waiters(), inbox.take_unsettled()),
+            None => (Waiters::none(), Vec::new()),
+        };
         drop(inner);
         waiters.refuse(&SendError::Parked);
+        self.settle(unsettled, SendError::Parked);
     }
 
-    /// An operator stops it: what waits is refused, and what it was at is not taken up again by itself. The next message is
-    /// taken.
+    /// An operator stops it: what waits is refused, and what it was at is not taken up again by itself. What its actor has taken up
+    /// is answered when that is down. The next message is taken.
     pub(crate) fn stop(&self) {
         let waiters = match &mut self.inner().inbox {
             Some(inbox) => {
                 inbox.idle = true;
                 inbox.stopped = true;
-                inbox.take_all()
+                inbox.take_waiters()
             }
             None => Waiters::none(),
         };
-        waiters.refuse(&SendError::Closed);
+        waiters.refuse(&SendError::Stopped);
+    }
+
+    /// Its actor does not end, or the runtime does: whoever waits for what it had taken up is told that nobody knows.
+    pub(crate) fn give_up(&self) {
+        let unsettled = self.inner().inbox.as_mut().map_or_else(Vec::new, |inbox| inbox.take_unsettled());
+        unsettled.into_iter().for_each(|left| left.tell(None, &SendError::Closed));
     }
 
     /// It takes inputs again. Whether it was parked.

@@ -203,6 +203,8 @@ fn kind(error: &SendError) -> &'static str {
         SendError::Parked => "parked",
         SendError::Draining => "draining",
         SendError::Closed => "closed",
+        SendError::Stopped => "stopped",
+        SendError::Unsettled { .. } => "unsettled",
         SendError::Ended => "ended",
         SendError::Storage(_) => "storage",
         _ => "refused",

@@ -168,8 +168,9 @@ impl Session {
         let up = nursery.bring_up(birth).await;
         let slot = up.map_err(|not_up| match not_up {
             NotUp::Closing => OpenError::Closed,
+            NotUp::Stopped => OpenError::Stopped { session: child },
             NotUp::Missing => TapeError::Missing { session: child }.into(),
-            NotUp::Parked => OpenError::NotStarted { session: child, why: "it is parked".to_owned() },
+            NotUp::Parked => OpenError::Parked { session: child },
             NotUp::Elsewhere => OpenError::NotStarted { session: child, why: "another process has it".to_owned() },
             NotUp::NotNow(why) | NotUp::NotStarted(why) | NotUp::Lost(why) => {
                 OpenError::NotStarted { session: child, why }
@@ -292,6 +293,7 @@ impl Runtime {
         up.map(|()| slot.clone()).map_err(|error| match error {
             _ if host.slots.door() == Door::Closed => NotUp::Closing,
             OpenError::Closed => NotUp::Closing,
+            OpenError::Stopped { .. } => NotUp::Stopped,
             OpenError::Parked { .. } => NotUp::Parked,
             OpenError::Tape(TapeError::Missing { .. }) => NotUp::Missing,
             OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. } => NotUp::Elsewhere,

@@ -75,5 +75,7 @@ async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
     if let Ok(Err(error)) = closed {
         tracing::warn!(%error, "the store did not close in time");
     }
+    // Nobody waits for an actor that did not end.
+    slots.iter().for_each(|slot| slot.give_up());
     leftover
 }

@@ -42,8 +42,9 @@ struct Target {
 impl Operator {
     /// Stops a node, with all that it runs, and returns when it is down. It is not started again by itself.
     ///
-    /// A session's turn is cut off where it is; what is on its tape stays, and the next message, or [`Runtime::resume`], goes on with it. Takes as
-    /// long as the node's shutdown time (5 s for a session) and a second more at most.
+    /// A session's turn is cut off where it is; what is on its tape stays, and the next message, or [`Runtime::resume`], goes on
+    /// with it. Messages that come before it is down are told [`SendError::Stopped`]. Takes as long as the node's shutdown time
+    /// (5 s for a session) and a second more at most.
     ///
     /// # Errors
     /// See [`OperateError`].
@@ -163,10 +164,13 @@ impl Operator {
 
     async fn do_stop(&self, id: &str) -> Result<(), OperateError> {
         let Target { card, supervisor, session } = self.target(id)?;
-        if let Some(session) = session {
+        if let Some(session) = &session {
             session.slot.stop();
         }
         let stopped = supervisor.terminate_child(card.id()).await;
+        if let (Some(session), Err(AdminError::Unkillable)) = (&session, &stopped) {
+            session.slot.give_up();
+        }
         carried_out(&card, &supervisor, stopped).await
     }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod unsettled;
+
 use tokio::time::timeout;
 
 use super::*;

@@ -109,6 +109,14 @@ fn no_steps_left(draft: &Draft<'_>) -> bool {
     over || matches!(draft.state.turn.as_deref().map(|turn| &turn.next), Some(Next::End(Outcome::StepLimit { .. })))
 }
 
+/// Whether the running turn reads nothing that comes now: it is being ended, or makes no request any more that could carry it.
+pub(super) fn reads_no_more(draft: &Draft<'_>) -> bool {
+    let is_ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    // The last request may have to be made again, and carries what came while that waits.
+    let retries = draft.state.open.values().any(|open| matches!(open, Open::Wait(_)));
+    is_ending || (no_steps_left(draft) && !retries)
+}
+
 /// The strongest wish among the steering messages that wait.
 pub(super) fn strongest(draft: &Draft<'_>) -> Option<Steering> {
     draft.state.steering.iter().map(super::Waiting::steering).max()

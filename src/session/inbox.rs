@@ -6,7 +6,8 @@ use crate::{
     ids::{MessageId, Seq},
     message::{Message, MessageTime, Part, Role},
     session::{
-        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, decide::Draft, pin, recover,
+        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, decide::Draft, pin,
+        recover,
     },
 };
 
@@ -24,21 +25,27 @@ pub(super) fn send(
     expect_turn: Option<Seq>,
 ) -> Result<Held, Refusal> {
     let state = &draft.state;
-    if let Some(seen) = state.seen.get(&message.id) {
-        return Ok(Held::Receipt(Receipt {
-            message: message.id.clone(),
-            seq: seen.seq,
-            disposition: seen.disposition,
-        }));
+    let (id, seen) = (message.id.clone(), state.seen.get(&message.id).copied());
+    if let Some(seen) = seen.filter(|seen| seen.turn.is_some() || waiting(draft, &id).is_some()) {
+        return Ok(Held::Receipt(Receipt { message: id, seq: seen.seq, disposition: seen.disposition }));
     }
     if state.closed.is_some() {
         return Err(Refusal::Ended);
+    }
+    if seen.is_some() {
+        // It waits nowhere and never will: its old receipt would have its sender wait for ever.
+        return Err(Refusal::Withdrawn { id });
     }
     let running = state.turn.as_ref().map(|turn| turn.id);
     if let Some(expected) = expect_turn
         && running != Some(expected)
     {
         return Err(Refusal::TurnMismatch { expected, actual: running });
+    }
+    if let (Some(expected), Delivery::Steer(_)) = (expect_turn, delivery)
+        && advance::reads_no_more(draft)
+    {
+        return Err(Refusal::TurnMismatch { expected, actual: None });
     }
     if is_empty(message) {
         return Err(Refusal::Empty);

@@ -10,17 +10,22 @@ use crate::{
 #[non_exhaustive]
 pub enum Refusal {
     /// The message was only for an idle session.
-    #[error("the session is busy with turn {turn}")]
+    #[error("the session is busy with turn {turn}: wait for its end, or abort it")]
     Busy {
         /// The running turn.
         turn: Seq,
     },
     /// The message was for another turn.
-    #[error("turn {expected} is not running{}", actual.map(|turn| format!(", turn {turn} is")).unwrap_or_default())]
+    #[error(
+        "turn {expected} {}",
+        actual.map_or("is not running, or reads no more messages: name no turn, and it begins one of its own".to_owned(), |turn| {
+            format!("is not running, turn {turn} is")
+        })
+    )]
     TurnMismatch {
         /// The turn it was for.
         expected: Seq,
-        /// The turn that runs.
+        /// The turn that runs; `None` where none does, or that one reads no more messages.
         actual: Option<Seq>,
     },
     /// Too many messages wait.
@@ -41,6 +46,12 @@ pub enum Refusal {
     /// No such message waits: it was delivered, withdrawn, or never accepted.
     #[error("message {id} does not wait any more")]
     NotWaiting {
+        /// Which.
+        id: MessageId,
+    },
+    /// The message was taken once, and taken back before it was read: it does not come back by itself.
+    #[error("message {id} was withdrawn: send it under another id")]
+    Withdrawn {
         /// Which.
         id: MessageId,
     },
@@ -100,7 +111,7 @@ pub enum Refusal {
         max: u64,
     },
     /// The ask is closed: answered, expired, withdrawn, or never open.
-    #[error("ask {ask} is closed")]
+    #[error("ask {ask} is closed: it was answered, withdrawn, or its time is over; look at the asks that are open")]
     AskClosed {
         /// Which.
         ask: Seq,

@@ -166,6 +166,32 @@ async fn replies_behind_a_failed_append_are_told_of_it() {
     assert!(bench.live.pending.is_empty() && bench.live.state.turn.is_none());
 }
 
+/// The end of a runtime refuses at once what nobody has taken up. What is on its way to the tape keeps its place; where nobody can
+/// say any more what became of it, the error names the message, so that it can be sent again.
+#[tokio::test]
+async fn what_is_on_its_way_to_the_tape_is_not_refused_as_if_it_were_not() {
+    let mut bench = bench();
+    bench.disk.be_slow();
+    // The first slow write makes the store leave the next ones to its thread.
+    bench.live.on(Signal::Configure {
+        before: None,
+        settings: Box::new(other_settings(&bench.live)),
+        reply: ReplyTo(0),
+    });
+    bench.disk.shut();
+    let mut taken = bench.send("m");
+    bench.live.work();
+    let mut unseen = bench.send("late");
+    bench.live.slot.set_door(crate::actors::slot::Door::Closed);
+    assert!(matches!(unseen.try_recv(), Ok(Err(SendError::Closed))));
+    assert!(taken.try_recv().is_err(), "its append is under way");
+    bench.live.slot.give_up();
+    assert!(matches!(taken.try_recv(), Ok(Err(SendError::Unsettled { message: Some(id) })) if id == "m".into()));
+    assert_eq!(bench.live.slot.depth(), 0);
+    bench.disk.open_up();
+    assert!(bench.store.settle(std::time::Duration::from_secs(60)));
+}
+
 /// A full disk holds up what is recorded, and never what stops: an abort ends every process at once, and is recorded before
 /// what workers reported, so that none of their reports starts anything first.
 #[tokio::test(start_paused = true)]

@@ -292,16 +292,50 @@ impl Inbox {
         self.wake();
     }
 
-    /// Takes out all who wait for an answer.
-    pub(super) fn take_all(&mut self) -> Waiters {
-        self.unseen.clear();
-        let inputs = std::mem::take(&mut self.inputs);
+    /// Takes out all who wait for an answer, but for those whose input was taken up: it may be on its way to the tape, and keeps
+    /// its place until that is settled.
+    pub(super) fn take_waiters(&mut self) -> Waiters {
+        let inputs = self.unseen.drain(..).filter_map(|to| self.inputs.remove(&to)).map(|input| input.reply).collect();
         self.show_depth();
-        Waiters {
-            inputs: inputs.into_values().map(|input| input.reply).collect(),
-            questions: self.questions.drain(..).collect(),
-            outcomes: std::mem::take(&mut self.waiting),
-        }
+        Waiters { inputs, questions: self.questions.drain(..).collect(), outcomes: std::mem::take(&mut self.waiting) }
+    }
+
+    /// Takes out the inputs that were taken up and have no answer.
+    pub(super) fn take_unsettled(&mut self) -> Vec<Unsettled> {
+        let unseen = &self.unseen;
+        let taken_up = self.inputs.extract_if(.., |to, _| !unseen.contains(to));
+        let unsettled = taken_up.map(|(_, Input { signal, reply, decided })| {
+            let message = match signal {
+                Signal::Send { message, .. } => Some(message.id),
+                _ => None,
+            };
+            Unsettled { message, decided, reply }
+        });
+        let unsettled = unsettled.collect();
+        self.show_depth();
+        unsettled
+    }
+}
+
+/// An input that was taken up, by an actor that will not answer it.
+pub(super) struct Unsettled {
+    message: Option<MessageId>,
+    decided: Option<(Seq, Result<Held, SendError>)>,
+    reply: Reply<Held>,
+}
+
+impl Unsettled {
+    /// Says what became of it: what was decided, where the tape ends there or behind it; else that nothing was recorded. Where
+    /// nobody knows how far the tape is, it says that.
+    pub(super) fn tell(self, last: Option<Seq>, refusal: &SendError) {
+        let Unsettled { message, decided, reply } = self;
+        let answer = match (last, decided) {
+            (None, _) => Err(SendError::Unsettled { message }),
+            (Some(last), Some((upto, answer))) if upto <= last => answer,
+            (Some(_), _) => Err(refusal.clone()),
+        };
+        // A host that stopped waiting can ask again with the same message id.
+        drop(reply.send(answer));
     }
 }
 
@@ -362,6 +396,25 @@ mod tests {
         for expected in [resume, pause, abort(ReplyTo(3))] {
             assert!(matches!(inbox.take(), Some(Work::Input(signal)) if signal == expected));
         }
+    }
+
+    /// What nobody took up is refused at once, and what was taken up keeps its place; what became of that is for the tape to say.
+    #[test]
+    fn what_was_taken_up_is_answered_as_the_tape_says() {
+        let mut inbox = Inbox::new();
+        let mut answers: Vec<_> = (1..=4).map(|to| inbox.input(ReplyTo(to), abort(ReplyTo(to))).unwrap()).collect();
+        (1..=3).for_each(|_| drop(inbox.take()));
+        for (to, upto) in [(1, 5), (2, 7)] {
+            inbox.decided(ReplyTo(to), Some((Seq(upto), Ok(Held::Done(Seq(upto))))));
+        }
+        inbox.take_waiters().refuse(&SendError::Closed);
+        assert!(matches!(answers[3].try_recv(), Ok(Err(SendError::Closed))));
+        assert!(answers[..3].iter_mut().all(|answer| answer.try_recv().is_err()));
+        assert_eq!(inbox.depth(), 3);
+        inbox.take_unsettled().into_iter().for_each(|left| left.tell(Some(Seq(6)), &SendError::Closed));
+        assert!(matches!(answers[0].try_recv(), Ok(Ok(Held::Done(Seq(5))))));
+        assert!(answers[1..3].iter_mut().all(|answer| matches!(answer.try_recv(), Ok(Err(SendError::Closed)))));
+        assert!(inbox.is_empty());
     }
 
     /// What was decided and is on the tape is answered by the next life, and not decided again: an abort would end the turn

@@ -1,16 +1,22 @@
 //! How a slot's session wakes up and goes to sleep: the changes between its phases, each whole under the slot's lock.
 
-use std::sync::{Arc, MutexGuard};
+use std::{
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 use crate::{
     actors::{
         activation::Flight,
-        slot::{Inner, Phase, Question, Resting, Slept, Slot},
+        slot::{Inner, Phase, Question, Resting, Slept, Slot, Unsettled},
     },
     error::{OpenError, PassivateError, SendError},
 };
+
+/// How long the disk may take to say what became of what an actor had taken up.
+const SETTLE_WAIT: Duration = Duration::from_secs(10);
 
 impl Slot {
     pub(crate) fn phase(&self) -> Phase {
@@ -119,8 +125,30 @@ impl Slot {
         if let Some(mut inbox) = inbox {
             std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
             // Giving a tape back may wait for a disk, so it is not done under the lock.
-            inbox.take_all().refuse(refusal);
+            inbox.take_waiters().refuse(refusal);
+            let unsettled = inbox.take_unsettled();
+            // The tape that was put by for a life goes with it, and must be free to be looked at.
+            drop(inbox);
+            self.settle(unsettled, refusal.clone());
         }
+    }
+
+    /// Answers what an actor that is gone had taken up, as its tape says: an append that was on its way when it went is settled
+    /// behind it. What was not recorded is refused.
+    pub(super) fn settle(&self, unsettled: Vec<Unsettled>, refusal: SendError) {
+        // Without a runtime nobody can look: those who wait are told that it is not known.
+        let Some(host) = self.host.upgrade().filter(|_| !unsettled.is_empty()) else { return };
+        let (tapes, id, tokio) = (host.store.clone(), self.id.clone(), host.tokio.clone());
+        let settling = async move {
+            let looked = tokio.spawn_blocking(move || tapes.last_once_given_back(&id));
+            let last = match tokio::time::timeout(SETTLE_WAIT, looked).await {
+                Ok(Ok(Ok(last))) => Some(last),
+                // It is damaged, or somebody has it by now, or the disk does not answer.
+                _ => None,
+            };
+            unsettled.into_iter().for_each(|left| left.tell(last, &refusal));
+        };
+        drop(host.tasks.spawn_on(settling, &host.tokio));
     }
 
     /// Wants the session to go to sleep, if it has nothing to do. Never wakes it.

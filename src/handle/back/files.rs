@@ -115,13 +115,5 @@ impl Session {
 
 /// Whether the session said no: the entry is not on the tape, and will not be.
 fn was_refused(error: &SendError) -> bool {
-    matches!(
-        error,
-        SendError::Busy { .. }
-            | SendError::Refused(_)
-            | SendError::Ended
-            | SendError::Storage(_)
-            | SendError::Draining
-            | SendError::InboxFull { .. }
-    )
+    !matches!(error, SendError::Unsettled { .. })
 }

@@ -3,6 +3,7 @@
 use tamtam::{
     Message, Seq,
     message::{Part, Role},
+    model::{ErrorKind, ModelError},
     session::{Delivery, Disposition, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal, Signal, Steering},
 };
 
@@ -26,17 +27,56 @@ fn the_same_id_again_is_the_same_message_and_the_same_receipt() {
     assert_eq!(play.history().iter().filter(|line| *line == "user: next").count(), 1);
 }
 
-/// Promise 1: a message that was taken back stays taken back when its sender tries again.
+/// Promise 1: a message that was taken back stays taken back when its sender tries again, and its sender is told so: with the
+/// old receipt it would wait for a turn that never comes.
 #[test]
-fn a_withdrawn_message_does_not_come_back() {
+fn a_withdrawn_message_does_not_come_back_and_its_sender_is_told() {
     let mut play = Play::new();
     play.send("go");
-    let receipt = play.send("next");
-    play.withdraw("next").unwrap();
-    assert_eq!(play.send("next"), receipt);
+    play.send("next");
+    play.steer("now", Steering::FinishBatch);
+    for id in ["next", "now"] {
+        play.withdraw(id).unwrap();
+        assert_eq!(play.send_as(id, Delivery::Queue), Err(Refusal::Withdrawn { id: id.into() }));
+        assert_eq!((play.entries.len(), play.directives.len()), (0, 0));
+    }
+    play.crash();
+    assert_eq!(play.send_as("next", STEER), Err(Refusal::Withdrawn { id: "next".into() }));
     play.answer_text("a");
     assert_eq!(play.history(), ["user: go", "model: a"]);
     assert!(play.state.is_idle());
+    let reply = play.reply_to();
+    play.signal(Signal::End { reason: "done".to_owned(), reply });
+    assert_eq!(play.send_as("next", Delivery::Queue), Err(Refusal::Ended));
+    assert!(play.send_as("go", Delivery::Queue).is_ok(), "what was read keeps its receipt");
+}
+
+/// A message that steers one turn only is refused where that turn would not read it any more: while it is being ended, and from
+/// its last request on. Without a turn it is taken, and begins the next.
+#[test]
+fn steering_for_a_turn_that_reads_no_more_is_refused() {
+    let steer = |play: &mut Play, id: &str, turn| {
+        play.send_message(Message::user("x").with_id(id.into()), STEER, turn).map(|receipt| receipt.disposition)
+    };
+    let (mut play, calls) = Play::with_calls(&["bash"]);
+    let turn = play.state.turn.as_ref().unwrap().id;
+    assert_eq!(steer(&mut play, "in time", Some(turn)), Ok(Disposition::Steering));
+    play.abort("enough");
+    let over = Err(Refusal::TurnMismatch { expected: turn, actual: None });
+    assert_eq!(steer(&mut play, "late", Some(turn)), over);
+    assert!(play.entries.is_empty());
+    assert_eq!(steer(&mut play, "late", None), Ok(Disposition::Steering));
+    play.returned(calls[0], "stopped");
+
+    let mut play = Play::with(|settings| settings.steps_max = Some(1));
+    play.send("go");
+    let turn = play.state.turn.as_ref().unwrap().id;
+    assert_eq!(steer(&mut play, "late", Some(turn)), Err(Refusal::TurnMismatch { expected: turn, actual: None }));
+    // The request that failed is made again, and carries what came while that waits.
+    let ticket = play.request();
+    play.signal(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    assert_eq!(steer(&mut play, "in time", Some(turn)), Ok(Disposition::Steering));
+    assert_eq!(play.newest(1, 99), ["user: x"]);
 }
 
 /// A message for one turn is not read by another.
