@@ -160,9 +160,12 @@ pub(super) struct DeadOwner {
 impl DeadOwner {
     /// The lock of an owner that is dead; `None` where it lives.
     pub(super) fn lock(layout: &Layout, owner: &str) -> Result<Option<DeadOwner>, TapeError> {
-        let path = layout.lock(owner);
+        DeadOwner::lock_at(layout.lock(owner), open_or_make)
+    }
+
+    fn lock_at(path: PathBuf, mut open: impl FnMut(&Path) -> io::Result<File>) -> Result<Option<DeadOwner>, TapeError> {
         loop {
-            let lock = open_or_make(&path).map_err(TapeError::io("open", &path))?;
+            let lock = open(&path).map_err(TapeError::io("open", &path))?;
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
@@ -317,5 +320,36 @@ fn secure(
             fault!(layout.faults, "tape.claim.replayed", session.as_str());
             return put(owner, &draft, &path, |from, to| std::fs::rename(from, to));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Promise 7: the lock of a file that lost its name between being opened and being locked says nothing: who has the file of
+    /// that name now has the owner.
+    #[test]
+    fn a_lock_file_that_was_replaced_before_it_was_locked_is_nobodys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("owner.lock");
+        let mut others = None;
+        let locked = DeadOwner::lock_at(path.clone(), |path| {
+            let opened = open_or_make(path);
+            if others.is_none() {
+                std::fs::remove_file(path)?;
+                let file = new_file(path)?;
+                file.try_lock()?;
+                others = Some(file);
+            }
+            opened
+        });
+        assert!(locked.unwrap().is_none());
+        drop(others);
+        let locked = DeadOwner::lock_at(path.clone(), open_or_make).unwrap();
+        assert!(locked.is_some());
+        drop(locked);
+        assert!(!path.exists(), "what was left is done, so nothing of it stays");
     }
 }

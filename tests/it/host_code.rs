@@ -16,6 +16,7 @@ use tamtam::{
     permission::Profile,
     runtime::{Passivation, Pressure},
     session::Refusal,
+    tape::MemoryStore,
 };
 
 use crate::support::taped;
@@ -41,6 +42,15 @@ impl Gate {
         let closed = self.closed.lock().unwrap();
         self.held_up.fetch_add(usize::from(*closed), Ordering::SeqCst);
         drop(self.moved.wait_while(closed, |closed| *closed).unwrap());
+    }
+}
+
+/// Opens a door at the end of a test, also of one that fails: what it holds up must not hold up that.
+struct Opens(Arc<Gate>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 
@@ -114,6 +124,7 @@ async fn a_drain_keeps_its_deadline_beside_an_actor_that_is_stuck() {
     for other in &others {
         assert_eq!(ask(other, "hello").await, Outcome::Done);
     }
+    let _opens = Opens(gate.clone());
     gate.set(true);
     let sender = stuck.clone();
     let sends = tokio::spawn(async move { sender.prompt("hello").await });
@@ -126,6 +137,39 @@ async fn a_drain_keeps_its_deadline_beside_an_actor_that_is_stuck() {
     assert!(sends.await.unwrap().is_ok());
     assert!(tokio::time::timeout(SOON, runtime.drain(Duration::MAX)).await.expect("all is at rest").is_empty());
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// What an actor has that the host's code holds up is given back at the runtime's end: another one over the same tapes has it at
+/// once, and what comes of the stuck one is not written any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_session_of_an_actor_that_is_stuck_is_given_back_at_the_end() {
+    let (folder, gate, tapes) = (taped::folder(), Arc::<Gate>::default(), MemoryStore::new());
+    let start = async |gate: &Arc<Gate>| {
+        let models = Host { model: says_fine(), gate: gate.clone(), panics: false };
+        let builder = Runtime::builder().tapes(Arc::new(tapes.clone()));
+        builder.models(Arc::new(models), "host/quick".parse().unwrap()).start().await.unwrap()
+    };
+    let first = start(&gate).await;
+    let stuck = create(&first, &folder).await;
+    stuck.configure(|settings| settings.model = "host/slow".parse().unwrap()).await.unwrap();
+    let _opens = Opens(gate.clone());
+    gate.set(true);
+    let sends = tokio::spawn({
+        let stuck = stuck.clone();
+        async move { stuck.prompt("lost").await }
+    });
+    while gate.held_up.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let left = tokio::time::timeout(SOON, first.shutdown()).await.expect("it ends");
+    assert!(!left.is_empty(), "who is stuck is named");
+    let second = start(&Arc::default()).await;
+    let session = second.resume(stuck.id()).await.unwrap();
+    gate.set(false);
+    assert!(sends.await.unwrap().is_err(), "it is not on the tape");
+    assert_eq!(ask(&session, "hello").await, Outcome::Done);
+    assert_eq!(session.messages().await.unwrap().iter().map(Message::text).collect::<Vec<_>>(), ["hello", "fine"]);
+    assert!(second.shutdown().await.is_empty());
 }
 
 /// A hook that watches, and waits at the gate at each event.
@@ -158,8 +202,10 @@ async fn an_observer_that_hangs_holds_up_nobody() {
     let hangs = Watches { name: "hangs", gate: gate.clone(), turns: late.clone() };
     let watches = Watches { name: "watches", gate: Arc::default(), turns: seen.clone() };
     let runtime = builder.hook(hangs).hook(watches).start().await.unwrap();
+    let _opens = Opens(gate.clone());
     gate.set(true);
-    let session = create(&runtime, &folder).await;
+    let made = tokio::time::timeout(SOON, create(&runtime, &folder)).await;
+    let session = made.expect("nobody waits for an observer");
     for text in ["one", "two"] {
         let said = tokio::time::timeout(SOON, ask(&session, text)).await;
         assert_eq!(said.expect("nobody waits for an observer"), Outcome::Done);

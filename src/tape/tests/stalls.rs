@@ -85,6 +85,41 @@ fn marks_of_open_turns_are_left_to_the_thread_while_the_disk_stands_still() {
     assert_eq!(store.open_sessions().unwrap(), [], "in place, now that it is calm");
 }
 
+/// Also where the disk is calm again and the thread has only not come to a mark yet: the one that comes later stays.
+#[test]
+fn a_mark_does_not_pass_one_that_waits() {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    let store = store_on(folder.path(), small(), &disk);
+    let (told, tells) = std::sync::mpsc::channel();
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let waits = std::sync::Mutex::new(waits);
+    let holds_up = Arc::new(move |_| {
+        told.send(()).unwrap();
+        drop(waits.lock().unwrap().recv_timeout(LONG));
+    });
+    let mut queued = store.create(&id("queued"), holds_up).unwrap();
+    let mut first = Waiting::create(&store, &id("first"));
+    let tape = Waiting::create(&store, &id("s"));
+    std::thread::scope(|scope| {
+        disk.shut();
+        let held_up = scope.spawn(|| first.tape.append(&[entry(1)]));
+        disk.wait_until_one_waits();
+        assert!(matches!(queued.append(&[entry(1)]), Appended::Later));
+        disk.wait_until_so_many_wait(2);
+        store.mark_open(&id("s")).unwrap();
+        disk.open_up();
+        assert!(matches!(held_up.join().unwrap(), Appended::Now(Ok(Seq(1)))));
+    });
+    // The thread tells somebody, who takes their time, of the append before the mark.
+    tells.recv_timeout(LONG).unwrap();
+    store.mark_closed(&id("s")).unwrap();
+    go_on.send(()).unwrap();
+    assert!(store.settle(LONG));
+    assert_eq!(store.open_sessions().unwrap(), [], "its turn is over");
+    drop(tape);
+}
+
 /// So is the claim of a handle that is dropped meanwhile.
 #[test]
 fn a_handle_that_is_dropped_while_the_disk_stands_still_waits_for_nothing() {

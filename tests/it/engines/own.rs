@@ -1,9 +1,10 @@
-//! An engine of a host's own: memory, written by a thread, so that each append is answered later. It refuses on demand.
+//! An engine of a host's own: memory, written by a thread, so that each append is answered later. It refuses on demand, and
+//! gives sessions back late on demand.
 
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
@@ -27,12 +28,24 @@ pub(super) struct Own {
     /// Appends that were refused.
     pub(super) refused: Arc<AtomicUsize>,
     outstanding: Arc<AtomicUsize>,
+    is_late: Arc<AtomicBool>,
+    /// Handles that are gone and were not given back yet.
+    leaving: Arc<Mutex<Vec<Thread>>>,
 }
+
+/// The thread behind a handle, and the only way to reach it: without that it gives the session back, and ends.
+type Thread = (Option<mpsc::Sender<Job>>, JoinHandle<()>);
 
 impl Own {
     pub(super) fn new() -> Own {
         let (memory, refuses) = (MemoryStore::new(), Arc::default());
-        Own { memory, refuses, refused: Arc::default(), outstanding: Arc::default() }
+        let (outstanding, is_late, leaving) = (Arc::default(), Arc::default(), Arc::default());
+        Own { memory, refuses, refused: Arc::default(), outstanding, is_late, leaving }
+    }
+
+    /// From now on the session of a handle that is gone is given back when it is waited for, and no earlier.
+    pub(super) fn give_back_late(&self) {
+        self.is_late.store(true, Ordering::SeqCst);
     }
 
     /// From now on it takes nothing, or takes all again.
@@ -107,11 +120,20 @@ impl TapeWriter for OwnWriter {
 
 impl Drop for OwnWriter {
     fn drop(&mut self) {
-        drop(self.queue.take());
-        // Given back behind the last append. Not waited for by itself: it may be what lets go of the last handle.
-        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            thread.join().unwrap();
+        let Some(thread) = self.thread.take() else { return };
+        let leaving = (self.queue.take(), thread);
+        match self.own.is_late.load(Ordering::SeqCst) {
+            true => self.own.leaving.lock().unwrap().push(leaving),
+            false => give_back(leaving),
         }
+    }
+}
+
+/// Behind the last append. The thread is not waited for by itself: it may be what lets go of the last handle.
+fn give_back((queue, thread): Thread) {
+    drop(queue);
+    if thread.thread().id() != std::thread::current().id() {
+        thread.join().unwrap();
     }
 }
 
@@ -239,6 +261,8 @@ impl TapeStore for Own {
             }
             std::thread::yield_now();
         }
+        let leaving = std::mem::take(&mut *self.leaving.lock().unwrap());
+        leaving.into_iter().for_each(give_back);
         true
     }
 
