@@ -141,8 +141,7 @@ fn prepare_from(
     let mut vaults = vec![vault.clone()];
     for (parent, seq) in history::forked_from(entries) {
         let of_parent = files.vaults.at(folder_of(&parent).as_deref());
-        // What it noted later is about what it did alone.
-        notes.extend(of_parent.notes().unwrap_or_default().into_iter().filter(|note| note.seq <= seq));
+        notes.extend(of_parent.notes().unwrap_or_default().into_iter().filter(|note| history::is_shared(note, seq)));
         vaults.push(of_parent);
     }
     let history = history::of(entries, &notes, since);

@@ -60,6 +60,13 @@ pub(super) fn forked_from(entries: &[Entry]) -> Vec<(SessionId, Seq)> {
     forks.collect()
 }
 
+/// Whether a note of a session is about what a fork of it has on its tape too, where it was forked at that entry. What it noted
+/// later is about what it did alone. A restore is noted under the newest entry there was, so one that is noted under that very
+/// entry is taken for a later one: what it changed, the other session knows.
+pub(super) fn is_shared(note: &Note, forked_at: Seq) -> bool {
+    if note.restore.is_some() { note.seq < forked_at } else { note.seq <= forked_at }
+}
+
 /// Reads a tape from an anchor on. Changes count from `since` on, without it.
 pub(super) fn of(entries: &[Entry], notes: &[Note], since: Seq) -> History {
     let mut reader = Reader { since, notes, ..Reader::default() };
@@ -76,7 +83,7 @@ struct Reader<'n> {
     calls: BTreeMap<Seq, Call>,
     /// The workspace at each change, by its place in the list.
     workspaces: Vec<String>,
-    /// Calls whose result was seen, and the restores.
+    /// Calls whose result was seen, or that went on in the session which this one was forked from; and the restores.
     over: BTreeSet<Seq>,
     restores: BTreeSet<String>,
 }
@@ -164,9 +171,11 @@ impl Reader<'_> {
         self.history.silent.extend(silent.map(|why| format!("{tool} (call {ticket}): {why}")));
     }
 
-    /// What was open goes on in the parent alone: what it does there from here on is not on this tape.
+    /// What was open goes on in the parent alone: what it does there from here on is not on this tape, and what it noted of that
+    /// is not this one's to take back.
     fn fork(&mut self, forked: &Forked, counts: bool) {
         for (ticket, call) in std::mem::take(&mut self.calls) {
+            self.over.insert(ticket);
             if counts && call.started && call.effect != Effect::Read {
                 let (tool, parent) = (call.tool, &forked.parent);
                 let why =

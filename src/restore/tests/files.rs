@@ -497,3 +497,59 @@ fn a_folder_that_takes_no_change_is_named_and_the_rest_is_put_back() {
     assert_eq!((scene.text("open/f"), scene.text("shut/made")), ("old\n".into(), "new\n".into()));
     assert_eq!(scene.back(before).files.len(), 1, "once it may, it is done");
 }
+
+/// Finding: a call that ran when a session was forked goes on in the parent alone, and so does a restore that is made there later.
+/// What they do then is nothing of the fork's to put back, though their notes are from before its point.
+#[test]
+fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
+    let mut scene = Scene::new();
+    scene.put("f", "old\n");
+    scene.put("g", "old\n");
+    let before = scene.seq();
+    scene.edit("g", "old", "new");
+    let call = CallOpened {
+        answer: Seq(1),
+        index: 0,
+        id: "c".into(),
+        tool: "write".into(),
+        effect: Effect::Once,
+        parallel: false,
+    };
+    let ticket = scene.push(None, Record::Call(call));
+    scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None });
+    let (parent, fork) = (scene.session.clone(), SessionId::new());
+    let forked_at = scene.seq();
+    let mut entries = scene.entries.clone();
+    let forked = crate::tape::Forked {
+        session: fork.clone(),
+        parent: parent.clone(),
+        seq: forked_at,
+        sum: "0".repeat(16),
+        depth: 1,
+        spill: None,
+    };
+    let mut first = entries.last().unwrap().clone();
+    (first.seq, first.ticket, first.record) = (forked_at.next(), None, Record::Forked(Box::new(forked)));
+    entries.push(first);
+
+    // From here on the parent is alone: the call writes, and a restore begins under the entry that was forked at.
+    let result = scene.run("write", json!({"path": "f", "content": "new\n"}), ticket);
+    let seen_by_fork = |scene: &Scene, since| {
+        let (theirs, ours) = (scene.kept(), scene.folder.path().join("fork"));
+        let folder_of = |session: &SessionId| Some(if *session == parent { theirs.clone() } else { ours.clone() });
+        let files = scene.tools.files().unwrap();
+        let (plan, _) = prepare_from(&entries, &folder_of, &fork, since, files).unwrap();
+        let steps: Vec<_> = plan.files.iter().map(|file| (file.path.clone(), file.step.clone())).collect();
+        (steps, plan.silent)
+    };
+    let (steps, silent) = seen_by_fork(&scene, before);
+    assert_eq!(steps, [("g".to_owned(), Step::Restore)], "what was done before the fork is both's");
+    assert!(silent.len() == 1 && silent[0].contains("what it changed is on the tape of"), "{silent:?}");
+    assert_eq!(scene.steps(before).len(), 2, "of the parent it is a call that was cut off");
+
+    let (plan, bench) = scene.prepare(before);
+    drop(carry_out(&plan, &bench, Restore::Whole));
+    assert_eq!((scene.text("f"), scene.text("g")), ("old\n".into(), "old\n".into()));
+    assert_eq!(seen_by_fork(&scene, forked_at).0, [], "a restore of the parent is the parent's");
+    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: None });
+}
