@@ -99,7 +99,7 @@ pub use judged::Judged;
 pub use limits::{Limits, Resource};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use looked::Looked;
-pub use merge::{Merged, MergedLast, plan_merge};
+pub use merge::{ForkMade, Merged, MergedLast, plan_merge};
 pub use outcome::{AskClosedWhy, Outcome};
 pub use pin::Pin;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};

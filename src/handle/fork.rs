@@ -323,7 +323,7 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Merg
     merged.spill = spill.map(|folder| folder.display().to_string());
     add_files(host, &mut merged)?;
     let before = ours.iter().filter_map(|entry| match &entry.record {
-        Record::Merged(earlier) if earlier.fork == *fork => Some(&earlier.files),
+        Record::Merged(earlier) if earlier.is_of(&then) => Some(&earlier.files),
         _ => None,
     });
     let files = before.flatten().chain(&merged.files).cloned().collect();

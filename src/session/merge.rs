@@ -2,7 +2,8 @@
 //!
 //! One entry on that one's tape does it, and carries what was said: messages, answers, calls with their results, whatever the
 //! fork summed up meanwhile. It stands behind all that was said there since. The fork is read and not changed. What was merged
-//! before is not merged again, and what the fork took back is not merged at all. A conversation that becomes too long is made
+//! before is not merged again, and what the fork took back is not merged at all. A fork that was made under the id of one that is
+//! deleted is another fork ([`ForkMade`]). A conversation that becomes too long is made
 //! smaller before its next step, as ever.
 //!
 //! What the fork used counts here once: each entry carries what it used since the one before, also where that one was taken
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{MessageId, Seq, SessionId},
+    ids::{MessageId, Millis, Seq, SessionId},
     model::{History, Item, ToolResultItem},
     session::{Entry, Held, Record, Refusal, Spent, State, Trail, decide::Draft, said::Said, trail::jumps},
     tool::FileChange,
@@ -24,6 +25,9 @@ use crate::{
 pub struct Merged {
     /// The fork.
     pub fork: SessionId,
+    /// Which one of this id; absent on tapes of before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<ForkMade>,
     /// The newest entry of this tape before this one: it was decided for the conversation as it was there.
     pub onto: Seq,
     /// What the fork said after this entry of its tape: the one that it was forked at, or that was merged last.
@@ -47,6 +51,15 @@ pub struct Merged {
     pub spill: Option<String>,
 }
 
+/// Which fork it is of all that had its id: when one was deleted, another may be made under its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkMade {
+    /// The first entry that is its own.
+    pub entry: Seq,
+    /// When that was written.
+    pub time: Millis,
+}
+
 /// The newest entry that merged a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergedLast {
@@ -54,11 +67,20 @@ pub struct MergedLast {
     pub entry: Seq,
     /// Which fork.
     pub fork: SessionId,
+    /// Which one of this id; absent on tapes of before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<ForkMade>,
     /// Through which entry of its tape.
     pub to: Seq,
 }
 
 impl Merged {
+    /// Whether it is of the fork that began with this state, and not of another one that had its id before.
+    pub(crate) fn is_of(&self, then: &State) -> bool {
+        // An older tape does not say: at least it cannot have been merged from before it was made.
+        self.fork == then.session && self.made.map_or(self.from >= then.seq, |made| made == made_with(then))
+    }
+
     /// The messages of hosts among what was said, oldest first.
     #[must_use]
     pub fn messages(&self) -> Vec<MessageId> {
@@ -76,15 +98,19 @@ impl Merged {
     }
 }
 
+/// The state that a fork begins with is that behind its first entry.
+fn made_with(then: &State) -> ForkMade {
+    ForkMade { entry: then.seq, time: then.time }
+}
+
 /// What a merge of a fork records, files left out. `here` are the entries behind the point at which it was forked, through
 /// `onto`; `then` is the state that the fork began with, and `there` are its entries behind that one.
 #[must_use]
 pub fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry]) -> Merged {
-    let fork = &then.session;
     let trail = Trail::new(&jumps(here), onto);
     let merges = || {
         here.iter().filter_map(|entry| match &entry.record {
-            Record::Merged(merged) if merged.fork == *fork => Some((entry.seq, merged)),
+            Record::Merged(merged) if merged.is_of(then) => Some((entry.seq, merged)),
             _ => None,
         })
     };
@@ -105,7 +131,8 @@ pub fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry]) -> M
     let mut counted = Spent::default();
     merges().for_each(|(_, merged)| counted += merged.spent);
     Merged {
-        fork: fork.clone(),
+        fork: then.session.clone(),
+        made: Some(made_with(then)),
         onto,
         from,
         to: now.seq,
@@ -127,7 +154,7 @@ pub(super) fn merge(draft: &mut Draft<'_>, merged: &Arc<Merged>) -> Result<Held,
         return Err(Refusal::Busy { turn: turn.id });
     }
     if let Some(last) = &state.merged
-        && (last.entry, &last.fork, last.to) == (merged.onto.next(), &merged.fork, merged.to)
+        && (last.entry, &last.fork, last.made, last.to) == (merged.onto.next(), &merged.fork, merged.made, merged.to)
     {
         // It was recorded, and the answer was lost in a crash.
         return Ok(Held::Done(last.entry));
@@ -141,8 +168,8 @@ pub(super) fn merge(draft: &mut Draft<'_>, merged: &Arc<Merged>) -> Result<Held,
 impl State {
     /// See the module.
     pub(super) fn merge(&mut self, merged: &Merged) {
-        let (entry, fork, to) = (self.seq, merged.fork.clone(), merged.to);
-        self.merged = Some(Arc::new(MergedLast { entry, fork, to }));
+        let (entry, fork, made, to) = (self.seq, merged.fork.clone(), merged.made, merged.to);
+        self.merged = Some(Arc::new(MergedLast { entry, fork, made, to }));
         merged.items.iter().for_each(|item| self.push_shared(item.clone()));
         self.count_fork(merged.spent);
         if let Some(spill) = merged.spill.as_ref().filter(|spill| !self.settings.read_roots.contains(spill)) {

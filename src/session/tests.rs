@@ -45,6 +45,7 @@ fn said(items: usize) -> State {
     let items: History = (0..items).map(|n| item(n, 400)).collect();
     let merged = Merged {
         fork: "f".parse().unwrap(),
+        made: None,
         onto: Seq::ZERO,
         from: Seq::ZERO,
         to: Seq(9),

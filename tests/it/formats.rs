@@ -14,7 +14,7 @@ use tamtam::{
     permission::{Chain, Ruleset},
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
-        Entry, Extent, Judged, Limits, Link, Looked, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
+        Entry, Extent, ForkMade, Judged, Limits, Link, Looked, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
         RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie,
         Undone, Way,
     },
@@ -190,6 +190,7 @@ fn records() -> Vec<Record> {
         Record::Narrowed { above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
         Record::Merged(Arc::new(Merged {
             fork: "ticket-1-b".parse().unwrap(),
+            made: Some(ForkMade { entry: Seq(20), time: Millis(1) }),
             onto: Seq(40),
             from: Seq(20),
             to: Seq(30),

@@ -7,7 +7,9 @@ use tamtam::{
     context::Window,
     message::Finish,
     model::{Item, Price},
-    session::{Grant, Held, Limits, Merged, Point, Record, Refusal, Signal, State, Wanted, look_back, plan_merge},
+    session::{
+        Entry, Grant, Held, Limits, Merged, Point, Record, Refusal, Signal, State, Wanted, look_back, plan_merge,
+    },
     usage::{MicroUsd, Usage},
 };
 
@@ -125,6 +127,68 @@ fn what_the_fork_used_counts_once_whatever_is_taken_back() {
     back(&mut parent, &Wanted::Undo);
     assert_eq!(parent.history(), ["user: a", "model: re a"]);
     assert_eq!(parent.state.spent_in_all(), expected);
+}
+
+/// A fork that was merged is deleted, and another one is made under its id from the same point, or an earlier one: what it says is
+/// merged whole, and counts whole. Finding: it was taken for the one before it.
+#[test]
+fn a_fork_made_anew_under_the_id_of_a_merged_one_is_another_fork() {
+    let talk = |play: &mut Play, word: &str| {
+        play.send(word);
+        play.answer_using(vec![text(word)], Finish::Stop, Usage { input: 100, output: 10, ..Usage::default() });
+    };
+    for earlier in [0, 1] {
+        let (mut parent, mut fork, at) = both();
+        talk(&mut fork, "x");
+        talk(&mut fork, "y");
+        let first = plan(&parent, &fork, at);
+        submit(&mut parent, &first).unwrap();
+        assert!(plan(&parent, &fork, at).is_nothing());
+
+        let mut again = Play::new();
+        again.send("a");
+        again.answer_text("re a");
+        again.asleep(1_000);
+        let mut again = again.fork_at(at - earlier);
+        assert_eq!(again.state.session, fork.state.session);
+        talk(&mut again, "z");
+        let merged = plan(&parent, &again, at - earlier);
+        let messages: Vec<_> = merged.messages().into_iter().filter(|id| *id != "a".into()).collect();
+        assert_eq!((messages, merged.spent.requests), (vec!["z".into()], 1), "{earlier} earlier");
+        submit(&mut parent, &merged).unwrap();
+        assert!(plan(&parent, &again, at - earlier).is_nothing(), "once");
+        // Both are told apart from then on, whichever was merged last.
+        talk(&mut fork, "w");
+        assert_eq!(plan(&parent, &fork, at).messages(), vec!["w".into()]);
+    }
+}
+
+/// Old data: a merge that does not say which fork of that id it was of is taken for one of this fork, unless it is of entries from
+/// before this one was made.
+#[test]
+fn an_older_merge_counts_for_the_fork_that_has_its_id() {
+    let (mut parent, mut fork, at) = both();
+    fork.send("x");
+    fork.answer_text("re x");
+    let mut older = plan(&parent, &fork, at);
+    let text = serde_json::to_string(&Merged { made: None, ..older.clone() }).unwrap();
+    assert!(!text.contains("made"), "{text}");
+    older = serde_json::from_str(&text).unwrap();
+    submit(&mut parent, &older).unwrap();
+    assert!(plan(&parent, &fork, at).is_nothing());
+    fork.send("y");
+    fork.answer_text("re y");
+    assert_eq!(plan(&parent, &fork, at).messages(), vec!["y".into()]);
+    // One that was made behind all of what was merged.
+    let later = |mut merged: Merged| {
+        (merged.from, merged.to) = (Seq(1), Seq(2));
+        merged
+    };
+    let (mut parent, _, _) = both();
+    submit(&mut parent, &later(older)).unwrap();
+    let made: Vec<Entry> = parent.entries_of_the_tape();
+    assert!(made.iter().any(|entry| matches!(&entry.record, Record::Merged(merged) if merged.made.is_none())));
+    assert_eq!(plan(&parent, &fork, at).messages(), vec!["x".into(), "y".into()]);
 }
 
 /// A fork may use what was left of each limit at its point: less what was used, and what was held for what was open.

@@ -58,7 +58,8 @@ impl World {
         let spill = self.rng.percent(50).then(|| "/store/sessions/fork/spill".to_owned());
         let (files, unlisted) = (Vec::new(), Vec::new());
         let (fork, from, to) = ("fork".parse().unwrap(), Seq(1), Seq(self.rng.below(90) as u64));
-        let merged = Arc::new(Merged { fork, onto, from, to, items, spent, files, unlisted, spill });
+        let made = None;
+        let merged = Arc::new(Merged { fork, made, onto, from, to, items, spent, files, unlisted, spill });
         let before = self.state.clone();
         let reply = self.host.wish(Wish::Other);
         self.signal(&Signal::Merge { merged: merged.clone(), reply })?;
