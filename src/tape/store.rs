@@ -8,6 +8,7 @@ mod marks;
 mod options;
 mod sound;
 mod standing;
+mod stay;
 mod summary;
 mod upkeep;
 

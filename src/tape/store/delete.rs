@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Claiming, Store, summary};
+use super::{Claiming, Store, stay::Stay, summary};
 #[cfg(feature = "sqlite")]
 use crate::tape::index::forget;
 use crate::{
@@ -62,7 +62,7 @@ impl Store {
         let is_unused = || {
             let marked = [layout.parked(), layout.pinned()].iter().any(|marks| marks.join(session.as_str()).exists());
             let used = summary::summary(layout, session.clone(), &[])?.seq != last;
-            Ok(!marked && !used && !has_forks(layout, session, &layout.forks(session))?)
+            Ok(!marked && !used && !has_forks(layout, session, &layout.session(session))?)
         };
         #[cfg(feature = "sqlite")]
         forget::note(layout);
@@ -133,13 +133,15 @@ impl Store {
         if layout.open().join(session.as_str()).exists() {
             return Err(TapeError::Unfinished { session: session.clone() });
         }
+        // Nor keep it from going, without being told that it has.
+        let decided = Stay::decide(layout, session)?;
         if !holds()? {
             return Ok(None);
         }
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
         self.unpark(session)?;
         self.unpin(session)?;
-        if has_forks(layout, session, &layout.forks(session))? {
+        if has_forks(layout, session, &layout.session(session))? {
             // One that came meanwhile may be why it is to stay.
             if !holds()? {
                 return Ok(None);
@@ -151,6 +153,7 @@ impl Store {
             return Ok(Some(Deleted::Hidden));
         }
         let moved = move_away(layout, session)?;
+        drop(decided);
         // The claim went with the folder, also where the rest of it fails. By its name it may be another's by now, who made a
         // session of this id anew.
         claiming.claim = None;
@@ -160,7 +163,7 @@ impl Store {
 
     /// The sessions that go on from this one, or may be about to.
     pub(crate) fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
-        forks_in(self.layout(), session, &self.layout().forks(session)).collect()
+        forks_in(self.layout(), session, &self.layout().session(session)).collect()
     }
 }
 
@@ -184,7 +187,7 @@ pub(super) fn finish_deletions(layout: &Layout) -> Vec<TapeError> {
     for session in hidden {
         let finish = || match layout.session(&session).is_dir() {
             false => remove_file(&layout.hidden_mark(&session)),
-            true if has_forks(layout, &session, &layout.forks(&session))? => Ok(()),
+            true if has_forks(layout, &session, &layout.session(&session))? => Ok(()),
             true => {
                 move_away(layout, &session).and_then(|moved| remove(layout, &session, moved, &mut Vec::new())).map(drop)
             }
@@ -235,7 +238,7 @@ fn remove(
         all_gone.extend(Some(session).filter(|_| matches!(removed, Removed::Gone(_))));
         next = match removed {
             Removed::Gone(Some(parent))
-                if layout.hidden_mark(&parent).exists() && !has_forks(layout, &parent, &layout.forks(&parent))? =>
+                if layout.hidden_mark(&parent).exists() && !has_forks(layout, &parent, &layout.session(&parent))? =>
             {
                 let moved = move_away(layout, &parent)?;
                 Some((parent, moved))
@@ -269,7 +272,7 @@ enum Removed {
 /// Removes what was moved away already. From here on no fork of it can be made; one that was made meanwhile brings it back.
 fn finish(layout: &Layout, session: &SessionId, moved: &Path) -> Result<Removed, TapeError> {
     let home = layout.session(session);
-    if !home.exists() && has_forks(layout, session, &moved.join("forks"))? {
+    if !home.exists() && has_forks(layout, session, moved)? {
         make_folder(&layout.hidden())?;
         let mark = layout.hidden_mark(session);
         open_or_make(&mark).map_err(TapeError::io("make", mark))?;
@@ -294,26 +297,35 @@ fn finish(layout: &Layout, session: &SessionId, moved: &Path) -> Result<Removed,
 }
 
 /// Whether a fork goes on from this session, or is being made.
-fn has_forks(layout: &Layout, session: &SessionId, marks: &Path) -> Result<bool, TapeError> {
-    forks_in(layout, session, marks).next().transpose().map(|fork| fork.is_some())
+fn has_forks(layout: &Layout, session: &SessionId, home: &Path) -> Result<bool, TapeError> {
+    forks_in(layout, session, home).next().transpose().map(|fork| fork.is_some())
 }
 
-/// The forks that marks name, and that agree.
+/// The forks that the marks in a session's folder name, and that agree. A fork goes on from an entry of this session's own: of what
+/// is from before, it would be a fork of another one. So sessions never go on from each other in a circle, whatever files say,
+/// and each can be removed.
 fn forks_in<'l>(
     layout: &'l Layout,
     session: &'l SessionId,
-    marks: &Path,
+    home: &Path,
 ) -> impl Iterator<Item = Result<SessionId, TapeError>> + use<'l> {
-    let (marks, failed) = match ids_in(marks) {
-        Ok(marks) => (marks, None),
-        Err(error) => (Vec::new(), Some(Err(error))),
+    let looked = ids_in(&home.join("forks")).and_then(|marks| {
+        let own = if marks.is_empty() { None } else { origin_in(&home.join("anchors"))? };
+        Ok((marks, own.map_or(Seq::ZERO, |forked| forked.seq)))
+    });
+    let ((marks, before), failed) = match looked {
+        Ok(looked) => (looked, None),
+        Err(error) => ((Vec::new(), Seq::ZERO), Some(Err(error))),
     };
     let agrees = move |fork: &SessionId| {
         let folders = layout.anchor_names(fork)?;
         match folders.is_empty() {
             // Whoever makes it has claimed it, and lives: of one who was killed before its first line, nothing is to come.
             true => Ok(Claim::owner_of(layout, fork)?.is_some_and(|owner| is_alive(layout, &owner))),
-            false => Ok(origin(layout, fork, &folders)?.is_some_and(|forked| forked.parent == *session)),
+            false => {
+                let forked = origin(layout, fork, &folders)?;
+                Ok(forked.is_some_and(|forked| forked.parent == *session && forked.seq > before))
+            }
         }
     };
     let forks = marks.into_iter().filter_map(move |fork| match agrees(&fork) {
@@ -335,17 +347,108 @@ mod tests {
         tape::tests::support::{entry, id, own_folder, small},
     };
 
-    /// A fork that is made in the moment of a removal keeps what it goes on from, where that was to go only without forks: it is
-    /// not hidden either.
-    #[test]
-    fn a_session_that_is_forked_in_the_moment_of_its_removal_stays() {
-        let folder = own_folder();
-        let store = Store::open(folder.path(), small()).unwrap();
+    /// A store with the session `p`, of one entry.
+    fn with_one(folder: &Path) -> Store {
+        let store = Store::open(folder, small()).unwrap();
         let mut tape = store.create(&id("p"), Arc::new(|_| {})).unwrap();
         // Now or later: it is on the disk once the store has settled.
         let _ = tape.append(&[entry(1)]);
         drop(tape);
         assert!(store.settle(Duration::from_secs(60)));
+        store
+    }
+
+    /// Finding: a pin in the moment of the removal went with the session, and whoever pinned it was told that it stays. Here the
+    /// removal has looked, and so whoever pins waits, and hears that it is gone. The pin of one who comes first is seen.
+    #[test]
+    fn a_pin_and_a_removal_at_one_moment_agree() {
+        let folder = own_folder();
+        let (one, two) = (with_one(folder.path()), Store::open(folder.path(), small()).unwrap());
+        let pinned = std::sync::OnceLock::new();
+        std::thread::scope(|scope| {
+            let (begun, begins) = std::sync::mpsc::channel();
+            let removal_looks = || {
+                let (two, begun, pinned) = (&two, begun.clone(), &pinned);
+                scope.spawn(move || {
+                    begun.send(()).unwrap();
+                    pinned.set(two.pin(&id("p"))).unwrap();
+                });
+                begins.recv().unwrap();
+                // Time enough for a pin that does not wait.
+                for _ in 0..100 {
+                    if pinned.get().is_none() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+                Ok(true)
+            };
+            let gone = one.delete_where(&id("p"), &removal_looks, &mut Vec::new()).unwrap();
+            assert_eq!(gone, Some(Deleted::Gone));
+        });
+        assert!(matches!(pinned.get(), Some(Err(TapeError::Missing { .. }))), "{pinned:?}");
+        assert_eq!((one.pinned_sessions().unwrap(), one.exists(&id("p"))), (vec![], false));
+
+        let one = with_one(folder.path());
+        one.pin(&id("p")).unwrap();
+        assert!(!two.delete_unused(&id("p"), Seq(1)).unwrap());
+        assert_eq!(one.pinned_sessions().unwrap(), [id("p")]);
+    }
+
+    /// Whichever comes first: of a session that is pinned and swept at once, the pin holds, or is refused and nothing is left of it.
+    #[test]
+    fn of_a_pin_and_a_sweep_at_once_one_has_its_way() {
+        let folder = own_folder();
+        let (one, two) = (with_one(folder.path()), Store::open(folder.path(), small()).unwrap());
+        for round in 0..50 {
+            let all = std::sync::Barrier::new(2);
+            let (pinned, gone) = std::thread::scope(|scope| {
+                let pin = scope.spawn(|| {
+                    all.wait();
+                    two.pin(&id("p"))
+                });
+                all.wait();
+                (0..round % 7).for_each(|_| std::thread::yield_now());
+                let gone = one.delete_unused(&id("p"), Seq(1)).unwrap();
+                (pin.join().unwrap(), gone)
+            });
+            assert_eq!(pinned.is_err(), gone, "round {round}: {pinned:?}");
+            assert_eq!(one.pinned_sessions().unwrap().is_empty(), gone, "round {round}");
+            assert_eq!(one.exists(&id("p")), !gone, "round {round}");
+            if !gone {
+                one.delete(&id("p")).unwrap();
+            }
+            drop(with_one(folder.path()));
+        }
+    }
+
+    /// Files may say that two sessions go on from each other. Each is removed all the same.
+    #[test]
+    fn sessions_that_name_each_other_as_what_they_go_on_from_can_be_removed() {
+        let folder = own_folder();
+        let store = with_one(folder.path());
+        for (parent, fork) in [("p", "f"), ("f", "g")] {
+            store.fork(&id(parent), None, &id(fork), Millis(2_000_000_000_000)).unwrap();
+        }
+        // What goes on from f takes the place of what f goes on from.
+        let sessions = folder.path().join("sessions");
+        fs::rename(sessions.join("p/forks"), sessions.join("g/forks")).unwrap();
+        fs::rename(sessions.join("f/forks/g"), sessions.join("f/forks/p")).unwrap();
+        fs::rename(sessions.join("p"), folder.path().join("away")).unwrap();
+        fs::rename(sessions.join("g"), sessions.join("p")).unwrap();
+        let origin = |name| store.forked_from(&id(name)).unwrap().unwrap().parent;
+        assert_eq!((origin("p"), origin("f")), (id("f"), id("p")));
+        assert_eq!((store.forks_of(&id("p")).unwrap(), store.forks_of(&id("f")).unwrap()), (vec![], vec![id("p")]));
+        assert_eq!(store.delete(&id("p")).unwrap(), Deleted::Gone);
+        assert_eq!(store.delete(&id("f")).unwrap(), Deleted::Gone);
+        assert!(store.list().unwrap().is_empty());
+    }
+
+    /// A fork that is made in the moment of a removal keeps what it goes on from, where that was to go only without forks: it is
+    /// not hidden either.
+    #[test]
+    fn a_session_that_is_forked_in_the_moment_of_its_removal_stays() {
+        let folder = own_folder();
+        let store = with_one(folder.path());
         store.mark_closed(&id("p")).unwrap();
         let asked = Cell::new(0);
         let is_unused = || {

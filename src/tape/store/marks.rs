@@ -5,6 +5,7 @@ use std::{io::Write as _, sync::Weak};
 
 use serde::{Deserialize, Serialize};
 
+use super::stay::Stay;
 use crate::{
     ids::{Millis, SessionId},
     tape::{
@@ -119,13 +120,15 @@ impl Store {
         remove_file(&self.layout().parked().join(session.as_str()))
     }
 
-    /// Keeps a session from being swept, however long it is not used. Its own deletion ends that.
+    /// Keeps a session from being swept, however long it is not used. Its own deletion ends that. In the moment of a sweep either
+    /// the sweep leaves it, or this says that it is gone.
     ///
     /// # Errors
     ///
     /// [`TapeError::Missing`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`].
     pub fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
+        let _decided = Stay::decide(self.layout(), session)?;
         self.must_exist(session)?;
         let folder = self.layout().pinned();
         make_folder(&folder)?;

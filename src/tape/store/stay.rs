@@ -1,0 +1,66 @@
+//! Whether a session stays: whoever removes it and whoever pins it agree on that.
+//!
+//! Both hold the session's folder locked while they look and act. So a removal sees the pin, or whoever pins hears that the session
+//! is gone; never both, and never neither. The lock is the system's (`flock`) and on the folder itself: nothing is made for it,
+//! and it ends with whoever holds it, however that ends.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    os::unix::fs::MetadataExt as _,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    ids::SessionId,
+    tape::{TapeError, layout::Layout},
+};
+
+/// How long it is waited for another one, who has it for some file operations.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether that one is done.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A session's folder, locked until this is dropped; also where it was moved away since.
+#[derive(Debug)]
+pub(super) struct Stay {
+    _folder: File,
+}
+
+impl Stay {
+    /// Waits for others who decide about this session, 10 s at most.
+    ///
+    /// # Errors
+    /// [`TapeError::Missing`] where there is no such folder, by now; [`TapeError::Io`].
+    pub(super) fn decide(layout: &Layout, session: &SessionId) -> Result<Stay, TapeError> {
+        let path = layout.session(session);
+        let failed = |op| TapeError::io(op, &path);
+        let looked = |looked: io::Result<File>| match looked {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(TapeError::Missing { session: session.clone() })
+            }
+            looked => looked.map_err(failed("open")),
+        };
+        let started = Instant::now();
+        loop {
+            let folder = looked(File::open(&path))?;
+            match folder.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) if started.elapsed() < WAIT => {
+                    sleep(LOOK);
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return Err(failed("lock")(io::ErrorKind::TimedOut.into())),
+                Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
+            }
+            // It may have been removed, and made anew, before it was ours.
+            let there = looked(File::open(&path))?.metadata().map_err(failed("look at"))?;
+            let ours = folder.metadata().map_err(failed("look at"))?;
+            if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) {
+                return Ok(Stay { _folder: folder });
+            }
+        }
+    }
+}
