@@ -1,6 +1,6 @@
 //! The list from the rows of the index.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     ids::SessionId,
@@ -46,8 +46,8 @@ fn look(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<SessionP
     let mut index = store.index_to_search()?;
     let (brought, behind) = index.bring_cards(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
     let looked = Looked { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
-    let mut page =
-        Rows { store, standings: store.standings()?, cards: index.cards()?, parents: BTreeMap::new(), looked };
+    let (parents, below) = (BTreeMap::new(), Below::default());
+    let mut page = Rows { store, standings: store.standings()?, cards: index.cards()?, parents, below, looked };
     match query.shape {
         Shape::List => page.list(query, filter, behind),
         Shape::Tree => page.tree(query, filter, behind),
@@ -60,7 +60,17 @@ struct Rows<'i> {
     cards: Cards<'i>,
     /// What those said that forks have something from.
     parents: BTreeMap<SessionId, Option<Digest>>,
+    below: Below,
     looked: Looked,
+}
+
+/// What was found out of who stands below whom.
+#[derive(Default)]
+struct Below {
+    /// Those that stand below one at the top, or there themselves.
+    has_top: BTreeSet<SessionId>,
+    /// Those at the top of a circle.
+    tops: BTreeSet<SessionId>,
 }
 
 impl Rows<'_> {
@@ -78,7 +88,7 @@ impl Rows<'_> {
             self.fill(&mut root)?;
             tree.grow(root, &mut |listed, limit| self.below(listed, limit))?;
         }
-        let Tree { rows, cut } = tree;
+        let Tree { rows, cut, .. } = tree;
         let next = if is_more { cursor_behind(&rows) } else { None };
         Ok(SessionPage { sessions: rows, next, behind, indexed: true, cut, looked: self.looked })
     }
@@ -123,11 +133,32 @@ impl Rows<'_> {
         }
     }
 
-    /// Whether it belongs to nobody who is there.
+    /// Whether it stands at the top: it belongs to nobody who is there. Sessions that were brought in may belong to each other in a
+    /// circle, because their files say so; of these the one whose id is the first stands at the top, and the others below it.
     fn is_root(&mut self, card: &Card) -> Result<bool, TapeError> {
-        let Some((parent, _)) = &card.parent else { return Ok(true) };
-        self.looked.rows += 1;
-        Ok(self.cards.one(parent)?.is_none())
+        let mut path = vec![card.session.clone()];
+        let mut on_path = BTreeSet::from([card.session.clone()]);
+        let mut is_top = true;
+        let mut next = card.parent.clone();
+        while let Some((parent, _)) = next {
+            if self.below.has_top.contains(&parent) {
+                is_top = false;
+                break;
+            }
+            if !on_path.insert(parent.clone()) {
+                // From where it closes, the path is the circle.
+                let circle = path.iter().skip_while(|known| **known != parent);
+                self.below.tops.extend(circle.min().cloned());
+                break;
+            }
+            self.looked.rows += 1;
+            let Some(above) = self.cards.one(&parent)? else { break };
+            is_top = false;
+            path.push(parent);
+            next = above.parent;
+        }
+        self.below.has_top.extend(path);
+        Ok(is_top || self.below.tops.contains(&card.session))
     }
 
     fn listed(&mut self, card: &Card) -> Result<ListedSession, TapeError> {

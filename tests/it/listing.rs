@@ -3,9 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    Link, ListedSession, Millis, Runtime, Session, SessionId, SessionOptions, SessionPage, SessionQuery,
+    Link, ListedSession, Millis, Runtime, Seq, Session, SessionId, SessionOptions, SessionPage, SessionQuery,
     listing::{self, Parent, Shape},
     model::{Model, ModelError, Price, Reply, Scripted},
+    session::{Entry, Origin, Record, Settings, State},
     tape::{Access, Behind, Standing, Store, StoreOptions},
     usage::{MicroUsd, Usage},
 };
@@ -343,4 +344,47 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     std::fs::remove_dir(&index).unwrap();
     std::fs::rename(&aside, &index).unwrap();
     assert!(listing::sessions(&other, &query()).unwrap().indexed);
+}
+
+/// A session with one entry, which does a task of that one.
+fn brought_in(store: &Store, name: &str, parent: &str) {
+    let settings = Settings::new("/w", "fake/model".parse().unwrap());
+    let mut state = State::new(name.parse().unwrap(), settings, Millis(1));
+    state.origin = Some(Arc::new(Origin { parent: parent.parse().unwrap(), ..crate::sim::tasks::origin() }));
+    let record = Record::State(Arc::new(state));
+    let entry =
+        Entry { seq: Seq(1), time: Millis(1), cause: None, turn: None, step: None, ticket: None, record }.to_tape();
+    let mut tape = store.create(&name.parse().unwrap(), Arc::new(|_| {})).unwrap();
+    let _ = tape.append(&[entry.unwrap()]);
+}
+
+/// Whoever brings sessions in believes their files, and these may name each other as parents, in a circle of any length. Each is
+/// shown in a tree, once, and can be swept. Finding: none of them stood at the top, and so none was shown.
+#[test]
+fn sessions_that_belong_to_each_other_in_a_circle_are_shown_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    let parents = [("b", "a"), ("a", "b"), ("e", "c"), ("c", "d"), ("d", "e"), ("f", "d"), ("g", "g"), ("h", "gone")];
+    parents.iter().for_each(|(name, parent)| brought_in(&store, name, parent));
+    assert!(store.settle(LONG));
+    for limit in [1, 2, 200] {
+        let mut shown: Vec<(u32, String)> = Vec::new();
+        let mut asked = query();
+        (asked.shape, asked.limit) = (Shape::Tree, limit);
+        loop {
+            let page = listing::sessions(&store, &asked).unwrap();
+            assert!(page.indexed && !page.cut);
+            shown.extend(page.sessions.iter().map(|listed| (listed.depth, listed.session.to_string())));
+            let Some(next) = page.next else { break };
+            asked.after = Some(next);
+        }
+        let rows: Vec<(u32, &str)> = shown.iter().map(|(depth, id)| (*depth, id.as_str())).collect();
+        let expected = [(0, "h"), (0, "g"), (0, "c"), (1, "e"), (2, "d"), (3, "f"), (0, "a"), (1, "b")];
+        assert_eq!(rows, expected, "{limit} a page");
+    }
+    let mut policy = tamtam::SweepPolicy::default();
+    policy.keep_newest = Some(0);
+    let swept = tamtam::sweep::sweep(&store, policy, Millis::now(), || false).unwrap();
+    assert_eq!((swept.gone.len(), swept.kept.len()), (parents.len(), 0), "{swept:?}");
+    assert!(store.list().unwrap().is_empty());
 }
