@@ -475,7 +475,12 @@ fn make_tape(host: &Host, slot: &Arc<Slot>, settings: crate::session::Settings) 
     let record = Record::State(Arc::new(state.clone()));
     let entry = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
     let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
-    first.append(&mut tape, &[line])?;
+    if let Err(error) = first.append(&mut tape, &[line]) {
+        drop(tape);
+        // Nobody was told that it exists. Where it cannot be removed either, a sweep does it.
+        drop(host.store.delete_unless_gone_on(&slot.id, Seq::ZERO));
+        return Err(error.into());
+    }
     state.apply(&entry);
     slot.prepare(tape, state);
     Ok(())

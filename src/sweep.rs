@@ -65,7 +65,7 @@ impl Sweep {
 pub struct SweptSession {
     /// Which.
     pub session: SessionId,
-    /// When it was used last; now where its clock was ahead.
+    /// When it was used last; now where its clock was ahead, or nothing says it.
     pub last: Millis,
     /// Its last entry.
     pub seq: Seq,
@@ -95,6 +95,8 @@ pub enum SweepReason {
         /// How many are.
         max: u64,
     },
+    /// It has no entry: whoever made it could not go on. Any limit takes it.
+    Empty,
 }
 
 impl fmt::Display for SweepReason {
@@ -104,6 +106,7 @@ impl fmt::Display for SweepReason {
             SweepReason::Unused { ms } => write!(f, "not used for {} s", ms / 1000),
             SweepReason::NotAmongNewest { keep } => write!(f, "not among the newest {keep}"),
             SweepReason::TooManyBytes { max } => write!(f, "all together take more than {max} bytes"),
+            SweepReason::Empty => f.write_str("it has no entry"),
         }
     }
 }
@@ -174,10 +177,20 @@ pub(crate) fn plan_some(
     removed_max: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Sweep, TapeError> {
-    let Some(candidates) = look(store, policy, now, stop)? else { return Ok(Sweep::default()) };
+    let Some(Seen { candidates, empty }) = look(store, policy, now, stop)? else { return Ok(Sweep::default()) };
     let mut sweep = plan(policy, &candidates, now);
     stay_with_working_parents(store, &mut sweep, &candidates, removed_max, stop)?;
+    let room = removed_max.saturating_sub(sweep.gone.len());
+    sweep.gone.extend(empty.into_iter().take(if policy == SweepPolicy::default() { 0 } else { room }));
     Ok(sweep)
+}
+
+/// The sessions of a store.
+struct Seen {
+    /// Those that were used last first.
+    candidates: Vec<Candidate>,
+    /// Those without an entry, that nobody has and nobody pinned.
+    empty: Vec<SweptSession>,
 }
 
 /// Removes what a policy does not keep, one session after the other. Blocks on the disk. `stop` is asked before each: what was
@@ -235,18 +248,25 @@ pub(crate) fn sweep_through(
     Ok(done)
 }
 
-/// What is known of each session, those that were used last first; `None` where it was stopped.
+/// What is known of each session; `None` where it was stopped.
 fn look(
     store: &dyn TapeStore,
     policy: SweepPolicy,
     now: Millis,
     stop: &dyn Fn() -> bool,
-) -> Result<Option<Vec<Candidate>>, TapeError> {
+) -> Result<Option<Seen>, TapeError> {
     let standings = Standings::of_engine(store)?;
-    let mut candidates = Vec::new();
+    let (mut candidates, mut empty) = (Vec::new(), Vec::new());
     for SessionSummary { id, last, bytes, seq, .. } in store.list()? {
-        // Of one without an entry that can be read, nobody knows what it was.
-        let Some(last) = last else { continue };
+        let Some(last) = last else {
+            // One whose first entry is just being written is somebody's. Of one with an entry that cannot be read, nobody knows
+            // what it was.
+            if bytes == 0 && !standings.is_pinned(&id) && standings.of(&id)? == Standing::Passive {
+                let bytes = beside(store, &id);
+                empty.push(SweptSession { session: id, last: now, seq, bytes, why: SweepReason::Empty });
+            }
+            continue;
+        };
         if stop() {
             return Ok(None);
         }
@@ -268,7 +288,7 @@ fn look(
         candidates.push(Candidate { session: id, last: last.min(now), seq, bytes, forks, protected });
     }
     candidates.sort_by(|one, other| (other.last, &other.session).cmp(&(one.last, &one.session)));
-    Ok(Some(candidates))
+    Ok(Some(Seen { candidates, empty }))
 }
 
 /// Takes out of a sweep whoever does a task of a session that is at work, and then what those go on from; and what is behind so

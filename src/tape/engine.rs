@@ -180,13 +180,13 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// it came to that within `limit`.
     fn settle(&self, limit: Duration) -> bool;
 
-    /// A folder for a session's large outputs, which may not exist yet. `None`, as it is by default: what is cut off of an
+    /// A folder for a session's large outputs, which may not exist yet; the one above it does, for as long as the session. `None`, as it is by default: what is cut off of an
     /// output is lost, and the result says so.
     fn spill_path(&self, _session: &SessionId) -> Option<PathBuf> {
         None
     }
 
-    /// A folder for what files held before calls of a session changed them. `None`, as it is by default: they cannot be put
+    /// A folder for what files held before calls of a session changed them, which may not exist yet as above. `None`, as it is by default: they cannot be put
     /// back, and a plan says so.
     fn files_path(&self, _session: &SessionId) -> Option<PathBuf> {
         None

@@ -203,6 +203,23 @@ pub(super) fn make_folder(path: &Path) -> Result<(), TapeError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(TapeError::io("make", path))
 }
 
+/// The folder that a path is in, also where it has one name alone.
+pub(super) fn folder_above(path: &Path) -> Option<&Path> {
+    path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above })
+}
+
+/// The folders that get a new name in them where this one is made with what is missing above it, nearest first; the one above it
+/// where nothing is missing.
+pub(super) fn folders_above(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut next = folder_above(path);
+    while let Some(above) = next {
+        found.push(above.to_owned());
+        next = if above.exists() { None } else { folder_above(above) };
+    }
+    found
+}
+
 /// Makes a folder that must not be there yet.
 pub(super) fn make_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
@@ -249,6 +266,21 @@ mod tests {
             assert_eq!(plain_anchor_name(given), plain);
         }
         assert!(plain_anchor_name(&"é".repeat(200)).len() <= ANCHOR_NAME_BYTES_MAX);
+    }
+
+    /// What is made is there after a loss of power only if each folder on the way to it is synced. Finding: only the nearest was,
+    /// and a path of one name had none at all.
+    #[test]
+    fn the_folders_that_get_a_new_name_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        assert_eq!(folders_above(&at("a/b/c")), [at("a/b"), at("a"), dir.path().to_owned()]);
+        make_folder(&at("a/b")).unwrap();
+        assert_eq!(folders_above(&at("a/b/c")), [at("a/b")]);
+        assert_eq!(folders_above(Path::new("store")), [Path::new(".")]);
+        assert_eq!(folders_above(Path::new("none/store")), [Path::new("none"), Path::new(".")]);
+        assert!(folders_above(Path::new("/")).is_empty());
+        folders_above(Path::new("store")).iter().for_each(|folder| sync_folder(folder).unwrap());
     }
 
     #[test]

@@ -293,6 +293,19 @@ pub(crate) enum Rest {
 
 /// Reads the lines of one file that goes on from `chain`. The only error is a newer format.
 pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeError> {
+    let (good, newer) = decode_known_lines(chain, bytes);
+    let file = || Path::new(&*chain.anchor).into();
+    newer.map_or(Ok(good), |found| Err(TapeError::Newer { file: file(), found, known: VERSION }))
+}
+
+/// Whether a line that begins so says that a later version wrote it. Only its checksum says whether that is so.
+#[cfg(feature = "sqlite")]
+pub(super) fn looks_newer(beginning: &[u8]) -> bool {
+    version_of(beginning).is_some_and(|version| version > VERSION)
+}
+
+/// Reads the lines before the first one of a newer format, and says which format that is.
+pub(super) fn decode_known_lines(chain: &Chain, bytes: &[u8]) -> (Decoded, Option<u64>) {
     let mut good = Decoded {
         entries: Vec::new(),
         offsets: Vec::new(),
@@ -304,7 +317,7 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
     };
     // The last whole append: where to fall back to when the file ends in the middle of one, or is bad there.
     let mut whole = (0, good.chain.clone(), 0);
-    let mut pending = None;
+    let (mut pending, mut newer) = (None, None);
     while good.good_bytes < bytes.len() {
         let from = good.good_bytes;
         let end = memchr::memchr(b'\n', &bytes[from..]).map(|n| from + n);
@@ -330,7 +343,8 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
                 }
             }
             Err(Flaw::Newer(found)) => {
-                return Err(TapeError::Newer { file: Path::new(&*chain.anchor).into(), found, known: VERSION });
+                newer = Some(found);
+                break;
             }
             Err(Flaw::Bad(what)) => {
                 let line = good.entries.len() + 1;
@@ -354,7 +368,7 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
         good.chain = chain;
         good.good_bytes = good_bytes;
     }
-    Ok(good)
+    (good, newer)
 }
 
 enum Flaw {

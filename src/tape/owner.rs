@@ -235,6 +235,8 @@ impl Claim {
                     let _ = remove_file(&path);
                 },
             )?;
+            // Whoever was killed over the same left what it had begun, and had this session before us.
+            remove_drafts(layout, owner, session);
         }
         Ok(Claim { path, before })
     }
@@ -255,9 +257,23 @@ impl Claim {
     }
 }
 
+/// What such a file's name begins with; the rest is its owner's.
+const DRAFT: &str = "claim.";
+
 /// Where a file is made that gets its right name when it is whole.
 fn draft(layout: &Layout, owner: &Owner, session: &SessionId) -> PathBuf {
-    layout.session(session).join(format!("claim.{}", owner.identity.owner))
+    layout.session(session).join(format!("{DRAFT}{}", owner.identity.owner))
+}
+
+/// Removes what others had begun to make when they died. What is in nobody's way may stay another time.
+fn remove_drafts(layout: &Layout, owner: &Owner, session: &SessionId) {
+    let folder = layout.session(session);
+    for name in names_in(&folder).unwrap_or_default() {
+        let of = name.strip_prefix(DRAFT);
+        if of.is_some_and(|other| other != owner.identity.owner && !is_alive(layout, other)) {
+            let _ = remove_file(&folder.join(&name));
+        }
+    }
 }
 
 /// Makes a file that says who we are and gives it to `name`, which puts it in its place.

@@ -265,10 +265,20 @@ pub(super) fn read_file_surely(
     read_file(layout, session, anchor)
 }
 
-fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8]) -> Result<Decoded, TapeError> {
+/// The lines of one anchor's file before the first one that a later version wrote.
+#[cfg(feature = "sqlite")]
+pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &str) -> Result<Decoded, TapeError> {
+    let bytes = whole_file(&layout.entries(session, anchor))?;
+    Ok(super::line::decode_known_lines(&chain_of(session, anchor), &bytes).0)
+}
+
+fn chain_of(session: &SessionId, anchor: &str) -> Chain {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
-    let chain = if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) };
-    decode_lines(&chain, bytes).map_err(|error| match error {
+    if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
+}
+
+fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8]) -> Result<Decoded, TapeError> {
+    decode_lines(&chain_of(session, anchor), bytes).map_err(|error| match error {
         TapeError::Newer { found, known, .. } => {
             TapeError::Newer { file: layout.entries(session, anchor), found, known }
         }

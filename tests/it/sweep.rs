@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    Link, Millis, Outcome, Runtime, Session, SessionId, SessionOptions, Sweep, SweepPolicy,
+    Link, Millis, Outcome, Runtime, Seq, Session, SessionId, SessionOptions, Sweep, SweepPolicy,
     model::{Item, Reply, Scripted},
     runtime::{SweepReport, Sweeps},
     sweep::{self, KeptReason, SweepReason},
@@ -258,4 +258,34 @@ fn a_sweep_that_fails_is_said_and_made_again() {
         assert_eq!((gone(&made.sweep), made.error.as_deref()), (vec!["a"], None));
         assert!(runtime.shutdown().await.is_empty());
     });
+}
+
+/// A session without an entry is nobody's: whoever made it died, or had no room. Any limit takes it, but not one that is just being
+/// made, is pinned, or has an entry that cannot be read. Finding: such folders stayed for ever.
+#[test]
+fn what_has_no_entry_goes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    let other = Store::open(&path, StoreOptions::default()).unwrap();
+    let id = |name: &str| name.parse::<SessionId>().unwrap();
+    let create = |store: &Store, name: &str| store.create(&id(name), Arc::new(|_| {})).unwrap();
+    ["empty", "pinned", "torn", "used"].iter().for_each(|name| drop(create(&store, name)));
+    // What a maker leaves that is killed at once.
+    std::fs::create_dir(path.join("sessions/bare")).unwrap();
+    std::fs::write(path.join("sessions/torn/anchors/001_session-start/entries.jsonl"), "{\"v\":1,\"sess").unwrap();
+    store.pin(&id("pinned")).unwrap();
+    let making = create(&other, "making");
+
+    assert_eq!(sweep::sweep_plan(&store, SweepPolicy::default(), Millis::now()).unwrap(), Sweep::default());
+    let plan = sweep::sweep_plan(&store, keep(100), Millis::now()).unwrap();
+    assert_eq!(gone(&plan), ["bare", "empty", "used"]);
+    assert!(plan.gone.iter().all(|gone| gone.why == SweepReason::Empty && gone.seq == Seq(0)));
+    // Somebody makes one of them anew before it is removed.
+    let used = create(&other, "used");
+    let swept = sweep::sweep_planned(&store, plan, || false).unwrap();
+    assert_eq!((gone(&swept), why(&swept, &id("used"))), (vec!["bare", "empty"], Some(&KeptReason::Live)));
+    drop((making, used));
+    let left: Vec<_> = store.list().unwrap().into_iter().map(|session| session.id.to_string()).collect();
+    assert_eq!(left, ["making", "pinned", "torn", "used"]);
 }

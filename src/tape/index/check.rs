@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::{Failed, open_as_it_is, schema::tag, text::text_of};
 use crate::{
     ids::SessionId,
-    tape::{Store, TapeError, read::read_file},
+    tape::{Store, TapeError, read::read_known_lines},
 };
 
 /// The most faults that are told one by one.
@@ -148,10 +148,7 @@ impl Store {
         )?;
         let mut on_tape = BTreeSet::new();
         for anchor in layout.anchor_names(session)? {
-            let (_, read) = match read_file(layout, session, &anchor) {
-                Err(TapeError::Newer { .. }) => continue,
-                read => read?,
-            };
+            let read = read_known_lines(layout, session, &anchor)?;
             let read_up_to: Option<i64> = mark.query_row([name, &anchor], |row| row.get(0)).optional()?;
             let read_up_to = number(read_up_to.unwrap_or(0));
             let ends = read.offsets.iter().skip(1).copied().chain([read.good_bytes]);

@@ -22,12 +22,18 @@ use crate::{
     tape::{
         TapeError,
         layout::{Layout, anchor_name, anchor_number},
-        line::{Chain, Decoded, Rest, Sum, decode_lines, glance},
+        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance, looks_newer},
     },
 };
 
 /// How much of a file is read and committed at a time. An append that is larger is read whole.
 pub(super) const PULL_BYTES: u64 = 8 * 1024 * 1024;
+
+/// So much of a line says its version.
+const NEWER_HEAD_BYTES: usize = 32;
+
+/// Where a newer line is next, such a part of that is read first: as a rule it is found whole, and no more is wanted.
+const NEWER_PART: u64 = 256;
 
 /// Brings the index up to what the files say, or as far as it comes until then. `told` hears of each step.
 pub(super) fn pull_all(
@@ -187,11 +193,11 @@ fn pull_session(
             let offset = mark.as_ref().map_or(0, |mark| mark.offset);
             let ends = offset.unsigned_abs() + bytes.len() as u64 >= length.unsigned_abs();
             let Some(chain) = chain_at(session, anchor, mark.as_ref(), &bytes) else { return Ok(None) };
-            let read = match decode_lines(&chain, &bytes) {
-                // A newer line is not for this index, and no reason not to index the rest.
-                Err(TapeError::Newer { .. }) => break (length, true, None),
-                read => read?,
-            };
+            let (read, newer) = decode_known_lines(&chain, &bytes);
+            if newer.is_some() {
+                // It is not for this index, and no reason not to index the rest. It is looked at again the next time, by itself.
+                break (length, true, Some(read).filter(|read| !read.entries.is_empty()));
+            }
             if ends || !read.entries.is_empty() || !matches!(read.rest, Rest::Torn { .. }) {
                 break (length, ends, Some(read));
             }
@@ -244,6 +250,12 @@ fn mark_of(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Resul
     Ok(change.query_row(sql, [session.as_str(), anchor], read).optional()?)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How much of tapes was read.
+    pub(super) static READ_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// How long the file is and what stands behind the mark, as far as `at_most`; `None` for the bytes where it is shorter than
 /// the mark.
 #[allow(clippy::type_complexity, reason = "two answers of one look at a file")]
@@ -266,8 +278,13 @@ fn read_from(path: &Path, mark: Option<&Mark>, at_most: u64) -> Result<Option<(i
         {
             return Ok(Some((length, None)));
         }
+        let mut beginning = [0; NEWER_HEAD_BYTES];
+        let peeked = file.read_at(&mut beginning, offset.unsigned_abs()).map_err(failed())?;
+        let at_most = if looks_newer(&beginning[..peeked]) { at_most / NEWER_PART } else { at_most };
         file.seek(SeekFrom::Start(offset.unsigned_abs())).map_err(failed())?;
         file.take((length - offset).unsigned_abs().min(at_most)).read_to_end(&mut bytes).map_err(failed())?;
+        #[cfg(test)]
+        READ_BYTES.with(|read| read.set(read.get() + bytes.len()));
     }
     Ok(Some((length, Some(bytes))))
 }

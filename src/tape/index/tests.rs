@@ -270,3 +270,43 @@ fn an_append_as_long_as_a_torn_tail_that_was_seen_is_not_missed() {
     assert_eq!(index.catch_up().unwrap(), CaughtUp { added: 1, ..CaughtUp::default() });
     assert_eq!(index.catch_up().unwrap(), CaughtUp::default());
 }
+
+/// A line that a later version wrote stops the index in that file and nowhere else: what is before it is found, and it is looked at
+/// again by itself. Finding: 8 MiB of such a file were read again at each search, and nothing of them was found.
+#[test]
+fn before_a_newer_line_all_is_found_and_nothing_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = store(folder.path());
+    let mut written = tape(&one, "s");
+    append(&one, &mut written, 200, &"word ".repeat(400));
+    drop(written);
+    let file = folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
+    let lines = fs::read_to_string(&file).unwrap();
+    // The last line is of a later version, and sealed as one.
+    let (before, last) = lines.trim_end().rsplit_once('\n').unwrap();
+    let previous = before.rsplit_once("\"sum\":\"").unwrap().1.strip_suffix("\"}").unwrap();
+    let body = last.rsplit_once(",\"sum\"").unwrap().0.replacen("{\"v\":1,", "{\"v\":9,\"novelty\":true,", 1);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(previous.as_bytes()).update(body.as_bytes());
+    let sum = &hasher.finalize().to_hex()[..16];
+    fs::write(&file, format!("{before}\n{body},\"sum\":\"{sum}\"}}\n")).unwrap();
+    assert!(matches!(one.read(&"s".parse().unwrap(), Seq(0)), Err(TapeError::Newer { found: 9, .. })));
+
+    let read = |index: &mut Index| {
+        pull::READ_BYTES.with(|read| read.set(0));
+        index.catch_up().unwrap();
+        pull::READ_BYTES.with(std::cell::Cell::get)
+    };
+    let mut index = one.index().unwrap();
+    assert!(read(&mut index) > 300_000);
+    assert_eq!((hits(&index, "word 199"), hits(&index, "word 200")), (1, 0));
+    for _ in 0..3 {
+        let read = read(&mut index);
+        assert!(read < 40_000, "{read} bytes of {} are read again", lines.len());
+    }
+    is_whole(&index);
+    drop(index);
+    let check = one.check_index(None).unwrap();
+    assert!(check.wrong.is_empty(), "{check:?}");
+    assert_eq!(check.entries, 199);
+}

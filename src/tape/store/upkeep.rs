@@ -11,7 +11,7 @@ use crate::tape::{
     Durability, TapeError,
     commit::{self, Replayed},
     disk::{Disk, within_limit},
-    layout::{Layout, make_folder, names_in, new_file, remove_file, sync_folder},
+    layout::{Layout, folders_above, make_folder, names_in, new_file, remove_file, sync_folder},
     owner::{BURIAL_LOOK, BURIAL_WAIT, DeadOwner, Owner, is_being_buried},
 };
 
@@ -29,6 +29,7 @@ pub(in crate::tape) fn become_owner(
     options: &StoreOptions,
     report: &mut StoreReport,
 ) -> Result<Owner, TapeError> {
+    let above = folders_above(&layout.root);
     for folder in [layout.sessions(), layout.open(), layout.owners(), layout.commit()] {
         make_folder(&folder)?;
     }
@@ -36,7 +37,7 @@ pub(in crate::tape) fn become_owner(
     if options.durability == Durability::Power {
         // Else a loss of power may take the folders, and with them what is synced in them.
         sync_folder(&layout.root)?;
-        layout.root.parent().map_or(Ok(()), sync_folder)?;
+        above.iter().try_for_each(|folder| sync_folder(folder))?;
     }
     fault!(options.faults, "tape.open.folders", "store");
     let mut dead = Vec::new();

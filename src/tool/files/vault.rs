@@ -190,8 +190,12 @@ fn write(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
 }
 
+/// Not what is above it: of a session that was deleted nothing is made again.
 fn make_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// What is there takes so much. Drafts of a process that died go.

@@ -69,7 +69,8 @@ pub struct SpillFile {
 }
 
 impl Spill {
-    /// Creates a spill file `<id>-<random>.log` in that folder, which is made where it is missing.
+    /// Creates a spill file `<id>-<random>.log` in that folder, which is made where it is missing; not what is above it: of a
+    /// session that was deleted nothing is made again.
     ///
     /// `id` names the call for people; what does not belong in a file name is replaced. Where this process may only make
     /// smaller files than `max_bytes`, that is the cap. Blocks on the disk.
@@ -232,8 +233,10 @@ pub fn remove_spills(paths: &[PathBuf]) -> (usize, Option<io::Error>) {
 
 fn create_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    match builder.create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }

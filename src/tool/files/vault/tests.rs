@@ -24,6 +24,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_content_is_kept_once_and_private() {
     let store = tempfile::tempdir().unwrap();
     let folder = store.path().join("s/files");
+    std::fs::create_dir(store.path().join("s")).unwrap();
     let vault = Vaults::default().at(Some(&folder));
     let contents: [&[u8]; 3] = [b"", b"one\r\n", &[0xff, 0, 0xfe]];
     for content in contents {
@@ -107,4 +108,17 @@ fn notes_are_read_past_a_torn_line() {
     assert_eq!(vault.notes().unwrap(), [note(1, "a"), note(3, "c")]);
     let mode = std::fs::metadata(notes::file_of(store.path())).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Finding: a call that outlived the deletion of its session made the session's folder again.
+#[test]
+fn what_is_kept_makes_no_folder_of_a_session_that_is_gone() {
+    let store = tempfile::tempdir().unwrap();
+    let folder = store.path().join("gone/files");
+    let vault = Vaults::default().at(Some(&folder));
+    let image = vault.keep(b"content", 0o600);
+    assert!(image.not_kept.is_some_and(|why| why.starts_with("it could not be kept: ")));
+    let change = FileChange { path: "f".into(), before: FileState::Absent, after: FileState::Absent };
+    assert!(vault.note(&Note { seq: Seq(1), restore: None, change, not_made: false }).is_err());
+    assert!(names(store.path()).is_empty());
 }

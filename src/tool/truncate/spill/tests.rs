@@ -111,3 +111,11 @@ fn names_never_meet_and_no_link_is_followed() {
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "untouched");
     assert!(spills.join("call_1.log").is_symlink(), "a link is not ours to remove");
 }
+
+/// Finding: a call that outlived the deletion of its session made the session's folder again, and so a session without entries.
+#[test]
+fn a_spill_file_makes_no_folder_of_a_session_that_is_gone() {
+    let store = tempfile::tempdir().unwrap();
+    assert!(spill_text(&store.path().join("gone/spill"), "call_1", "x").is_err());
+    assert_eq!(std::fs::read_dir(store.path()).unwrap().count(), 0);
+}
