@@ -11,6 +11,7 @@
 //! | one writer per session, across processes | `owner` |
 //! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `lineage`, `store/fork`, `store/delete` |
 //! | every queue has a bound, and says [`Busy`](TapeError::Busy) when it is full | `queue` |
+//! | tapes in memory have a bound, and say [`MemoryFull`](TapeError::MemoryFull) beyond it | `memory` |
 //! | the index is derived and decides nothing | `index` (feature `sqlite`) |
 //!
 //! The formats on disk and their version rules are written down in `docs/TAPE.md`.
@@ -62,7 +63,7 @@ pub(crate) use layout::plain_anchor_name as anchor_name_of;
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
 pub use log::Notify;
-pub use memory::MemoryStore;
+pub use memory::{MemoryLimits, MemoryStore};
 pub use read::Repair;
 pub(crate) use store::Standings;
 pub use store::{

@@ -70,8 +70,9 @@ impl Builder {
     /// | a ledger lets the next runtime end what a killed host left running | the watcher alone does, at once; see [`Builder::watch`] |
     /// | [`Runtime::search`] | [`TapeError::NoIndex`] |
     ///
-    /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed:
-    /// see [`Runtime::sweep`].
+    /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
+    /// ([`Runtime::sweep`]), 512 MiB and 100,000 sessions at most; beyond, what is new is refused as
+    /// [`TapeError::MemoryFull`]. For other limits give [`Builder::tapes`] a [`MemoryStore`] with its own.
     #[must_use]
     pub fn in_memory(self) -> Builder {
         self.tapes(Arc::new(MemoryStore::new()))

@@ -303,6 +303,7 @@ impl Runtime {
                 | TapeError::Busy { .. }
                 | TapeError::Exists { .. }
                 | TapeError::Changed { .. }
+                | TapeError::MemoryFull { .. }
                 | TapeError::Closed),
             ) => NotUp::NotNow(error.to_string()),
             // A tape that is damaged, or too new, or an order that no tape takes: none of these gets better by itself.

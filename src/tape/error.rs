@@ -108,6 +108,18 @@ pub enum TapeError {
         /// How many appends wait.
         waiting: usize,
     },
+    /// Tapes in memory take no more than [`MemoryLimits`](crate::tape::MemoryLimits) allow. Nothing was taken; the same may be tried
+    /// again when there is room.
+    #[error(
+        "the tapes in memory are full: {max} {of} are the most; remove sessions that are over (Runtime::sweep), or allow more \
+         (MemoryStore::set_limits)"
+    )]
+    MemoryFull {
+        /// What there is too much of: `bytes` or `sessions`.
+        of: &'static str,
+        /// The bound that would be broken.
+        max: u64,
+    },
     /// One line would be larger than [`LINE_BYTES_MAX`](crate::tape::LINE_BYTES_MAX), or one append than
     /// [`APPEND_BYTES_MAX`](crate::tape::APPEND_BYTES_MAX). Nothing was taken.
     #[error("{bytes} bytes are too much for one append: {max} is the most")]
@@ -185,14 +197,17 @@ pub enum TapeError {
 }
 
 impl TapeError {
-    /// Whether there is no room: the disk, the quota or the largest allowed file is full.
+    /// Whether there is no room: the disk, the quota, the largest allowed file or what tapes may take of the memory is full.
     ///
-    /// Then [`Store::release_reserve`](crate::tape::Store::release_reserve) makes a little.
+    /// Of a disk, [`Store::release_reserve`](crate::tape::Store::release_reserve) makes a little then.
     #[must_use]
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        matches!(self, TapeError::Io { source, .. }
-            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+        match self {
+            TapeError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
+            TapeError::MemoryFull { .. } => true,
+            _ => false,
+        }
     }
 
     /// What an engine of a host's own has to say that is none of the others.

@@ -2,8 +2,9 @@
 //!
 //! Holds what [`TapeStore`] promises but for one thing: nothing survives the process. An append is always answered at once.
 //!
-//! It has no bound of its own but the machine's memory: a host that makes sessions without end removes those that are over
-//! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size).
+//! It takes no more than its [`MemoryLimits`], and removes nothing by itself: what is beyond is refused as
+//! [`TapeError::MemoryFull`], like a write to a full disk, until the host has removed sessions that are over
+//! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more.
 
 mod tapes;
 
@@ -19,6 +20,22 @@ use super::{
 use crate::ids::{Millis, Seq, SessionId};
 use tapes::{Memory, MemoryTape, copied};
 
+/// How much a [`MemoryStore`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// The most bytes of all entries together, each counted as the line of a file that it would be. 512 MiB by default. The
+    /// memory that they take is more, by some hundred bytes an entry.
+    pub bytes_max: u64,
+    /// The most sessions, with those that were deleted and that forks go on from. 100,000 by default.
+    pub sessions_max: usize,
+}
+
+impl Default for MemoryLimits {
+    fn default() -> MemoryLimits {
+        MemoryLimits { bytes_max: 512 * 1024 * 1024, sessions_max: 100_000 }
+    }
+}
+
 /// A store of tapes in memory. Cheap to clone; all clones are one, and each session of it has one writer at a time, also
 /// where several runtimes are over it.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +44,31 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// An empty one, with the usual limits.
     #[must_use]
     pub fn new() -> MemoryStore {
         MemoryStore::default()
+    }
+
+    /// An empty one that takes so much.
+    #[must_use]
+    pub fn with_limits(limits: MemoryLimits) -> MemoryStore {
+        let store = MemoryStore::default();
+        store.set_limits(limits);
+        store
+    }
+
+    /// Sets other limits, for all clones. Nothing is removed where there is more already.
+    ///
+    /// What was refused before is not told: a session with something to record tries again twice a second.
+    pub fn set_limits(&self, limits: MemoryLimits) {
+        self.memory().limits = limits;
+    }
+
+    /// The bytes of all entries together, as [`MemoryLimits::bytes_max`] counts them.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.memory().bytes
     }
 
     /// Closes it for all clones: from now on nothing can be written, and every session is given back.
@@ -59,6 +97,7 @@ impl TapeStore for MemoryStore {
             Some(tape) if tape.last() == Seq::ZERO && tape.holder.is_none() => {}
             Some(_) => return Err(exists),
             None => {
+                memory.must_have_room_for_one_more()?;
                 let chain = Chain::start(session, "001_session-start");
                 memory.tapes.insert(session.clone(), MemoryTape::empty(None, chain, 1));
             }
@@ -177,15 +216,20 @@ impl TapeStore for MemoryStore {
         if depth > FORK_DEPTH_MAX {
             return Err(TapeError::TooDeep { session: parent.clone(), max: FORK_DEPTH_MAX });
         }
-        if memory.tapes.get(session).is_some_and(|tape| tape.last() > Seq::ZERO || tape.holder.is_some()) {
-            return Err(TapeError::Exists { session: session.clone() });
+        match memory.tapes.get(session) {
+            Some(tape) if tape.last() > Seq::ZERO || tape.holder.is_some() => {
+                return Err(TapeError::Exists { session: session.clone() });
+            }
+            Some(_) => {}
+            None => memory.must_have_room_for_one_more()?,
         }
         let (spill, sum_text) = (None, sum.as_str().to_owned());
         let forked = Forked { session: session.clone(), parent: owner.clone(), seq, sum: sum_text, depth, spill };
         let first = forked.entry(time.max(newest.time));
         let number = begun.unwrap_or(own_number) + 1;
         let mut made = MemoryTape::empty(Some(forked.clone()), Chain::forked(session, "memory", seq, sum), number);
-        made.append(None, &[first])?;
+        made.append(None, &[first], memory.room())?;
+        memory.bytes += made.bytes;
         memory.tapes.insert(session.clone(), made);
         if let Some(parent) = memory.tapes.get_mut(&owner) {
             parent.forks.insert(session.clone());
@@ -261,6 +305,9 @@ impl TapeStore for MemoryStore {
     fn park(&self, session: &SessionId, _: Millis, why: &str) -> Result<(), TapeError> {
         let mut memory = self.memory();
         memory.must_be_open()?;
+        if !memory.parked.contains_key(session) && memory.parked.len() >= memory.limits.sessions_max {
+            return Err(memory.too_many());
+        }
         memory.parked.insert(session.clone(), why.to_owned());
         Ok(())
     }
@@ -339,9 +386,7 @@ struct MemoryWriter {
 
 impl MemoryWriter {
     fn write(&self, anchor: Option<&str>, entries: &[Entry]) -> Appended {
-        let mut memory = self.store.memory();
-        let held = memory.tapes.get_mut(&self.session).filter(|tape| tape.holder == Some(self.handle));
-        Appended::Now(held.ok_or(TapeError::Closed).and_then(|tape| tape.append(anchor, entries)))
+        Appended::Now(self.store.memory().append(&self.session, self.handle, anchor, entries))
     }
 }
 
@@ -371,3 +416,6 @@ impl Drop for MemoryWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,10 @@
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
 //! | `refusing.rs` | an engine that takes nothing for a while |
+//! | `full.rs` | memory that is full |
 //! | `nothing.rs` | that in memory nothing is written |
 
+mod full;
 mod nothing;
 mod own;
 mod refusing;

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use super::MemoryLimits;
 use crate::{
     ids::{Seq, SessionId},
     tape::{
@@ -22,6 +23,9 @@ pub(super) struct Memory {
     pub(super) parked: BTreeMap<SessionId, String>,
     pub(super) pinned: BTreeSet<SessionId>,
     pub(super) closed: bool,
+    pub(super) limits: MemoryLimits,
+    /// How long all lines would be, in bytes.
+    pub(super) bytes: u64,
     /// Counts the handles, so that one that was outlived by a close gives nothing back.
     handles: u64,
 }
@@ -96,11 +100,15 @@ impl MemoryTape {
         Some((&self.lines.first()?.entry, &self.lines.last()?.entry))
     }
 
-    pub(super) fn append(&mut self, anchor: Option<&str>, entries: &[Entry]) -> Result<Seq, TapeError> {
+    /// Takes entries that are no more than so many bytes.
+    pub(super) fn append(&mut self, anchor: Option<&str>, entries: &[Entry], room: Room) -> Result<Seq, TapeError> {
         let Some(first) = entries.first() else { return Ok(self.last()) };
         let mut chain = self.chain.clone();
         // Refuses what does not follow or is too large.
-        let bytes = encode_lines(&mut chain, entries)?.len();
+        let bytes = encode_lines(&mut chain, entries)?.len() as u64;
+        if bytes > room.left {
+            return Err(TapeError::MemoryFull { of: "bytes", max: room.max });
+        }
         let first_ever = self.from.is_none() && self.lines.is_empty();
         if let Some(name) = anchor {
             let name = plain_anchor_name(name);
@@ -119,13 +127,50 @@ impl MemoryTape {
         let line =
             |(n, entry): (usize, &Entry)| Line { entry: Arc::new(entry.clone()), end: (n == last).then_some(sum) };
         self.lines.extend(entries.iter().enumerate().map(line));
-        self.bytes += bytes as u64;
+        self.bytes += bytes;
         self.chain = chain;
         Ok(self.last())
     }
 }
 
+/// How many bytes may still be taken, and of how many.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    left: u64,
+    max: u64,
+}
+
 impl Memory {
+    pub(super) fn room(&self) -> Room {
+        let max = self.limits.bytes_max;
+        Room { left: max.saturating_sub(self.bytes), max }
+    }
+
+    pub(super) fn must_have_room_for_one_more(&self) -> Result<(), TapeError> {
+        if self.tapes.len() < self.limits.sessions_max { Ok(()) } else { Err(self.too_many()) }
+    }
+
+    pub(super) fn too_many(&self) -> TapeError {
+        TapeError::MemoryFull { of: "sessions", max: self.limits.sessions_max as u64 }
+    }
+
+    /// Appends for the handle that has the tape.
+    pub(super) fn append(
+        &mut self,
+        session: &SessionId,
+        handle: u64,
+        anchor: Option<&str>,
+        entries: &[Entry],
+    ) -> Result<Seq, TapeError> {
+        let room = self.room();
+        let held = self.tapes.get_mut(session).filter(|tape| tape.holder == Some(handle));
+        let tape = held.ok_or(TapeError::Closed)?;
+        let before = tape.bytes;
+        let last = tape.append(anchor, entries, room)?;
+        self.bytes += tape.bytes - before;
+        Ok(last)
+    }
+
     pub(super) fn shown(&self, session: &SessionId) -> Result<&MemoryTape, TapeError> {
         let tape = self.tapes.get(session).filter(|tape| !tape.hidden);
         tape.ok_or_else(|| TapeError::Missing { session: session.clone() })
@@ -189,7 +234,9 @@ impl Memory {
     pub(super) fn remove(&mut self, session: &SessionId) {
         let mut next = Some(session.clone());
         while let Some(session) = next {
-            let from = self.tapes.remove(&session).and_then(|tape| tape.from);
+            let removed = self.tapes.remove(&session);
+            self.bytes -= removed.as_ref().map_or(0, |tape| tape.bytes);
+            let from = removed.and_then(|tape| tape.from);
             next = from.map(|from| from.parent).filter(|parent| {
                 let Some(tape) = self.tapes.get_mut(parent) else { return false };
                 tape.forks.remove(&session);

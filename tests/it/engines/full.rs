@@ -1,0 +1,79 @@
+//! Memory that is full: what is refused, what waits, and how it goes on.
+
+use std::sync::Arc;
+
+use tamtam::{
+    EventKind, OpenError, Outcome, Runtime, SendError, SessionOptions, SweepPolicy,
+    event::Next,
+    model::{Reply, Scripted},
+    session::Record,
+    tape::{MemoryLimits, MemoryStore, TapeError},
+};
+
+/// Promise 11: memory that is full is like a full disk. What is new is refused and says why and what helps; nothing that is there is
+/// lost; when sessions that are over were removed, or the host allows more, all goes on. A session that could not be begun is not
+/// there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_memory_that_is_full_refuses_says_what_helps_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = MemoryStore::new();
+    let model = Arc::new(Scripted::from_fn(|_| Reply::text("Done.")));
+    let runtime = Runtime::builder().tapes(Arc::new(store.clone())).model(model).start().await.unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+        session.prompt("hello").await.unwrap().wait().await.unwrap();
+        session.wait().await.unwrap();
+        sessions.push(session);
+    }
+    let [old, new] = &sessions[..] else { panic!("two") };
+    while runtime.passivate(old.id()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let full = MemoryLimits { bytes_max: store.bytes(), ..MemoryLimits::default() };
+    store.set_limits(full);
+    let refused = new.prompt("more").await.unwrap_err();
+    assert!(matches!(&refused, SendError::Storage(TapeError::MemoryFull { of: "bytes", .. })), "{refused}");
+    assert!(refused.to_string().contains("Runtime::sweep") && refused.to_string().contains("MemoryStore::set_limits"));
+    let refused = runtime.create(SessionOptions::new(folder.path())).await.unwrap_err();
+    assert!(matches!(refused, OpenError::Tape(TapeError::MemoryFull { .. })), "{refused}");
+    assert_eq!(runtime.list().await.unwrap().len(), 2, "and it is not there");
+
+    let mut policy = SweepPolicy::default();
+    policy.keep_newest = Some(0);
+    let swept = runtime.sweep(policy).await.unwrap();
+    assert_eq!(swept.gone.iter().map(|gone| &gone.session).collect::<Vec<_>>(), [old.id()]);
+    let answer = new.prompt("more").await.unwrap().wait().await.unwrap();
+    assert_eq!(answer.outcome, Outcome::Done);
+    store.set_limits(MemoryLimits { sessions_max: 1, ..MemoryLimits::default() });
+    let refused = runtime.create(SessionOptions::new(folder.path())).await.unwrap_err();
+    assert!(matches!(refused, OpenError::Tape(TapeError::MemoryFull { of: "sessions", max: 1 })), "{refused}");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Memory runs full in the middle of a turn: what the model said is held and recorded when there is room, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_while_memory_is_full_is_recorded_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = MemoryStore::new();
+    let scripted = Scripted::new([Reply::text("The answer.").at_barrier("hold")]);
+    let hold = scripted.barrier("hold");
+    let runtime = Runtime::builder().tapes(Arc::new(store.clone())).model(Arc::new(scripted)).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    let receipt = session.prompt("hello").await.unwrap();
+    let mut events = session.events();
+    store.set_limits(MemoryLimits { bytes_max: 0, ..MemoryLimits::default() });
+    hold.release();
+    loop {
+        let Next::Event(event) = events.next().await.unwrap() else { continue };
+        if matches!(event.kind, EventKind::StorageFailed { .. }) {
+            break;
+        }
+    }
+    store.set_limits(MemoryLimits::default());
+    assert_eq!(receipt.wait().await.unwrap().outcome, Outcome::Done);
+    let answers = session.entries().await.unwrap();
+    let answers = answers.iter().filter(|entry| matches!(entry.record, Record::Answer { .. })).count();
+    assert_eq!(answers, 1);
+    assert!(runtime.shutdown().await.is_empty());
+}
