@@ -19,26 +19,20 @@ mod refusing;
 mod tapes;
 mod turns;
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
     Message, Outcome, Runtime, Session, SessionOptions,
     model::{BoxFuture, Item, Reply, Request, Scripted},
     permission::Profile,
-    runtime::{Builder, Operator},
+    runtime::Builder,
     session::{Entry, Record},
     tape::{Durability, MemoryStore},
-    tool::{Effect, Tool, ToolContext, ToolResult},
+    tool::{Tool, ToolContext, ToolResult},
 };
 
+use crate::support::bomb::Bomb;
 use own::Own;
 
 /// Where the tapes of a test are, and stay while its runtimes come and go.
@@ -104,7 +98,8 @@ impl Engine {
         let tools = Tools::default();
         let runtime =
             self.builder().tool(tools.gate.clone()).tool(tools.bomb.clone()).tool(Large).start().await.unwrap();
-        *tools.bomb.operator.lock().unwrap() = Some(runtime.operate());
+        tools.bomb.arm(&runtime);
+        tools.bomb.goes_off(1);
         (runtime, tools)
     }
 
@@ -166,44 +161,6 @@ impl Tool for Gate {
                 () = context.cancelled() => {}
             }
             ToolResult::ok("through the gate")
-        })
-    }
-}
-
-/// A call in which the session's actor crashes: once, or as often as it is made.
-#[derive(Clone, Default)]
-struct Bomb {
-    operator: Arc<std::sync::Mutex<Option<Operator>>>,
-    went_off: Arc<AtomicBool>,
-    again_and_again: Arc<AtomicBool>,
-}
-
-impl Tool for Bomb {
-    fn name(&self) -> &str {
-        "bomb"
-    }
-
-    fn description(&self) -> &str {
-        "Is in the box."
-    }
-
-    fn schema(&self) -> Value {
-        json!({ "type": "object" })
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async move {
-            let first = !self.went_off.swap(true, Ordering::SeqCst);
-            if first || self.again_and_again.load(Ordering::SeqCst) {
-                let operator = self.operator.lock().unwrap().clone();
-                operator.unwrap().crash(context.session.as_str(), "the bomb goes off").unwrap();
-                context.cancelled().await;
-            }
-            ToolResult::ok("nothing happened")
         })
     }
 }

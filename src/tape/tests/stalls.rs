@@ -96,7 +96,7 @@ fn a_mark_does_not_pass_one_that_waits() {
     let waits = std::sync::Mutex::new(waits);
     let holds_up = Arc::new(move |_| {
         told.send(()).unwrap();
-        drop(waits.lock().unwrap().recv_timeout(LONG));
+        let _ = waits.lock().unwrap().recv_timeout(LONG);
     });
     let mut queued = store.create(&id("queued"), holds_up).unwrap();
     let mut first = Waiting::create(&store, &id("first"));

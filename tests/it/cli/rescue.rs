@@ -31,6 +31,9 @@ fn a_damaged_session_is_forked_before_its_bad_line_and_talks_on() {
     let first_turn = entries.iter().position(|entry| entry["kind"] == "turn_finished").unwrap() + 1;
     let file = newest(&lab, "s");
     let whole = std::fs::read_to_string(&file).unwrap();
+    // A line that says how many more belong to its append does not end one.
+    let ends_append: Vec<bool> = whole.lines().map(|line| !line.contains("\"more\":")).collect();
+    assert!(ends_append[first_turn..].contains(&false), "some are decided together");
     for line in first_turn + 1..entries.len() {
         let mut lines: Vec<String> = whole.lines().map(str::to_owned).collect();
         lines[line - 1] = lines[line - 1].replacen("\"kind\":\"", "\"kind\":\"x", 1);
@@ -52,7 +55,8 @@ fn a_damaged_session_is_forked_before_its_bad_line_and_talks_on() {
         assert!(forked.stderr.contains(&format!("line {line}: ")), "line {line}: {}", forked.stderr);
         let begins = lab.tape(&name);
         let good = begins.len() - 1;
-        assert!((first_turn..line).contains(&good), "line {line}: {good}");
+        let last_end = ends_append[..line - 1].iter().rposition(|ends| *ends).unwrap();
+        assert_eq!(good, last_end + 1, "line {line}: with the last whole append before it");
         assert_eq!(begins[..good], entries[..good], "line {line}");
         let verified = lab.run(&["tape", "verify", &name]);
         assert_eq!(verified.code, 0, "{}", verified.stdout);

@@ -115,7 +115,8 @@ mod alone {
         #[cfg(feature = "tools")]
         let builder = builder.tools(tamtam::tools::full());
         let runtime = builder.tool(gate.clone()).tool(bomb.clone()).tool(Large).start().await.unwrap();
-        *bomb.operator.lock().unwrap() = Some(runtime.operate());
+        bomb.arm(&runtime);
+        bomb.goes_off(1);
         let options = SessionOptions::new(folder).profile(Profile::Auto);
         let session = runtime.create(options).await.unwrap();
         say(&session, "hello").await;

@@ -1,7 +1,7 @@
 //! What a tape outlives and what becomes of it, over each engine: sleep, parking, forks, merges, going back, compaction,
 //! budgets, lists and sweeps.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use tamtam::{
     OpenError, Outcome, SendError, SessionOptions, SessionQuery, SweepPolicy,
@@ -41,7 +41,7 @@ async fn a_session_that_sleeps_is_woken_by_the_next_message() {
 async fn a_session_that_crashes_again_and_again_is_parked_and_stays_so() {
     each_engine(async |engine| {
         let (first, tools) = engine.start().await;
-        tools.bomb.again_and_again.store(true, Ordering::SeqCst);
+        tools.bomb.goes_off(usize::MAX);
         let session = first.create(engine.options()).await.unwrap();
         session.prompt("call bomb").await.unwrap();
         while !session.state().await.unwrap().waits {
@@ -53,7 +53,7 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_stays_so() {
         assert!(first.shutdown().await.is_empty());
 
         let (second, tools) = engine.start().await;
-        tools.bomb.went_off.store(true, Ordering::SeqCst);
+        tools.bomb.goes_off(0);
         assert!(second.parked()[0].why.contains("the bomb goes off"), "{:?}", second.parked());
         assert!(matches!(second.resume(session.id()).await, Err(OpenError::Parked { .. })));
         assert_eq!(second.sessions(SessionQuery::default()).await.unwrap().sessions[0].standing, Standing::Parked);
