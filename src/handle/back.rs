@@ -7,7 +7,7 @@
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::{
     error::{OpenError, RollbackError, SendError},
@@ -19,10 +19,6 @@ use crate::{
     },
     tape::{TapeError, TapeStore},
 };
-
-/// How long an entry may be on its way to the disk before it is not waited for any more, and how often it is looked for.
-const ARRIVAL_WAIT: Duration = Duration::from_secs(2);
-const ARRIVAL_LOOK: Duration = Duration::from_millis(5);
 
 /// How a conversation went back, or forth.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,11 +142,25 @@ impl Session {
         if let Some(turn) = &now.turn {
             return Err(SendError::Busy { turn: turn.id }.into());
         }
+        self.written(now.seq).await?;
         let (store, id) = (self.host.store.clone(), self.id().clone());
         let found =
             tokio::task::spawn_blocking(move || look(&*store, &id, &now, &wanted).map(|back| (now, back))).await;
         let (now, back) = found.map_err(|_| SendError::Closed)??;
         Ok((now, Arc::new(back)))
+    }
+
+    /// Returns when the tape has all that was decided through that entry, however long the disk takes.
+    ///
+    /// # Errors
+    /// [`SendError::Storage`], or [`Refusal::Moved`] as [`SendError::Refused`], where it never will: the disk refused, and the
+    /// session went back to what it was before.
+    pub(super) async fn written(&self, upto: Seq) -> Result<(), SendError> {
+        match self.ask(|reply| Signal::Written { reply }).await? {
+            Held::Done(seq) if seq >= upto => Ok(()),
+            Held::Done(seq) => Err(Refusal::Moved { expected: upto, actual: seq }.into()),
+            Held::Receipt(_) => Err(SendError::Closed),
+        }
     }
 
     async fn record(
@@ -226,7 +236,7 @@ pub(super) fn look(
     }
 }
 
-/// The entries behind `after` through `upto`; waits for those that are on their way to the disk.
+/// The entries behind `after` through `upto`, which are on the tape by now.
 pub(super) fn read(
     store: &dyn TapeStore,
     session: &SessionId,
@@ -236,21 +246,13 @@ pub(super) fn read(
     if upto <= after {
         return Ok(Vec::new());
     }
-    let until = std::time::Instant::now() + ARRIVAL_WAIT;
-    loop {
-        let lines = store.read(session, after)?;
-        let last = lines.last().map_or(after, |line| line.seq);
-        if last >= upto {
-            let entries = lines.iter().take_while(|line| line.seq <= upto).map(Entry::from_tape);
-            let damaged = |bad: crate::session::BadRecord| OpenError::Damaged {
-                session: session.clone(),
-                damage: bad.to_string(),
-            };
-            return Ok(entries.collect::<Result<_, _>>().map_err(damaged)?);
-        }
-        if std::time::Instant::now() >= until {
-            return Err(TapeError::NoEntry { session: session.clone(), seq: upto, last }.into());
-        }
-        std::thread::sleep(ARRIVAL_LOOK);
+    let lines = store.read(session, after)?;
+    let last = lines.last().map_or(after, |line| line.seq);
+    if last < upto {
+        return Err(TapeError::NoEntry { session: session.clone(), seq: upto, last }.into());
     }
+    let entries = lines.iter().take_while(|line| line.seq <= upto).map(Entry::from_tape);
+    let damaged =
+        |bad: crate::session::BadRecord| OpenError::Damaged { session: session.clone(), damage: bad.to_string() };
+    Ok(entries.collect::<Result<_, _>>().map_err(damaged)?)
 }

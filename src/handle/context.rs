@@ -37,10 +37,12 @@ impl Session {
     /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
     /// written, or what comes back would not fit the model's window; [`SendError::Storage`] where the tape cannot be read.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
-        let newest = self.state().await?.context.newest;
+        let now = self.state().await?;
+        let newest = now.context.newest;
         if newest == Seq::ZERO {
             return Err(SendError::Refused(Refusal::NothingToUndo));
         }
+        self.written(now.seq).await?;
         let (store, id) = (self.host.store.clone(), self.slot.id.clone());
         let read = tokio::task::spawn_blocking(move || store.read_to(&id, newest)).await;
         let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?.entries;

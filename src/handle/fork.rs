@@ -119,6 +119,7 @@ impl Session {
             if let Some(turn) = &here.turn {
                 return Err(MergeError::Busy { session: self.id().clone(), turn: turn.id });
             }
+            self.written(here.seq).await?;
             written(&self.host, fork).await;
             let (host, fork) = (self.host.clone(), fork.clone());
             let found = tokio::task::spawn_blocking(move || work_out(&host, &here, &fork)).await;

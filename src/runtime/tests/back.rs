@@ -1,0 +1,63 @@
+//! Going back while the disk is behind.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    SendError,
+    error::RollbackError,
+    handle::Rollback,
+    tape::tests::support::{FakeDisk, own_folder, small, store_on},
+};
+
+type Undone = Result<Rollback, RollbackError>;
+
+/// Begins a change of the title, whose entry waits at a disk that stands still, and an undo behind it; then `goes_on`. Gives what
+/// each was told, and what an undo after that is.
+async fn undo_behind_a_slow_entry(goes_on: impl FnOnce(&FakeDisk)) -> (Result<(), SendError>, Undone, Undone) {
+    let (folder, disk) = (own_folder(), FakeDisk::new());
+    let store = store_on(&folder.path().join("store"), small(), &disk);
+    let runtime = Runtime::builder().tapes(Arc::new(store)).model(counts()).start().await.unwrap();
+    let session = create(&runtime, folder.path()).await;
+    assert_eq!(ask(&session, "one").await, "1");
+    // The first slow write makes the store leave the next ones to its thread.
+    disk.be_slow();
+    session.set_title(Some("slow".to_owned())).await.unwrap();
+    disk.shut();
+    let (titles, undoes) = (session.clone(), session.clone());
+    let titled = tokio::spawn(async move { titles.set_title(Some("later".to_owned())).await });
+    let waiting = disk.clone();
+    tokio::task::spawn_blocking(move || waiting.wait_until_one_waits()).await.unwrap();
+    let undone = tokio::spawn(async move { undoes.undo().await });
+    until("the undo waits behind the entry, to be told", || session.slot.depth() == 2).await;
+    assert!(!undone.is_finished());
+    goes_on(&disk);
+    let titled = timeout(SOON, titled).await.expect("the title is told").unwrap();
+    let undone = timeout(SOON, undone).await.expect("the undo is told").unwrap();
+    disk.heal();
+    let again = session.undo().await;
+    assert!(runtime.shutdown().await.is_empty());
+    (titled, undone, again)
+}
+
+/// What was decided and is on its way to the disk is waited for as long as that takes: the tape is read once it is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_undo_waits_for_what_is_on_its_way_to_the_tape() {
+    let (titled, undone, again) = undo_behind_a_slow_entry(FakeDisk::open_up).await;
+    titled.unwrap();
+    assert_eq!(undone.unwrap().gone.len(), 1);
+    assert!(matches!(again, Err(RollbackError::NoPoint(_))), "it was done once: {again:?}");
+}
+
+/// Where it never comes there, nothing was worked out, and the same again works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_undo_behind_what_the_disk_refused_is_told_so() {
+    let refuse = |disk: &FakeDisk| {
+        disk.fail_from(0, 1);
+        disk.open_up();
+    };
+    let (titled, undone, again) = undo_behind_a_slow_entry(refuse).await;
+    assert!(matches!(titled, Err(SendError::Storage(_))), "{titled:?}");
+    assert!(matches!(undone, Err(RollbackError::Session(SendError::Storage(_)))), "{undone:?}");
+    assert_eq!(again.unwrap().gone.len(), 1);
+}
