@@ -45,6 +45,9 @@ pub(crate) struct Birth {
     pub(crate) grant: Limits,
     /// What to make it from where it is not there; without, it is not made.
     pub(crate) order: Option<Arc<TaskOrder>>,
+    /// Whether its parent is asked once more right before it is made: for one that is not its watcher, and may come behind a stop
+    /// that the watcher has dealt with.
+    pub(crate) asks_first: bool,
 }
 
 /// Why a child is not up.
@@ -105,6 +108,7 @@ impl Watcher {
             depth: task.depth,
             grant: task.grant,
             order: task.order.clone(),
+            asks_first: false,
         };
         let (tasks, over) = (post.slot.tasks(), life.clone());
         tasks.spawn(async move {

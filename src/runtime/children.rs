@@ -1,12 +1,15 @@
 //! Child sessions, as a host sees them: spawning, adopting, ending, and the DOWN that always comes.
 
+mod lanes;
+
 use std::{
     path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use tokio::sync::Mutex;
+use lanes::Lanes;
+use tokio::time::timeout;
 
 use crate::{
     actors::{
@@ -23,7 +26,7 @@ use crate::{
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
         Delivery, Down, Entry, Held, Limits, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State,
-        TaskOrder, Tie, toolset,
+        TaskOrder, Tie, Told, toolset,
     },
     tape::TapeError,
     tool::Toolbox,
@@ -139,14 +142,22 @@ impl Session {
         self.ask(|reply| Signal::End { reason, reply }).await.map(drop)
     }
 
-    async fn child(&self, child: SessionId, held: Held) -> Result<Child, SpawnError> {
+    pub(super) async fn child(&self, child: SessionId, held: Held) -> Result<Child, SpawnError> {
         let Held::Done(ticket) = held else { return Err(SendError::Closed.into()) };
         let state = self.state().await?;
         let task = match state.open.get(&ticket) {
             Some(Open::Task(task)) => Some(task),
             _ => None,
         };
-        let session = self.bring_up(self.birth(&child, ticket, task)).await?;
+        let up = self.bring_up(self.birth(&child, ticket, task)).await;
+        let session = up.map_err(|error| match error {
+            SpawnError::Open(OpenError::Tape(TapeError::Missing { .. })) => {
+                let why =
+                    "its task was stopped before it began, or it is gone; the DOWN of its task says which".to_owned();
+                OpenError::NotStarted { session: child, why }.into()
+            }
+            error => error,
+        })?;
         Ok(Child { session, parent: self.clone(), ticket })
     }
 
@@ -158,7 +169,8 @@ impl Session {
             link: task.map_or_else(Link::default, |task| task.link),
             depth: task.map_or(0, |task| task.depth),
             grant: task.map_or_else(Limits::default, |task| task.grant),
-            order: task.and_then(|task| task.order.clone()),
+            order: task.filter(|task| task.told == Told::Run).and_then(|task| task.order.clone()),
+            asks_first: true,
         }
     }
 
@@ -237,14 +249,14 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
     }
 }
 
-/// How many children may be brought up side by side.
-const LANES: usize = 16;
+/// How long a child may take to answer that it is up, and its parent whether it still wants it. Then others who want the child
+/// have their turn, and who wanted it looks again.
+const UP_WAIT: Duration = Duration::from_secs(30);
 
 /// Brings children up, each of them once however many ask.
 pub(super) struct Family {
     runtime: Weak<Inner>,
-    /// Two that ask for the same child have the same lane.
-    lanes: Arc<[Mutex<()>; LANES]>,
+    lanes: Arc<Lanes>,
 }
 
 impl Family {
@@ -258,15 +270,17 @@ impl Nursery for Family {
         let (runtime, lanes) = (self.runtime.upgrade(), self.lanes.clone());
         Box::pin(async move {
             let runtime = Runtime { inner: runtime.ok_or(NotUp::Closing)? };
-            let lane = birth
-                .child
-                .as_str()
-                .bytes()
-                .fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
-            let _one = lanes[lane % LANES].lock().await;
+            let _one = lanes.enter(&birth.child).await;
             runtime.bring_up(birth).await
         })
     }
+}
+
+fn not_answered(session: &SessionId) -> NotUp {
+    NotUp::NotNow(format!(
+        "session {session} has not answered for {} s: `inspect` shows what it is at",
+        UP_WAIT.as_secs()
+    ))
 }
 
 impl Runtime {
@@ -274,7 +288,7 @@ impl Runtime {
         let session = self.session(&birth.child);
         let (host, slot) = (&self.inner.host, &session.slot);
         let up = loop {
-            let up = session.up().await;
+            let up = timeout(UP_WAIT, session.up()).await.map_err(|_| not_answered(&birth.child))?;
             let is_to_be_made = birth.order.is_some()
                 && match &up {
                     Err(OpenError::Tape(TapeError::Missing { .. })) => true,
@@ -282,7 +296,7 @@ impl Runtime {
                     Err(OpenError::Damaged { .. }) => self.is_blank(&birth.child).await,
                     _ => false,
                 };
-            if !is_to_be_made {
+            if !is_to_be_made || (birth.asks_first && !self.still_wants(&birth).await?) {
                 break up;
             }
             // Where somebody else wakes it just now, the next look shows what came of it.
@@ -309,6 +323,15 @@ impl Runtime {
             // A tape that is damaged, or too new, or an order that no tape takes: none of these gets better by itself.
             other => NotUp::Lost(other.to_string()),
         })
+    }
+
+    /// Whether the parent has the task still, and has not told the child to stop. Nobody makes the child meanwhile.
+    async fn still_wants(&self, birth: &Birth) -> Result<bool, NotUp> {
+        let parent = self.session(&birth.parent);
+        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| not_answered(&birth.parent))?;
+        // It sees to its child when it is there again.
+        let state = state.map_err(|error| NotUp::NotNow(error.to_string()))?;
+        Ok(matches!(state.open.get(&birth.ticket), Some(Open::Task(task)) if task.told == Told::Run))
     }
 
     async fn is_blank(&self, id: &SessionId) -> bool {

@@ -85,6 +85,17 @@ impl Question {
             Question::Crash(_) => {}
         }
     }
+
+    /// Whether somebody waits for the answer still.
+    fn is_waited_for(&self) -> bool {
+        match self {
+            Question::Outcome(_, reply) => !reply.is_closed(),
+            Question::Idle(reply) | Question::Up(reply) => !reply.is_closed(),
+            Question::State(reply) => !reply.is_closed(),
+            Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
+            Question::Sleep(_) | Question::Crash(_) => true,
+        }
+    }
 }
 
 struct Input {
@@ -175,6 +186,10 @@ impl Inbox {
     }
 
     pub(super) fn question(&mut self, question: Question) -> Result<(), SendError> {
+        if self.is_full() {
+            // Whoever stopped waiting makes room, also where the actor is stuck and takes none of them.
+            self.questions.retain(Question::is_waited_for);
+        }
         let depth = self.questions.len();
         if depth >= QUESTIONS_MAX {
             return Err(SendError::InboxFull { depth });
@@ -377,6 +392,22 @@ mod tests {
             })
             .count();
         assert!((1_000..2_000).contains(&taken), "{taken}");
+    }
+
+    /// A stuck actor takes no questions, and those who ask it again and again stop waiting.
+    #[test]
+    fn questions_that_nobody_waits_for_take_no_place() {
+        let mut inbox = Inbox::new();
+        let ask = |inbox: &mut Inbox| {
+            let (reply, answer) = oneshot::channel();
+            inbox.question(Question::Up(reply)).map(|()| answer)
+        };
+        let mut waits = ask(&mut inbox).unwrap();
+        (0..3 * QUESTIONS_MAX).for_each(|_| drop(ask(&mut inbox).unwrap()));
+        assert_eq!(waits.try_recv().unwrap_err(), oneshot::error::TryRecvError::Empty, "it was not thrown out");
+        assert!(inbox.asked() <= QUESTIONS_MAX);
+        let all: Vec<_> = std::iter::from_fn(|| ask(&mut inbox).ok()).take(3 * QUESTIONS_MAX).collect();
+        assert_eq!(all.len(), QUESTIONS_MAX - 1, "those who wait have a bound");
     }
 
     fn abort(reply: ReplyTo) -> Signal {

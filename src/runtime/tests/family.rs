@@ -1,0 +1,98 @@
+//! How children are brought up beside a stop of their parent, and beside a child that is stuck.
+
+use super::*;
+use crate::{
+    actors::{
+        activation::Flight,
+        links::{Birth, NotUp},
+    },
+    error::SpawnError,
+    message::Message,
+    session::{DownReason, Limits, Link, Open, Signal, TaskOrder},
+};
+
+/// As if it were waking up, for as long as the test wants: whoever wants it waits.
+fn stuck(runtime: &Runtime, id: &SessionId) -> Flight {
+    runtime.session(id).slot.begin_activation().unwrap()
+}
+
+fn birth(child: &SessionId, parent: &Session, ticket: Seq) -> Birth {
+    let (link, grant) = (Link::default(), Limits::default());
+    Birth {
+        child: child.clone(),
+        parent: parent.id().clone(),
+        ticket,
+        link,
+        depth: 1,
+        grant,
+        order: None,
+        asks_first: true,
+    }
+}
+
+/// An abort that comes right behind the task stops the child before it is made, and its DOWN says so. Whoever gave the task, and
+/// comes to make the child behind that, makes nobody who would work for no one.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let parent = create(&runtime, folder.path()).await;
+    let child: SessionId = "child".parse().unwrap();
+    let flight = stuck(&runtime, &child);
+    let slot = runtime.session(&child).slot;
+    let settings = (*parent.state().await.unwrap().settings).clone();
+    let (id, order) = (child.clone(), Box::new(TaskOrder { settings, prompt: Message::user("work") }));
+    // On one thread the actor finds both, and its watcher begins when it knows of the stop.
+    let spawn = |reply| Signal::Spawn { child: id, order, link: Link::default(), reply };
+    let spawned = parent.slot.input(spawn).unwrap();
+    let aborted = parent.slot.input(|reply| Signal::Abort { reason: "enough".to_owned(), reply }).unwrap();
+    let held = spawned.await.unwrap().unwrap();
+    aborted.await.unwrap().unwrap();
+    let state = parent.state().await.unwrap();
+    let (ticket, order) = match state.open.iter().next() {
+        Some((ticket, Open::Task(task))) => (*ticket, task.order.clone()),
+        other => panic!("a task is open: {other:?}"),
+    };
+    until("its watcher looks for it", || slot.asked() == 1).await;
+    let (giver, id) = (parent.clone(), child.clone());
+    let given = tokio::spawn(async move { giver.child(id, held).await });
+    // It has looked at the parent, and stands behind the watcher.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    flight.land(Err(OpenError::Tape(TapeError::Missing { session: child.clone() })));
+    let told = given.await.unwrap().map(drop);
+    assert!(matches!(&told, Err(SpawnError::Open(OpenError::NotStarted { .. }))), "{told:?}");
+    let exists = || runtime.inner.host.store.exists(&child);
+    assert!(!exists(), "it was made behind its DOWN");
+    let state = parent.state().await.unwrap();
+    let end = state.tasks_ended.iter().find(|end| end.ticket == ticket).expect("its DOWN is there");
+    assert!(matches!(end.down.as_ref().map(|down| &down.reason), Some(DownReason::Aborted { .. })), "{end:?}");
+
+    // The same where the parent was looked at before it was told to stop.
+    let late = Birth { order, ..birth(&child, &parent, ticket) };
+    let up = runtime.inner.host.nursery.get().unwrap().bring_up(late).await.map(drop);
+    assert!(matches!(up, Err(NotUp::Missing)), "{up:?}");
+    assert!(!exists(), "its parent was not asked once more");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Nobody waits for a child of somebody else, and whoever wants one that is stuck looks again after a while.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_child_that_is_stuck_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let parent = create(&runtime, folder.path()).await;
+    // Two ids that had one of sixteen lanes together.
+    let [a, q] = ["a", "q"].map(|id| id.parse::<SessionId>().unwrap());
+    let flight = stuck(&runtime, &a);
+    let slot = runtime.session(&a).slot;
+    let nursery = runtime.inner.host.nursery.get().unwrap().clone();
+    let waits = tokio::spawn(nursery.bring_up(birth(&a, &parent, Seq(1))));
+    until("it is looked for", || slot.asked() == 1).await;
+    let options = SessionOptions::new(folder.path()).profile(Profile::Auto).id(q);
+    let child = timeout(SOON, parent.spawn_child(options, "hello", Link::default())).await;
+    child.expect("the other child does not wait for it").unwrap();
+    let told = timeout(Duration::from_secs(60), waits).await.expect("it is looked at again").unwrap().map(drop);
+    assert!(matches!(&told, Err(NotUp::NotNow(why)) if why.contains("has not answered")), "{told:?}");
+    drop(flight);
+    assert!(runtime.shutdown().await.is_empty());
+}
