@@ -13,6 +13,7 @@
 //! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
 //! | `links.rs` | a parent's watch over a child session |
+//! | `undone.rs` | what could not be cleaned up when the store was opened |
 //! | `host.rs` | what all sessions of a runtime share |
 
 pub(crate) mod activation;
@@ -29,4 +30,5 @@ pub(crate) mod sweeper;
 pub(crate) mod tape;
 pub(crate) mod tapes;
 pub(crate) mod timekeeper;
+pub(crate) mod undone;
 pub(crate) mod worker;

@@ -20,6 +20,8 @@ pub use operate::{OperateError, Operator};
 pub use options::SessionOptions;
 pub use report::{Leftover, Parked, Recovered, Tree};
 
+pub use crate::actors::undone::LeftUndone;
+
 pub use crate::actors::{
     sweeper::{SweepReport, Sweeps},
     timekeeper::{Passivation, Pressure},
@@ -30,6 +32,7 @@ use crate::{
         host::Host,
         slot::{Door, Phase, Slot, slept},
         timekeeper::shed,
+        undone::left_undone,
     },
     error::{OpenError, PassivateError},
     event::EventStream,
@@ -141,11 +144,16 @@ impl Runtime {
     /// Goes on with a conversation that the store has, and returns when it is awake. Many may do so at once: there is one
     /// actor and one claim.
     ///
+    /// Nobody listens by this alone: what a turn that goes on has to ask before somebody does is denied at once.
+    /// [`Runtime::resume_heard`] listens first.
+    ///
     /// # Errors
     /// [`OpenError::Tape`] where there is none, or another process has claimed it; [`OpenError::Damaged`] where its tape is
     /// damaged in the middle; [`OpenError::Parked`].
     pub async fn resume(&self, id: &SessionId) -> Result<Session, OpenError> {
-        self.resume_heard(id).await.map(|(session, _)| session)
+        let session = self.session(id);
+        self.wake(&session).await?;
+        Ok(session)
     }
 
     /// [`Runtime::resume`] with the events of the session from before its first step on: so somebody listens already when a
@@ -155,12 +163,16 @@ impl Runtime {
     /// As [`Runtime::resume`].
     pub async fn resume_heard(&self, id: &SessionId) -> Result<(Session, EventStream), OpenError> {
         let session = self.session(id);
+        let events = session.events();
+        self.wake(&session).await?;
+        Ok((session, events))
+    }
+
+    async fn wake(&self, session: &Session) -> Result<(), OpenError> {
         if session.slot.phase() == Phase::Passive {
             self.is_open()?;
         }
-        let events = session.events();
-        session.up().await?;
-        Ok((session, events))
+        session.up().await
     }
 
     /// Makes a new conversation that goes on from an entry of another one, and starts it: from the newest that was decided, or
@@ -356,6 +368,14 @@ impl Runtime {
         });
         let searched = searched.await;
         Ok(searched.map_err(|_| OpenError::Closed)??)
+    }
+
+    /// What was left behind by runtimes that died, and could not be cleaned up when this one opened the store; empty is the rule.
+    /// It concerns the sessions that it names, and no others. The tree shows it at the tape store. An engine of the host's own
+    /// tells its host.
+    #[must_use]
+    pub fn left_undone(&self) -> Vec<LeftUndone> {
+        left_undone(&self.inner.host).collect()
     }
 
     /// What was found interrupted when the runtime started, and what became of it.

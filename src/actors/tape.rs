@@ -5,13 +5,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{actors::host::Host, supervisor::ChildContext, tape::Store, tool::truncate::RETENTION};
+use crate::{
+    actors::{host::Host, undone::show_undone},
+    supervisor::ChildContext,
+    tape::Store,
+    tool::truncate::RETENTION,
+};
 
 /// How often outputs that are too old are deleted.
 const TIDY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What it does until it is told to stop: deletes large outputs that are too old, at the start and once a day, and makes the
-/// disk's reserve again when a session has used it. Where the tapes are not kept in files there is nothing to look after.
+/// disk's reserve again when a session has used it. Shows what could not be cleaned up when the store was opened. Where the tapes are not kept in files there is nothing to look after.
 pub(crate) async fn look_after_store(host: Arc<Host>, cx: ChildContext) {
     loop {
         if let Some(store) = host.store.files().cloned() {
@@ -19,8 +24,8 @@ pub(crate) async fn look_after_store(host: Arc<Host>, cx: ChildContext) {
             cx.card().doing("deletes old outputs");
             // It looks whether it must stop after each session, so this is never waited for long.
             drop(host.tokio.spawn_blocking(move || tidy(&store, &stop)).await);
-            cx.card().idle();
         }
+        show_undone(&host, cx.card());
         let next = tokio::time::Instant::now() + TIDY_EVERY;
         loop {
             tokio::select! {

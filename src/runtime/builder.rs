@@ -9,9 +9,11 @@ use std::{
 use std::time::Duration;
 
 use crate::{
-    actors::{host::Host, tapes::Tapes},
+    actors::{host::Host, tapes::Tapes, undone::left_undone},
     error::StartError,
+    event::EventStream,
     hook::{Hook, Hooks},
+    ids::SessionId,
     message::ModelRef,
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
     permission::Ruleset,
@@ -40,6 +42,7 @@ pub struct Builder {
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
+    on_resume: Option<Listen>,
     task_limits: Option<(u32, usize)>,
     prices: Prices,
     #[cfg(all(unix, feature = "tools"))]
@@ -187,6 +190,33 @@ impl Builder {
         self
     }
 
+    /// Who listens to the sessions that go on at the start, from before their first step on. It is handed the events of each of
+    /// them, on the task that starts the runtime, and must not wait for anything; a panic in it is logged.
+    ///
+    /// Where nobody listens, what a call has to ask for is denied at once; so a host whose people answer asks keeps these streams.
+    /// The answer is given by [`Session::answer`](crate::Session::answer) once the runtime is there; an ask waits that long.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use tamtam::{EventStream, Runtime, SessionId, SessionOptions, model::Scripted};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let heard = Arc::new(Mutex::new(Vec::<(SessionId, EventStream)>::new()));
+    /// let keeps = heard.clone();
+    /// let builder = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([])));
+    /// let runtime = builder.on_resume(move |id, events| keeps.lock().unwrap().push((id.clone(), events))).start().await?;
+    /// assert!(heard.lock().unwrap().is_empty(), "nothing was interrupted");
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn on_resume(mut self, listen: impl Fn(&SessionId, EventStream) + Send + Sync + 'static) -> Builder {
+        self.on_resume = Some(Box::new(listen));
+        self
+    }
+
     /// Who ends the processes of calls when this process is killed; a script of `/bin/sh` by default. A host that can start its
     /// own program as a watcher names that: it finds more.
     #[cfg(all(unix, feature = "tools"))]
@@ -280,6 +310,7 @@ impl Builder {
         for (id, why) in parked {
             host.slots.park(&id, why);
         }
+        left_undone(&host).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
         let (root, sessions, hosts) = tree(&host, self.children)?;
         host.set_sessions(sessions.clone());
         let root = Supervisor::start(root, &registry).await?;
@@ -293,7 +324,7 @@ impl Builder {
         // Set once, here, before there is a session.
         let _ = runtime.inner.host.nursery.set(Arc::new(Family::of(&runtime)));
         if resumes {
-            let recovered = resume_interrupted(&runtime, interrupted).await;
+            let recovered = resume_interrupted(&runtime, interrupted, self.on_resume.as_deref()).await;
             fault!(faults, "start.resumed", "runtime");
             let _ = runtime.inner.recovered.set(recovered);
         }
@@ -317,6 +348,9 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
     }
     crate::process::Processes::new(watch, Some(ledger))
 }
+
+/// Listens to a session that goes on at the start.
+type Listen = Box<dyn Fn(&SessionId, EventStream) + Send + Sync>;
 
 /// Where tapes are kept.
 enum Place {

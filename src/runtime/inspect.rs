@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
+    actors::undone::UNDONE,
     runtime::{Runtime, Tree},
     supervisor::{
         CrashReport, Happened, Node, Reading, Status, Watch,
@@ -139,6 +140,10 @@ fn next(node: &Node) -> Option<&'static str> {
         (_, _, Some("interrupted")) => "a message or `go_on` lets its turn go on, `abort` gives it up",
         (_, _, Some("held")) => "a message or `go_on` lets its queue go on",
         (_, _, Some("storage")) => "make room on the disk: it is tried again every half second, and nothing is lost",
+        (_, _, Some(UNDONE)) => {
+            "look at that path for what is in the way (room, rights), then start the runtime again: it is tried then, and when a \
+             session that it is about is opened; `Runtime::left_undone` has all of it"
+        }
         (_, _, Some("paused")) => "`resume` lets it go on",
         (_, _, Some("asking")) => "a person has to answer, or the ask's limit denies it",
         _ => return None,

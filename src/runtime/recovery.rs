@@ -1,8 +1,11 @@
 //! What was in a turn when its process ended, and goes on when a runtime starts on the same tapes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use futures_util::StreamExt as _;
 
 use crate::{
+    event::EventStream,
     ids::SessionId,
     runtime::{Recovered, Runtime, children},
 };
@@ -11,10 +14,20 @@ use crate::{
 const RESUMED_AT_ONCE: usize = 16;
 
 /// Brings back the sessions that were in a turn when their process ended, some at a time. One that cannot come back holds up
-/// no other.
-pub(super) async fn resume_interrupted(runtime: &Runtime, open: Vec<SessionId>) -> Vec<Recovered> {
+/// no other. Whoever is to listen listens before the first step of each.
+pub(super) async fn resume_interrupted(
+    runtime: &Runtime,
+    open: Vec<SessionId>,
+    listen: Option<&(dyn Fn(&SessionId, EventStream) + Send + Sync)>,
+) -> Vec<Recovered> {
     let resumed = futures_util::stream::iter(open).map(async |id| {
         fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
+        if let Some(listen) = listen {
+            let events = runtime.session(&id).events();
+            if catch_unwind(AssertUnwindSafe(|| listen(&id, events))).is_err() {
+                tracing::warn!(session = %id, "who was to listen to it panicked, and does not");
+            }
+        }
         let error = runtime.resume(&id).await.err().map(|error| error.to_string());
         if let Some(error) = &error {
             tracing::warn!(session = %id, error, "an interrupted session could not be resumed");

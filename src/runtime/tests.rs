@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod back;
+mod family;
+mod undone;
 mod unsettled;
 
 use tokio::time::timeout;

@@ -3,6 +3,7 @@
 
 mod app;
 mod ending;
+mod heard;
 mod keeper;
 mod parking;
 mod race;
