@@ -289,7 +289,8 @@ fn before_a_newer_line_all_is_found_and_nothing_is_read_again() {
     let mut hasher = blake3::Hasher::new();
     hasher.update(previous.as_bytes()).update(body.as_bytes());
     let sum = &hasher.finalize().to_hex()[..16];
-    fs::write(&file, format!("{before}\n{body},\"sum\":\"{sum}\"}}\n")).unwrap();
+    // And it has gone on since.
+    fs::write(&file, format!("{before}\n{body},\"sum\":\"{sum}\"}}\n{lines}")).unwrap();
     assert!(matches!(one.read(&"s".parse().unwrap(), Seq(0)), Err(TapeError::Newer { found: 9, .. })));
 
     let read = |index: &mut Index| {
