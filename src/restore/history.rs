@@ -96,10 +96,10 @@ impl Reader<'_> {
             Record::State(state) => {
                 self.history.workspace.clone_from(&state.settings.workspace);
                 for (ticket, open) in &state.open {
-                    if let Open::Call(call) = open
-                        && matches!(call.state, CallState::Running | CallState::Closing)
-                    {
-                        let call = Call { tool: call.tool.clone(), effect: call.effect, started: true };
+                    // Those that wait, or are asked about, may run yet.
+                    if let Open::Call(call) = open {
+                        let started = matches!(call.state, CallState::Running | CallState::Closing);
+                        let call = Call { tool: call.tool.clone(), effect: call.effect, started };
                         self.calls.insert(*ticket, call);
                     }
                 }
