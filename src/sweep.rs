@@ -5,9 +5,10 @@
 //! other. Only the tapes and the marks beside them are asked, never the index.
 //!
 //! Never removed is a session that somebody has open, that has a turn or a task open, is parked or pinned, that a session which
-//! stays goes on from, that does a task of a session which is at work, or of which no entry can be read. Each is looked at once
-//! more when it has been claimed for the removal: one that was used since the plan was made stays. Whoever is killed in the
-//! middle leaves each session whole or gone; the next sweep goes on.
+//! stays goes on from, that does a task of a session which is at work, or that has entries of which none can be read. One without
+//! an entry is nobody's, and goes with any limit. Each is looked at once more when it has been claimed for the removal: one that
+//! was used since the plan was made stays. Whoever is killed in the middle leaves each session whole or gone; the next sweep goes
+//! on.
 
 mod plan;
 

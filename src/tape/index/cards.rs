@@ -26,7 +26,7 @@ use crate::{
     tape::{
         Behind, Entry, TapeError,
         layout::Layout,
-        line::{Chain, Rest, Sum, decode_lines},
+        line::{Chain, Rest, Sum, decode_known_lines},
     },
 };
 
@@ -403,11 +403,7 @@ fn read_on(
             *read_bytes += piece.len() as u64;
             let ends = offset + piece.len() as u64 >= length;
             let at = chain.clone().unwrap_or_else(|| chain_of_start(session, anchor, &piece));
-            let decoded = match decode_lines(&at, &piece) {
-                // A newer line is not for us, and no reason not to list the rest.
-                Err(TapeError::Newer { .. }) => break length,
-                decoded => decoded?,
-            };
+            let (decoded, newer) = decode_known_lines(&at, &piece);
             if decoded.entries.is_empty() && matches!(decoded.rest, Rest::Torn { .. }) && !ends {
                 at_most = at_most.saturating_mul(4);
                 continue;
@@ -427,7 +423,8 @@ fn read_on(
             let is_bad = matches!(decoded.rest, Rest::Bad { .. });
             reading.sum = decoded.chain.sum.as_str().to_owned();
             chain = Some(decoded.chain);
-            if is_bad {
+            // A newer line is not for us, and no reason not to list what is before it.
+            if is_bad || newer.is_some() {
                 break length;
             }
             if ends {

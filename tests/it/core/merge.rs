@@ -188,7 +188,8 @@ fn an_older_merge_counts_for_the_fork_that_has_its_id() {
     submit(&mut parent, &later(older)).unwrap();
     let made: Vec<Entry> = parent.entries_of_the_tape();
     assert!(made.iter().any(|entry| matches!(&entry.record, Record::Merged(merged) if merged.made.is_none())));
-    assert_eq!(plan(&parent, &fork, at).messages(), vec!["x".into(), "y".into()]);
+    let merged = plan(&parent, &fork, at);
+    assert_eq!((merged.messages(), merged.spent), (vec!["x".into(), "y".into()], fork.state.spent_in_all()));
 }
 
 /// A fork may use what was left of each limit at its point: less what was used, and what was held for what was open.

@@ -8,7 +8,7 @@ use crate::{
         Store, StoreOptions,
         layout::make_folder,
         line::encode_lines,
-        tests::support::{entry, id, own_folder},
+        tests::support::{entry, id, make_last_line_newer, own_folder},
     },
 };
 
@@ -173,4 +173,21 @@ fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
     let (none, behind) = index.bring_cards(&fold, Duration::ZERO).unwrap();
     assert_eq!((none.read, behind), (0, Behind::Sessions(5)));
     assert_eq!(index.bring_cards(&fold, LONG).unwrap().1, Behind::No);
+}
+
+/// What stands before a line of a later version is summed up, and what is behind it is not looked for again until there is more.
+#[test]
+fn before_a_newer_line_all_is_summed_up() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    append(&store, "s", 1..=4);
+    let file = folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
+    make_last_line_newer(&file);
+    let mut index = store.index().unwrap();
+    bring(&mut index);
+    assert_eq!(digest(&index, "s"), Some(("1-3".to_owned(), Seq(3), 3)));
+    assert_eq!(bring(&mut index).read, 0);
+    let more = fs::read(&file).unwrap().repeat(2);
+    fs::write(&file, more).unwrap();
+    assert_eq!((bring(&mut index).read, digest(&index, "s").unwrap().2), (1, 3));
 }
