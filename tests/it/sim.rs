@@ -17,6 +17,8 @@
 //! | `merge.rs` | what a fork said is merged, also from an older state, and twice |
 //! | `forks.rs` | a fork at the end of any append goes on as a session of its own, and is merged |
 //! | `budgets.rs` | limits, grants and what providers and children keep to; nothing goes beyond what was held back |
+//! | `counts.rs` | what happened in a schedule, to see that they are not tame |
+//! | `tickets.rs` | what directives and signals are about |
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
 //! | `again.rs` | the tape of a schedule, replayed from its entries alone |
@@ -28,12 +30,14 @@ mod back;
 mod budgets;
 mod chance;
 mod checks;
+mod counts;
 mod forged;
 mod forks;
 mod host;
 mod merge;
 pub(crate) mod rng;
 pub(crate) mod tasks;
+mod tickets;
 mod world;
 
 use std::{
@@ -42,7 +46,8 @@ use std::{
     time::Instant,
 };
 
-use world::{Counts, World};
+use counts::Counts;
+use world::World;
 
 /// Why a schedule broke a promise.
 type Broken = String;

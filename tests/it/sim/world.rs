@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    ops::AddAssign,
     time::Duration,
 };
 
@@ -15,9 +14,7 @@ use tamtam::{
     message::ErrorReason,
     model::{Answer, AnswerPart, History, Prices},
     permission::Globs,
-    session::{
-        Bill, Directive, Entry, Env, Grant, Open, Outcome, Record, Scope, Settings, Signal, State, Undone, decide,
-    },
+    session::{Bill, Directive, Entry, Env, Grant, Open, Record, Scope, Settings, Signal, State, Undone, decide},
     tool::{Effect, ToolResult, Toolbox},
 };
 
@@ -25,98 +22,18 @@ use super::{
     Broken,
     again::{self, Made},
     back, budgets, checks,
+    counts::Counts,
     forks::Fork,
     hold,
     host::{Host, Wish},
     rng::Rng,
     tasks::{self, Family},
+    tickets::{given_up, has_reply, summary_of, ticket_of},
 };
 use crate::core::{line, play::Known, tools};
 
 /// Of so many of a hundred schedules the tape is replayed.
 const REPLAYED: usize = 10;
-
-/// What happened in how many schedules, to see that they are not tame.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    signals: u64,
-    entries: u64,
-    crashes: u64,
-    torn: u64,
-    recoveries: u64,
-    turns: u64,
-    calls: u64,
-    stops: u64,
-    compactions: u64,
-    downs: u64,
-    undone: u64,
-    pub(super) backs: u64,
-    pub(super) merges: u64,
-    pub(super) forks: u64,
-    pub(super) forks_merged: u64,
-    handoffs: u64,
-    pinned: u64,
-    asked_for_more: u64,
-    stopped_by_budget: u64,
-    second_model: u64,
-    grants: u64,
-    branches: u64,
-}
-
-impl Counts {
-    /// Whether everything happened that a schedule is made for.
-    pub(super) fn is_varied(&self) -> bool {
-        let all = [
-            self.crashes,
-            self.torn,
-            self.recoveries,
-            self.turns,
-            self.calls,
-            self.stops,
-            self.compactions,
-            self.downs,
-            self.backs,
-            self.merges,
-            self.forks,
-            self.forks_merged,
-            self.handoffs,
-            self.pinned,
-            self.asked_for_more,
-            self.stopped_by_budget,
-            self.second_model,
-            self.grants,
-            self.branches,
-        ];
-        all.iter().all(|count| *count > 0)
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.signals += other.signals;
-        self.entries += other.entries;
-        self.crashes += other.crashes;
-        self.torn += other.torn;
-        self.recoveries += other.recoveries;
-        self.turns += other.turns;
-        self.calls += other.calls;
-        self.stops += other.stops;
-        self.compactions += other.compactions;
-        self.downs += other.downs;
-        self.undone += other.undone;
-        self.backs += other.backs;
-        self.merges += other.merges;
-        self.forks += other.forks;
-        self.forks_merged += other.forks_merged;
-        self.handoffs += other.handoffs;
-        self.pinned += other.pinned;
-        self.asked_for_more += other.asked_for_more;
-        self.stopped_by_budget += other.stopped_by_budget;
-        self.second_model += other.second_model;
-        self.grants += other.grants;
-        self.branches += other.branches;
-    }
-}
 
 /// What a worker works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +207,7 @@ impl World {
         checks::decision(&self.state, &decision.entries, &decision.after)?;
         checks::permitted(&self.state, &decision.entries, &decision.after, &self.toolbox)?;
         budgets::held(&self.state, &decision.entries, &decision.after)?;
-        self.count(&decision.entries);
+        self.counts.count(&decision.entries);
         let replies = decision.directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
         hold!(replies == usize::from(has_reply(signal)), "{signal:?} was answered {replies} times");
         tasks::one_end(&self.state, &decision.after)?;
@@ -325,22 +242,6 @@ impl World {
         checks::is_end_of(&self.state, &self.whole)?;
         checks::pins_stay(&self.state)?;
         self.stays_quiet()
-    }
-
-    fn count(&mut self, entries: &[Entry]) {
-        for entry in entries {
-            let counted = match &entry.record {
-                Record::State(_) => &mut self.counts.handoffs,
-                Record::Pinned { .. } => &mut self.counts.pinned,
-                Record::BudgetAsk { .. } => &mut self.counts.asked_for_more,
-                Record::Ending { outcome: Outcome::Budget { .. }, .. } => &mut self.counts.stopped_by_budget,
-                Record::Request(request) if request.instead.is_some() => &mut self.counts.second_model,
-                Record::TaskStarted { grant, .. } if !grant.is_none() => &mut self.counts.grants,
-                Record::BranchOpened(_) => &mut self.counts.branches,
-                _ => continue,
-            };
-            *counted += 1;
-        }
     }
 
     /// Each open request and running call has its worker, or will have; nobody works on anything else.
@@ -771,65 +672,6 @@ fn apply_uncompacted(state: &mut State, line: &Entry, then: impl Fn() -> History
         Record::State(_) if line.seq > Seq(1) => {}
         _ => state.apply(line),
     }
-}
-
-fn ticket_of(directive: &Directive) -> Option<Seq> {
-    match directive {
-        Directive::StartRequest(ticket)
-        | Directive::StartCall(ticket)
-        | Directive::CutRequest(ticket)
-        | Directive::StopCall(ticket)
-        | Directive::StartCompaction(ticket)
-        | Directive::StopCompaction(ticket) => Some(*ticket),
-        Directive::StartTask(_) | Directive::StopTask(_) | Directive::PartTask(_) | Directive::Reply(..) => None,
-    }
-}
-
-fn summary_of(directive: &Directive) -> Option<Seq> {
-    match directive {
-        Directive::StartCompaction(ticket) | Directive::StopCompaction(ticket) => Some(*ticket),
-        _ => None,
-    }
-}
-
-fn given_up(directive: &Directive) -> Option<Seq> {
-    match directive {
-        Directive::StopCompaction(ticket) => Some(*ticket),
-        _ => None,
-    }
-}
-
-fn has_reply(signal: &Signal) -> bool {
-    matches!(
-        signal,
-        Signal::Send { .. }
-            | Signal::Edit { .. }
-            | Signal::Withdraw { .. }
-            | Signal::Answer { .. }
-            | Signal::Abort { .. }
-            | Signal::GoOn { .. }
-            | Signal::Pause { .. }
-            | Signal::Resume { .. }
-            | Signal::Configure { .. }
-            | Signal::Compact { .. }
-            | Signal::Restored { .. }
-            | Signal::UndoCompaction { .. }
-            | Signal::Written { .. }
-            | Signal::SumUpBranch { .. }
-            | Signal::BranchFailed { .. }
-            | Signal::LeaveBranch { .. }
-            | Signal::Pin { .. }
-            | Signal::Unpin { .. }
-            | Signal::RollBack { .. }
-            | Signal::Merge { .. }
-            | Signal::Handoff { .. }
-            | Signal::Spawn { .. }
-            | Signal::Adopt { .. }
-            | Signal::End { .. }
-            | Signal::StopTask { .. }
-            | Signal::Orphan { .. }
-            | Signal::Adopted { .. }
-    )
 }
 
 fn calm_report(ticket: Seq, worker: Worker) -> Signal {

@@ -1,0 +1,104 @@
+//! What happened in a schedule, and in all of them: a simulator in which little happens shows little.
+
+use std::ops::AddAssign;
+
+use tamtam::session::{Entry, Outcome, Record};
+
+/// What happened in how many schedules, to see that they are not tame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) signals: u64,
+    pub(super) entries: u64,
+    pub(super) crashes: u64,
+    pub(super) torn: u64,
+    pub(super) recoveries: u64,
+    pub(super) turns: u64,
+    pub(super) calls: u64,
+    pub(super) stops: u64,
+    pub(super) compactions: u64,
+    pub(super) downs: u64,
+    pub(super) undone: u64,
+    pub(super) backs: u64,
+    pub(super) merges: u64,
+    pub(super) forks: u64,
+    pub(super) forks_merged: u64,
+    pub(super) handoffs: u64,
+    pub(super) pinned: u64,
+    pub(super) asked_for_more: u64,
+    pub(super) stopped_by_budget: u64,
+    pub(super) second_model: u64,
+    pub(super) grants: u64,
+    pub(super) branches: u64,
+}
+
+impl Counts {
+    /// Whether everything happened that a schedule is made for.
+    pub(super) fn is_varied(&self) -> bool {
+        let all = [
+            self.crashes,
+            self.torn,
+            self.recoveries,
+            self.turns,
+            self.calls,
+            self.stops,
+            self.compactions,
+            self.downs,
+            self.backs,
+            self.merges,
+            self.forks,
+            self.forks_merged,
+            self.handoffs,
+            self.pinned,
+            self.asked_for_more,
+            self.stopped_by_budget,
+            self.second_model,
+            self.grants,
+            self.branches,
+        ];
+        all.iter().all(|count| *count > 0)
+    }
+
+    /// Counts what entries say.
+    pub(super) fn count(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            let counted = match &entry.record {
+                Record::State(_) => &mut self.handoffs,
+                Record::Pinned { .. } => &mut self.pinned,
+                Record::BudgetAsk { .. } => &mut self.asked_for_more,
+                Record::Ending { outcome: Outcome::Budget { .. }, .. } => &mut self.stopped_by_budget,
+                Record::Request(request) if request.instead.is_some() => &mut self.second_model,
+                Record::TaskStarted { grant, .. } if !grant.is_none() => &mut self.grants,
+                Record::BranchOpened(_) => &mut self.branches,
+                _ => continue,
+            };
+            *counted += 1;
+        }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.signals += other.signals;
+        self.entries += other.entries;
+        self.crashes += other.crashes;
+        self.torn += other.torn;
+        self.recoveries += other.recoveries;
+        self.turns += other.turns;
+        self.calls += other.calls;
+        self.stops += other.stops;
+        self.compactions += other.compactions;
+        self.downs += other.downs;
+        self.undone += other.undone;
+        self.backs += other.backs;
+        self.merges += other.merges;
+        self.forks += other.forks;
+        self.forks_merged += other.forks_merged;
+        self.handoffs += other.handoffs;
+        self.pinned += other.pinned;
+        self.asked_for_more += other.asked_for_more;
+        self.stopped_by_budget += other.stopped_by_budget;
+        self.second_model += other.second_model;
+        self.grants += other.grants;
+        self.branches += other.branches;
+    }
+}
