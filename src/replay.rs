@@ -251,9 +251,9 @@ impl Iterator for Replay {
         let first = entries.first()?;
         // What no decision wrote follows from nothing before it; what is read must still be what was written.
         let as_read = || difference::first(append, entries).map(|(_, found)| found);
-        let (signal, difference) = match (&self.state, entries) {
-            (Some(_), [Entry { record: Record::Forked(forked), .. }]) => (infer::of_fork(forked), as_read()),
-            (Some(state), _) => self.decide_again(state, append, entries),
+        let (signal, difference) = match (&self.state, infer::beside_the_core(&first.record)) {
+            (Some(_), Some(words)) => (words, as_read()),
+            (Some(state), None) => self.decide_again(state, append, entries),
             (None, _) => ("the beginning".to_owned(), as_read()),
         };
         let step = Step {

@@ -52,7 +52,7 @@ pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
 pub use handle::{APPEND_BYTES_MAX, Appended, Tape};
-pub use import::Imported;
+pub use import::{ImportOptions, Imported, ImportedFrom};
 #[cfg(feature = "sqlite")]
 pub use index::{
     BadCursor, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,

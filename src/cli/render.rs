@@ -153,6 +153,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         }
         EventKind::CompactionFinished { items, summary: Some(_), .. } => format!("… {items} older items are summed up"),
         EventKind::CompactionFinished { items, .. } => format!("… {items} older items are left out, without a summary"),
+        EventKind::SessionRecovered { n: 0, .. } => return None,
         EventKind::SessionRecovered { resumed: true, .. } => {
             "! the session was rebuilt from its tape and goes on".to_owned()
         }

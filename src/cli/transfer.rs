@@ -5,7 +5,10 @@ use std::{
     path::Path,
 };
 
-use tamtam::tape::{Exported, Imported, Spills, Store, StoreOptions, TapeError};
+use tamtam::{
+    Millis,
+    tape::{Exported, ImportOptions, Imported, Spills, Store, StoreOptions, TapeError},
+};
 
 use super::{
     arguments::{ExportArguments, ImportArguments},
@@ -61,17 +64,30 @@ fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) 
 pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Result<Exit, Failure> {
     let file = std::fs::File::open(&given.file)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", given.file.display())))?;
+    let (options, standing) = match given.as_it_was {
+        true => (
+            ImportOptions::as_it_was(),
+            "It is what the file says, with its workspace, rules, grants and open calls; what was open goes on with it.\n".to_owned(),
+        ),
+        false => {
+            let workspace = environment.workspace(given.workspace.as_deref())?.display().to_string();
+            let standing = format!(
+                "It works in {workspace}; nothing of it is open, and nothing is allowed in it that is not asked for. Its words \
+                 are those of the file.\n"
+            );
+            (ImportOptions::into_workspace(workspace, Millis::now()), standing)
+        }
+    };
+    let options = given.as_id.clone().into_iter().fold(options, ImportOptions::under);
     let store = Store::open(environment.store(given.store.store.as_deref())?, StoreOptions::default())?;
-    let imported = store.import(&mut BufReader::new(file), given.as_id.as_ref());
+    let imported = store.import(&mut BufReader::new(file), &options);
     let Imported { session, last, anchors, spills } = imported.map_err(|error| match error {
         TapeError::Exists { .. } => Failure::failed(format!("{error}: bring it in under another id with --as ID")),
         other => other.into(),
     })?;
     print(&escape::text(&format!(
-        "session {session}: {last} entries, {anchors} anchors, {spills} large outputs\n\
-         Its workspace, rules, grants and open calls are what the file says. If it is not your own, look at them first \
-         (tamtam tape show {session}) and go on with a fork, which has the words and nothing that is open \
-         (tamtam tape fork {session}), under --permission strict.\n"
+        "session {session}: {last} entries, {anchors} anchors, {spills} large outputs\n{standing}\
+         Read it: tamtam tape show {session}\n"
     )))?;
     Ok(Exit::Done)
 }

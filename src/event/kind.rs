@@ -325,9 +325,9 @@ pub enum EventKind {
         /// Which.
         message: MessageId,
     },
-    /// The session was rebuilt from its tape while a turn was running.
+    /// The session was rebuilt from its tape while a turn was running, or a summary was being written.
     SessionRecovered {
-        /// How many times in a row, with no new answer or result in between.
+        /// How many times in a row a turn was cut off, with no new answer or result in between; 0 where no turn was.
         n: u32,
         /// Whether the turn goes on by itself.
         resumed: bool,

@@ -193,8 +193,8 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             again: back.again.clone(),
         }],
         Record::Ended { why } => vec![EventKind::Ended { why: why.clone() }],
-        // Nobody listened to the fork before it was there.
-        Record::Forked(_) => vec![],
+        // Nobody listened to it before it was there.
+        Record::Forked(_) | Record::Imported(_) => vec![],
         Record::Paused {} => vec![EventKind::Paused {}],
         Record::Resumed {} => vec![EventKind::Resumed {}],
         Record::Restored(restored) => vec![EventKind::FilesRestored {

@@ -25,7 +25,8 @@ impl Session {
     /// tell how it ends.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where a summary is being written already, or there is nothing that one could replace.
+    /// [`SendError::Refused`] where a summary is being written already, there is nothing that one could replace, or the budget
+    /// does not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
         self.ask(|reply| Signal::Compact { reply }).await.map(drop)
     }
@@ -84,8 +85,9 @@ impl Session {
     /// front of the next turn of this session. Where no model can write it, the beginnings of what was said there do.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there; [`SendError::Storage`]
-    /// where the branch's tape cannot be read.
+    /// [`SendError::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there, and with
+    /// [`Refusal::Leaving`] while another summary of a branch is being written here: one at a time; [`SendError::Storage`] where
+    /// the branch's tape cannot be read.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
         let (store, id) = (branch.host.store.clone(), branch.slot.id.clone());
         let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;

@@ -1,8 +1,10 @@
-//! The rules of one who stands above: what a child may not go beyond, and the folder that its paths are seen from.
+//! The rules and tools of one who stands above: what a child may not go beyond, and the folder that its paths are seen from.
 //!
 //! A rule about a path means what it means to whoever wrote it. A child may work in a folder below that of its parent; then
 //! `secrets/**` of the parent is another place than `secrets/**` of the child. So a chain keeps the folder, and what is judged
 //! by it is first seen from there.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,8 @@ pub struct Chain {
     layers: Vec<Ruleset>,
     /// Nothing on tapes of before it was written down: then it is the folder of whoever asks.
     workspace: Option<String>,
+    /// The tools that they have, by names and patterns; all where it is left out.
+    tools: Option<BTreeSet<String>>,
 }
 
 /// A layer as it stands on a tape.
@@ -28,18 +32,21 @@ struct Row {
     /// Written also where there is none: so a replay knows it for a field that the tape's writer did not have.
     #[serde(default)]
     workspace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tools: Option<BTreeSet<String>>,
 }
 
 impl From<Vec<Row>> for Chain {
     fn from(rows: Vec<Row>) -> Chain {
-        let workspace = rows.first().and_then(|row| row.workspace.clone());
-        Chain { layers: rows.into_iter().map(|row| row.layer).collect(), workspace }
+        let (workspace, tools) = rows.first().map(|row| (row.workspace.clone(), row.tools.clone())).unwrap_or_default();
+        Chain { layers: rows.into_iter().map(|row| row.layer).collect(), workspace, tools }
     }
 }
 
 impl From<Chain> for Vec<Row> {
-    fn from(Chain { layers, workspace }: Chain) -> Vec<Row> {
-        layers.into_iter().map(|layer| Row { layer, workspace: workspace.clone() }).collect()
+    fn from(Chain { layers, workspace, mut tools }: Chain) -> Vec<Row> {
+        // The first row says it for all.
+        layers.into_iter().map(|layer| Row { layer, workspace: workspace.clone(), tools: tools.take() }).collect()
     }
 }
 
@@ -49,7 +56,24 @@ impl Chain {
     pub fn new(workspace: &str, layers: Vec<Ruleset>) -> Chain {
         // Where there are no rules there are no paths either, and nothing on the tape that could name a folder.
         let workspace = (!layers.is_empty()).then(|| workspace.to_owned());
-        Chain { layers, workspace }
+        Chain { layers, workspace, tools: None }
+    }
+
+    /// Nor may anybody below have tools that the one above lacks; `None` says that it has all.
+    #[must_use]
+    pub fn with_tools(mut self, tools: Option<BTreeSet<String>>) -> Chain {
+        if tools.is_some() && self.layers.is_empty() {
+            // A layer without a rule says nothing, and is a row for them to stand in.
+            self.layers.push(Ruleset { name: "session".into(), rules: Vec::new() });
+        }
+        self.tools = tools;
+        self
+    }
+
+    /// The tools that the one above has, by names and patterns; `None` for all.
+    #[must_use]
+    pub fn tools(&self) -> Option<&BTreeSet<String>> {
+        self.tools.as_ref()
     }
 
     /// The layers, from the most to the least powerful.

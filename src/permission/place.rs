@@ -40,6 +40,7 @@ pub(super) fn absolute(workspace: &str, accesses: &[Access]) -> Vec<Access> {
         }
         let workspace = workspace.trim_end_matches('/');
         let pattern = match access.pattern.as_str() {
+            "." if workspace.is_empty() => "/".to_owned(),
             "." => workspace.to_owned(),
             inside => format!("{workspace}/{inside}"),
         };
@@ -69,12 +70,13 @@ fn climbed(workspace: &str, access: Access) -> Access {
 
 /// The rest of a path that lies beneath a folder, both absolute and free of `.` and `..`.
 fn beneath<'p>(folder: &str, path: &'p str) -> Option<&'p str> {
+    let is_root = folder.starts_with('/');
     let folder = folder.trim_end_matches('/');
-    if folder.is_empty() || path.split('/').any(|piece| piece == "..") {
+    if (folder.is_empty() && !is_root) || path.split('/').any(|piece| piece == "..") {
         return None;
     }
     match path.strip_prefix(folder)? {
-        "" => Some("."),
+        "" | "/" => Some("."),
         rest => rest.strip_prefix('/'),
     }
 }
@@ -98,6 +100,20 @@ mod tests {
     fn an_absolute_path_inside_is_the_relative_one() {
         assert_eq!(seen("edit", "/srv/app/.git/config"), [pair("edit", ".git/config")]);
         assert_eq!(seen("read", "/srv/app"), [pair("read", ".")]);
+    }
+
+    /// A workspace may be all there is, as in a container: then nothing is outside, and a rule about a path is about that path.
+    #[test]
+    fn beneath_the_root_is_everything() {
+        let seen = |path: &str| {
+            let accesses = vec![Access::new("external_directory", path), Access::new("read", path)];
+            seen_from("/", &[], accesses).into_iter().map(|one| (one.permission, one.pattern)).collect::<Vec<_>>()
+        };
+        assert_eq!(seen("/etc/shadow"), [pair("read", "etc/shadow")]);
+        assert_eq!(seen("/"), [pair("read", ".")]);
+        assert_eq!(seen("../x"), [pair("read", "x")]);
+        assert_eq!(absolute("/", &[Access::new("read", ".")])[1].pattern, "/");
+        assert_eq!(absolute("/", &[Access::new("read", "x")])[1].pattern, "/x");
     }
 
     /// F02: a sibling that only begins alike is outside, and so is everything else.

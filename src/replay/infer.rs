@@ -13,7 +13,6 @@ use crate::{
     message::Span,
     model::{Answer, AnswerPart, Item},
     session::{Delivery, Entry, Grant, NoSummary, Outcome, Record, ReplyTo, Signal, State},
-    tape::Forked,
     usage::Usage,
 };
 
@@ -150,8 +149,9 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
         | Record::Call(_)
         | Record::Ask { .. }
         | Record::BudgetAsk { .. }
-        // A fork is made beside the core.
+        // These are made beside the core.
         | Record::Forked(_)
+        | Record::Imported(_)
         | Record::AskClosed { .. }
         | Record::CallStarted { .. }
         | Record::Ending { .. }
@@ -195,9 +195,15 @@ fn is_report(signal: &Signal) -> bool {
     )
 }
 
-/// How a fork begins, in a few words.
-pub(super) fn of_fork(forked: &Forked) -> String {
-    format!("forked from session {} after entry {}", forked.parent, forked.seq)
+/// What the tape wrote and no decision, in a few words.
+pub(super) fn beside_the_core(record: &Record) -> Option<String> {
+    match record {
+        Record::Forked(forked) => Some(format!("forked from session {} after entry {}", forked.parent, forked.seq)),
+        Record::Imported(imported) => {
+            Some(format!("brought in from a file of session {} after entry {}", imported.from, imported.last))
+        }
+        _ => None,
+    }
 }
 
 /// A signal in a few words.

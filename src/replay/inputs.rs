@@ -250,7 +250,7 @@ impl<'a> Around<'a> {
             host_rules,
             asks_are_heard,
             jitter,
-            verdicts: Some(tools::verdicts(entries)),
+            verdicts: Some(tools::verdicts(state, entries)),
         }
     }
 

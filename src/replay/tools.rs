@@ -115,8 +115,11 @@ fn is_judgement(judged: Judged) -> bool {
     matches!(judged, Judged::NoTool | Judged::Crashed | Judged::Denied | Judged::Unheard | Judged::Lost)
 }
 
-/// What became of each call that the decision with these entries judged.
-pub(super) fn verdicts(entries: &[Entry]) -> BTreeMap<Seq, Verdict> {
+/// What became of each call that the decision with these entries judged. One of which they say nothing was not judged, or it
+/// might run, and a limit of the budget let it wait.
+pub(super) fn verdicts(state: &State, entries: &[Entry]) -> BTreeMap<Seq, Verdict> {
+    let opened = entries.iter().filter(|entry| matches!(entry.record, Record::Call(_))).map(|entry| entry.seq);
+    let silent: Vec<Seq> = state.calls().map(|(ticket, _)| ticket).chain(opened).collect();
     let judged = entries.iter().filter_map(|entry| match (&entry.record, entry.ticket) {
         (Record::Ask { call, access, .. }, _) => Some((*call, Verdict::Wants(access.clone()))),
         (Record::CallStarted { .. }, Some(call)) => Some((call, Verdict::Ran)),
@@ -130,6 +133,9 @@ pub(super) fn verdicts(entries: &[Entry]) -> BTreeMap<Seq, Verdict> {
     // What was decided first is what the rules said; a later entry of the same decision follows from something else.
     for (call, verdict) in judged {
         verdicts.entry(call).or_insert(verdict);
+    }
+    for call in silent {
+        verdicts.entry(call).or_insert(Verdict::Ran);
     }
     verdicts
 }

@@ -9,7 +9,7 @@ use crate::{
     ids::{Seq, SessionId},
     message::ErrorReason,
     session::{CallState, Entry, Open, Record},
-    tape::Forked,
+    tape::ImportedFrom,
     tool::{Effect, FileChange, ToolResult, files::Note},
     tools::names,
 };
@@ -114,7 +114,13 @@ impl Reader<'_> {
                     call.started = true;
                 }
             }
-            Record::Forked(forked) => self.fork(forked, counts),
+            Record::Forked(forked) => {
+                let parent = &forked.parent;
+                let why =
+                    format!("it was running when this was forked, and what it changed is on the tape of {parent}");
+                self.leave_open(&why, counts);
+            }
+            Record::Imported(imported) => self.bring_in(imported, counts),
             Record::Result { result, .. } => {
                 let ticket = entry.ticket.unwrap_or(entry.seq);
                 self.over.insert(ticket);
@@ -171,17 +177,26 @@ impl Reader<'_> {
         self.history.silent.extend(silent.map(|why| format!("{tool} (call {ticket}): {why}")));
     }
 
-    /// What was open goes on in the parent alone: what it does there from here on is not on this tape, and what it noted of that
-    /// is not this one's to take back.
-    fn fork(&mut self, forked: &Forked, counts: bool) {
+    /// What was open does not go on here: what it does from here on is not on this tape, and what was noted of that is not this
+    /// one's to take back.
+    fn leave_open(&mut self, why: &str, counts: bool) {
         for (ticket, call) in std::mem::take(&mut self.calls) {
             self.over.insert(ticket);
             if counts && call.started && call.effect != Effect::Read {
-                let (tool, parent) = (call.tool, &forked.parent);
-                let why =
-                    format!("it was running when this was forked, and what it changed is on the tape of {parent}");
-                self.history.silent.push(format!("{tool} (call {ticket}): {why}"));
+                self.history.silent.push(format!("{} (call {ticket}): {why}", call.tool));
             }
+        }
+    }
+
+    /// What the file says was changed was changed elsewhere, or nowhere: nothing here is put back for it.
+    fn bring_in(&mut self, imported: &ImportedFrom, counts: bool) {
+        self.leave_open("it was running when this was brought in from a file", counts);
+        self.history.workspace.clone_from(&imported.workspace);
+        self.workspaces.clear();
+        let before = std::mem::take(&mut self.history.changes);
+        if !before.is_empty() {
+            let why = format!("{} changes of files are from before this was brought in from a file", before.len());
+            self.history.silent.push(why);
         }
     }
 

@@ -18,6 +18,9 @@ use crate::{
     session::{Breach, Charge, Extent, Limits, Open, OpenBudgetAsk, Resource, Spent, State},
 };
 
+/// What is left is divided among so many further children at most.
+const SHARES_MAX: usize = 32;
+
 /// Where a session stands in its budget, beside what it has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -192,7 +195,8 @@ impl State {
     /// What a child is granted that asks for so much, or for nothing in particular: an equal share of what is left, one for each
     /// further child that there may be and one for this session itself. Time is passed on as it is.
     pub(super) fn grant_for(&self, asked: &Limits, may_have_children: bool) -> Result<Limits, Breach> {
-        let free = self.settings.task_width_max.saturating_sub(self.tasks().count()) as u64;
+        // Where there may be any number of them it is no share of anything.
+        let free = self.settings.task_width_max.saturating_sub(self.tasks().count()).min(SHARES_MAX) as u64;
         let mut grant = Limits::default();
         for resource in Resource::ALL {
             let rooms = self.rooms(resource, 0);
@@ -205,7 +209,7 @@ impl State {
                 (None, Resource::TimeMs) => left,
                 (Some(asked), _) => asked,
                 (None, Resource::Tasks) if !may_have_children => 0,
-                (None, _) => (left / free.saturating_add(1)).max(1).min(left),
+                (None, _) => (left / (free + 1)).max(1).min(left),
             };
             let needed = matches!(resource, Resource::Tokens | Resource::Usd) && given == 0;
             if given > left || needed {

@@ -158,7 +158,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         true => String::new(),
         false => draft.env.toolbox_hash.to_owned(),
     };
-    let params = serde_json::to_string(&(&settings.params, &turn.tools, &settings.tools)).unwrap_or_default();
+    let params = serde_json::to_string(&(&settings.params, &turn.tools, &settings.allowed_tools())).unwrap_or_default();
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());

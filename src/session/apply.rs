@@ -11,9 +11,9 @@ use crate::{
     message::ErrorReason,
     model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem, UserItem},
     session::{
-        AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
-        OpenBudgetAsk, OpenCall, OpenRequest, OpenTask, OpenWait, Outcome, Record, RequestOpened, Scope, Seen, Spent,
-        State, Told, Turn, TurnEnd, Waiting,
+        AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Judged, Mode, Open,
+        OpenAsk, OpenBudgetAsk, OpenCall, OpenRequest, OpenTask, OpenWait, Outcome, Record, RequestOpened, Scope, Seen,
+        Spent, State, Told, Turn, TurnEnd, Waiting,
         spent::in_vain,
         state::{BatchItem, Next, SEEN_MAX, TURNS_REMEMBERED},
     },
@@ -127,7 +127,7 @@ impl State {
                 Some(Open::Call(call)) => call.state = CallState::Closing,
                 _ => self.tell_task(ticket),
             },
-            Record::Result { result, .. } => self.take_result(ticket, result),
+            Record::Result { result, judged } => self.take_result(ticket, result, *judged),
             Record::Ending { outcome, .. } => {
                 self.in_turn(|turn| turn.ending = Some(outcome.clone()));
                 self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
@@ -147,6 +147,10 @@ impl State {
                 // What came between the point and the fork is the parent's.
                 self.stop_clock(before);
                 self.fork(forked);
+            }
+            Record::Imported(imported) => {
+                self.stop_clock(before);
+                self.bring_in(entry.seq, imported);
             }
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {
@@ -304,7 +308,7 @@ impl State {
             hash: request.hash.clone(),
             system: self.settings.system.clone(),
             params: request.params(&self.settings.params),
-            tools: self.settings.tools.clone(),
+            tools: self.settings.allowed_tools(),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));
@@ -423,15 +427,16 @@ impl State {
         }
     }
 
-    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>) {
+    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: Option<Judged>) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
         if call.attempts > 0 {
             // Our own words about a call, where they are longer than what was held back for it, are not the call's.
             let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));
             self.count(Spent { bytes, ..Spent::default() });
         }
-        // What recovery itself answers is no progress.
-        if result.error != Some(ErrorReason::Unknown) {
+        // What recovery itself answers is no progress: of a call that ran before, only what it brought is.
+        let is_ours = call.attempts > 0 && judged.is_some_and(|judged| judged != Judged::Allowed);
+        if result.error != Some(ErrorReason::Unknown) && !is_ours {
             self.recoveries = 0;
         }
         let item = ToolResultItem {

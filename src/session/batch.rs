@@ -118,8 +118,18 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
+/// What the model hears beside the words of an answer, where the call ran in an earlier life and nobody knows how far.
+const BEGUN: &str = "\nIt had been running when the runtime stopped before, and what came of that is unknown: it may have \
+                     happened in part, in whole, or not at all. Check before you repeat it.";
+
 /// Answers a call that was not run, or not to its end.
 fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: Judged, text: impl Into<String>) {
+    let mut text = text.into();
+    let has_run = open_call(draft, ticket).is_some_and(|call| call.attempts > 0);
+    // In a replay the words have it already.
+    if has_run && judged != Judged::Lost && !text.ends_with(BEGUN) {
+        text.push_str(BEGUN);
+    }
     let result = Arc::new(ToolResult::failed(judged.reason(), text));
     draft.write(Some(ticket), Record::Result { result, judged: Some(judged) });
 }
@@ -238,16 +248,12 @@ fn judge(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Ruling {
     let judgement = draft.state.settings.judge(&access, draft.env.globs);
     // A call that names no access has nothing that could have been granted.
     let granted = || call.granted || (!access.is_empty() && access.iter().all(|access| is_granted(draft, access)));
-    let begun = match call.attempts {
-        0 => "",
-        _ => " (it was running when the runtime stopped, and what came of that is unknown)",
-    };
     match judgement.action {
         Action::Allow => Ruling::Run,
         Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
         Action::Ask if !draft.env.asks_are_heard => {
             let text = format!(
-                "Permission denied: {}{begun} must be asked for, and nobody listens who could answer.",
+                "Permission denied: {} must be asked for, and nobody listens who could answer.",
                 shown(&access)
             );
             Ruling::Refuse(Judged::Unheard, text)
@@ -255,7 +261,7 @@ fn judge(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Ruling {
         Action::Ask => Ruling::Ask(access),
         Action::Deny => {
             let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
-            Ruling::Refuse(Judged::Denied, format!("Permission denied: {} by {by}{begun}.", shown(&access)))
+            Ruling::Refuse(Judged::Denied, format!("Permission denied: {} by {by}.", shown(&access)))
         }
     }
 }
@@ -288,7 +294,7 @@ fn shown(access: &[Access]) -> String {
 
 /// Starts a call where the budget allows it. Says whether it does.
 fn start_if_affordable(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) -> bool {
-    match spending::for_call(draft) {
+    match spending::for_call(draft, call) {
         CallFit::Yes(bytes) => start(draft, ticket, call, bytes),
         CallFit::Wait => return false,
     }

@@ -153,11 +153,13 @@ impl Bill {
                     self.lines.extend(branch.charges().map(line));
                 }
             }
+            Record::Imported(_) => {
+                self.lose_what_was_under_way();
+                self.open.clear();
+                self.waits = false;
+            }
             Record::Recovered { resumed, .. } => {
-                // Where a turn waits to be told to go on, its request was not under way.
-                let under_way = |open: &Opened| !self.waits || open.what != What::Answer;
-                let lost = self.open.iter().filter(|(_, open)| under_way(open)).map(BillLine::lost);
-                self.lines.extend(lost);
+                self.lose_what_was_under_way();
                 self.open.retain(|_, open| open.what != What::Branch);
                 self.waits = !resumed;
             }
@@ -179,6 +181,13 @@ impl Bill {
 
     fn open(&mut self, ticket: Seq, what: What, model: &ModelRef, price: Option<Price>, reserved: Reserve) {
         self.open.insert(ticket, Opened { what, model: model.clone(), price, reserved });
+    }
+
+    fn lose_what_was_under_way(&mut self) {
+        // Where a turn waits to be told to go on, its request was not under way.
+        let under_way = |open: &Opened| !self.waits || open.what != What::Answer;
+        let lost = self.open.iter().filter(|(_, open)| under_way(open)).map(BillLine::lost);
+        self.lines.extend(lost);
     }
 
     /// Whether a summary of the conversation itself is being written: then a rollback may cost something.

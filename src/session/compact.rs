@@ -206,7 +206,7 @@ fn holds_up(draft: &mut Draft<'_>) -> bool {
     let must = level == Level::Full || overflowed(draft);
     if (level >= Level::Compact || must) && draft.state.compaction().is_none() {
         let reason = if overflowed(draft) { CompactionReason::Overflow } else { CompactionReason::Threshold };
-        let opened = draft.state.context.failures < FAILURES_MAX && open(draft, reason).is_some();
+        let opened = draft.state.context.failures < FAILURES_MAX && open(draft, reason).is_ok();
         if !opened && must {
             truncate(draft);
         }
@@ -227,17 +227,19 @@ fn overflowed(draft: &Draft<'_>) -> bool {
 }
 
 /// Opens a compaction, where there is anything that could go.
-fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Option<Seq> {
+fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal> {
     let (window, used) = fullness(draft);
     let settings = draft.state.settings.clone();
     let keep = settings.compaction.keep.unwrap_or_else(|| window.keep());
     let meter = draft.state.context.meter;
-    let found = cut(&draft.state.history, draft.state.context.front, keep, |item| meter.corrected(of_item(item)))?;
+    let found = cut(&draft.state.history, draft.state.context.front, keep, |item| meter.corrected(of_item(item)));
+    let found = found.ok_or(Refusal::NothingToCompact)?;
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
     // It may have another window; and what it counts may be more than we estimate.
     let shown = draft.env.windows.window(&model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
-    let (price, reserved) = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()))?;
+    let reserve = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()));
+    let (price, reserved) = reserve.ok_or(Refusal::SummaryOverBudget)?;
     let turn_model = draft.state.turn.as_ref().and_then(|turn| turn.model.clone());
     let own = turn_model.unwrap_or_else(|| settings.model.clone());
     let mut looked = vec![Looked::at(draft, &own)];
@@ -258,7 +260,7 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Option<Seq> {
     };
     let ticket = draft.write(None, Record::Compaction(opened));
     draft.direct(Directive::StartCompaction(ticket));
-    Some(ticket)
+    Ok(ticket)
 }
 
 /// A host asks for a compaction now.
@@ -270,10 +272,7 @@ pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         // It is written, and is put in place when the open request is answered: another one would cut what it replaces.
         return Err(Refusal::Compacting { ticket: draft.state.context.ready_ticket });
     }
-    match open(draft, CompactionReason::Asked) {
-        Some(ticket) => Ok(Held::Done(ticket)),
-        None => Err(Refusal::NothingToCompact),
-    }
+    open(draft, CompactionReason::Asked).map(Held::Done)
 }
 
 /// The summariser has answered, or failed.

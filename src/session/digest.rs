@@ -107,6 +107,10 @@ impl Digest {
             Record::Forked(forked) => {
                 self.origin = Some(Cradle::Fork { parent: forked.parent.clone(), seq: forked.seq });
             }
+            Record::Imported(imported) => {
+                self.origin = None;
+                self.workspace = Some(imported.workspace.clone());
+            }
             Record::Accepted { message, .. } if self.first.is_none() => self.first = words(message),
             // It still waits, so it is what will have been said first.
             Record::Edited { message } if self.is_first(&message.id) => self.first = words(message),

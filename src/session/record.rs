@@ -16,7 +16,7 @@ use crate::{
         OpenBranch, OpenCompaction, Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie,
         Undone,
     },
-    tape::{self, Cause, Forked},
+    tape::{self, Cause, Forked, ImportedFrom},
     tool::{Access, Effect, ToolResult},
     usage::Usage,
 };
@@ -233,6 +233,9 @@ pub enum Record {
     /// The first entry of a fork, which goes on from another session's tape: what came before is there. Written by the tape,
     /// not by a decision.
     Forked(Box<Forked>),
+    /// It was brought in from a file that is not believed: its words stay, and what gives power does not. Written by the tape,
+    /// not by a decision.
+    Imported(Box<ImportedFrom>),
     /// Held messages, or an interrupted turn, may go on.
     Released {},
     /// A task is given to a child: written before the child is made. Opens a ticket.

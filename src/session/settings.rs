@@ -100,7 +100,7 @@ pub struct Settings {
     /// What it may use, and what happens when that is not enough. No limit by default.
     #[serde(default, skip_serializing_if = "Budget::is_none")]
     pub budget: Budget,
-    /// The rules of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
+    /// The rules and tools of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
     /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<Chain>,
@@ -159,15 +159,22 @@ impl Settings {
     /// above each session by themselves.
     #[must_use]
     pub fn above_children(&self) -> Vec<Chain> {
-        let own = Chain::new(&self.workspace, self.rules.clone());
+        let own = Chain::new(&self.workspace, self.rules.clone()).with_tools(self.tools.clone());
         let own = (!self.above.contains(&own)).then_some(own);
         self.above.iter().cloned().chain(own).collect()
+    }
+
+    /// The tools that it is told of and may use: its own, and of those no more than each of its ancestors has. `None` for all.
+    #[must_use]
+    pub fn allowed_tools(&self) -> Option<BTreeSet<String>> {
+        let bounds = self.above.iter().filter_map(Chain::tools);
+        bounds.fold(self.tools.clone(), |own, bound| Some(toolset::both(own.as_ref(), bound)))
     }
 
     /// Whether it is told of that tool at all.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
-        toolset::has(self.tools.as_ref(), name)
+        toolset::has(self.allowed_tools().as_ref(), name)
     }
 
     /// How long an ask may stay unanswered.

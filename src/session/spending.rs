@@ -147,11 +147,14 @@ pub(super) enum CallFit {
 }
 
 /// Whether a call may start. Where it may not, what follows from that is decided here.
-pub(super) fn for_call(draft: &mut Draft<'_>) -> CallFit {
+pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> CallFit {
     if draft.state.budget_ask().is_some() || draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some()) {
         return CallFit::Wait;
     }
-    match call_breach(draft) {
+    // One that ran before, and was asked about again, still holds what its result may have.
+    let held = call.bytes.filter(|_| call.attempts > 0);
+    match call_breach(draft, held.is_some()) {
+        None if held.is_some() => CallFit::Yes(held),
         None => CallFit::Yes(draft.state.room(Resource::Bytes).map(|left| left.min(RESULT_BYTES_MAX))),
         // What runs is let run, and gives back what it holds: then it is seen whether it is enough.
         Some(_) if runs(draft) => CallFit::Wait,
@@ -169,9 +172,10 @@ pub(super) fn for_call_again(draft: &Draft<'_>, call: &OpenCall) -> Option<Optio
     breach.is_none().then_some(call.bytes)
 }
 
-fn call_breach(draft: &Draft<'_>) -> Option<Breach> {
+fn call_breach(draft: &Draft<'_>, has_bytes: bool) -> Option<Breach> {
     let more = |resource| draft.state.breach(resource, 1);
-    time(draft).or_else(|| more(Resource::Calls)).or_else(|| more(Resource::Bytes))
+    let bytes = || if has_bytes { None } else { more(Resource::Bytes) };
+    time(draft).or_else(|| more(Resource::Calls)).or_else(bytes)
 }
 
 fn runs(draft: &Draft<'_>) -> bool {

@@ -10,7 +10,7 @@ use crate::{
     message::{Message, MessageTime, Role},
     session::{
         Directive, Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent,
-        TaskOrder, Told, decide::Draft, end,
+        TaskOrder, Told, decide::Draft, end, toolset,
     },
 };
 
@@ -73,11 +73,7 @@ pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
     child.above = parent.above_children();
     child.host.clone_from(&parent.host);
     if let Some(may) = &parent.tools {
-        // Of two patterns nobody can say what both mean, so only one that the parent has as well is kept.
-        let is_name = |tool: &str| !tool.contains(['*', '?']);
-        let keeps = |tool: &String| may.contains(tool) || (is_name(tool) && parent.has_tool(tool));
-        let tools = child.tools.as_ref().unwrap_or(may);
-        child.tools = Some(tools.iter().filter(|tool| keeps(tool)).cloned().collect());
+        child.tools = Some(toolset::both(child.tools.as_ref(), may));
     }
     child.task_depth_max = child.task_depth_max.min(parent.task_depth_max);
     child.task_width_max = child.task_width_max.min(parent.task_width_max);

@@ -12,6 +12,13 @@ pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
     tools.is_none_or(|tools| tools.iter().any(|pattern| matches_simply(pattern, name)))
 }
 
+/// Those of `own` that `bound` has too. Of two patterns nobody can say what both mean, so only one that both have is kept.
+pub(crate) fn both(own: Option<&BTreeSet<String>>, bound: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_name = |tool: &str| !tool.contains(['*', '?']);
+    let keeps = |tool: &&String| bound.contains(*tool) || (is_name(tool) && has(Some(bound), tool));
+    own.unwrap_or(bound).iter().filter(keeps).cloned().collect()
+}
+
 /// Whether a message switches that tool off. Of several patterns that mean it the longest decides, so that
 /// `{"*": false, "read": true}` leaves one.
 pub(crate) fn is_off(switches: &BTreeMap<String, bool>, name: &str) -> bool {

@@ -111,7 +111,10 @@ impl Transcript {
                     message.pinned = back.context.pins.iter().any(|pin| pin.message == message.id);
                 }
             }
-            Record::Forked(_) => self.fork(entry.time),
+            Record::Forked(_) => self.leave_open(entry.time, "the conversation was forked while this call was open"),
+            Record::Imported(_) => {
+                self.leave_open(entry.time, "it was brought in from a file while this call was open")
+            }
             _ => {}
         }
         self.made.resize(self.messages.len(), entry.seq);
@@ -177,7 +180,7 @@ impl Transcript {
     }
 
     /// What was open is the parent's.
-    fn fork(&mut self, now: Millis) {
+    fn leave_open(&mut self, now: Millis, why: &str) {
         self.accepted.clear();
         self.before.clear();
         self.requested = None;
@@ -189,7 +192,7 @@ impl Transcript {
                     ToolState::Running { time, .. } => (ErrorReason::Unknown, time.start),
                     ToolState::Completed { .. } | ToolState::Error { .. } => return,
                 };
-                let error = "the conversation was forked while this call was open".to_owned();
+                let error = why.to_owned();
                 *state =
                     ToolState::Error { input: input_of(state).to_owned(), error, reason, time: span(start, Some(now)) };
             });

@@ -4,6 +4,9 @@
 //! are looked at before they become a path; nothing is larger than the header says, and that has bounds. Only when all of it
 //! is sound and on the disk, it gets its place with one rename. So whatever goes wrong, and whenever the process is killed,
 //! there is either the whole session or none.
+//!
+//! A sound file says nothing about who made it. So what comes in ends with an entry that leaves its words and takes its powers:
+//! see [`narrowed`].
 
 use std::{
     fs::File,
@@ -25,7 +28,11 @@ use super::{
     },
     line::{Chain, LINE_BYTES_MAX, Rest, decode_lines, encode_lines, glance},
 };
-use crate::ids::{Seq, SessionId};
+use crate::ids::{Millis, Seq, SessionId};
+
+pub(super) mod narrowed;
+
+pub use narrowed::ImportedFrom;
 
 /// The longest header.
 const HEADER_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -42,7 +49,7 @@ const SPILL_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 pub struct Imported {
     /// Under which id.
     pub session: SessionId,
-    /// Its last entry.
+    /// Its last entry: that of the file, or the `imported` one behind it.
     pub last: Seq,
     /// Anchors.
     pub anchors: usize,
@@ -50,18 +57,51 @@ pub struct Imported {
     pub spills: usize,
 }
 
+/// How a session is brought in.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    as_id: Option<SessionId>,
+    /// Where it works from now on, and when that was; nothing where the file is believed.
+    into: Option<(String, Millis)>,
+}
+
+impl ImportOptions {
+    /// For a file from anybody. The conversation, model, system prompt and limits are those of the file. What gives power is
+    /// not: it works in `workspace`, nothing is allowed that is not asked for, no folder outside may be read, no grant of a
+    /// person stands, nothing is open or waits, and it is nobody's child. The tape says so with an entry of its own, of that
+    /// time, or of the file's last entry where that is later; a fork from before that entry begins with the same one.
+    #[must_use]
+    pub fn into_workspace(workspace: impl Into<String>, time: Millis) -> ImportOptions {
+        ImportOptions { as_id: None, into: Some((workspace.into(), time)) }
+    }
+
+    /// For a file that the host wrote itself and nobody could change since, such as a backup: the session is what it was, goes
+    /// on with its open turn as soon as it is woken, and where its entries name places of the machine that it comes from, they
+    /// still do. Whoever could write the file can have this runtime do whatever its own rules allow.
+    #[must_use]
+    pub fn as_it_was() -> ImportOptions {
+        ImportOptions { as_id: None, into: None }
+    }
+
+    /// Under another id than that in the file: the checksums are made anew.
+    #[must_use]
+    pub fn under(mut self, id: SessionId) -> ImportOptions {
+        self.as_id = Some(id);
+        self
+    }
+}
+
 impl Store {
-    /// Brings in a session under its own id, or under another one: then the checksums are made anew, and the entries are the
-    /// same. Where its entries name places of the machine that it comes from, they still do.
+    /// Brings in a session that [`Store::export`] wrote.
     ///
     /// # Errors
     ///
     /// [`TapeError::Exists`]; [`TapeError::Import`] where the file is no export or a damaged one; [`TapeError::Newer`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error nothing is left.
-    pub fn import(&self, from: &mut dyn BufRead, as_id: Option<&SessionId>) -> Result<Imported, TapeError> {
+    pub fn import(&self, from: &mut dyn BufRead, options: &ImportOptions) -> Result<Imported, TapeError> {
         self.inner.must_write()?;
         let mut from = Lines { from, line: 0, of: HEADER_BYTES_MAX };
         let header = read_header(&mut from)?;
-        let session = as_id.unwrap_or(&header.session).clone();
+        let session = options.as_id.as_ref().unwrap_or(&header.session).clone();
         let exists = || TapeError::Exists { session: session.clone() };
         if self.layout().session(&session).exists() {
             return Err(exists());
@@ -69,7 +109,7 @@ impl Store {
         let place = Place::new(self)?;
         fault!(self.faults(), "tape.import.begun", session.as_str());
         from.of = LINE_BYTES_MAX;
-        self.bring_in(&mut from, &header, &session, &place.folder)?;
+        let last = self.bring_in(&mut from, &header, (&session, options), &place.folder)?;
         if from.next()?.is_some() {
             return Err(from.refuse("there is more behind its end"));
         }
@@ -82,19 +122,20 @@ impl Store {
         }
         sync_folder(&self.layout().sessions())?;
         fault!(self.faults(), "tape.import.done", session.as_str());
-        Ok(Imported { session, last: header.last, anchors: header.anchors.len(), spills: header.spills.len() })
+        Ok(Imported { session, last, anchors: header.anchors.len(), spills: header.spills.len() })
     }
 
     fn bring_in(
         &self,
         from: &mut Lines<'_>,
         header: &Header,
-        session: &SessionId,
+        (session, options): (&SessionId, &ImportOptions),
         folder: &Path,
-    ) -> Result<(), TapeError> {
+    ) -> Result<Seq, TapeError> {
         let anchors = folder.join("anchors");
         make_folder(&anchors)?;
         let mut ends: Option<(Chain, Chain)> = None;
+        let mut time = Millis::default();
         for anchor in &header.anchors {
             let chains = match &ends {
                 Some((old, new)) => (old.in_file(&anchor.name), new.in_file(&anchor.name)),
@@ -102,21 +143,33 @@ impl Store {
             };
             let at = anchors.join(&anchor.name);
             make_new_folder(&at).map_err(TapeError::io("make", &at))?;
-            ends = Some(bring_in_anchor(from, anchor, chains, &at.join("entries.jsonl"))?);
+            ends = Some(bring_in_anchor(from, anchor, chains, &at.join("entries.jsonl"), &mut time)?);
             sync_folder(&at)?;
         }
-        let last = ends.map_or(Seq::ZERO, |(old, _)| old.seq);
+        let last = ends.as_ref().map_or(Seq::ZERO, |(old, _)| old.seq);
         if last != header.last {
             return Err(from.refuse(&format!("it ends with entry {last} and not with {}", header.last)));
         }
         sync_folder(&anchors)?;
+        // Where it has no entry there is nothing to believe.
+        let last = match (&options.into, ends, header.anchors.last()) {
+            (Some((workspace, now)), Some((_, mut chain)), Some(newest)) => {
+                let (from, workspace) = (header.session.clone(), workspace.clone());
+                let spill = Some(self.spill_path(session).display().to_string());
+                let imported = ImportedFrom { from, last, workspace, spill };
+                let entries = anchors.join(&newest.name).join("entries.jsonl");
+                narrowed::write(folder, &entries, &mut chain, &imported, time.max(*now))?
+            }
+            _ => last,
+        };
         if !header.spills.is_empty() {
             let spills = folder.join("spill");
             make_folder(&spills)?;
             header.spills.iter().try_for_each(|spill| bring_in_spill(from, spill, &spills.join(&spill.name)))?;
             sync_folder(&spills)?;
         }
-        sync_folder(folder)
+        sync_folder(folder)?;
+        Ok(last)
     }
 }
 
@@ -163,12 +216,14 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     Ok(header)
 }
 
-/// Copies the lines of one anchor, append by append, each checked. Gives where the old and the new lines end.
+/// Copies the lines of one anchor, append by append, each checked. Gives where the old and the new lines end. `time` is that of
+/// the newest of them.
 fn bring_in_anchor(
     from: &mut Lines<'_>,
     anchor: &Piece,
     (mut old, mut new): (Chain, Chain),
     path: &Path,
+    time: &mut Millis,
 ) -> Result<(Chain, Chain), TapeError> {
     let renamed = old.session != new.session;
     let file = new_file(path).map_err(TapeError::io("make", path))?;
@@ -203,6 +258,7 @@ fn bring_in_anchor(
                 return Err(TapeError::Import { line: begins + line as u64 - 1, what });
             }
         }
+        *time = read.entries.iter().map(|entry| entry.time).fold(*time, Millis::max);
         let written = if renamed {
             let named = |entry| under_new_name(entry, &old.session, &new.session);
             let entries: Vec<Entry> = read.entries.into_iter().map(named).collect();

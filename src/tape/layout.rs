@@ -11,6 +11,7 @@
 //!     writer                                    who wrote it last
 //!     spill/                                    large outputs
 //!     files/                                    what files held before calls changed them
+//!     imported                                  it was brought in from a file that is not believed: which entry says so
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
 //!   pinned/<id>                                 this session is never swept

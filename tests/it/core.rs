@@ -10,6 +10,7 @@ mod delivery;
 mod finish;
 mod fork;
 mod handoff;
+mod imported;
 mod inbox;
 mod judged;
 pub(crate) mod line;

@@ -18,7 +18,7 @@ use tamtam::{
         RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie,
         Undone, Way,
     },
-    tape::Cause,
+    tape::{Cause, ImportedFrom},
     tool::{Access, Effect, FileChange, FileImage, FileState, ToolResult},
     usage::{MicroUsd, PicoUsd, Usage},
 };
@@ -186,6 +186,12 @@ fn records() -> Vec<Record> {
         Record::TaskLeft {},
         Record::Orphaned { why: "its parent has ended".into() },
         Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
+        Record::Imported(Box::new(ImportedFrom {
+            from: "theirs".parse().unwrap(),
+            last: Seq(30),
+            workspace: "/w".into(),
+            spill: Some("/store/sessions/s/spill".into()),
+        })),
         Record::HostRules { rules: Some(Ruleset { name: "host".into(), rules: vec![] }) },
         Record::Narrowed { above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
         Record::Merged(Arc::new(Merged {

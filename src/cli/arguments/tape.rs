@@ -222,6 +222,13 @@ pub(in crate::cli) struct ImportArguments {
     /// Under this id instead of its own
     #[arg(long = "as", value_name = "ID")]
     pub(in crate::cli) as_id: Option<SessionId>,
+    /// The folder that it works in from now on; the current one by default
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::cli) workspace: Option<PathBuf>,
+    /// Believe all of the file: its rules, grants, workspace, and what was open. For what you exported yourself and nobody
+    /// could change: what is open in it goes on as soon as the session does
+    #[arg(long, conflicts_with = "workspace")]
+    pub(in crate::cli) as_it_was: bool,
     #[command(flatten)]
     pub(in crate::cli) store: StoreArguments,
 }

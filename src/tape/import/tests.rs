@@ -54,7 +54,7 @@ fn exported(store: &Store, spills: Spills) -> Vec<u8> {
 }
 
 fn bring_in(store: &Store, file: &[u8]) -> Result<Imported, TapeError> {
-    store.import(&mut Cursor::new(file), None)
+    store.import(&mut Cursor::new(file), &ImportOptions::as_it_was())
 }
 
 /// Nothing of an import that failed is there: no session, no file.
@@ -101,7 +101,7 @@ fn under_another_id_the_entries_are_the_same_and_the_sums_are_made_anew() {
     let store = store(folder.path());
     drop(original(&store));
     let file = exported(&store, Spills::Left);
-    let imported = store.import(&mut Cursor::new(&file), Some(&id("t"))).unwrap();
+    let imported = store.import(&mut Cursor::new(&file), &ImportOptions::as_it_was().under(id("t"))).unwrap();
     assert_eq!((imported.session, imported.spills), (id("t"), 0));
     assert_eq!(store.verify_all().unwrap(), []);
     let (old, new) = (store.read(&id("s"), Seq(0)).unwrap(), store.read(&id("t"), Seq(0)).unwrap());
@@ -274,7 +274,8 @@ fn a_fork_goes_out_with_all_that_it_has_from_its_parents() {
         assert_eq!((out.last, out.anchors), (Seq(last), anchors), "{name}");
         let opened = from.load(&id(name), Arc::new(|_| {})).unwrap();
         for (brought, as_id) in [(name.to_owned(), None), (format!("{name}-2"), Some(id(&format!("{name}-2"))))] {
-            let imported = to.import(&mut Cursor::new(&file), as_id.as_ref()).unwrap();
+            let options = as_id.into_iter().fold(ImportOptions::as_it_was(), ImportOptions::under);
+            let imported = to.import(&mut Cursor::new(&file), &options).unwrap();
             assert_eq!((imported.session.as_str(), imported.last), (brought.as_str(), Seq(last)));
             let words = |entries: &[Entry]| -> Vec<String> {
                 let data = |entry: &Entry| serde_json::from_str::<Value>(entry.data.get()).unwrap();

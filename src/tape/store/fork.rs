@@ -11,6 +11,7 @@ use crate::{
     ids::{Millis, Seq, SessionId},
     tape::{
         TapeError,
+        import::narrowed,
         layout::{Layout, anchor_number, make_folder, make_new_folder, open_or_make, remove_file, sync_folder},
         line::{Chain, encode_lines},
         lineage::{FORK_DEPTH_MAX, FORKS_OF_FORKS_MAX, Forked, origin},
@@ -148,7 +149,9 @@ impl Store {
         let entry = forked.entry(time.max(point.found.time));
         let anchor = format!("{:03}_{FOLDER_NAME}", point.number + 1);
         let mut chain = Chain::forked(session, &anchor, point.found.seq, point.found.sum);
-        let bytes = encode_lines(&mut chain, &[entry])?;
+        let narrowed = narrowed::of_fork(layout, &point.owner, &entry, forked.spill.as_deref())?;
+        let entries: Vec<_> = [entry].into_iter().chain(narrowed).collect();
+        let bytes = encode_lines(&mut chain, &entries)?;
         make_folder(&layout.anchors(session))?;
         let mut file = LogFile::new(PathBuf::new(), 0);
         let folder = layout.anchors(session).join(&anchor);

@@ -6,7 +6,7 @@ use std::{fs, io, path::PathBuf};
 use super::support::*;
 use crate::{
     ids::{Millis, Seq},
-    tape::{Access, Damage, Entry, Flaw, Spills, Store, StoreOptions, TapeError},
+    tape::{Access, Damage, Entry, Flaw, ImportOptions, Spills, Store, StoreOptions, TapeError},
 };
 
 const NOW: Millis = Millis(1_733_000_000_000);
@@ -70,7 +70,7 @@ fn lives(store: &Store, name: &str, up_to: Seq) {
     assert_eq!(exported.last, Seq(up_to.0 + 3), "{name}");
     let other = own_folder();
     let other = Store::open(other.path(), small()).unwrap();
-    other.import(&mut io::Cursor::new(&out), None).unwrap();
+    other.import(&mut io::Cursor::new(&out), &ImportOptions::as_it_was()).unwrap();
     assert_eq!(other.read(&id(name), Seq(0)).unwrap(), gone_on);
     assert_eq!(other.verify_all().unwrap(), []);
     assert!(other.load(&id(name), deaf()).unwrap().read_only.is_none());
@@ -269,7 +269,7 @@ impl io::Write for Meanwhile<'_> {
 fn come_in(out: &[u8], name: &str) -> Vec<Entry> {
     let other = own_folder();
     let other = Store::open(other.path(), small()).unwrap();
-    other.import(&mut io::Cursor::new(out), None).unwrap();
+    other.import(&mut io::Cursor::new(out), &ImportOptions::as_it_was()).unwrap();
     other.read(&id(name), Seq(0)).unwrap()
 }
 
@@ -332,7 +332,7 @@ fn an_export_takes_large_outputs_as_they_were_when_it_began() {
     assert_eq!(store.export(&id("s"), Spills::Taken, &mut out).unwrap().spills, 3);
     let other = own_folder();
     let other = Store::open(other.path(), small()).unwrap();
-    assert_eq!(other.import(&mut io::Cursor::new(&out.out), None).unwrap().spills, 3);
+    assert_eq!(other.import(&mut io::Cursor::new(&out.out), &ImportOptions::as_it_was()).unwrap().spills, 3);
     let read = |name: &str| fs::read_to_string(other.spill_path(&id("s")).join(name)).unwrap();
     assert_eq!((read("whole-1.log"), read("growing-1.log")), ("whole".into(), "first".into()));
     assert_eq!(read("going-1.log"), "cut off");

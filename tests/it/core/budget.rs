@@ -452,7 +452,11 @@ fn order(change: impl FnOnce(&mut Settings)) -> Box<TaskOrder> {
     Box::new(TaskOrder { settings, prompt: tamtam::Message::user("help").with_id("p".into()) })
 }
 
-fn spawn(play: &mut Play, child: &str, change: impl FnOnce(&mut Settings)) -> Result<(Seq, Limits), Refusal> {
+pub(super) fn spawn(
+    play: &mut Play,
+    child: &str,
+    change: impl FnOnce(&mut Settings),
+) -> Result<(Seq, Limits), Refusal> {
     let reply = play.reply_to();
     play.signal(Signal::Spawn { child: child.parse().unwrap(), order: order(change), link: Link::DETACHED, reply });
     match play.reply.clone().unwrap()? {
@@ -472,7 +476,7 @@ fn a_width_without_a_limit_leaves_a_child_something() {
         settings.task_width_max = usize::MAX;
     });
     let (_, grant) = spawn(&mut play, "child", |_| {}).unwrap();
-    assert_eq!((grant.tokens, left(&play)), (Some(1), 99_999));
+    assert_eq!((grant.tokens, left(&play)), (Some(3_030), 96_970));
 }
 
 /// Promise 9: the grant is held back on the parent's tape before the child is started, and the rest comes back with its end.

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Calls of all states, a finished one, messages that wait, an ask.
-fn busy() -> Play {
+pub(super) fn busy() -> Play {
     let mut play = Play::with(|settings| {
         let rows = [("*", "*", Action::Allow), ("bash", "*", Action::Ask)];
         settings.rules = vec![rules("host", &rows)];

@@ -393,16 +393,33 @@ impl Play {
             depth: 1,
             spill: Some("/store/fork/spill".into()),
         };
-        let first = Entry {
-            seq: Seq(entries as u64 + 1),
+        self.opened_behind(Record::Forked(Box::new(forked)))
+    }
+
+    /// The first so many entries are brought in from a file: what its actor finds when it opens the session.
+    pub(crate) fn imported_at(mut self, entries: usize) -> Play {
+        self.cut(entries);
+        let imported = tamtam::tape::ImportedFrom {
+            from: self.state.session.clone(),
+            last: Seq(entries as u64),
+            workspace: "/here".into(),
+            spill: Some("/store/play/spill".into()),
+        };
+        self.opened_behind(Record::Imported(Box::new(imported)))
+    }
+
+    /// The tape wrote that by itself, and then it is opened.
+    fn opened_behind(mut self, record: Record) -> Play {
+        let entry = Entry {
+            seq: Seq(self.tape.len() as u64 + 1),
             time: self.now,
             cause: None,
             turn: None,
             step: None,
             ticket: None,
-            record: Record::Forked(Box::new(forked)),
+            record,
         };
-        self.tape.push(line::encode(&first));
+        self.tape.push(line::encode(&entry));
         self.appends.push((1, Made::Whole));
         self.before = self.tape.len();
         self.crash();

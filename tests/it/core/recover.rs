@@ -339,3 +339,67 @@ fn a_failed_turn_stays_failed_over_a_crash() {
     assert!(play.entries.is_empty() && play.state.is_idle());
     assert_eq!(play.outcome(), Some(Outcome::Failed { error: "bad key".into() }));
 }
+
+/// A call that ran before and is asked about again is never told as one that did not run, whatever ends it: else the model does
+/// the same thing twice in another way.
+#[test]
+fn a_call_that_had_run_is_not_told_as_one_that_was_not() {
+    let had_run = || {
+        let (mut play, calls) = Play::with_calls(&["put"]);
+        play.host_rules = Some(rules("host", &[("*", "*", Action::Ask)]));
+        play.state.settings = {
+            let mut settings = (*play.state.settings).clone();
+            settings.rules.clear();
+            std::sync::Arc::new(settings)
+        };
+        let settings = play.state.settings.clone();
+        play.begin_as(|state| state.settings = settings);
+        play.crash();
+        let ask = play.asks()[0];
+        assert_eq!((play.started(), play.call_state(calls[0])), (vec![], Some(CallState::Asking(ask))));
+        (play, ask)
+    };
+    let told = |play: &Play| {
+        play.entries.iter().find_map(|entry| match &entry.record {
+            Record::Result { result, .. } => Some(result.content.clone()),
+            _ => None,
+        })
+    };
+    let says_so = |play: &Play, how: &str| {
+        let said = told(play).unwrap_or_else(|| panic!("{how}: no result"));
+        assert_eq!(said.matches("It had been running when the runtime stopped before").count(), 1, "{how}: {said}");
+    };
+    let (mut play, _) = had_run();
+    play.steer("rather this", Steering::SkipRemaining);
+    says_so(&play, "steered");
+    let (mut play, _) = had_run();
+    play.abort("enough");
+    says_so(&play, "aborted");
+    let (mut play, ask) = had_run();
+    play.grant(ask, Grant::Reject(Some("no".into()))).unwrap();
+    says_so(&play, "rejected");
+    let (mut play, _) = had_run();
+    play.later(play.state.settings.ask_limit_ms);
+    says_so(&play, "expired");
+    let (play, _) = had_run();
+    let written = play.written();
+    let fork = play.fork_at(written);
+    assert!(fork.newest(1, 400)[0].contains("was running"), "{:?}", fork.newest(1, 400));
+    // The other side: one that never ran says nothing of it.
+    let mut play = Play::with(|settings| settings.rules = vec![rules("host", &[("*", "*", Action::Ask)])]);
+    play.send("go");
+    play.answer_calls(&["put"]);
+    play.abort("enough");
+    assert!(!told(&play).unwrap().contains("It had been running"));
+}
+
+/// What recovery answers of a call that ran before is no progress, whichever words it has.
+#[test]
+fn a_call_that_may_not_run_again_is_no_progress() {
+    let (mut play, _) = Play::with_calls(&["read"]);
+    play.host_rules = Some(rules("host", &[("*", "*", Action::Deny)]));
+    play.crash();
+    assert_eq!(play.started(), [play.request()]);
+    play.crash();
+    assert!(play.state.waits && play.directives.is_empty());
+}

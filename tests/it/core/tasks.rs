@@ -50,7 +50,7 @@ fn told(play: &Play, ticket: Seq) -> Option<Told> {
     }
 }
 
-fn end(play: &mut Play) {
+pub(super) fn end(play: &mut Play) {
     let reply = play.reply_to();
     play.signal(Signal::End { reason: "over".into(), reply });
 }
@@ -473,6 +473,39 @@ fn a_child_is_narrowed_with_its_parent() {
     play.crash();
     play.answer_calls(&["bash"]);
     assert_eq!(play.newest(1, 60), ["c0! Permission denied: bash * by narrow (deny bash *)."]);
+}
+
+/// Promise 8: an orphan has no tool that whoever adopts it lacks; no change of its settings brings one back.
+#[test]
+fn an_adopted_child_has_no_tool_that_its_new_parent_lacks() {
+    let mut play = child();
+    play.send("p");
+    let reply = play.reply_to();
+    play.signal(Signal::Orphan { parent: id("parent"), ticket: Seq(7), why: "it ended".into(), reply });
+    let parent = {
+        let mut settings = (*play.state.settings).clone();
+        settings.above.clear();
+        settings.tools = Some(["read".to_owned(), "gr*".to_owned()].into());
+        settings
+    };
+    let reply = play.reply_to();
+    let tie = Tie { parent: id("second"), ticket: Seq(3), link: Link::MONITORED, depth: 1, grant: Limits::default() };
+    play.signal(Signal::Adopted { tie, above: parent.above_children(), reply });
+    for change in [None, Some(["bash".to_owned(), "grep".to_owned()].into())] {
+        play.configure(|settings| settings.tools = change);
+        assert!(!play.state.settings.has_tool("bash") && play.state.settings.has_tool("grep"));
+    }
+    play.crash();
+    play.answer_calls(&["bash"]);
+    assert!(
+        play.newest(1, 80)[0].contains("The tool bash is not among those of this agent"),
+        "{:?}",
+        play.newest(1, 80)
+    );
+    // Its own children are bound by both.
+    let order = Chain::new("/w", vec![]).with_tools(Some(["read".to_owned()].into()));
+    let back: Vec<Chain> = serde_json::from_str(&serde_json::to_string(&vec![order.clone()]).unwrap()).unwrap();
+    assert_eq!(back, [order]);
 }
 
 /// H-20, P13, P4-16, promise 8: for 100,000 random rule sets at depth 1 to 3 a child may never do what an ancestor may not.

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tamtam::{
     Millis, Seq, SessionId, SweepPolicy, sweep,
-    tape::{Deleted, Spills, Store, StoreOptions, TapeError},
+    tape::{Deleted, ImportOptions, Spills, Store, StoreOptions, TapeError},
 };
 
 use super::{
@@ -41,7 +41,10 @@ impl Deed {
             Deed::Fork => store.fork(&parent, None, &fork, Millis(1)).map(drop),
             Deed::DeleteFork => store.delete(&fork).map(|deleted| assert_eq!(deleted, Deleted::Gone)),
             Deed::DeleteParent => store.delete(&parent).map(|deleted| assert_eq!(deleted, Deleted::Hidden)),
-            Deed::Import => store.import(&mut &export[..], Some(&named("import"))).map(drop),
+            Deed::Import => {
+                let options = ImportOptions::into_workspace("/w", Millis(1)).under(named("import"));
+                store.import(&mut &export[..], &options).map(drop)
+            }
             Deed::Sweep => {
                 let mut policy = SweepPolicy::default();
                 // The pinned one is the newest of the three, and does not count against them.
@@ -58,7 +61,7 @@ impl Deed {
             Deed::Fork => length("fork") == ENTRIES + 1,
             Deed::DeleteFork => length("fork") == 0,
             Deed::DeleteParent => length("parent") == 0 && length("fork") == ENTRIES + 1,
-            Deed::Import => length("import") == ENTRIES,
+            Deed::Import => length("import") == ENTRIES + 1,
             Deed::Sweep => length("parent") == 0 && length("fork") == 0,
         }
     }

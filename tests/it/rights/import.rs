@@ -1,8 +1,9 @@
-//! A tape that somebody else made: what it says of a call is not believed when the call would run again.
+//! A tape that somebody else made: its words come in and its powers do not; and where a host believes it, what it says of a call
+//! is not believed when the call would run again.
 
 use tamtam::{
-    SessionId,
-    tape::{Access, Spills, Store, StoreOptions},
+    Millis, Seq, SessionId,
+    tape::{Access, ImportOptions, Spills, Store, StoreOptions},
 };
 
 use super::*;
@@ -30,7 +31,7 @@ async fn gone_on(probe: Probe, rules: Option<Ruleset>) -> (usize, String) {
     let (file, id) = forged(probe.name).await;
     let folder = taped::folder();
     let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
-    store.import(&mut &file[..], None).unwrap();
+    store.import(&mut &file[..], &ImportOptions::as_it_was()).unwrap();
     drop(store);
     let model = Arc::new(Scripted::new([Reply::text("I see")]));
     let builder = builder(folder.path(), &model).tool(probe.clone());
@@ -68,4 +69,51 @@ async fn what_tool_and_host_allow_runs_again() {
     let (runs, said) = gone_on(Probe::new("probe", Effect::Read), None).await;
     assert_eq!(runs, 1);
     assert!(said.contains("ran"), "{said}");
+}
+
+/// Promise 8: of a file from anybody nothing runs by itself, what it allows is asked about here, and it works where the importer
+/// said; whoever goes on from an entry before it was brought in, by a fork, has no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_file_says_of_rules_calls_and_places_has_no_power() {
+    let (file, id) = forged("probe").await;
+    let (folder, here) = (taped::folder(), taped::folder());
+    let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    let options = ImportOptions::into_workspace(here.path().to_str().unwrap(), Millis(1));
+    let imported = store.import(&mut &file[..], &options).unwrap();
+    let entries = store.read(&id, Seq::ZERO).unwrap();
+    let newest = entries.last().unwrap();
+    assert_eq!((newest.seq, newest.kind.as_str()), (imported.last, "imported"));
+    assert!(newest.time >= entries[entries.len() - 2].time, "time does not go back");
+    let whole: Vec<Seq> = entries.iter().map(|entry| entry.seq).filter(|seq| *seq < imported.last).collect();
+    drop(store);
+    let probe = Probe::new("probe", Effect::Read);
+    let replies = || [Reply::call("probe", json!({})), Reply::text("I see")];
+    let model = Arc::new(Scripted::new(whole.iter().chain([&imported.last]).flat_map(|_| replies())));
+    let runtime = builder(folder.path(), &model).tool(probe.clone()).start().await.unwrap();
+    let session = runtime.resume(&id).await.unwrap();
+    idle(&session).await;
+    assert_eq!((probe.runs(), model.requests().len()), (0, 0), "nothing goes on by itself");
+    let mut forks = 0;
+    let mut all = vec![session];
+    for at in whole {
+        // An entry inside of an append is no place to fork at.
+        if let Ok(fork) = runtime.fork(&id, Some(at)).await {
+            forks += 1;
+            all.push(fork);
+        }
+    }
+    assert!(forks >= 3, "{forks}");
+    for session in &all {
+        say(session, "again").await;
+        let said = shown(&model);
+        assert!(said.contains("probe * must be asked for, and nobody listens"), "{}: {said}", session.id());
+        let settings = session.state().await.unwrap().settings.clone();
+        assert_eq!(settings.workspace, here.path().to_str().unwrap());
+        assert_eq!(settings.read_roots.len(), 1, "its own large outputs: {:?}", settings.read_roots);
+    }
+    assert_eq!(probe.runs(), 0);
+    assert!(runtime.shutdown().await.is_empty());
+    let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let store = Store::open(folder.path().join("store"), reading).unwrap();
+    assert_eq!(store.verify_all().unwrap(), []);
 }

@@ -189,9 +189,16 @@ fn read(entries: &[Entry], rng: &mut Rng) {
             judge(state, &signal);
         }
     }
-    let lines = entries.iter().map(|entry| entry.to_tape().unwrap()).collect();
-    let append = Append { file: "forged".into(), line: 1, entries: lines };
-    if let Ok(replay) = Replay::of(vec![append]) {
+    // In appends of any length: each but the first is a decision that is found, or not, and made again.
+    let (mut appends, mut rest) = (Vec::new(), entries);
+    while !rest.is_empty() {
+        let (these, others) = rest.split_at((1 + rng.below(4)).min(rest.len()));
+        let line = entries.len() - rest.len() + 1;
+        let lines = these.iter().map(|entry| entry.to_tape().unwrap()).collect();
+        appends.push(Append { file: "forged".into(), line, entries: lines });
+        rest = others;
+    }
+    if let Ok(replay) = Replay::of(appends) {
         replay.for_each(drop);
     }
 }

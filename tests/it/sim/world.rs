@@ -431,9 +431,10 @@ impl World {
         self.appends.len()
     }
 
-    /// Whether the last of so many appends is all that its decision wrote.
+    /// Whether the last of so many appends that left anything on the tape is all that its decision wrote.
     pub(super) fn ends_whole(&self, appends: usize) -> bool {
-        self.appends[appends - 1].1 == Made::Whole
+        let newest = self.appends[..appends].iter().rev().find(|(length, _)| *length > 0);
+        newest.is_some_and(|(_, made)| *made == Made::Whole)
     }
 
     /// The entries of the tape through so many appends.
@@ -634,14 +635,7 @@ impl World {
         let (billed, counted) = ((bill.requests, bill.usage, bill.cost), (spent.requests, spent.usage, spent.cost));
         hold!(billed == counted, "the bill says {billed:?}, and the session {counted:?}");
         self.counts.turns += self.state.turns;
-        // A call that a budget keeps waiting leaves nothing on the tape that says what it wants, so its judgement is not found again.
-        let limits_calls = |settings: &Settings| settings.budget != Default::default();
-        let is_limited = entries.iter().any(|entry| match &entry.record {
-            Record::State(state) => limits_calls(&state.settings) || state.account.grant.is_some(),
-            Record::Settings(settings) => limits_calls(settings),
-            _ => false,
-        });
-        if !is_limited && self.rng.percent(REPLAYED) {
+        if self.rng.percent(REPLAYED) {
             again::replays(&entries, &self.appends)?;
         }
         if self.rng.percent(25) { self.opens_from_an_anchor(entries) } else { Ok(()) }
