@@ -569,6 +569,22 @@ fn a_compaction_is_not_undone_where_it_cannot_last() {
     undo(&mut play, back).unwrap();
 }
 
+/// What a compaction replaced is not put back behind a host's own summary, which took the place of what was kept beside it too
+/// (seed 81887 of the simulator).
+#[test]
+fn nothing_from_before_a_hosts_own_summary_is_undone() {
+    let mut play = talked(6, 500);
+    compact(&mut play).unwrap();
+    summarised(&mut play, Ok("sum"));
+    let back = undone(&play);
+    play.window = Window::new(20_000, 0);
+    let reply = play.reply_to();
+    play.signal(Signal::Handoff { name: "by-hand".into(), summary: Some("all of it".into()), reply });
+    let history = play.history();
+    assert_eq!(undo(&mut play, back), Err(Refusal::NothingToUndo));
+    assert_eq!(play.history(), history);
+}
+
 /// BDD-COMPACT-027: the summary of a branch stands in front of the next turn, and no compaction sums it up: it is there
 /// word for word after several of them.
 #[test]
