@@ -76,8 +76,8 @@ pub(super) fn hand_off(draft: &mut Draft<'_>, name: &str, summary: Option<&Arc<s
         looked.push(Looked::at(draft, &draft.state.settings.model));
         let whole_history = compact::in_place_of_all(draft, summary);
         whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
-        // It is no compaction, and one from before it replaced what is not there any more.
-        Arc::make_mut(&mut whole.context).newest = Seq::ZERO;
+        // The entry of this handoff: no compaction from before it can be undone, for what was kept then is not there any more.
+        Arc::make_mut(&mut whole.context).newest = draft.state.seq.next();
     }
     let mut mark = whole.next_mark(anchor_name_of(name));
     Arc::make_mut(&mut mark).looked = looked;

@@ -152,10 +152,19 @@ fn a_session_is_carried_to_another_store() {
     assert_eq!(mode & 0o777, 0o600, "the conversation in it is its owner's alone");
     let other = ["--store", "other"];
     let import = |more: &[&str]| lab.run(&[&["tape", "import", "s.jsonl"][..], more, &other].concat());
-    let imported = import(&[]);
+    let imported = import(&["--as-it-was"]);
     assert_eq!(imported.code, 0, "{}", imported.stderr);
-    assert!(import(&[]).error().contains("--as ID"));
-    assert_eq!(import(&["--as", "t"]).code, 0);
+    assert!(import(&["--as-it-was"]).error().contains("--as ID"));
+    let narrowed = import(&["--as", "t"]);
+    assert_eq!(narrowed.code, 0, "{}", narrowed.stderr);
+    let work = std::fs::canonicalize(lab.work(".")).unwrap();
+    assert!(
+        narrowed.stdout.contains(&format!("It works in {}; nothing of it is open", work.display())),
+        "{}",
+        narrowed.stdout
+    );
+    assert_eq!(import(&["--as", "u", "--workspace", "nowhere"]).code, 2, "the folder must be there");
+    assert_eq!(import(&["--as", "u", "--workspace", ".", "--as-it-was"]).code, 2);
     assert_eq!(lab.run(&[&["tape", "verify"][..], &other].concat()).code, 0);
     let show = |more: &[&str]| lab.run(&[&["tape", "show"][..], more, &["--json"]].concat()).stdout;
     assert_eq!(show(&["s"]), show(&["s", "--store", "other"]));
