@@ -78,7 +78,8 @@ impl Sweeps {
     fn wait(&self) -> Duration {
         let drawn = catch_unwind(AssertUnwindSafe(|| (self.draw)())).unwrap_or(0.5);
         let drawn = if drawn.is_finite() { drawn.clamp(0.0, 1.0) } else { 0.5 };
-        self.every.mul_f64(0.75 + drawn / 2.0)
+        // One that is longer than can be said never comes.
+        Duration::try_from_secs_f64(self.every.as_secs_f64() * (0.75 + drawn / 2.0)).unwrap_or(Duration::MAX)
     }
 }
 
@@ -184,5 +185,8 @@ mod tests {
         }
         let hasty = Sweeps::new(Duration::ZERO, SweepPolicy::default()).drawn_by(|| 0.0);
         assert_eq!(hasty.wait(), Duration::from_millis(750));
+        let never = |draw: fn() -> f64| Sweeps::new(Duration::MAX, SweepPolicy::default()).drawn_by(draw).wait();
+        assert!(never(|| 0.0) > Duration::from_secs(1 << 62));
+        assert_eq!([never(|| 0.5), never(|| 1.0)], [Duration::MAX; 2]);
     }
 }
