@@ -183,7 +183,8 @@ impl Runtime {
     /// grants for that session stay behind, and tokens are counted from 0.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where there is no such session or entry; [`OpenError::Closed`].
+    /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where what was decided last does not
+    /// come to the tape within half a minute; [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
         let session = fork_now(&self.inner.host, id, at).await?;

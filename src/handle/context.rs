@@ -138,8 +138,9 @@ impl Session {
                 Err(error) => Err(error),
             }
         };
-        // A task of its own: whoever stops waiting in between leaves no ticket open that nobody would close.
-        self.slot.tasks().spawn(begin).await.map_err(|_| SendError::Closed)?
+        // A task of its own: whoever stops waiting in between leaves no ticket open that nobody would close. Not one of the session's:
+        // the next life would wait for it, and it for the next life.
+        self.host.tasks.spawn_on(begin, &self.host.tokio).await.map_err(|_| SendError::Closed)?
     }
 
     /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.

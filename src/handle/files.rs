@@ -40,7 +40,8 @@ impl Session {
         let session = self.clone();
         let (host, id) = (self.host.clone(), self.id().clone());
         let work = async move {
-            let done = tokio::task::spawn_blocking(move || {
+            // The next life waits for this, and not for the answer to what follows, which it gives.
+            let done = session.slot.tasks().spawn_blocking(move || {
                 let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
                 #[cfg(feature = "fault-injection")]
                 let bench = bench.with_faults(host.store.faults());
@@ -58,6 +59,6 @@ impl Session {
             }
         };
         // A task of its own: whoever stops waiting does not leave it half done.
-        self.slot.tasks().spawn(work).await.map_err(|_| RestoreError::CutOff)?
+        self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RestoreError::CutOff)?
     }
 }

@@ -3,7 +3,10 @@
 //! Both read tapes in a thread for that, and no actor waits for it. A fork is one line on a new tape. A merge is one entry on
 //! the tape that it is merged into, which takes it only if nothing was decided in between; the fork is read and not changed.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use crate::{
     actors::host::Host,
@@ -23,6 +26,9 @@ use crate::{
 
 /// How often a merge is worked out anew where something was decided in between.
 const TRIES_MAX: u32 = 5;
+
+/// How long a fork, or a merge, waits for what was decided before it to come to the tape.
+const WRITTEN_WAIT: Duration = Duration::from_secs(30);
 
 /// How a fork was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,12 +77,17 @@ impl Session {
     /// What it may use of a budget is what was left there (`docs/SEMANTICS.md`, "Forks").
     ///
     /// # Errors
-    /// See [`ForkError`]. No session was made then. Dropped half-way, or where the process dies, one may be left that nobody
+    /// See [`ForkError`]; [`TapeError::Busy`] where what was decided last does not come to the tape within half a minute. No session
+    /// was made then. Dropped half-way, or where the process dies, one may be left that nobody
     /// was told of and that does nothing.
     pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, ForkError> {
         let (host, id, at, fork) = (self.host.clone(), self.id().clone(), at.into(), SessionId::new());
         let made = fork.clone();
-        written(&self.host, &id).await;
+        let upto = match at {
+            Point::At(seq) => Some(seq),
+            Point::BeforeMessage(_) | Point::BeforeTurn(_) => None,
+        };
+        written(&self.host, &id, upto).await?;
         let forked = tokio::task::spawn_blocking(move || fork_at(&*host.store, &id, &at, &made, host.clock.now()));
         forked.await.map_err(|_| OpenError::Closed)??;
         let session = Session { host: self.host.clone(), slot: self.host.slot(&fork) };
@@ -120,7 +131,7 @@ impl Session {
                 return Err(MergeError::Busy { session: self.id().clone(), turn: turn.id });
             }
             self.written(here.seq).await?;
-            written(&self.host, fork).await;
+            written(&self.host, fork, None).await?;
             let (host, fork) = (self.host.clone(), fork.clone());
             let found = tokio::task::spawn_blocking(move || work_out(&host, &here, &fork)).await;
             let planned = found.map_err(|_| SendError::Closed)??;
@@ -167,13 +178,20 @@ impl Session {
     }
 }
 
-/// Returns when all that a session has decided so far is on its tape, where it is awake here. One that cannot say, because it is
-/// parked or its disk refuses, has nothing more there that anybody was told of.
-async fn written(host: &Arc<Host>, id: &SessionId) {
-    if let Some(slot) = host.slots.awake_one(id) {
-        let session = Session { host: host.clone(), slot };
-        drop(session.ask(|reply| Signal::Written { reply }).await);
+/// Returns when all that a session has decided so far is on its tape, where it is awake here, or all up to an entry. One that cannot
+/// say, because it is parked or its disk refuses, has nothing more there that anybody was told of.
+///
+/// # Errors
+/// [`TapeError::Busy`] where its disk, or its actor, does not answer for half a minute.
+async fn written(host: &Arc<Host>, id: &SessionId, upto: Option<Seq>) -> Result<(), OpenError> {
+    let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };
+    let told = slot.told().load(Ordering::Relaxed);
+    if upto.is_some_and(|upto| upto.0 <= told) {
+        return Ok(());
     }
+    let session = Session { host: host.clone(), slot };
+    let asked = tokio::time::timeout(WRITTEN_WAIT, session.ask(|reply| Signal::Written { reply })).await;
+    asked.map(drop).map_err(|_| TapeError::Busy { waiting: 1 }.into())
 }
 
 /// Makes a session that goes on from an entry of another one; from where that one stands now, also where its disk is behind.
@@ -181,7 +199,7 @@ async fn written(host: &Arc<Host>, id: &SessionId) {
 /// # Errors
 /// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
 pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Seq>) -> Result<SessionId, OpenError> {
-    written(host, parent).await;
+    written(host, parent, at).await?;
     let (host, parent, fork) = (host.clone(), parent.clone(), SessionId::new());
     let made = tokio::task::spawn_blocking(move || {
         host.store.fork(&parent, at, &fork, host.clock.now())?;

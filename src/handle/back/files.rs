@@ -56,7 +56,7 @@ impl Session {
         let session = self.clone();
         // A task of its own: whoever stops waiting does not leave it half done.
         let work = async move { session.put_back_and_record(back, summary, how).await };
-        self.slot.tasks().spawn(work).await.map_err(|_| RollbackError::from(RestoreError::CutOff))?
+        self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RollbackError::from(RestoreError::CutOff))?
     }
 
     async fn put_back_and_record(
@@ -67,7 +67,8 @@ impl Session {
     ) -> Result<Rollback, RollbackError> {
         let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
         let (host, id, since) = (self.host.clone(), self.id().clone(), back.to);
-        let put_back = tokio::task::spawn_blocking(move || {
+        // The next life waits for this, and not for the answers to what follows, which it gives.
+        let put_back = self.slot.tasks().spawn_blocking(move || {
             let (plan, bench) = restore::prepare(&*host.store, &id, since, tools).map_err(RestoreError::from)?;
             #[cfg(feature = "fault-injection")]
             let bench = bench.with_faults(host.store.faults());
@@ -102,7 +103,7 @@ impl Session {
             return 0;
         }
         let files = done.clone();
-        let forth = tokio::task::spawn_blocking(move || restore::take_back(&files, from, bench)).await;
+        let forth = self.slot.tasks().spawn_blocking(move || restore::take_back(&files, from, bench)).await;
         let Ok(forth) = forth else { return done.files.len() };
         let left = forth.refused.len();
         for files in [done.clone(), Arc::new(forth)] {
