@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use crate::{
     actors::{
         host::Host,
+        session::kept,
         slot::{Question, Reply, Slot},
     },
     error::{OpenError, SendError},
@@ -128,12 +129,12 @@ impl Session {
     /// until the next send or [`Session::go_on`]. Returns when the wish is on the tape; [`Session::wait`] waits for the end.
     ///
     /// What runs is stopped before that: where the disk is full or slow, the processes are gone at once, and this returns when
-    /// the disk takes entries again. Whoever stops waiting for it takes nothing back.
+    /// the disk takes entries again. Whoever stops waiting for it takes nothing back. Of the reason, the first 64 KiB are kept.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`]; [`SendError::InboxFull`] where more than a thousand wait for the disk.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<(), SendError> {
-        let reason = reason.into();
+        let reason = kept(reason.into());
         self.ask(|reply| Signal::Abort { reason, reply }).await.map(drop)
     }
 

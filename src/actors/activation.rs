@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     actors::{
         host::Host,
-        session::{SessionActor, claim, fold},
+        session::{LOAD_WAIT, SessionActor, claim, fold},
         slot::{Door, Slot},
     },
     error::OpenError,
@@ -22,6 +22,9 @@ use crate::{
 
 /// How long a session's workers may take to be gone before its next life begins.
 pub(crate) const WORKERS_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a start may take beside the wait for its tape.
+const START_WAIT: Duration = Duration::from_secs(30);
 
 /// How long an actor may take to shut down.
 const ACTOR_SHUTDOWN: Duration = Duration::from_secs(5);
@@ -184,6 +187,7 @@ fn spec(host: &Arc<Host>, slot: &Arc<Slot>) -> ChildSpec {
     };
     ChildSpec::behaviour(slot.id.as_str(), "session", make)
         .restart(Restart::Transient)
+        .start_timeout(Some(LOAD_WAIT + START_WAIT))
         .shutdown(Shutdown::After(ACTOR_SHUTDOWN))
         .workers(slot.tasks(), WORKERS_WAIT)
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actors::{
+        session::kept,
         slot::{Door, Phase, Question, Slot},
         worker::Post,
     },
@@ -319,7 +320,8 @@ impl Watch {
         let (parent, ticket) = (self.birth.parent.clone(), self.birth.ticket);
         let why = match told {
             Told::Run | Told::Stop => format!("stopped with its parent {parent}"),
-            Told::End | Told::Leave => format!("its parent {parent} has ended: {why}"),
+            // Its parent's words may be as long as words may be already.
+            Told::End | Told::Leave => kept(format!("its parent {parent} has ended: {why}")),
         };
         let said = match told {
             Told::Run => return Ok(()),

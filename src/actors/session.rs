@@ -18,6 +18,9 @@ mod tests;
 mod work;
 
 pub(crate) use build::{claim, fold};
+pub(crate) use shrunk::kept;
+
+use build::NotLoaded;
 use children::Children;
 
 use std::{
@@ -26,8 +29,10 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
@@ -55,6 +60,16 @@ use crate::actors::tapes::OpenTape as Tape;
 /// How much of its slot an actor takes in one go before it lets others have their turn.
 const WORK_PER_WAKE: usize = 64;
 
+/// How long a life waits for a tape that cannot be read just now. Longer than the time within which crashes of a session are
+/// counted, so that no such start is counted together with another one: it would be parked for what its disk does.
+pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
+
+/// The first wait before it looks again; each further one is twice as long.
+const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
+
+/// No such wait is longer.
+const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
+
 /// The behaviour of a session's actor. Rebuilds itself from the tape at each life.
 pub(crate) struct SessionActor {
     host: Arc<Host>,
@@ -69,6 +84,22 @@ impl SessionActor {
 }
 
 impl SessionActor {
+    /// Puts the tape and the state into the slot. A tape that cannot be read just now is waited for.
+    async fn load(&self) -> Result<(), ExitError> {
+        let (until, mut wait) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN);
+        loop {
+            let (host, slot) = (self.host.clone(), self.slot.clone());
+            // Reading the tape may wait for a disk, so it does so on a thread for that.
+            let error = match tokio::task::spawn_blocking(move || build::load(&host, &slot)).await? {
+                Err(NotLoaded::NotNow(error)) if Instant::now() < until => error,
+                loaded => return Ok(loaded?),
+            };
+            tracing::warn!(session = %self.slot.id, %error, "its tape cannot be read just now; it is looked at again");
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LOAD_AGAIN_MAX);
+        }
+    }
+
     /// What an earlier life had put on the tape and told nobody of: it died before the disk answered, or right behind that.
     async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
         let told = Seq(self.slot.told().load(Ordering::Relaxed));
@@ -95,9 +126,7 @@ impl Behaviour for SessionActor {
     const MAY_WAIT: bool = false;
 
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
-        let (host, slot) = (self.host.clone(), self.slot.clone());
-        // Reading the tape may wait for a disk, so it does so on a thread for that.
-        tokio::task::spawn_blocking(move || build::load(&host, &slot)).await??;
+        self.load().await?;
         let Some((tape, state)) = self.slot.prepared() else {
             return Err(ExitError::Failed("its tape went to another start".to_owned()));
         };
@@ -157,6 +186,8 @@ struct Pending {
     directives: Vec<Directive>,
     /// What decisions without entries of their own directed meanwhile.
     behind: Vec<Directive>,
+    /// Reports that found nothing open meanwhile. Where this fails, what they are about is open again.
+    moot: Vec<Signal>,
 }
 
 /// One life of a session.
@@ -172,6 +203,8 @@ struct Live {
     pending: VecDeque<Pending>,
     /// What could not be recorded, to be decided again when the disk takes it.
     held: VecDeque<Signal>,
+    /// What was held behind the one that is being decided again just now.
+    untried: VecDeque<Signal>,
     /// How many settlements of a failed run are still to come, and say nothing new.
     stale_settlements: usize,
     storage_retry: Option<Millis>,
@@ -205,6 +238,7 @@ impl Live {
             state,
             pending: VecDeque::new(),
             held: VecDeque::new(),
+            untried: VecDeque::new(),
             stale_settlements: 0,
             storage_retry: None,
             given_up: None,
@@ -244,6 +278,10 @@ impl Live {
     /// Takes what is in the slot.
     fn work(&mut self) -> Then {
         for _ in 0..WORK_PER_WAKE {
+            if self.given_up.is_some() {
+                // What is still there is for the next life.
+                return Then::GoOn;
+            }
             let work = self.slot.take();
             if let Some(work) = &work {
                 let (what, number) = present::in_hand(work);
@@ -390,31 +428,40 @@ impl Live {
         let (stops, rest): (Vec<_>, Vec<_>) = directives.into_iter().partition(Directive::is_stop);
         fault!(self.host.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|stop| self.carry_out(stop));
-        if entries.is_empty() {
-            return match self.pending.back_mut() {
-                // A receipt for something that is still on its way waits with it.
-                Some(last) => last.behind.extend(rest),
-                None => rest.into_iter().for_each(|directive| self.carry_out(directive)),
-            };
+        if entries.is_empty() && self.pending.is_empty() {
+            return rest.into_iter().for_each(|directive| self.carry_out(directive));
         }
         for directive in &rest {
             if let Directive::Reply(to, reply) = directive {
                 self.slot.decided(*to, Some((after.seq, reply.clone().map_err(SendError::from))));
             }
         }
+        if entries.is_empty() {
+            if let Some(last) = self.pending.back_mut() {
+                // A receipt for something that is still on its way waits with it.
+                last.behind.extend(rest);
+                last.moot.extend(storage::reported(&signal).is_some().then_some(signal));
+            }
+            return;
+        }
         let marked = self.mark_turn(&after);
         let before = std::mem::replace(&mut self.state, after);
         let appended = marked.map_or_else(|error| Appended::Now(Err(error)), |()| self.append(&entries));
         fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
         match appended {
-            Appended::Now(Ok(_)) => self.release(before, &entries, rest),
+            Appended::Now(Ok(_)) => {
+                // A tape is written in order, so what was on its way is there too. That it is may be told only later, and it
+                // comes first all the same.
+                self.release_upto(before.seq);
+                self.release(before, &entries, rest);
+            }
             Appended::Now(Err(error)) => {
                 self.state = before;
                 self.failed(signal, error);
             }
             Appended::Later => {
-                let upto = self.state.seq;
-                self.pending.push_back(Pending { upto, signal, before, entries, directives: rest, behind: Vec::new() });
+                let (upto, behind, moot) = (self.state.seq, Vec::new(), Vec::new());
+                self.pending.push_back(Pending { upto, signal, before, entries, directives: rest, behind, moot });
             }
         }
     }
@@ -495,6 +542,20 @@ impl Live {
     fn unmark_if_finished(&self) {
         if self.pending.is_empty() {
             self.unmark(&self.state);
+        }
+    }
+}
+
+impl Drop for Live {
+    /// What workers reported can be said by nobody else: what the tape may not have is left to the next life. Where it has it after
+    /// all, nothing is open that it could be about.
+    fn drop(&mut self) {
+        let on_its_way = self.pending.drain(..).flat_map(|pending| std::iter::once(pending.signal).chain(pending.moot));
+        for signal in on_its_way.chain(self.held.drain(..)).chain(self.untried.drain(..)) {
+            let report = storage::without_left(signal);
+            if storage::reported(&report).is_some() {
+                self.slot.report(self.life, report);
+            }
         }
     }
 }

@@ -61,6 +61,9 @@ struct Inner {
     used: Instant,
     /// There while it is awake or somebody listens, from the first listener on.
     ring: Option<Arc<Ring>>,
+    /// Through which entry those who listen and wait have been told; 0 before the first life. Kept while it sleeps where somebody
+    /// listens, for what came to the tape behind a stop.
+    told: Option<Arc<AtomicU64>>,
     inbox: Option<Box<Inbox>>,
 }
 
@@ -130,8 +133,8 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, door: Door, parked: bool) -> Slot {
         let phase = Phase::Passive;
-        let (used, ring, inbox) = (Instant::now(), None, None);
-        let inner = Inner { door, parked, phase, life: 0, place: 0, next_reply: 1, used, ring, inbox };
+        let (used, ring, told, inbox) = (Instant::now(), None, None, None);
+        let inner = Inner { door, parked, phase, life: 0, place: 0, next_reply: 1, used, ring, told, inbox };
         Slot { id, host, loading: Mutex::default(), inner: Mutex::new(inner) }
     }
 
@@ -186,6 +189,11 @@ impl Slot {
             inbox.reports.push_back(report);
             inbox.wake();
         }
+    }
+
+    /// Whether a report is there that nobody took yet.
+    pub(crate) fn has_report(&self, which: impl Fn(&Signal) -> bool) -> bool {
+        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.reports.iter().any(which))
     }
 
     /// The tape says that an append is settled.
@@ -257,9 +265,9 @@ impl Slot {
         }
     }
 
-    /// Through which entry those who listen and wait have been told, by all lives since it woke.
+    /// Through which entry those who listen and wait have been told, by all lives since it woke, or since somebody listens.
     pub(crate) fn told(&self) -> Arc<AtomicU64> {
-        self.inner().inbox().told.clone()
+        self.inner().told.get_or_insert_default().clone()
     }
 
     /// Registers those who wait for the end of a turn.

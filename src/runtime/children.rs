@@ -16,6 +16,7 @@ use crate::{
         activation::Flight,
         first_append::FirstAppend,
         links::{Birth, NotUp, Nursery},
+        session::kept,
         slot::{Door, Question, Slot},
     },
     error::{OpenError, SendError, SpawnError},
@@ -133,12 +134,13 @@ impl Session {
     }
 
     /// Ends the session for good: its turn is aborted, waiting messages are taken back, children that end with it end, and the
-    /// others become orphans. Returns when the end is on the tape; [`Session::wait`] waits for all of it. The tape stays.
+    /// others become orphans. Returns when the end is on the tape; [`Session::wait`] waits for all of it. The tape stays. Of the
+    /// reason, the first 64 KiB are kept.
     ///
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Parked`], [`SendError::Storage`].
     pub async fn end(&self, reason: impl Into<String>) -> Result<(), SendError> {
-        let reason = reason.into();
+        let reason = kept(reason.into());
         self.ask(|reply| Signal::End { reason, reply }).await.map(drop)
     }
 
@@ -312,16 +314,11 @@ impl Runtime {
             OpenError::Tape(TapeError::Missing { .. }) => NotUp::Missing,
             OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. } => NotUp::Elsewhere,
             error @ OpenError::NotStarted { .. } => NotUp::NotStarted(error.to_string()),
-            OpenError::Tape(
-                error @ (TapeError::Io { .. }
-                | TapeError::Busy { .. }
-                | TapeError::Exists { .. }
-                | TapeError::Changed { .. }
-                | TapeError::MemoryFull { .. }
-                | TapeError::Closed),
-            ) => NotUp::NotNow(error.to_string()),
             // A tape that is damaged, or too new, or an order that no tape takes: none of these gets better by itself.
-            other => NotUp::Lost(other.to_string()),
+            OpenError::Tape(error) if error.is_for_good() => NotUp::Lost(error.to_string()),
+            error @ OpenError::Damaged { .. } => NotUp::Lost(error.to_string()),
+            // What is said of a child once is said for ever, so it is not said of anything else.
+            passes => NotUp::NotNow(passes.to_string()),
         })
     }
 

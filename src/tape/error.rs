@@ -216,6 +216,12 @@ impl TapeError {
         TapeError::Engine(error.into().into())
     }
 
+    /// Whether a tape that cannot be opened, or made, for this reason never can. Everything else may pass.
+    pub(crate) fn is_for_good(&self) -> bool {
+        use TapeError::{Damaged, Newer, TooDeep, TooLarge};
+        matches!(self, Damaged(_) | Newer { .. } | TooDeep { .. } | TooLarge { .. })
+    }
+
     pub(super) fn io(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TapeError {
         let path = path.into();
         move |source| TapeError::Io { op, path, source: Arc::new(source) }

@@ -8,11 +8,13 @@
 //! | `own.rs` | the host's own engine: memory behind a thread, which refuses on demand |
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
-//! | `refusing.rs` | an engine that takes nothing for a while |
+//! | `refusing.rs` | an engine that takes nothing for a while, or cannot be read |
+//! | `later.rs` | appends that are on their way when a life ends |
 //! | `full.rs` | memory that is full |
 //! | `nothing.rs` | that in memory nothing is written |
 
 mod full;
+mod later;
 mod nothing;
 mod own;
 mod refusing;

@@ -22,7 +22,7 @@ const CLAIM_WAIT: Duration = Duration::from_secs(10);
 /// Into the slot and not into the caller's hands, because a start may be given up (a restart by hand, a limit) while this runs
 /// on its thread. The next start waits here until it is done, and finds what it found; else it would be told that the session
 /// is in use, by nobody but its own predecessor.
-pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), ExitError> {
+pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), NotLoaded> {
     let _one_at_a_time = slot.loading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some((tape, state)) = slot.prepared() {
         slot.prepare(tape, state);
@@ -31,12 +31,32 @@ pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), ExitError> {
     fault!(host.store.faults(), "session.load", slot.id.as_str());
     let loaded = claim(host, slot)?;
     if let Some(damage) = loaded.read_only {
-        return Err(ExitError::Failed(damage.to_string()));
+        return Err(NotLoaded::Never(damage.to_string()));
     }
     fault!(host.store.faults(), "session.loaded", slot.id.as_str());
-    let state = fold(&loaded.entries)?;
+    let state = fold(&loaded.entries).map_err(|bad| NotLoaded::Never(bad.to_string()))?;
     slot.prepare(loaded.tape, state);
     Ok(())
+}
+
+/// Why there is no tape for a life.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotLoaded {
+    /// It cannot be read just now. That may pass.
+    #[error(transparent)]
+    NotNow(TapeError),
+    /// It cannot be gone on with as it is.
+    #[error("{0}")]
+    Never(String),
+}
+
+impl From<TapeError> for NotLoaded {
+    fn from(error: TapeError) -> NotLoaded {
+        match error.is_for_good() || matches!(error, TapeError::Missing { .. }) {
+            true => NotLoaded::Never(error.to_string()),
+            false => NotLoaded::NotNow(error),
+        }
+    }
 }
 
 /// Claims and reads a tape. Where an actor of this runtime still has it, that one is on its way out (its supervisor crashed,

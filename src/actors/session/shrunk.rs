@@ -1,9 +1,11 @@
-//! What a session makes of a report that is too large for its tape: a smaller one that says so. Held and tried again it would
+//! What a session makes of a report, or of a reason, that is too large for its tape: a smaller one. Held and tried again it would
 //! never fit, and whatever came behind it would wait for ever.
 
 use crate::{
-    actors::session::Live,
-    model::{ErrorKind, ModelError},
+    actors::session::{Live, storage::reply_of},
+    error::SendError,
+    message::Finish,
+    model::{Answer, AnswerPart, ModelError},
     session::{NoSummary, Signal},
     supervisor::ExitReason,
     tape::TapeError,
@@ -17,15 +19,21 @@ impl Live {
     /// A decision could not be recorded, and never will be as it is. Gives back the signal where it may be recorded later.
     pub(super) fn shrink_or_give_up(&mut self, signal: Signal, error: &TapeError) -> Option<Signal> {
         match error {
-            TapeError::TooLarge { bytes, max } => match smaller(&signal, *bytes, *max) {
-                Some(smaller) => {
+            TapeError::TooLarge { bytes, max } => match (smaller(&signal, *bytes, *max), reply_of(&signal)) {
+                (Some(smaller), _) => {
                     tracing::warn!(session = %self.slot.id, bytes, "a report was too large for the tape, and is recorded smaller");
                     self.on(smaller);
                 }
-                None => self.give_up(error),
+                // Whoever said it is told; that ends no life.
+                (None, Some(to)) => self.slot.answer(to, Err(SendError::Storage(error.clone()))),
+                // It would not fit in the next life either.
+                (None, None) => self.give_up(error),
             },
-            // What it knows is no longer what the tape says, so the next life reads the tape.
-            TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => self.give_up(error),
+            // What it knows is no longer what the tape says, so the next life reads the tape, and decides about this anew.
+            TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => {
+                self.give_up(error);
+                self.put_by(signal);
+            }
             _ => return Some(signal),
         }
         None
@@ -42,24 +50,33 @@ impl Live {
     }
 }
 
-/// The same report, smaller; `None` where it cannot be made so.
+/// The same signal, smaller; `None` where it cannot be made so.
 fn smaller(signal: &Signal, bytes: usize, max: usize) -> Option<Signal> {
     let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
     Some(match signal {
-        Signal::Answered { ticket, .. } => {
-            // Not one that is tried again: the same question gets as large an answer, and each costs.
-            let error = ModelError::new(ErrorKind::InvalidRequest, too_large("the answer"));
-            Signal::Failed { ticket: *ticket, error }
+        // It ends the turn as an answer that was cut short does. It is not asked for again: the same question gets as large an
+        // answer, and this one was paid for.
+        Signal::Answered { ticket, answer } if !is_short(answer) => {
+            let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
+            let parts = vec![AnswerPart::Text { text, extra: None }];
+            let (usage, model) = (answer.usage, answer.model.clone());
+            Signal::Answered { ticket: *ticket, answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) } }
+        }
+        Signal::Abort { reason, reply } if reason.len() > WORDS_BYTES_MAX => {
+            Signal::Abort { reason: kept(reason.clone()), reply: *reply }
+        }
+        Signal::End { reason, reply } if reason.len() > WORDS_BYTES_MAX => {
+            Signal::End { reason: kept(reason.clone()), reply: *reply }
         }
         Signal::Failed { ticket, error } if error.message.len() > WORDS_BYTES_MAX => {
-            let message = cut(&error.message);
+            let message = kept(error.message.clone());
             Signal::Failed { ticket: *ticket, error: ModelError { message, ..error.clone() } }
         }
         Signal::CutOff { ticket, partial } if !partial.is_empty() => {
             Signal::CutOff { ticket: *ticket, partial: Vec::new() }
         }
         Signal::Returned { ticket, result } if !is_bare(result) => {
-            let content = format!("{}\n[{}]", cut(&result.content), too_large("the whole result"));
+            let content = format!("{}\n[{}]", kept(result.content.clone()), too_large("the whole result"));
             let unlisted = result.changes.as_ref().map(|_| too_large("the list of changed files"));
             let changes = unlisted.map(|unlisted| Box::new(Changes { files: Vec::new(), unlisted: Some(unlisted) }));
             Signal::Returned {
@@ -73,7 +90,7 @@ fn smaller(signal: &Signal, bytes: usize, max: usize) -> Option<Signal> {
         }
         Signal::TaskDown { ticket, down } if down.text.len() > WORDS_BYTES_MAX => {
             let mut down = down.clone();
-            down.text = format!("{}\n[{}]", cut(&down.text), too_large("the whole text")).into();
+            down.text = format!("{}\n[{}]", kept(down.text.to_string()), too_large("the whole text")).into();
             Signal::TaskDown { ticket: *ticket, down }
         }
         Signal::Left(report) => Signal::Left(Box::new(smaller(report, bytes, max)?)),
@@ -90,8 +107,16 @@ fn is_bare(result: &ToolResult) -> bool {
         && result.changes.as_ref().is_none_or(|changes| changes.files.is_empty())
 }
 
-fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(WORDS_BYTES_MAX)].to_owned()
+/// Whether an answer has no more than what is kept of one, and no calls.
+fn is_short(answer: &Answer) -> bool {
+    let is_text = |part: &AnswerPart| matches!(part, AnswerPart::Text { extra: None, .. });
+    answer.parts.iter().all(is_text) && answer.text().len() <= WORDS_BYTES_MAX + 1024
+}
+
+/// What is kept of words that somebody else chose the length of: the first 64 KiB.
+pub(crate) fn kept(mut words: String) -> String {
+    words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
+    words
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What a session does when its tape cannot be written: a write error is data, never a crash.
 //!
 //! Hosts are told; nothing of what they sent was taken. What workers report cannot be sent again by anyone, so it is held,
-//! and decided anew when the disk takes entries again; the store's reserve is given up for it first.
+//! and decided anew when the disk takes entries again; the store's reserve is given up for it first. A life that ends before that
+//! leaves it to the next one.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::{
     event::EventKind,
     ids::Seq,
     session::{Directive, ReplyTo, Signal},
-    tape::{Appended, Store, TapeError},
+    tape::{Store, TapeError},
 };
 
 /// How long to wait before what is held is tried again.
@@ -26,37 +27,67 @@ impl Live {
             return;
         }
         match result {
-            Ok(upto) => {
-                while let Some(pending) = self.pending.pop_front_if(|pending| pending.upto <= upto) {
-                    let Pending { before, entries, directives, behind, .. } = pending;
-                    self.release(before, &entries, directives);
-                    behind.into_iter().for_each(|directive| self.carry_out(directive));
-                }
-            }
-            Err(error) => {
-                let failed = std::mem::take(&mut self.pending);
-                self.stale_settlements = failed.len().saturating_sub(1);
-                if let Some(first) = failed.front() {
-                    self.state = first.before.clone();
-                }
-                for Pending { signal, directives, behind, .. } in failed {
-                    let own = reply_of(&signal);
-                    let (replies, others): (Vec<_>, Vec<_>) =
-                        behind.into_iter().partition(|directive| matches!(directive, Directive::Reply(..)));
-                    // Answers that only waited with this append speak of a state that never was; nobody would give them again.
-                    for directive in directives.into_iter().chain(replies) {
-                        if let Directive::Reply(to, _) = directive
-                            && Some(to) != own
-                        {
-                            self.slot.answer(to, Err(SendError::Storage(error.clone())));
-                        }
-                    }
-                    // What only waited with it is about what is open still, or finds nothing.
-                    others.into_iter().for_each(|directive| self.carry_out(directive));
-                    self.failed(signal, error.clone());
-                }
-            }
+            Ok(upto) => self.release_upto(upto),
+            Err(error) => self.undo_pending(&error),
         }
+        // Where nothing is open by now, a mark that was made meanwhile, or before this life, is one too many.
+        self.unmark_if_finished();
+    }
+
+    /// What was on its way up to that entry is on the tape.
+    pub(super) fn release_upto(&mut self, upto: Seq) {
+        while let Some(pending) = self.pending.pop_front_if(|pending| pending.upto <= upto) {
+            let Pending { before, entries, directives, behind, .. } = pending;
+            self.release(before, &entries, directives);
+            behind.into_iter().for_each(|directive| self.carry_out(directive));
+        }
+    }
+
+    /// Nothing of what was on its way came to the tape. The error is that of the first; the others failed because they follow it.
+    fn undo_pending(&mut self, error: &TapeError) {
+        let failed = std::mem::take(&mut self.pending);
+        self.stale_settlements = failed.len().saturating_sub(1);
+        if let Some(first) = failed.front() {
+            self.state = first.before.clone();
+        }
+        // It was decided after all of these, and stays behind them.
+        let held = std::mem::take(&mut self.held);
+        let (mut moot, mut is_own) = (Vec::new(), true);
+        let of_others = match is_the_callers(error) {
+            true => TapeError::Busy { waiting: failed.len() },
+            false => error.clone(),
+        };
+        for Pending { signal, directives, behind, moot: reports, .. } in failed {
+            let own = reply_of(&signal);
+            let (replies, others): (Vec<_>, Vec<_>) =
+                behind.into_iter().partition(|directive| matches!(directive, Directive::Reply(..)));
+            // Answers that only waited with this append speak of a state that never was; nobody would give them again.
+            for directive in directives.into_iter().chain(replies) {
+                if let Directive::Reply(to, _) = directive
+                    && Some(to) != own
+                {
+                    self.slot.answer(to, Err(SendError::Storage(of_others.clone())));
+                }
+            }
+            // What only waited with it is about what is open still, or finds nothing.
+            others.into_iter().for_each(|directive| self.carry_out(directive));
+            match is_own || !is_the_callers(error) {
+                true => self.failed(signal, error.clone()),
+                // It fits, as far as anybody knows.
+                false => self.decide_again(signal),
+            }
+            moot.extend(reports);
+            is_own = false;
+        }
+        moot.into_iter().for_each(|report| self.on(report));
+        held.into_iter().for_each(|signal| self.put_by(signal));
+    }
+
+    fn decide_again(&mut self, signal: Signal) {
+        if let Some(to) = reply_of(&signal) {
+            self.slot.decided(to, None);
+        }
+        self.on(signal);
     }
 
     /// A decision could not be recorded; the state is what it was before.
@@ -109,7 +140,7 @@ impl Live {
     }
 
     /// In order; but what ends a turn is recorded before what workers reported, so that none of these starts anything first.
-    fn put_by(&mut self, signal: Signal) {
+    pub(super) fn put_by(&mut self, signal: Signal) {
         let at = match stops(&signal) {
             true => self.held.iter().take_while(|held| stops(held)).count(),
             false => self.held.len(),
@@ -120,46 +151,57 @@ impl Live {
     /// Decides anew about what is held, in order, until one cannot be recorded again.
     pub(super) fn try_held_again(&mut self) {
         self.storage_retry = None;
-        let held = std::mem::take(&mut self.held);
-        for signal in held {
-            // `on` puts it back to the end where another one before it failed again.
+        self.untried = std::mem::take(&mut self.held);
+        while self.held.is_empty()
+            && let Some(signal) = self.untried.pop_front()
+        {
             self.on(signal);
         }
+        // What is behind one that failed again stays there. What it stops was stopped when it was put by.
+        self.held.append(&mut self.untried);
         if self.held.is_empty() && self.pending.is_empty() {
             // That may wait for the disk, so the store's child does it.
             self.host.tape_chores.notify_one();
         }
     }
 
-    /// Records a report that an earlier life did not get to, and starts nothing: recovery will.
+    /// Records a report that an earlier life did not get to, and starts nothing: recovery will. Where the disk refuses, it is held
+    /// in front of recovery.
     pub(super) fn record_only(&mut self, report: Signal) {
-        let report = Signal::Left(Box::new(report));
-        let decision = self.decide(&report);
-        if decision.entries.is_empty() {
-            return;
+        let before = self.state.seq;
+        self.on(Signal::Left(Box::new(report)));
+        if self.state.seq > before {
+            fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
         }
-        let before = std::mem::replace(&mut self.state, decision.after);
-        let appended = self.append(&decision.entries);
-        fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
-        match appended {
-            Appended::Now(Ok(_)) => self.publish(before, &decision.entries),
-            Appended::Now(Err(error)) => {
-                self.state = before;
-                tracing::warn!(session = %self.slot.id, %error, "a report of an earlier life could not be recorded");
-            }
-            Appended::Later => {
-                let upto = self.state.seq;
-                let entries = decision.entries;
-                self.pending.push_back(Pending {
-                    upto,
-                    signal: report,
-                    before,
-                    entries,
-                    directives: Vec::new(),
-                    behind: Vec::new(),
-                });
-            }
-        }
+    }
+
+    /// Whether what a worker of that ticket reported, or was said in its place, waits to be decided about.
+    pub(super) fn is_reported(&self, ticket: Seq) -> bool {
+        let is_of_it = |signal: &Signal| reported(signal) == Some(ticket);
+        self.held.iter().chain(&self.untried).any(is_of_it) || self.slot.has_report(is_of_it)
+    }
+}
+
+/// The ticket that a worker's report is about; nothing where the signal is none.
+pub(super) fn reported(signal: &Signal) -> Option<Seq> {
+    match signal {
+        Signal::Answered { ticket, .. }
+        | Signal::Failed { ticket, .. }
+        | Signal::CutOff { ticket, .. }
+        | Signal::Returned { ticket, .. }
+        | Signal::Summarised { ticket, .. }
+        | Signal::TaskDown { ticket, .. }
+        | Signal::TaskLeft { ticket } => Some(*ticket),
+        Signal::Left(report) => reported(report),
+        _ => None,
+    }
+}
+
+/// A report that was left over, as it came.
+pub(super) fn without_left(signal: Signal) -> Signal {
+    match signal {
+        Signal::Left(report) => *report,
+        other => other,
     }
 }
 
@@ -206,7 +248,7 @@ fn stops(signal: &Signal) -> bool {
 }
 
 /// Whom the decision about a signal answers.
-fn reply_of(signal: &Signal) -> Option<ReplyTo> {
+pub(super) fn reply_of(signal: &Signal) -> Option<ReplyTo> {
     match signal {
         Signal::Send { reply, .. }
         | Signal::Edit { reply, .. }

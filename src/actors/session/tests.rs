@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod later;
+
 use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
@@ -318,9 +320,14 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
 
     let ticket = bench.live.state.request().unwrap().0;
     let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX), extra: None };
-    bench.live.on(Signal::Answered { ticket, answer: Answer::new(vec![text], Finish::Stop) });
+    let before = bench.live.state.spent.usage.output;
+    let usage = crate::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
+    let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
+    bench.live.on(Signal::Answered { ticket, answer });
     let end = bench.live.state.ended.back().unwrap();
-    assert!(matches!(&end.outcome, Outcome::Failed { error } if error.contains("the answer is too large")), "{end:?}");
+    assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
+    assert!(end.text.starts_with("xx") && end.text.contains("the whole answer is too large"));
+    assert_eq!(bench.live.state.spent.usage.output, before + 4_000_000, "it was paid for");
     assert!(bench.live.held.is_empty() && bench.live.state.is_idle());
 }
 
@@ -335,7 +342,11 @@ async fn a_tape_that_somebody_else_changed_ends_the_life() {
     std::io::Write::write_all(&mut std::fs::File::options().append(true).open(tape).unwrap(), b"{}\n").unwrap();
     bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
     let why = format!("{:?}", bench.live.given_up().unwrap());
-    assert!(why.contains("was changed by somebody else") && bench.live.held.is_empty(), "{why}");
+    assert!(why.contains("was changed by somebody else"), "{why}");
+    // What the worker reported is left to the next life.
+    let slot = bench.live.slot.clone();
+    drop(bench);
+    assert!(slot.has_report(|report| matches!(report, Signal::Failed { ticket: of, .. } if *of == ticket)));
 }
 
 /// A mark that no turn follows would keep an idle session from being deleted, and wake it at every start.

@@ -23,14 +23,12 @@ impl Live {
                 match self.requests.get_mut(&ticket) {
                     // It stays until it has reported, so that it is never said of a running request that it is down.
                     Some(worker) => worker.cut(),
-                    // It was never started, or it has reported already.
-                    None => self.report(Signal::CutOff { ticket, partial: Vec::new() }),
+                    None => self.report_for(ticket, Signal::CutOff { ticket, partial: Vec::new() }),
                 }
             }
             Directive::StopCall(ticket) => match self.calls.get(&ticket) {
                 Some(worker) => worker.stop(),
-                // It was never started, or it has reported already.
-                None => self.report(Signal::Returned { ticket, result: build::never_ran() }),
+                None => self.report_for(ticket, Signal::Returned { ticket, result: build::never_ran() }),
             },
             Directive::StartTask(ticket) | Directive::PartTask(ticket) => self.see_to_task(ticket),
             Directive::StopTask(ticket) => self.stop_task(ticket),
@@ -40,6 +38,14 @@ impl Live {
 
     pub(super) fn report(&self, signal: Signal) {
         self.slot.report(self.life, signal);
+    }
+
+    /// Reports in the place of a worker that is not there: it was never started. One that has reported needs no second word, however
+    /// often it is told to stop while the disk refuses.
+    fn report_for(&self, ticket: Seq, signal: Signal) {
+        if !self.is_reported(ticket) {
+            self.report(signal);
+        }
     }
 
     pub(super) fn post(&self, ticket: Seq) -> Post {

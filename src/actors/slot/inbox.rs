@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
 };
 
 use tokio::{sync::oneshot, time::Instant};
@@ -117,14 +117,12 @@ pub(super) struct Inbox {
     inputs: BTreeMap<ReplyTo, Input>,
     /// Those of them that the actor has not seen yet.
     unseen: VecDeque<ReplyTo>,
-    /// Bounded by the open tickets: each worker reports once.
+    /// Bounded by the open tickets: each worker reports once, or somebody in its place.
     pub(super) reports: VecDeque<Signal>,
     /// Bounded by the store's queue.
     pub(super) settled: VecDeque<Result<Seq, TapeError>>,
     questions: VecDeque<Question>,
     pub(super) waiting: Vec<(MessageId, OutcomeReply)>,
-    /// Through which entry those who listen and wait have been told; 0 before the first life.
-    pub(super) told: Arc<AtomicU64>,
     /// A tape with its state, ready for the first life.
     pub(super) prepared: Option<(OpenTape, State)>,
     /// Who is told when it sleeps.
@@ -152,7 +150,6 @@ impl Inbox {
             settled: VecDeque::new(),
             questions: VecDeque::new(),
             waiting: Vec::new(),
-            told: Arc::default(),
             prepared: None,
             sleepers: Vec::new(),
             idle: false,

@@ -111,8 +111,8 @@ impl Slot {
     fn fall_passive(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, refusal: &SendError) {
         let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
         inner.phase = Phase::Passive;
-        if inner.ring.as_ref().is_some_and(|ring| !ring.is_heard()) {
-            inner.ring = None;
+        if inner.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
+            (inner.ring, inner.told) = (None, None);
         }
         let inbox = inner.inbox.take();
         let host = self.host.upgrade();

@@ -1,15 +1,15 @@
-//! An engine of a host's own: memory, written by a thread, so that each append is answered later. It refuses on demand, and
-//! gives sessions back late on demand.
+//! An engine of a host's own: memory, written by a thread, so that each append is answered later. On demand it refuses, takes only
+//! small rows, writes nothing for a while, cannot read a session, or gives sessions back late.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
-    thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tamtam::{
@@ -27,20 +27,47 @@ pub(super) struct Own {
     refuses: Arc<AtomicBool>,
     /// Appends that were refused.
     pub(super) refused: Arc<AtomicUsize>,
-    outstanding: Arc<AtomicUsize>,
+    /// Appends that nobody was told of yet.
+    pub(super) outstanding: Arc<AtomicUsize>,
+    /// The most bytes of one entry; 0 for no such bound.
+    pub(super) row_max: Arc<AtomicUsize>,
+    /// How often somebody tried to load the session that cannot be read.
+    pub(super) looked: Arc<AtomicUsize>,
+    standing: Arc<Standing>,
     is_late: Arc<AtomicBool>,
-    /// Handles that are gone and were not given back yet.
-    leaving: Arc<Mutex<Vec<Thread>>>,
+    /// What keeps the threads of handles that are gone from giving their sessions back.
+    leaving: Arc<Mutex<Vec<mpsc::Sender<Job>>>>,
 }
 
-/// The thread behind a handle, and the only way to reach it: without that it gives the session back, and ends.
-type Thread = (Option<mpsc::Sender<Job>>, JoinHandle<()>);
+#[derive(Debug, Default)]
+struct Standing {
+    inner: Mutex<Inner>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Nothing is written just now.
+    held: bool,
+    /// It cannot be read just now.
+    away: Option<SessionId>,
+    /// Their writers were dropped, and are not through with what was appended.
+    closing: BTreeSet<SessionId>,
+}
 
 impl Own {
     pub(super) fn new() -> Own {
-        let (memory, refuses) = (MemoryStore::new(), Arc::default());
-        let (outstanding, is_late, leaving) = (Arc::default(), Arc::default(), Arc::default());
-        Own { memory, refuses, refused: Arc::default(), outstanding, is_late, leaving }
+        Own {
+            memory: MemoryStore::new(),
+            refuses: Arc::default(),
+            refused: Arc::default(),
+            outstanding: Arc::default(),
+            row_max: Arc::default(),
+            looked: Arc::default(),
+            standing: Arc::default(),
+            is_late: Arc::default(),
+            leaving: Arc::default(),
+        }
     }
 
     /// From now on the session of a handle that is gone is given back when it is waited for, and no earlier.
@@ -48,32 +75,79 @@ impl Own {
         self.is_late.store(true, Ordering::SeqCst);
     }
 
+    /// From now on nothing is written, or all that waits.
+    pub(super) fn hold(&self, hold: bool) {
+        self.standing.inner.lock().unwrap().held = hold;
+        self.standing.moved.notify_all();
+    }
+
+    /// From now on it cannot load that session.
+    pub(super) fn keep_away(&self, session: Option<&str>) {
+        self.standing.inner.lock().unwrap().away = session.map(|session| session.parse().unwrap());
+    }
+
+    fn wait_while(&self, until: Instant, holds: impl Fn(&Inner) -> bool) -> bool {
+        let (inner, left) = (self.standing.inner.lock().unwrap(), until.saturating_duration_since(Instant::now()));
+        !self.standing.moved.wait_timeout_while(inner, left, |inner| holds(inner)).unwrap().1.timed_out()
+    }
+
+    /// A session whose writer was dropped is given back behind its last append.
+    fn wait_until_given_back(&self, session: &SessionId) {
+        let until = Instant::now() + Duration::from_secs(60);
+        assert!(self.wait_while(until, |inner| inner.closing.contains(session)));
+    }
+
+    fn refusal(&self, entries: &[Entry]) -> Option<TapeError> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Some(TapeError::engine("the database is away"));
+        }
+        let max = self.row_max.load(Ordering::SeqCst);
+        let bytes = entries.iter().map(|entry| entry.data.get().len()).max().unwrap_or(0);
+        (max > 0 && bytes > max).then_some(TapeError::TooLarge { bytes, max })
+    }
+
     /// From now on it takes nothing, or takes all again.
     pub(super) fn refuse(&self, refuse: bool) {
         self.refuses.store(refuse, Ordering::SeqCst);
     }
 
-    fn writer(&self, mut writer: Box<dyn TapeWriter>, notify: Notify) -> Box<dyn TapeWriter> {
+    fn writer(&self, session: SessionId, mut writer: Box<dyn TapeWriter>, notify: Notify) -> Box<dyn TapeWriter> {
         let (queue, jobs) = mpsc::channel::<Job>();
         let (last, outstanding) = (writer.last(), Arc::new(AtomicUsize::new(0)));
-        let (own, told) = (self.clone(), outstanding.clone());
-        let thread = std::thread::spawn(move || {
+        let (own, told, id) = (self.clone(), outstanding.clone(), session.clone());
+        std::thread::spawn(move || {
+            let mut failure = None;
             for Job { anchor, entries } in jobs {
-                let appended = match (own.refuses.load(Ordering::SeqCst), anchor) {
-                    (true, _) => {
+                own.wait_while(Instant::now() + Duration::from_secs(60), |inner| inner.held);
+                if entries[0].seq.0 == writer.last().0 + 1 {
+                    // It starts anew. What was queued behind one that failed fails as that did.
+                    failure = None;
+                }
+                let result = match (failure.clone().or_else(|| own.refusal(&entries)), anchor) {
+                    (Some(error), _) => {
                         own.refused.fetch_add(1, Ordering::SeqCst);
-                        Appended::Now(Err(TapeError::engine("the database is away")))
+                        Err(error)
                     }
-                    (false, Some(name)) => writer.begin_anchor(&name, &entries[0]),
-                    (false, None) => writer.append(&entries),
+                    (None, Some(name)) => at_once(writer.begin_anchor(&name, &entries[0])),
+                    (None, None) => at_once(writer.append(&entries)),
                 };
-                let Appended::Now(result) = appended else { panic!("memory answers at once") };
+                failure = result.as_ref().err().cloned();
                 told.fetch_sub(1, Ordering::SeqCst);
                 own.outstanding.fetch_sub(1, Ordering::SeqCst);
                 notify(result);
             }
+            drop(writer);
+            own.standing.inner.lock().unwrap().closing.remove(&id);
+            own.standing.moved.notify_all();
         });
-        Box::new(OwnWriter { own: self.clone(), queue: Some(queue), thread: Some(thread), last, outstanding })
+        Box::new(OwnWriter { own: self.clone(), session, queue: Some(queue), last, outstanding })
+    }
+}
+
+fn at_once(appended: Appended) -> Result<Seq, TapeError> {
+    match appended {
+        Appended::Now(result) => result,
+        Appended::Later => panic!("memory answers at once"),
     }
 }
 
@@ -85,8 +159,8 @@ struct Job {
 #[derive(Debug)]
 struct OwnWriter {
     own: Own,
+    session: SessionId,
     queue: Option<mpsc::Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
     last: Seq,
     outstanding: Arc<AtomicUsize>,
 }
@@ -120,31 +194,29 @@ impl TapeWriter for OwnWriter {
 
 impl Drop for OwnWriter {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
-        let leaving = (self.queue.take(), thread);
-        match self.own.is_late.load(Ordering::SeqCst) {
-            true => self.own.leaving.lock().unwrap().push(leaving),
-            false => give_back(leaving),
+        // Given back behind the last append, by the thread. Whoever drops it may not wait.
+        self.own.standing.inner.lock().unwrap().closing.insert(self.session.clone());
+        let queue = self.queue.take();
+        if self.own.is_late.load(Ordering::SeqCst) {
+            self.own.leaving.lock().unwrap().extend(queue);
         }
-    }
-}
-
-/// Behind the last append. The thread is not waited for by itself: it may be what lets go of the last handle.
-fn give_back((queue, thread): Thread) {
-    drop(queue);
-    if thread.thread().id() != std::thread::current().id() {
-        thread.join().unwrap();
     }
 }
 
 impl TapeStore for Own {
     fn create(&self, session: &SessionId, notify: Notify) -> Result<Box<dyn TapeWriter>, TapeError> {
-        Ok(self.writer(self.memory.create(session, Arc::new(|_| {}))?, notify))
+        self.wait_until_given_back(session);
+        Ok(self.writer(session.clone(), self.memory.create(session, Arc::new(|_| {}))?, notify))
     }
 
     fn load(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
+        if self.standing.inner.lock().unwrap().away.as_ref() == Some(session) {
+            self.looked.fetch_add(1, Ordering::SeqCst);
+            return Err(TapeError::engine("the database is away"));
+        }
+        self.wait_until_given_back(session);
         let loaded = self.memory.load(session, Arc::new(|_| {}))?;
-        Ok(LoadedTape { tape: self.writer(loaded.tape, notify), ..loaded })
+        Ok(LoadedTape { tape: self.writer(session.clone(), loaded.tape, notify), ..loaded })
     }
 
     fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
@@ -198,10 +270,12 @@ impl TapeStore for Own {
     }
 
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
+        self.wait_until_given_back(session);
         self.memory.delete(session)
     }
 
     fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
+        self.wait_until_given_back(session);
         self.memory.delete_unless_gone_on(session, last)
     }
 
@@ -254,16 +328,15 @@ impl TapeStore for Own {
     }
 
     fn settle(&self, limit: Duration) -> bool {
-        let until = std::time::Instant::now() + limit;
+        let until = Instant::now() + limit;
         while self.outstanding.load(Ordering::SeqCst) > 0 {
-            if std::time::Instant::now() >= until {
+            if Instant::now() >= until {
                 return false;
             }
             std::thread::yield_now();
         }
-        let leaving = std::mem::take(&mut *self.leaving.lock().unwrap());
-        leaving.into_iter().for_each(give_back);
-        true
+        self.leaving.lock().unwrap().clear();
+        self.wait_while(until, |inner| !inner.closing.is_empty())
     }
 
     fn files_path(&self, _: &SessionId) -> Option<PathBuf> {

@@ -1,10 +1,11 @@
-//! An engine that takes nothing for a while: hosts are told, what is open is held, and it goes on when the engine does.
+//! An engine that takes nothing for a while, or cannot read: hosts are told, what is open is held, and it goes on when the engine
+//! does.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use tamtam::{Outcome, SendError, tape::TapeError};
+use tamtam::{DownReason, Link, Outcome, SendError, SessionOptions, session::Record, tape::TapeError};
 
-use super::{Engine, Kept, Own, say, seen, until};
+use super::{Engine, Kept, Own, count, say, seen, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_refuses_is_a_storage_error_and_what_is_open_is_held() {
@@ -65,4 +66,55 @@ async fn an_end_waits_until_the_engine_has_given_everything_back() {
     let session = second.resume(session.id()).await.unwrap();
     assert_eq!(seen(&session).await, ["before", "re before"]);
     assert!(second.shutdown().await.is_empty());
+}
+
+/// A child that cannot be read for a while is looked at again: `lost` would be said for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_an_engine_cannot_read_just_now_is_not_lost() {
+    let own = Own::new();
+    let engine = Engine::of(Kept::Own(own.clone()));
+    let (first, tools) = engine.start().await;
+    let parent = first.create(engine.options()).await.unwrap();
+    let options = SessionOptions::new(engine.work()).id("child".parse().unwrap());
+    parent.spawn_child(options, "call gate", Link::default()).await.unwrap();
+    tools.gate.is_running().await;
+    assert!(first.shutdown().await.is_empty());
+    drop((first, parent));
+
+    own.keep_away(Some("child"));
+    let (second, _) = engine.start().await;
+    let parent = second.resume(&"s".parse().unwrap()).await.unwrap();
+    // The start looks once, and then the parent's watch.
+    until("it was looked at", || own.looked.load(Ordering::SeqCst) > 3).await;
+    let is_down = |record: &Record| matches!(record, Record::TaskFinished { .. });
+    assert_eq!(count(&parent, is_down).await, 0);
+    own.keep_away(None);
+    let heard = async {
+        while count(&parent, is_down).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), heard).await.expect("its parent hears of its end");
+    let state = parent.state().await.unwrap();
+    let down = state.tasks_ended.iter().find_map(|end| end.down.clone()).unwrap();
+    assert!(matches!(down.reason, DownReason::Done), "{down:?}");
+    assert!(second.shutdown().await.is_empty());
+}
+
+/// A session that crashes while its tape cannot be read waits for it. It is not parked: that would last, and its tape is back soon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_crashes_while_its_tape_cannot_be_read_waits_for_it() {
+    let own = Own::new();
+    let engine = Engine::of(Kept::Own(own.clone()));
+    let (runtime, _) = engine.start().await;
+    let session = runtime.create(engine.options()).await.unwrap();
+    say(&session, "before").await;
+    own.keep_away(Some("s"));
+    runtime.operate().crash("s", "on purpose").unwrap();
+    until("it was looked at", || own.looked.load(Ordering::SeqCst) > 3).await;
+    own.keep_away(None);
+    assert_eq!(say(&session, "after").await, "re after");
+    assert_eq!(seen(&session).await, ["before", "re before", "after", "re after"]);
+    assert_eq!(runtime.crashes().len(), 1);
+    assert!(runtime.shutdown().await.is_empty());
 }
