@@ -228,7 +228,7 @@ impl ListedSession {
             estimated: 0,
             usage: None,
             cost: None,
-            standing: standings.of(&session)?,
+            standing: standings.of(&session),
             open: standings.is_open(&session),
             pinned: standings.is_pinned(&session),
             ended: false,
@@ -262,8 +262,15 @@ impl ListedSession {
         self.usage = Some(digest.spent.usage);
         self.cost = Some(digest.spent.cost);
         self.ended = digest.ended;
-        // A fork that was brought in under the name of what it went on from goes on from nobody here.
-        self.parent = digest.origin.clone().map(Parent::from).filter(|parent| *parent.session() != self.session);
+        self.parent = digest.origin.clone().map(Parent::from);
+    }
+
+    /// A fork that was brought in goes on from nobody here, whoever has that name now.
+    fn goes_on_from(&mut self, here: Option<&SessionId>) {
+        self.parent = self.parent.take().filter(|parent| match parent {
+            Parent::ForkOf { session, .. } => Some(session) == here,
+            Parent::TaskOf { session, .. } => *session != self.session,
+        });
     }
 
     /// What it has from the session that it goes on from, as long as it has nothing of its own.

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{Seq, SessionId},
     session::{Entry, RestoredFiles},
-    tape::TapeStore,
+    tape::{TapeError, TapeStore},
     tool::{FileChange, FileState, Files, files::Vault, workspace::Workspace},
 };
 
@@ -121,7 +121,18 @@ pub(crate) fn prepare(
     files: Files,
 ) -> Result<(FilePlan, Bench), PlanError> {
     let entries = entries(store, session, since)?;
-    prepare_from(&entries, &|session| store.files_path(session), session, since, files)
+    let parents = parents(store, session, &entries)?;
+    prepare_from(&entries, &parents, &|session| store.files_path(session), session, since, files)
+}
+
+/// The sessions that a tape goes on from, nearest first, and the last entry that it has of each. Of one that was brought in the
+/// entries name sessions of another store: only those count of which this store, too, knows that it goes on from them.
+fn parents(store: &dyn TapeStore, session: &SessionId, entries: &[Entry]) -> Result<Vec<(SessionId, Seq)>, PlanError> {
+    let mut parents = history::forked_from(entries);
+    parents.retain(|(parent, _)| parent != session);
+    let are_here: Result<Vec<bool>, TapeError> =
+        parents.iter().map(|(parent, seq)| store.has_entry_of(session, parent, *seq)).collect();
+    Ok(parents.into_iter().zip(are_here?).filter_map(|(parent, is_here)| is_here.then_some(parent)).collect())
 }
 
 /// What is kept for a session.
@@ -131,6 +142,7 @@ fn at(files: &Files, store: &dyn TapeStore, session: &SessionId) -> Vault {
 
 fn prepare_from(
     entries: &[Entry],
+    parents: &[(SessionId, Seq)],
     folder_of: &dyn Fn(&SessionId) -> Option<PathBuf>,
     session: &SessionId,
     since: Seq,
@@ -139,9 +151,9 @@ fn prepare_from(
     let vault = files.vaults.at(folder_of(session).as_deref());
     let mut notes = vault.notes().unwrap_or_default();
     let mut vaults = vec![vault.clone()];
-    for (parent, seq) in history::forked_from(entries) {
-        let of_parent = files.vaults.at(folder_of(&parent).as_deref());
-        notes.extend(of_parent.notes().unwrap_or_default().into_iter().filter(|note| history::is_shared(note, seq)));
+    for (parent, seq) in parents {
+        let of_parent = files.vaults.at(folder_of(parent).as_deref());
+        notes.extend(of_parent.notes().unwrap_or_default().into_iter().filter(|note| history::is_shared(note, *seq)));
         vaults.push(of_parent);
     }
     let history = history::of(entries, &notes, since);

@@ -310,9 +310,9 @@ impl Runtime {
         let (host, now) = (self.inner.host.clone(), self.inner.host.clock.now());
         let swept = tokio::task::spawn_blocking(move || {
             let stop = || host.slots.door() == Door::Closed;
-            let planned = sweep::sweep_plan(&*host.store, policy, now)?;
+            let planned = sweep::plan_some(&*host.store, policy, now, usize::MAX, &stop)?;
             let done = sweep::sweep_through(planned, stop, |id, seq| host.store.delete_unused(id, seq));
-            host.store.forget_swept();
+            host.store.forget_swept(&stop);
             done
         });
         Ok(swept.await.map_err(|_| OpenError::Closed)??)

@@ -5,10 +5,10 @@
 //! other. Only the tapes and the marks beside them are asked, never the index.
 //!
 //! Never removed is a session that somebody has open, that has a turn or a task open, is parked or pinned, that a session which
-//! stays goes on from, that does a task of a session which is at work, or that has entries of which none can be read. One without
-//! an entry is nobody's, and goes with any limit. Each is looked at once more when it has been claimed for the removal: one that
-//! was used since the plan was made stays. Whoever is killed in the middle leaves each session whole or gone; the next sweep goes
-//! on.
+//! stays goes on from, that does a task of a session which is at work, that has entries of which none can be read, or entries of a
+//! later version. One without an entry is nobody's, and goes with any limit. Each is looked at once more when it has been claimed
+//! for the removal: one that was used since the plan was made stays. Whoever is killed in the middle leaves each session whole or
+//! gone; the next sweep goes on.
 
 mod plan;
 
@@ -162,10 +162,12 @@ impl fmt::Display for KeptReason {
     }
 }
 
-/// What [`sweep`] would remove, and why. Changes nothing. Blocks on the disk; reads the ends of all tapes.
+/// What [`sweep`] would remove, and why. Changes nothing. Blocks on the disk; reads the ends of all tapes, and of those that would
+/// go what opening them would read.
 ///
 /// # Errors
-/// [`TapeError::Io`].
+/// [`TapeError::Io`], where the store itself cannot be read. One session that cannot be is named in [`Sweep::kept`], or is passed
+/// over where nothing of it can be read.
 pub fn sweep_plan(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Sweep, TapeError> {
     plan_some(store, policy, now, usize::MAX, &|| false)
 }
@@ -180,7 +182,7 @@ pub(crate) fn plan_some(
 ) -> Result<Sweep, TapeError> {
     let Some(Seen { candidates, empty }) = look(store, policy, now, stop)? else { return Ok(Sweep::default()) };
     let mut sweep = plan(policy, &candidates, now);
-    stay_with_working_parents(store, &mut sweep, &candidates, removed_max, stop)?;
+    stay_with_working_parents(store, &mut sweep, &candidates, removed_max, stop);
     let room = removed_max.saturating_sub(sweep.gone.len());
     sweep.gone.extend(empty.into_iter().take(if policy == SweepPolicy::default() { 0 } else { room }));
     Ok(sweep)
@@ -215,8 +217,8 @@ pub fn sweep(
 /// # Errors
 /// [`TapeError::ReadingOnly`] where something is to go. What cannot be removed is named in [`Sweep::kept`].
 pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
-    let done = sweep_through(planned, stop, |session, seq| store.delete_unused(session, seq));
-    store.forget_swept();
+    let done = sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq));
+    store.forget_swept(&stop);
     done
 }
 
@@ -262,7 +264,7 @@ fn look(
         let Some(last) = last else {
             // One whose first entry is just being written is somebody's. Of one with an entry that cannot be read, nobody knows
             // what it was.
-            if bytes == 0 && !standings.is_pinned(&id) && standings.of(&id)? == Standing::Passive {
+            if bytes == 0 && !standings.is_pinned(&id) && standings.of(&id) == Standing::Passive {
                 let bytes = beside(store, &id);
                 empty.push(SweptSession { session: id, last: now, seq, bytes, why: SweepReason::Empty });
             }
@@ -271,16 +273,19 @@ fn look(
         if stop() {
             return Ok(None);
         }
-        let forks = store.forks_of(&id)?;
+        let (forks, failed) = match store.forks_of(&id) {
+            Ok(forks) => (forks, None),
+            Err(error) => (Vec::new(), Some(KeptReason::Failed(error.to_string()))),
+        };
         // Somebody who may remove it has looked at its claim by then.
         let protected = match () {
             // First what also keeps those that do its tasks.
             () if standings.is_open(&id) => Some(KeptReason::AtWork),
-            () => match standings.of(&id)? {
+            () => match standings.of(&id) {
                 Standing::Live => Some(KeptReason::Live),
                 _ if standings.is_pinned(&id) => Some(KeptReason::Pinned),
                 Standing::Parked => Some(KeptReason::Parked),
-                Standing::Passive | Standing::Hidden => None,
+                Standing::Passive | Standing::Hidden => failed,
             },
         };
         // The files beside it are looked at where that matters, or where it may go.
@@ -292,24 +297,20 @@ fn look(
     Ok(Some(Seen { candidates, empty }))
 }
 
-/// Takes out of a sweep whoever does a task of a session that is at work, and then what those go on from; and what is behind so
-/// many that go.
+/// Takes out of a sweep whoever does a task of a session that is at work, or cannot be read here, and then what those go on from;
+/// and what is behind so many that go.
 fn stay_with_working_parents(
     store: &dyn TapeStore,
     sweep: &mut Sweep,
     all: &[Candidate],
     gone_max: usize,
     stop: &dyn Fn() -> bool,
-) -> Result<(), TapeError> {
+) {
     let working: BTreeSet<&SessionId> = all
         .iter()
         .filter(|one| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork)))
         .map(|one| &one.session)
         .collect();
-    if working.is_empty() {
-        sweep.gone.truncate(gone_max);
-        return Ok(());
-    }
     let forks_of: BTreeMap<&SessionId, &[SessionId]> = all.iter().map(|one| (&one.session, &one.forks[..])).collect();
     let mut gone = Vec::new();
     let mut stays: BTreeSet<SessionId> = BTreeSet::new();
@@ -320,9 +321,11 @@ fn stay_with_working_parents(
         let forks = forks_of.get(&going.session).copied().unwrap_or_default();
         let why = match forks.iter().find(|fork| stays.contains(*fork)) {
             Some(fork) => Some(KeptReason::ForkStays(fork.clone())),
-            None => task_of(store, &going.session, going.seq)?
-                .filter(|parent| working.contains(parent))
-                .map(KeptReason::ParentAtWork),
+            None => match task_of(store, &going.session, going.seq) {
+                Ok(parent) => parent.filter(|parent| working.contains(parent)).map(KeptReason::ParentAtWork),
+                // It concerns nobody else. What a later version wrote is that version's to remove.
+                Err(error) => Some(KeptReason::Failed(error.to_string())),
+            },
         };
         match why {
             None => gone.push(going),
@@ -333,7 +336,6 @@ fn stay_with_working_parents(
         }
     }
     sweep.gone = gone;
-    Ok(())
 }
 
 /// The session whose task it does and has not finished, as its newest anchor says.

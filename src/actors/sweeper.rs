@@ -145,11 +145,11 @@ pub(crate) async fn sweep_now_and_then(host: Arc<Host>, cx: ChildContext) {
             let stop = || stop.is_stopping() || beside.slots.door() == Door::Closed;
             let store = &beside.store;
             let planned = plan_some(&**store, policy, at, max, &stop)?;
-            let done = sweep_through(planned, stop, |session, seq| store.delete_unused(session, seq));
-            store.forget_swept();
+            let done = sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq));
+            store.forget_swept(&stop);
             done
         });
-        // It looks whether it must stop at each session, so this is never waited for long.
+        // It looks whether it must stop at each session, and behind them at each piece of the index, so this is never waited for long.
         let (mut sweep, error) = match swept.await {
             Ok(Ok(sweep)) => (sweep, None),
             Ok(Err(error)) => (Sweep::default(), Some(error.to_string())),

@@ -16,10 +16,12 @@ pub(super) fn fill(store: &dyn TapeStore, listed: &mut ListedSession) -> Result<
 }
 
 fn read(store: &dyn TapeStore, session: &SessionId, listed: &mut ListedSession) -> Result<(), TapeError> {
-    let forked_at = store.forked_from(session)?.map_or(Seq::ZERO, |forked| forked.seq);
+    let forked = store.forked_from(session)?;
+    let forked_at = forked.as_ref().map_or(Seq::ZERO, |forked| forked.seq);
     let own = store.read(session, forked_at)?;
     listed.entries = Some(own.len() as u64);
     listed.take(&digest(own.iter()));
+    listed.goes_on_from(forked.as_ref().map(|forked| &forked.parent));
     listed.forks = store.forks_of(session)?.len() as u64;
     if forked_at > Seq::ZERO && listed.lacks_something() {
         let all = store.read(session, Seq::ZERO)?;

@@ -38,6 +38,8 @@ pub(super) fn page(store: &Store, query: &SessionQuery, filter: &Filter) -> Resu
     };
     match looked {
         Err(TapeError::Index { .. }) => Ok(None),
+        // Its files, or the one that is locked for them, cannot be made or opened just now.
+        Err(TapeError::Io { path, .. }) if store.is_of_index(&path) => Ok(None),
         looked => looked.map(Some),
     }
 }
@@ -59,7 +61,7 @@ struct Rows<'i> {
     standings: Standings,
     cards: Cards<'i>,
     /// What those said that forks have something from.
-    parents: BTreeMap<SessionId, Option<Digest>>,
+    parents: BTreeMap<SessionId, Option<Known>>,
     below: Below,
     looked: Looked,
 }
@@ -71,6 +73,14 @@ struct Below {
     has_top: BTreeSet<SessionId>,
     /// Those at the top of a circle.
     tops: BTreeSet<SessionId>,
+}
+
+/// What a session said, and which one it is a fork of.
+type Known = (Digest, Option<SessionId>);
+
+/// The session that this one is a fork of.
+fn fork_parent(card: &Card) -> Option<&SessionId> {
+    card.parent.as_ref().filter(|(_, is_fork)| *is_fork).map(|(parent, _)| parent)
 }
 
 impl Rows<'_> {
@@ -165,31 +175,33 @@ impl Rows<'_> {
         let mut listed = ListedSession::bare(card.session.clone(), &self.standings)?;
         let digest: Digest = serde_json::from_str(&card.digest).unwrap_or_default();
         listed.take(&digest);
+        listed.goes_on_from(fork_parent(card));
         listed.created = (card.entries > 0).then_some(card.created);
         listed.last = (card.entries > 0).then_some(card.last);
         listed.seq = card.seq;
         listed.entries = Some(card.entries);
         listed.bytes = card.bytes;
         // Of a fork's parent, and of what that goes on from itself.
-        let mut cradle = digest.origin;
+        let mut next = fork_parent(card).cloned();
         for _ in 0..FORK_DEPTH_MAX {
-            let Some(Cradle::Fork { parent, .. }) = cradle.filter(|_| listed.lacks_something()) else { break };
-            let Some(digest) = self.digest_of(&parent)? else { break };
+            let Some(parent) = next.filter(|_| listed.lacks_something()) else { break };
+            let Some((digest, of_parent)) = self.parent(&parent)? else { break };
             listed.inherit(&digest);
-            cradle = digest.origin;
+            next = of_parent;
         }
         Ok(listed)
     }
 
-    fn digest_of(&mut self, session: &SessionId) -> Result<Option<Digest>, TapeError> {
+    fn parent(&mut self, session: &SessionId) -> Result<Option<Known>, TapeError> {
         if let Some(known) = self.parents.get(session) {
             return Ok(known.clone());
         }
         self.looked.rows += 1;
         let card = self.cards.one(session)?;
-        let digest: Option<Digest> = card.map(|card| serde_json::from_str(&card.digest).unwrap_or_default());
-        self.parents.insert(session.clone(), digest.clone());
-        Ok(digest)
+        let known =
+            card.map(|card| (serde_json::from_str(&card.digest).unwrap_or_default(), fork_parent(&card).cloned()));
+        self.parents.insert(session.clone(), known.clone());
+        Ok(known)
     }
 
     /// What only those need that are shown.

@@ -51,7 +51,8 @@ struct Call {
     started: bool,
 }
 
-/// The sessions that a tape goes on from, nearest first, and the last entry that it has of each: as far as these entries say.
+/// The sessions that a tape goes on from, nearest first, and the last entry that it has of each: as far as these entries say, who
+/// need not be believed.
 pub(super) fn forked_from(entries: &[Entry]) -> Vec<(SessionId, Seq)> {
     let forks = entries.iter().rev().filter_map(|entry| match &entry.record {
         Record::Forked(forked) => Some((forked.parent.clone(), forked.seq)),
@@ -193,6 +194,8 @@ impl Reader<'_> {
         self.leave_open("it was running when this was brought in from a file", counts);
         self.history.workspace.clone_from(&imported.workspace);
         self.workspaces.clear();
+        // Who has the names of those forks here is another.
+        self.history.merged.clear();
         let before = std::mem::take(&mut self.history.changes);
         if !before.is_empty() {
             let why = format!("{} changes of files are from before this was brought in from a file", before.len());

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod brought;
 mod files;
 mod properties;
 
@@ -139,7 +140,7 @@ impl Scene {
     pub(super) fn prepare(&self, since: Seq) -> (FilePlan, Bench) {
         let kept = self.kept();
         let files = self.tools.files().unwrap();
-        prepare_from(&self.entries, &|_| Some(kept.clone()), &self.session, since, files).unwrap()
+        prepare_from(&self.entries, &[], &|_| Some(kept.clone()), &self.session, since, files).unwrap()
     }
 
     pub(super) fn plan(&self, since: Seq) -> FilePlan {

@@ -75,7 +75,7 @@ pub(crate) enum Cradle {
 impl Digest {
     /// Its form as it is written down. One that was written in another form is made anew.
     #[cfg(feature = "sqlite")]
-    pub(crate) const FORM: u32 = 2;
+    pub(crate) const FORM: u32 = 3;
 
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {

@@ -211,12 +211,13 @@ impl CommitLog {
         }
     }
 
-    /// Syncs the files of a session, of all its anchors, where they need it.
+    /// Syncs the files of a session, of all its anchors, where they need it, and that a turn of it is open.
     pub(super) fn settle(&mut self, disk: &dyn Disk, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
         let folder = layout.session(session);
         let behind = self.dirty.range::<Path, _>((Bound::Included(folder.as_path()), Bound::Unbounded));
         let paths = behind.map(|(path, _)| path).take_while(|path| path.starts_with(&folder)).cloned().collect();
-        self.settle_files(disk, layout, paths)
+        self.settle_files(disk, layout, paths)?;
+        sync_mark(disk, layout, session)
     }
 
     /// Settles a session and notes that all the log has of it is past, durably. From then on others may write its files.
@@ -241,7 +242,7 @@ impl CommitLog {
     /// Syncs the session files and begins the log from its start.
     pub(super) fn cut(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
         self.settle_files(disk, layout, self.dirty.keys().cloned().collect())?;
-        sync_folder(&layout.open())?;
+        disk.sync_folder(&layout.open())?;
         self.at = 0;
         Ok(())
     }
@@ -314,6 +315,12 @@ pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
     let file = disk.open(path).map_err(TapeError::io("open", path))?;
     disk.sync(&file).map_err(TapeError::io("sync", path))?;
     path.ancestors().skip(1).take(2).try_for_each(sync_folder)
+}
+
+/// Brings to the disk that a turn of a session is open, where that is noted: a replay marks only those that the log has.
+pub(super) fn sync_mark(disk: &dyn Disk, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
+    let open = layout.open();
+    if open.join(session.as_str()).exists() { disk.sync_folder(&open) } else { Ok(()) }
 }
 
 /// What a dead owner's log had.

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::layout::open_or_make;
+use super::{
+    TapeError,
+    layout::{open_or_make, sync_folder},
+};
 
 /// The disk is calm while the last eight writes took less than this each.
 const CALM: Duration = Duration::from_micros(200);
@@ -27,6 +30,10 @@ pub(super) trait Disk: Send + Sync {
     fn cut(&self, file: &File, length: u64) -> io::Result<()>;
     /// Returns when the file's bytes survive a power cut.
     fn sync(&self, file: &File) -> io::Result<()>;
+    /// Returns when the names in a folder survive a power cut.
+    fn sync_folder(&self, path: &Path) -> Result<(), TapeError> {
+        sync_folder(path)
+    }
     /// Whether a write that took so long says that the disk is slow now.
     fn is_slow(&self, took: Duration) -> bool {
         took >= CALM

@@ -140,8 +140,9 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// Says whether it did.
     fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError>;
 
-    /// Many sessions were deleted by [`TapeStore::delete_unused`]: whatever is cheaper to do once for all of them is done now.
-    fn forget_swept(&self) {}
+    /// Many sessions were deleted by [`TapeStore::delete_unused`]: whatever is cheaper to do once for all of them is done now,
+    /// and put off where `stop`, asked now and then, says so.
+    fn forget_swept(&self, _stop: &dyn Fn() -> bool) {}
 
     /// What is wrong with a session's tape.
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError>;
@@ -325,8 +326,8 @@ impl TapeStore for Store {
         Store::delete_unused(self, session, last)
     }
 
-    fn forget_swept(&self) {
-        Store::forget_swept(self);
+    fn forget_swept(&self, stop: &dyn Fn() -> bool) {
+        Store::forget_swept(self, stop);
     }
 
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {

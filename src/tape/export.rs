@@ -39,8 +39,8 @@ pub(super) const EXPORT_VERSION: u64 = 1;
 /// Bytes of a large output in one line.
 pub(super) const SPILL_PIECE_BYTES: usize = 256 * 1024;
 
-/// So many large outputs are held open; those that were written longest ago are opened once more.
-const OUTPUTS_OPEN_MAX: usize = 64;
+/// So many large outputs are held open at least; those that were written longest ago are opened once more.
+const OUTPUTS_OPEN_MIN: usize = 64;
 
 /// The first line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +165,10 @@ impl Store {
         let (tamtam, v) = (Kind::Tape, EXPORT_VERSION);
         let mut header = Header { tamtam, v, session: session.clone(), last, anchors, spills: Vec::new() };
         let mut outputs = Vec::new();
+        // As a rule all that a folder keeps: the oldest are those that are tidied up while it goes out.
+        let files_max = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let held_max = files_max.map_or(usize::MAX, |max| usize::try_from(max / 2).unwrap_or(usize::MAX));
+        let held_max = held_max.max(OUTPUTS_OPEN_MIN);
         if spills == Spills::Taken {
             let folder = self.spill_path(session);
             // The newest first: those that are being written, or go with a call that is cut off, are held open.
@@ -173,7 +177,7 @@ impl Store {
                 let name = name.to_owned();
                 let Some(mut output) = Output::open(spill.path)? else { continue };
                 let bytes = output.again(u64::MAX)?;
-                if outputs.len() >= OUTPUTS_OPEN_MAX {
+                if outputs.len() >= held_max {
                     output.file = None;
                 }
                 header.spills.push(Piece::of(&name, 0, &bytes));

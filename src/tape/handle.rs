@@ -150,6 +150,8 @@ impl Tape {
     fn queue(&self, state: &mut State, what: What) -> Result<Appended, TapeError> {
         self.inner.queue.push(&self.inner.writer, Job::new(&self.log, what))?;
         state.outstanding += 1;
+        // It stands behind that mark, and in front of the next one.
+        state.mark = None;
         Ok(Appended::Later)
     }
 }

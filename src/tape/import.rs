@@ -259,14 +259,14 @@ fn bring_in_anchor(
             }
         }
         *time = read.entries.iter().map(|entry| entry.time).fold(*time, Millis::max);
-        let written = if renamed {
-            let named = |entry| under_new_name(entry, &old.session, &new.session);
-            let entries: Vec<Entry> = read.entries.into_iter().map(named).collect();
-            encode_lines(&mut new, &entries)?
-        } else {
-            new = read.chain.clone();
-            std::mem::take(&mut append)
-        };
+        let named = |entry| if renamed { under_new_name(entry, &old.session, &new.session) } else { entry };
+        let entries: Vec<Entry> = read.entries.into_iter().map(named).collect();
+        let written = encode_lines(&mut new, &entries)?;
+        // A line can say the same in other words, with other spaces or in another order. Whoever looks for it in the file, and for
+        // what stands where in it, knows one form.
+        if !renamed && written != append {
+            return Err(TapeError::Import { line: begins, what: "the lines are not written as a tape's are".into() });
+        }
         old = read.chain;
         out.write_all(&written).map_err(TapeError::io("write", path))?;
     }

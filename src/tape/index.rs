@@ -112,6 +112,12 @@ impl Store {
         Ok(Index { database, inode: inode(&path), layout, path, only_reads: false })
     }
 
+    /// Whether that is a file of the index.
+    pub(crate) fn is_of_index(&self, path: &Path) -> bool {
+        let name = path.strip_prefix(&self.layout().root).ok().and_then(Path::to_str);
+        name.is_some_and(|name| name.starts_with("index."))
+    }
+
     /// The index as it is, to search in it: one that is there and of this version is opened without a lock, so that a search
     /// does not wait for another process that writes it.
     pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {

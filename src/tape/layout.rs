@@ -15,7 +15,7 @@
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
 //!   pinned/<id>                                 this session is never swept
-//!   owners/<owner>.lock  <owner>.reserve        one of each per open store
+//!   owners/<owner>.lock  .reserve  .spare       one of each per open store
 //!   commit/<owner>.log                          `Power`: the shared commit log
 //!   index.db                                    derived, may be deleted
 //! ```
@@ -114,6 +114,10 @@ impl Layout {
 
     pub(super) fn reserve(&self, owner: &str) -> PathBuf {
         self.owners().join(format!("{owner}.reserve"))
+    }
+
+    pub(super) fn spare(&self, owner: &str) -> PathBuf {
+        self.owners().join(format!("{owner}.spare"))
     }
 
     pub(super) fn commit(&self) -> PathBuf {

@@ -19,7 +19,7 @@ use super::{
     layout::{Layout, make_folder, make_new_folder, sync_folder},
     line::Chain,
     owner::Claim,
-    queue::Mark,
+    queue::Wanted,
 };
 use crate::ids::{Seq, SessionId};
 
@@ -59,9 +59,9 @@ pub(super) struct State {
     pub(super) failed: bool,
     /// What ended the last run.
     pub(super) last_failure: Option<TapeError>,
-    /// Marks that wait for the store's thread, and the last of them.
+    /// Marks that wait for the store's thread, and the last of them where no append was queued behind it.
     pub(super) marks: usize,
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<Arc<Wanted>>,
     /// The folders of the tape's anchors, oldest first.
     pub(super) anchors: Vec<String>,
     /// The handle is gone, or the store was closed.

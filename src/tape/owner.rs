@@ -45,6 +45,9 @@ pub(super) struct Identity {
     /// Which start of the machine; absent where the system does not say.
     pub(super) boot: Option<String>,
     pub(super) durability: Durability,
+    /// In which namespace the process has its number; absent where the system does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pids: Option<String>,
 }
 
 impl Identity {
@@ -52,7 +55,9 @@ impl Identity {
         let pid = std::process::id();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned());
-        Identity { owner: format!("{pid}-{}", uuid::Uuid::now_v7().simple()), pid, host, boot, durability }
+        let pids =
+            std::fs::read_link("/proc/self/ns/pid").ok().and_then(|link| link.into_os_string().into_string().ok());
+        Identity { owner: format!("{pid}-{}", uuid::Uuid::now_v7().simple()), pid, host, boot, durability, pids }
     }
 
     /// A file that a power cut emptied names nobody, and nobody is never alive. Of one that a later version wrote the name is
@@ -63,7 +68,14 @@ impl Identity {
         let is_name = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         let Some(owner) = said("owner").filter(is_name) else {
             let durability = Durability::Process;
-            return Identity { owner: "nobody".into(), pid: 0, host: String::new(), boot: None, durability };
+            return Identity {
+                owner: "nobody".into(),
+                pid: 0,
+                host: String::new(),
+                boot: None,
+                durability,
+                pids: None,
+            };
         };
         let pid = value.get("pid").and_then(serde_json::Value::as_u64).and_then(|pid| pid.try_into().ok());
         let durability = value.get("durability").and_then(|word| serde_json::from_value(word.clone()).ok());
@@ -73,6 +85,7 @@ impl Identity {
             host: said("host").unwrap_or_default(),
             boot: said("boot"),
             durability: durability.unwrap_or_default(),
+            pids: said("pids"),
         }
     }
 
@@ -86,7 +99,8 @@ impl Identity {
     }
 
     /// Whether its process is certainly gone: of this machine, and from before its last start or not there any more. Who holds
-    /// its lock all the same is at what it left. Of another machine nothing is known.
+    /// its lock all the same is at what it left. Of another machine nothing is known, nor of a container that counts its
+    /// processes by itself.
     fn is_gone(&self) -> bool {
         let us = Identity::of_this_process(self.durability);
         let is_there = || {
@@ -94,7 +108,8 @@ impl Identity {
             pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
         };
         let earlier = self.boot.is_some() && us.boot.is_some() && self.boot != us.boot;
-        self.host == us.host && (earlier || !is_there())
+        let may_look = self.pids.is_none() || us.pids.is_none() || self.pids == us.pids;
+        self.host == us.host && (earlier || (may_look && !is_there()))
     }
 
     fn line(&self) -> String {
@@ -155,15 +170,21 @@ pub(super) fn is_being_buried(layout: &Layout, owner: &str) -> bool {
 pub(super) struct DeadOwner {
     _lock: File,
     path: PathBuf,
+    /// Its commit log. While that is there, so is the lock file: it says who that was.
+    log: PathBuf,
 }
 
 impl DeadOwner {
     /// The lock of an owner that is dead; `None` where it lives.
     pub(super) fn lock(layout: &Layout, owner: &str) -> Result<Option<DeadOwner>, TapeError> {
-        DeadOwner::lock_at(layout.lock(owner), open_or_make)
+        DeadOwner::lock_at(layout.lock(owner), layout.commit_log(owner), open_or_make)
     }
 
-    fn lock_at(path: PathBuf, mut open: impl FnMut(&Path) -> io::Result<File>) -> Result<Option<DeadOwner>, TapeError> {
+    fn lock_at(
+        path: PathBuf,
+        log: PathBuf,
+        mut open: impl FnMut(&Path) -> io::Result<File>,
+    ) -> Result<Option<DeadOwner>, TapeError> {
         loop {
             let lock = open(&path).map_err(TapeError::io("open", &path))?;
             match lock.try_lock() {
@@ -180,7 +201,7 @@ impl DeadOwner {
                 Err(error) => return Err(TapeError::io("look at", &path)(error)),
             };
             if named {
-                return Ok(Some(DeadOwner { _lock: lock, path }));
+                return Ok(Some(DeadOwner { _lock: lock, path, log }));
             }
         }
     }
@@ -203,7 +224,9 @@ impl DeadOwner {
 
 impl Drop for DeadOwner {
     fn drop(&mut self) {
-        let _ = remove_file(&self.path);
+        if !self.log.exists() {
+            let _ = remove_file(&self.path);
+        }
     }
 }
 
@@ -351,7 +374,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("owner.lock");
         let mut others = None;
-        let locked = DeadOwner::lock_at(path.clone(), |path| {
+        let locked = DeadOwner::lock_at(path.clone(), folder.path().join("none"), |path| {
             let opened = open_or_make(path);
             if others.is_none() {
                 std::fs::remove_file(path)?;
@@ -363,9 +386,23 @@ mod tests {
         });
         assert!(locked.unwrap().is_none());
         drop(others);
-        let locked = DeadOwner::lock_at(path.clone(), open_or_make).unwrap();
+        let locked = DeadOwner::lock_at(path.clone(), folder.path().join("none"), open_or_make).unwrap();
         assert!(locked.is_some());
         drop(locked);
         assert!(!path.exists(), "what was left is done, so nothing of it stays");
+    }
+
+    /// The same number is another process in another container: nothing is known of it, and nobody waits for what it might do.
+    #[test]
+    fn a_process_that_is_numbered_elsewhere_is_not_called_gone() {
+        let us = Identity::of_this_process(Durability::Process);
+        assert_eq!(Identity::parse(&us.line()), us);
+        assert!(us.pids.is_some());
+        let dead = Identity { pid: u32::MAX / 2, ..us.clone() };
+        let known = [us.pids.clone(), None, Some("pid:[7]".to_owned())];
+        assert_eq!(known.map(|pids| Identity { pids, ..dead.clone() }.is_gone()), [true, true, false]);
+        assert!(!us.is_gone());
+        let earlier = Identity { pids: Some("pid:[7]".to_owned()), boot: Some("earlier".to_owned()), ..dead };
+        assert!(earlier.is_gone());
     }
 }

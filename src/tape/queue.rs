@@ -49,7 +49,7 @@ pub(super) enum What {
         run: u64,
     },
     /// Note whether a turn of the session is open.
-    Mark(Mark),
+    Mark(Arc<Wanted>),
     /// The handle is gone: give the session back.
     Release,
 }
@@ -67,6 +67,37 @@ impl Mark {
         match self {
             Mark::Open => open_or_make(&path).map(drop).map_err(TapeError::io("make", path)),
             Mark::Closed => remove_file(&path),
+        }
+    }
+}
+
+/// The mark that a job is to put: another one may be wanted until it is put.
+pub(super) struct Wanted(Mutex<Option<Mark>>);
+
+impl Wanted {
+    pub(super) fn new(mark: Mark) -> Wanted {
+        Wanted(Mutex::new(Some(mark)))
+    }
+
+    /// Wants that one instead. Says whether it was not too late for that.
+    pub(super) fn change(&self, mark: Mark) -> bool {
+        let mut wanted = lock(&self.0);
+        let is_waiting = wanted.is_some();
+        *wanted = is_waiting.then_some(mark);
+        is_waiting
+    }
+
+    /// Puts what is wanted by then, or says which could not be put.
+    pub(super) fn put(&self, layout: &Layout, session: &SessionId) -> Result<(), (Mark, TapeError)> {
+        loop {
+            // Not locked meanwhile: whoever wants another one waits for no disk.
+            let Some(mark) = *lock(&self.0) else { return Ok(()) };
+            let put = mark.put(layout, session);
+            let mut wanted = lock(&self.0);
+            if *wanted == Some(mark) {
+                *wanted = None;
+                return put.map_err(|error| (mark, error));
+            }
         }
     }
 }
@@ -104,7 +135,7 @@ impl Job {
             return;
         }
         if !self.told.swap(true, Ordering::SeqCst) {
-            if let What::Mark(_) = self.what {
+            if let What::Mark(_) = &self.what {
                 lock(&self.log.state).marks -= 1;
                 return;
             }
@@ -164,8 +195,8 @@ impl Queue {
         }
     }
 
-    /// Takes a job, or says why not. Of [`What::Release`] there is one per tape at most, of [`What::Mark`] two for each turn that
-    /// appends were taken for: they are always taken.
+    /// Takes a job, or says why not. Of [`What::Release`] there is one per tape at most, of [`What::Mark`] one, and one more for
+    /// each of its appends that waits: they are always taken.
     pub(super) fn push<W: Work>(self: &Arc<Self>, worker: &Arc<W>, job: Job) -> Result<(), TapeError> {
         let mut inner = lock(&self.inner);
         let is_append = matches!(job.what, What::Append { .. });

@@ -5,6 +5,7 @@ mod claims;
 mod delete;
 mod fork;
 mod marks;
+mod notes;
 mod options;
 mod sound;
 mod standing;
@@ -35,10 +36,13 @@ use crate::ids::{Seq, SessionId};
 
 use claims::Claiming;
 pub use delete::Deleted;
+#[cfg(feature = "sqlite")]
+pub(super) use notes::{Forgotten, Patience, Which};
 pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
 pub use sound::SoundEnd;
 pub(crate) use standing::Standings;
 pub use standing::{Behind, Standing};
+pub(super) use upkeep::remove_reserves;
 use upkeep::{become_owner, check_version};
 
 /// A store of tapes: a folder. Cheap to clone; all clones are one owner.
@@ -266,15 +270,22 @@ impl Store {
         if self.exists(session) { Ok(()) } else { Err(TapeError::Missing { session: session.clone() }) }
     }
 
-    /// All sessions, by id. Reads the ends of their files.
+    /// All sessions, by id. Reads the ends of their files. One whose files cannot be read is there without an entry;
+    /// [`Store::verify`] says why.
     ///
     /// # Errors
     ///
-    /// [`TapeError::Io`].
+    /// [`TapeError::Io`], where the store itself cannot be read.
     pub fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
         let open = self.open_sessions()?;
         let layout = self.layout();
-        layout.session_ids()?.into_iter().map(|id| summary::summary(layout, id, &open)).collect()
+        let unread = |id: SessionId| {
+            let open = open.binary_search(&id).is_ok();
+            // What is empty may be swept; of this one nobody knows.
+            SessionSummary { id, created: None, last: None, seq: Seq::ZERO, bytes: 1, open }
+        };
+        let sessions = layout.session_ids()?.into_iter();
+        Ok(sessions.map(|id| summary::summary(layout, id.clone(), &open).unwrap_or_else(|_| unread(id))).collect())
     }
 
     /// Waits until nothing waits for the disk. Says whether it came to that within `limit`.

@@ -14,3 +14,4 @@ mod power_lives;
 mod rescue;
 mod stalls;
 pub(crate) mod support;
+mod sweeps;

@@ -11,13 +11,14 @@ use std::{
 
 use super::{
     Durability, StoreOptions, TapeError,
-    commit::CommitLog,
+    commit::{CommitLog, sync_mark},
     disk::Disk,
     layout::{Layout, remove_file, sync_folder},
     line::Chain,
     log::{Log, OpenFiles, lock},
     owner::Owner,
-    queue::{Job, What, Work},
+    queue::{Job, Mark, What, Work},
+    store::remove_reserves,
 };
 use crate::ids::{Seq, SessionId};
 
@@ -30,7 +31,7 @@ pub(super) struct Writer {
     pub(super) options: StoreOptions,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) files: OpenFiles,
-    pub(super) owner: Mutex<Option<Owner>>,
+    pub(super) owner: Mutex<Option<Arc<Owner>>>,
     /// The tapes that are open for writing.
     pub(super) live: Mutex<HashMap<SessionId, Weak<Log>>>,
     /// One of them was given back.
@@ -48,7 +49,7 @@ impl Writer {
     pub(super) fn new(layout: Layout, options: StoreOptions, disk: Arc<dyn Disk>, owner: Option<Owner>) -> Writer {
         Writer {
             files: OpenFiles::new(options.open_files_max),
-            owner: Mutex::new(owner),
+            owner: Mutex::new(owner.map(Arc::new)),
             live: Mutex::default(),
             released: Condvar::new(),
             pace: AtomicU8::new(0),
@@ -67,6 +68,11 @@ impl Writer {
     pub(super) fn in_place(&self) -> Option<Began<'_>> {
         let is_calm = self.pace.load(Ordering::Relaxed) == 0 && !self.in_thread.is_stalled(&*self.disk);
         if is_calm { self.in_place.begin() } else { None }
+    }
+
+    /// Who we are, until the store is closed.
+    pub(super) fn owner(&self) -> Result<Arc<Owner>, TapeError> {
+        lock(&self.owner).clone().ok_or(TapeError::Closed)
     }
 
     /// Whether appends need no sync, and so may be written in place.
@@ -124,7 +130,11 @@ impl Writer {
             && bytes.len() > self.group_bytes_max()
         {
             let session = &job.log.session;
-            match commit.as_mut().map_or(Ok(()), |log| log.finish_with(&*self.disk, &self.layout, session)) {
+            let finished = match commit.as_mut() {
+                Some(log) => log.finish_with(&*self.disk, &self.layout, session),
+                None => sync_mark(&*self.disk, &self.layout, session),
+            };
+            match finished {
                 Ok(()) => drop(self.append(job, bytes, begin.as_deref(), after, *run, true)),
                 Err(error) => self.give_up(job, &error),
             }
@@ -133,16 +143,20 @@ impl Writer {
         fault!(self.options.faults, "tape.commit", "store");
         let committed = self.commit_group(&mut commit, jobs);
         fault!(self.options.faults, "tape.committed", "store");
-        if let Err(error) = &committed {
-            jobs.iter().for_each(|job| self.give_up(job, error));
-            return;
-        }
+        let logged = match committed {
+            Ok(logged) => logged,
+            Err(error) => {
+                jobs.iter().for_each(|job| self.give_up(job, &error));
+                return;
+            }
+        };
         let mut withdrawn = Vec::new();
-        for job in jobs {
+        for (job, is_logged) in jobs.iter().zip(logged) {
             let What::Append { bytes, begin, after, run } = &job.what else { continue };
             let at = if begin.is_some() { 0 } else { lock(&job.log.file).length };
             if !self.append(job, bytes, begin.as_deref(), after, *run, false) {
-                withdrawn.push((&job.log.session, &after.anchor, at));
+                // One that the log does not have stood where another one of this group may stand now, which is acknowledged.
+                withdrawn.extend(is_logged.then_some((&job.log.session, &after.anchor, at)));
             } else if let Some(commit) = commit.as_mut() {
                 let file = lock(&job.log.file);
                 commit.written(&file.path, file.length);
@@ -154,7 +168,8 @@ impl Writer {
         }
     }
 
-    fn commit_group(&self, commit: &mut Option<CommitLog>, jobs: &[Arc<Job>]) -> Result<(), TapeError> {
+    /// Says of each job whether it is in the log now: not those that are doomed, or in their files already.
+    fn commit_group(&self, commit: &mut Option<CommitLog>, jobs: &[Arc<Job>]) -> Result<Vec<bool>, TapeError> {
         let disk = &*self.disk;
         let log = match commit {
             Some(log) => log,
@@ -167,16 +182,18 @@ impl Writer {
         log.make_room(disk, &self.layout, jobs.iter().map(|job| job.bytes()).sum(), jobs.len())?;
         let mut group = log.group();
         let mut ends: HashMap<&SessionId, u64> = HashMap::new();
-        for job in jobs {
+        let mut logged = vec![false; jobs.len()];
+        for (job, is_logged) in jobs.iter().zip(&mut logged) {
             let What::Append { bytes, begin, after, run } = &job.what else { continue };
-            if doomed(job, *run).is_none() && !is_written(job, after) {
+            *is_logged = doomed(job, *run).is_none() && !is_written(job, after);
+            if *is_logged {
                 let end = ends.entry(&job.log.session).or_insert_with(|| lock(&job.log.file).length);
                 let at = if begin.is_some() { 0 } else { *end };
                 group.push(&job.log.session, &after.anchor, at, bytes);
                 *end = at + bytes.len() as u64;
             }
         }
-        log.commit(disk, group)
+        log.commit(disk, group).map(|()| logged)
     }
 
     fn group_bytes_max(&self) -> usize {
@@ -275,10 +292,15 @@ impl Work for Writer {
     fn work(&self, jobs: &[Arc<Job>]) {
         // Before the appends that were queued behind them. One that comes too early is no harm: see `Store::mark_closed`.
         for job in jobs {
-            if let What::Mark(mark) = job.what {
+            if let What::Mark(wanted) = &job.what {
                 let _began = self.in_thread.begin();
-                // Where it cannot be made, neither can the append, most likely; and that one is reported.
-                let _ = mark.put(&self.layout, &job.log.session);
+                if let Err((mark, error)) = wanted.put(&self.layout, &job.log.session) {
+                    tracing::warn!(session = %job.log.session, ?mark, %error, "failed to note whether a turn is open");
+                    // A turn that nobody would find again must not begin. One mark too many does no harm.
+                    if mark == Mark::Open {
+                        lock(&job.log.state).fail(&error);
+                    }
+                }
                 job.finish(Ok(Seq::ZERO));
             }
         }
@@ -327,7 +349,7 @@ impl Work for Writer {
             // What cannot be deleted is replayed by the next store, which changes nothing.
             let _ = remove_file(&self.layout.commit_log(&name)).and_then(|()| sync_folder(&self.layout.commit()));
         }
-        let _ = remove_file(&self.layout.reserve(&name));
+        let _ = remove_reserves(&self.layout, &name);
     }
 
     fn group(&self) -> (usize, usize) {

@@ -342,7 +342,18 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     let bare = listing::sessions(&other, &query()).unwrap();
     assert_eq!((bare.indexed, bare.sessions.len(), index.is_dir()), (false, 2, true));
     std::fs::remove_dir(&index).unwrap();
-    std::fs::rename(&aside, &index).unwrap();
+    // Nor is one made where that is not possible, or one read on that another user has locked.
+    let lock = path.join("index.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::rename(&aside, &index).unwrap();
+        }
+        let bare = listing::sessions(&other, &query()).unwrap();
+        assert_eq!((bare.indexed, bare.sessions.len()), (false, 2), "{is_there}");
+    }
+    std::fs::remove_dir(&lock).unwrap();
     assert!(listing::sessions(&other, &query()).unwrap().indexed);
 }
 

@@ -538,7 +538,8 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
         let (theirs, ours) = (scene.kept(), scene.folder.path().join("fork"));
         let folder_of = |session: &SessionId| Some(if *session == parent { theirs.clone() } else { ours.clone() });
         let files = scene.tools.files().unwrap();
-        let (plan, _) = prepare_from(&entries, &folder_of, &fork, since, files).unwrap();
+        let (plan, _) =
+            prepare_from(&entries, &history::forked_from(&entries), &folder_of, &fork, since, files).unwrap();
         let steps: Vec<_> = plan.files.iter().map(|file| (file.path.clone(), file.step.clone())).collect();
         (steps, plan.silent)
     };

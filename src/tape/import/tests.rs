@@ -375,3 +375,35 @@ fn renumbered(file: &[u8], anchor: &str, name: &str) -> Vec<u8> {
     whole.extend(out);
     whole
 }
+
+/// Whoever looks for an entry in a file knows one form of its line: another one is sound, and would be found by nobody.
+#[test]
+fn lines_in_another_form_do_not_come_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = store(folder.path());
+    let _ = from.create(&id("s"), Arc::new(|_| {})).unwrap().append(&[entry(1, "note", &json!({"text": "said"}))]);
+    assert!(from.settle(std::time::Duration::from_secs(30)));
+    let file = String::from_utf8(exported(&from, Spills::Left)).unwrap();
+    let (header, line) = file.trim_end().split_once('\n').unwrap();
+    let body = line.rsplit_once(",\"sum\"").unwrap().0;
+    for (ours, theirs) in [
+        ("", ""),
+        ("\"kind\":", "\"kind\": "),
+        ("\"note\"", "\"n\\u006fte\""),
+        ("\"session\":\"s\",\"seq\":1,", "\"seq\":1,\"session\":\"s\","),
+    ] {
+        let body = body.replacen(ours, theirs, 1);
+        let line = format!("{body},\"sum\":\"{}\"}}\n", crate::tape::line::Sum::zero().next(body.as_bytes()).as_str());
+        let mut header: Value = serde_json::from_str(header).unwrap();
+        header["anchors"][0]["bytes"] = json!(line.len());
+        header["anchors"][0]["hash"] = json!(blake3::hash(line.as_bytes()).to_hex().as_str());
+        let folder = tempfile::tempdir().unwrap();
+        let to = store(folder.path());
+        let came_in = bring_in(&to, format!("{header}\n{line}").as_bytes());
+        assert_eq!(came_in.is_ok(), ours == theirs, "{theirs}: {came_in:?}");
+        if ours != theirs {
+            assert!(matches!(came_in, Err(TapeError::Import { line: 2, .. })));
+            nothing_is_left(&to);
+        }
+    }
+}

@@ -27,6 +27,7 @@ use crate::{
         Behind, Entry, TapeError,
         layout::Layout,
         line::{Chain, Rest, Sum, decode_known_lines},
+        lineage::origin,
     },
 };
 
@@ -155,7 +156,8 @@ fn card(row: &Row<'_>) -> rusqlite::Result<Option<Card>> {
 impl Cards<'_> {
     /// The rows behind that place, those that were used last first, so many at most.
     pub(crate) fn newest_first(&self, after: Option<(Millis, &str)>, limit: usize) -> Result<Vec<Card>, TapeError> {
-        let (last, session) = after.map_or((i64::MAX, ""), |(last, session)| (signed(last.0), session));
+        // Behind every name that there can be: the last time of all is one that an entry may have.
+        let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
         let sql = format!(
             "select {COLUMNS} from cards where (last, session) < (?1, ?2) order by last desc, session desc limit ?3"
         );
@@ -309,8 +311,13 @@ fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &
         change.execute("delete from cards where session = ?1", [session.as_str()])?;
         return Ok(read_bytes);
     }
-    // A fork that was brought in under the name of what it went on from goes on from nobody here.
-    let parent = reading.folded.parent.filter(|(parent, _)| parent != session);
+    let mut parent = reading.folded.parent.filter(|(parent, _)| parent != session);
+    if let Some((named, true)) = &parent
+        && origin(layout, session, &anchors)?.is_none_or(|forked| forked.parent != *named)
+    {
+        // It was brought in, and goes on from nobody here: who has that name now is another.
+        parent = None;
+    }
     let (parent, is_fork) = parent.map_or((None, false), |(parent, is_fork)| (Some(parent), is_fork));
     change
         .prepare(

@@ -26,25 +26,30 @@ impl Store {
         let writer = &self.inner.writer;
         let mut live = lock(&writer.live);
         let started = Instant::now();
-        while let Some(log) = live.get(session) {
+        while let Some(log) = live.get(session).cloned() {
+            // All that are awake mark their turns through it: nothing that may wait for the disk is waited for meanwhile.
+            drop(live);
             let about_to_be_free = log.upgrade().is_some_and(|log| lock(&log.state).given_back);
             let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
             if !about_to_be_free || left.is_zero() {
-                let by = lock(&writer.owner).as_ref().ok_or(TapeError::Closed)?.identity.clone().holder();
+                let by = writer.owner()?.identity.clone().holder();
                 return Err(TapeError::Claimed { session: session.clone(), by });
             }
-            live = writer.released.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
+            live = lock(&writer.live);
+            if live.get(session).is_some_and(|now| now.ptr_eq(&log)) {
+                live = writer.released.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
         }
         // The place is taken from now on, though there is no log in it yet.
         live.insert(session.clone(), Weak::new());
         drop(live);
         let take = || {
-            let owner = lock(&writer.owner);
             let replay = |name: &str| {
                 let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
                 failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
             };
-            owner.as_ref().ok_or(TapeError::Closed).and_then(|o| Claim::take(&writer.layout, o, session, replay))
+            // Not locked meanwhile: there may be megabytes to replay.
+            writer.owner().and_then(|owner| Claim::take(&writer.layout, &owner, session, replay))
         };
         let mut claimed = writer.finish_with(session).and_then(|()| take());
         let started = Instant::now();

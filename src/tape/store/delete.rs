@@ -10,22 +10,27 @@
 //! that a fork *may* be there; whether it is, its own folder says. So marks are made early, removed late, and never believed
 //! blindly.
 
-#[cfg(feature = "sqlite")]
-use std::time::Duration;
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use super::{Claiming, Store, stay::Stay, summary};
+use super::{
+    Claiming, Store,
+    notes::{Forgotten, Note, Patience, Which},
+    stay::Stay,
+    summary,
+};
 #[cfg(feature = "sqlite")]
-use crate::tape::index::forget;
+use crate::tape::index::forget::forget_deleted;
 use crate::{
     ids::{Seq, SessionId},
     tape::{
         TapeError,
         layout::{Layout, ids_in, make_folder, names_in, open_or_make, remove_file},
         lineage::{origin, origin_in},
+        log::lock,
         owner::{Claim, is_alive},
     },
 };
@@ -64,17 +69,23 @@ impl Store {
             let used = summary::summary(layout, session.clone(), &[])?.seq != last;
             Ok(!marked && !used && !has_forks(layout, session, &layout.session(session))?)
         };
-        #[cfg(feature = "sqlite")]
-        forget::note(layout);
-        Ok(self.delete_where(session, &is_unused, &mut Vec::new())? == Some(Deleted::Gone))
+        let mut traces = Traces::default();
+        let deleted = self.delete_where(session, &is_unused, &mut traces);
+        // The look at the index is one for many: see `forget_swept`.
+        traces.note.into_iter().for_each(Note::leave);
+        Ok(deleted? == Some(Deleted::Gone))
     }
 
-    /// Takes what was deleted by [`Store::delete_unused`] out of the index: many at once cost little more than one.
-    pub(crate) fn forget_swept(&self) {
-        #[cfg(feature = "sqlite")]
-        if forget::is_noted(self.layout()) && forget_in_index(self.layout(), forget::Which::AllGone, MERGE_AFTER_SWEEP)
-        {
-            let _ = forget::unnote(self.layout());
+    /// Takes what was deleted by [`Store::delete_unused`] out of the index: many at once cost little more than one. Told to stop,
+    /// it leaves the rest to the next sweep, or to the next store that is opened to write.
+    pub(crate) fn forget_swept(&self, stop: &dyn Fn() -> bool) {
+        let note = self.owner().and_then(|owner| Note::take(self.layout(), &owner));
+        if let Some(note) = note {
+            let patience = Patience { rows: ROWS_MAX, merge: MERGE_AFTER_SWEEP, stop };
+            match forget_in_index(self.layout(), Which::AllGone, &patience).is_some() {
+                true => note.done(),
+                false => note.leave(),
+            }
         }
     }
 
@@ -84,22 +95,26 @@ impl Store {
         session: &SessionId,
         holds: &dyn Fn() -> Result<bool, TapeError>,
     ) -> Result<Deleted, TapeError> {
-        #[cfg(feature = "sqlite")]
-        let noted = self.inner.must_write().is_ok() && forget::note(self.layout());
-        let mut gone = Vec::new();
-        let deleted = self.delete_where(session, holds, &mut gone);
-        #[cfg(feature = "sqlite")]
-        {
-            if matches!(deleted, Ok(Some(Deleted::Hidden))) {
-                gone.push(session.clone());
-            }
-            let these = forget::Which::These(&gone);
-            let is_done = gone.is_empty() || forget_in_index(self.layout(), these, MERGE_AFTER_DELETION);
-            if is_done && noted {
-                let _ = forget::unnote(self.layout());
+        let mut traces = Traces::default();
+        let deleted = self.delete_where(session, holds, &mut traces);
+        let Traces { mut gone, note } = traces;
+        if matches!(deleted, Ok(Some(Deleted::Hidden))) {
+            gone.push(session.clone());
+        }
+        let patience = Patience { rows: ROWS_MAX, merge: MERGE_AFTER_DELETION, stop: &|| false };
+        let forgotten = gone.is_empty() || forget_in_index(self.layout(), Which::These(&gone), &patience).is_some();
+        if let Some(note) = note {
+            // What an error left is gone for good when the next store is opened.
+            match forgotten && deleted.is_ok() {
+                true => note.done(),
+                false => note.leave(),
             }
         }
         Ok(deleted?.unwrap_or(Deleted::Hidden))
+    }
+
+    fn owner(&self) -> Option<String> {
+        lock(&self.inner.writer.owner).as_ref().map(|owner| owner.identity.owner.clone())
     }
 
     /// Deletes a session, only if that is still its last entry.
@@ -115,13 +130,12 @@ impl Store {
         self.delete_and_forget(session, &has_not_gone_on)
     }
 
-    /// Deletes a session where that holds once nobody else can use it any more; `None` where it does not. Tells all that are gone
-    /// with it.
+    /// Deletes a session where that holds once nobody else can use it any more; `None` where it does not.
     fn delete_where(
         &self,
         session: &SessionId,
         holds: &dyn Fn() -> Result<bool, TapeError>,
-        all_gone: &mut Vec<SessionId>,
+        traces: &mut Traces,
     ) -> Result<Option<Deleted>, TapeError> {
         self.inner.must_write()?;
         self.must_exist(session)?;
@@ -146,18 +160,20 @@ impl Store {
             if !holds()? {
                 return Ok(None);
             }
+            traces.note = self.owner().and_then(|owner| Note::make(layout, &owner));
             let mark = layout.hidden_mark(session);
             make_folder(&layout.hidden())?;
             open_or_make(&mark).map_err(TapeError::io("make", mark))?;
             fault!(self.faults(), "tape.delete.hidden", session.as_str());
             return Ok(Some(Deleted::Hidden));
         }
+        traces.note = self.owner().and_then(|owner| Note::make(layout, &owner));
         let moved = move_away(layout, session)?;
         drop(decided);
         // The claim went with the folder, also where the rest of it fails. By its name it may be another's by now, who made a
         // session of this id anew.
         claiming.claim = None;
-        let gone = remove(layout, session, moved, all_gone)?;
+        let gone = remove(layout, session, moved, &mut traces.gone)?;
         Ok(Some(if gone { Deleted::Gone } else { Deleted::Hidden }))
     }
 
@@ -167,17 +183,30 @@ impl Store {
     }
 }
 
+/// What a deletion leaves to be done elsewhere.
+#[derive(Default)]
+struct Traces {
+    /// The sessions that are gone, also those that only waited for this one.
+    gone: Vec<SessionId>,
+    /// Made right before the first of them went.
+    note: Option<Note>,
+}
+
 /// Goes on where deletions were cut off. Looks at two folders, which are empty or missing as a rule. Says what failed; the next
 /// one is done all the same.
-pub(super) fn finish_deletions(layout: &Layout) -> Vec<TapeError> {
+pub(super) fn finish_deletions(layout: &Layout, owner: &str) -> Vec<TapeError> {
     let mut failed = Vec::new();
+    let mut finished = 0;
     let cut_off = names_in(&layout.deleted()).unwrap_or_else(|error| {
         failed.push(error);
         Vec::new()
     });
     for name in cut_off {
         if let Some(session) = name.rsplit_once('.').and_then(|(session, _)| session.parse().ok()) {
-            failed.extend(finish(layout, &session, &layout.deleted().join(&name)).err());
+            match finish(layout, &session, &layout.deleted().join(&name)) {
+                Ok(_) => finished += 1,
+                Err(error) => failed.push(error),
+            }
         }
     }
     let hidden = ids_in(&layout.hidden()).unwrap_or_else(|error| {
@@ -186,40 +215,49 @@ pub(super) fn finish_deletions(layout: &Layout) -> Vec<TapeError> {
     });
     for session in hidden {
         let finish = || match layout.session(&session).is_dir() {
-            false => remove_file(&layout.hidden_mark(&session)),
-            true if has_forks(layout, &session, &layout.session(&session))? => Ok(()),
-            true => {
-                move_away(layout, &session).and_then(|moved| remove(layout, &session, moved, &mut Vec::new())).map(drop)
-            }
+            false => remove_file(&layout.hidden_mark(&session)).map(|()| 0),
+            true if has_forks(layout, &session, &layout.session(&session))? => Ok(0),
+            true => move_away(layout, &session)
+                .and_then(|moved| remove(layout, &session, moved, &mut Vec::new()))
+                .map(|_| 1),
         };
-        failed.extend(finish().err());
+        match finish() {
+            Ok(gone) => finished += gone,
+            Err(error) => failed.push(error),
+        }
     }
-    #[cfg(feature = "sqlite")]
-    if forget::is_noted(layout) && forget_in_index(layout, forget::Which::AllGone, MERGE_AFTER_SWEEP) {
-        failed.extend(forget::unnote(layout).err());
+    let note = Note::take(layout, owner).or_else(|| if finished > 0 { Note::make(layout, owner) } else { None });
+    if let Some(note) = note {
+        // Nobody has any session before this is over. What is left goes on at the next start.
+        let patience = Patience { rows: AT_OPENING, merge: AT_OPENING, stop: &|| false };
+        match forget_in_index(layout, Which::AllGone, &patience) {
+            Some(Forgotten::Words) => note.done(),
+            Some(Forgotten::Rows) | None => note.leave(),
+        }
     }
     failed
 }
 
-/// How long another may write the index before what was deleted is left to the next start.
-#[cfg(feature = "sqlite")]
-const INDEX_WAIT: Duration = Duration::from_millis(200);
+/// How long rows may be taken out of the index: behind what was deleted, and while a store is opened.
+const ROWS_MAX: Duration = Duration::from_secs(10);
+const AT_OPENING: Duration = Duration::from_millis(100);
 /// How long words may be taken out of the search table: behind one deletion, and behind many.
-#[cfg(feature = "sqlite")]
 const MERGE_AFTER_DELETION: Duration = Duration::from_millis(500);
-#[cfg(feature = "sqlite")]
 const MERGE_AFTER_SWEEP: Duration = Duration::from_secs(10);
 
-/// Says whether it did. What cannot be done now is done by the next store that is opened to write.
+/// Says how far it came, where all rows are out. What cannot be done now is done by the next store that is opened to write.
 #[cfg(feature = "sqlite")]
-fn forget_in_index(layout: &Layout, which: forget::Which<'_>, merge_for: Duration) -> bool {
-    match forget::forget_deleted(layout, which, INDEX_WAIT, merge_for) {
-        Ok(is_done) => is_done,
-        Err(error) => {
-            tracing::warn!(%error, "what was deleted is still in the index");
-            false
-        }
-    }
+fn forget_in_index(layout: &Layout, which: Which<'_>, patience: &Patience<'_>) -> Option<Forgotten> {
+    forget_deleted(layout, which, patience).unwrap_or_else(|error| {
+        tracing::warn!(%error, "what was deleted is still in the index");
+        None
+    })
+}
+
+/// Without a database in it, this library leaves the index to others.
+#[cfg(not(feature = "sqlite"))]
+fn forget_in_index(_: &Layout, _: Which<'_>, _: &Patience<'_>) -> Option<Forgotten> {
+    None
 }
 
 /// Removes a session that was moved away, and then what it goes on from, where that was only waiting for it. Says whether it is
@@ -382,7 +420,7 @@ mod tests {
                 }
                 Ok(true)
             };
-            let gone = one.delete_where(&id("p"), &removal_looks, &mut Vec::new()).unwrap();
+            let gone = one.delete_where(&id("p"), &removal_looks, &mut Traces::default()).unwrap();
             assert_eq!(gone, Some(Deleted::Gone));
         });
         assert!(matches!(pinned.get(), Some(Err(TapeError::Missing { .. }))), "{pinned:?}");
@@ -458,7 +496,7 @@ mod tests {
             }
             Ok(asked.get() == 1)
         };
-        assert_eq!(store.delete_where(&id("p"), &is_unused, &mut Vec::new()).unwrap(), None);
+        assert_eq!(store.delete_where(&id("p"), &is_unused, &mut Traces::default()).unwrap(), None);
         assert_eq!(asked.get(), 2, "it is looked at once more");
         assert!(store.exists(&id("p")) && store.exists(&id("f")));
     }

@@ -1,7 +1,10 @@
 //! Which sessions are in a turn, which are kept stopped, and which are never swept: one small file each, so that it is known without reading a
 //! tape. The tape may be what makes a session crash.
 
-use std::{io::Write as _, sync::Weak};
+use std::{
+    io::Write as _,
+    sync::{Arc, Weak},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +15,7 @@ use crate::{
         Store, TapeError,
         layout::{ids_in, make_folder, new_file, open_or_make, remove_file},
         log::lock,
-        queue::{Job, Mark as TurnMark, What},
+        queue::{Job, Mark as TurnMark, Wanted, What},
     },
 };
 
@@ -63,11 +66,13 @@ impl Store {
         if is_its_turn && let Some(_began) = writer.in_place() {
             return mark.put(&writer.layout, session);
         }
-        // The same that waits already need not wait twice: a session that tries again and again queues nothing more.
-        if state.marks == 0 || state.mark != Some(mark) {
-            self.inner.queue.push(writer, Job::new(&log, What::Mark(mark)))?;
+        // Of one that waits already, and that no append stands behind, the last word counts: a session that is refused again and
+        // again queues nothing more.
+        if !state.mark.as_ref().is_some_and(|wanted| wanted.change(mark)) {
+            let wanted = Arc::new(Wanted::new(mark));
+            self.inner.queue.push(writer, Job::new(&log, What::Mark(wanted.clone())))?;
             state.marks += 1;
-            state.mark = Some(mark);
+            state.mark = Some(wanted);
         }
         Ok(())
     }

@@ -74,19 +74,15 @@ impl Store {
         })
     }
 
-    /// The sessions that somebody has open, by id: this store, or another owner who lives.
+    /// The sessions that somebody has open, by id: this store, or another owner who lives; and those whose claim cannot be read.
     ///
     /// # Errors
     ///
     /// [`TapeError::Io`].
     pub fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         let owners = Mutex::default();
-        let mut held = Vec::new();
-        for session in self.layout().session_ids()? {
-            if is_held(self, &owners, &session)? {
-                held.push(session);
-            }
-        }
+        let mut held = self.layout().session_ids()?;
+        held.retain(|session| is_held(self, &owners, session));
         Ok(held)
     }
 }
@@ -104,13 +100,13 @@ impl Standings {
     }
 
     /// How a session stands. Looks at its claim.
-    pub(crate) fn of(&self, session: &SessionId) -> Result<Standing, TapeError> {
-        Ok(match () {
+    pub(crate) fn of(&self, session: &SessionId) -> Standing {
+        match () {
             () if self.is_hidden(session) => Standing::Hidden,
             () if has(&self.parked, session) => Standing::Parked,
-            () if self.is_held(session)? => Standing::Live,
+            () if self.is_held(session) => Standing::Live,
             () => Standing::Passive,
-        })
+        }
     }
 
     /// Whether a turn of it is open.
@@ -128,29 +124,33 @@ impl Standings {
         has(&self.hidden, session)
     }
 
-    fn is_held(&self, session: &SessionId) -> Result<bool, TapeError> {
+    fn is_held(&self, session: &SessionId) -> bool {
         match &self.claims {
             Claims::Files(store, owners) => is_held(store, owners, session),
-            Claims::Known(held) => Ok(has(held, session)),
+            Claims::Known(held) => has(held, session),
         }
     }
 }
 
-/// Whether somebody who lives has claimed it.
-fn is_held(store: &Store, owners: &Mutex<BTreeMap<String, bool>>, session: &SessionId) -> Result<bool, TapeError> {
+/// Whether somebody who lives has claimed it. A claim that cannot be read is somebody's, for all that is known.
+fn is_held(store: &Store, owners: &Mutex<BTreeMap<String, bool>>, session: &SessionId) -> bool {
     let layout = store.layout();
-    let Some(owner) = Claim::owner_of(layout, session)? else { return Ok(false) };
+    let owner = match Claim::owner_of(layout, session) {
+        Ok(Some(owner)) => owner,
+        Ok(None) => return false,
+        Err(_) => return true,
+    };
     let ours = lock(&store.inner.writer.owner).as_ref().is_some_and(|ours| ours.identity.owner == owner);
     if ours {
-        return Ok(true);
+        return true;
     }
     let mut owners = owners.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(lives) = owners.get(&owner) {
-        return Ok(*lives);
+        return *lives;
     }
     let lives = is_alive(layout, &owner);
     owners.insert(owner, lives);
-    Ok(lives)
+    lives
 }
 
 fn has(sorted: &[SessionId], session: &SessionId) -> bool {

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    path::Path,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -17,6 +18,9 @@ use crate::tape::{
 
 /// How old something half-made is before it counts as left behind.
 const DRAFT_AGE: Duration = Duration::from_secs(60 * 60);
+
+/// What is kept for whoever opens the store when the disk is full and its owner is dead: a lock file, a folder and some names.
+const SPARE_BYTES_MAX: u64 = 16 * 1024;
 
 /// The version of the folder's layout that is written, and the newest that is understood.
 const LAYOUT_VERSION: u64 = 1;
@@ -57,7 +61,7 @@ pub(in crate::tape) fn become_owner(
     }
     // First of all, so that there is room for us on a full disk: this is what it was kept for.
     for (name, _) in &dead {
-        report.undone.extend(remove_file(&layout.reserve(name)).err());
+        report.undone.extend(remove_reserves(layout, name).err());
     }
     let owner = Owner::new(layout, options.durability)?;
     for (name, lock) in dead {
@@ -73,7 +77,7 @@ pub(in crate::tape) fn become_owner(
         drop(lock);
     }
     remove_drafts(layout);
-    report.undone.extend(finish_deletions(layout));
+    report.undone.extend(finish_deletions(layout, &owner.identity.owner));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
     Ok(owner)
 }
@@ -95,21 +99,33 @@ fn remove_drafts(layout: &Layout) {
 
 /// Does what a dead owner left undone. The caller holds its lock.
 pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Replayed, TapeError> {
-    remove_file(&layout.reserve(name))?;
+    remove_reserves(layout, name)?;
     let replayed = commit::replay(disk, layout, name)?;
     remove_file(&layout.commit_log(name).with_extension("new"))?;
     Ok(replayed)
 }
 
-/// Keeps room on the disk; where it is kept already, nothing is done.
+/// Keeps room on the disk, where it is not kept already: to close what is open, and a little of it (`spare`) that nobody gives up
+/// but who opens the store when its owner is dead.
 pub(in crate::tape) fn make_reserve(layout: &Layout, owner: &str, bytes: u64) -> Result<(), TapeError> {
-    let path = layout.reserve(owner);
+    // A smaller one opens a store as well, where the disk is nearly full.
+    let sizes = [SPARE_BYTES_MAX, SPARE_BYTES_MAX / 2, SPARE_BYTES_MAX / 4].map(|size| size.min(bytes));
+    let _ = sizes.into_iter().any(|bytes| keep_room(&layout.spare(owner), bytes).is_ok());
+    keep_room(&layout.reserve(owner), bytes)
+}
+
+/// Gives back what an owner kept.
+pub(in crate::tape) fn remove_reserves(layout: &Layout, owner: &str) -> Result<(), TapeError> {
+    remove_file(&layout.reserve(owner)).and(remove_file(&layout.spare(owner)))
+}
+
+fn keep_room(path: &Path, bytes: u64) -> Result<(), TapeError> {
     if bytes == 0 || path.exists() {
         return Ok(());
     }
     let make = || -> io::Result<()> {
         within_limit(bytes)?;
-        let file = new_file(&path)?;
+        let file = new_file(path)?;
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut &file).map(drop)
@@ -118,8 +134,8 @@ pub(in crate::tape) fn make_reserve(layout: &Layout, owner: &str, bytes: u64) ->
         }
     };
     make().map_err(|error| {
-        let _ = std::fs::remove_file(&path);
-        TapeError::io("reserve room in", &path)(error)
+        let _ = std::fs::remove_file(path);
+        TapeError::io("reserve room in", path)(error)
     })
 }
 

@@ -105,7 +105,7 @@ fn a_claim_of_a_dead_owner_or_of_nobody_is_taken_over() {
         assert!(!claim.exists(), "{text}");
     }
     let names: Vec<_> = fs::read_dir(folder.path().join("owners")).unwrap().map(|f| f.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 2, "our lock and our reserve, nothing of the dead: {names:?}");
+    assert_eq!(names.len(), 3, "our lock and what we keep room with, nothing of the dead: {names:?}");
 }
 
 /// Promise 7: old reader, new data. Of a claim in a later form the owner's name is read, and it is alive.

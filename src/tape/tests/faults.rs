@@ -2,10 +2,10 @@
 
 use std::{
     fs,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::Ordering, mpsc::channel},
 };
 
-use super::support::*;
+use super::{power::copy, support::*};
 use crate::{
     ids::Seq,
     tape::{Appended, Store, StoreOptions, TapeError},
@@ -113,30 +113,64 @@ fn what_is_queued_behind_a_failure_fails_with_it_until_the_caller_starts_anew() 
     }
 }
 
-/// The caller hears of the failure and starts anew while doomed appends still wait: nothing overtakes.
+/// The caller hears of the failure and starts anew while doomed appends still wait: nothing overtakes, and what is acknowledged
+/// behind them is there after the end.
 #[test]
 fn starting_anew_stands_behind_what_still_fails() {
-    let folder = own_folder();
-    let (store, disk, mut tape) = queued(folder.path(), small(), 4);
-    disk.fault_in(0, crate::tape::tests::support::Fault::Fail);
-    // The telling of the first failure waits for us, so that the rest is still queued then.
-    disk.open_up();
-    assert!(tape.told.recv_timeout(LONG).unwrap().is_err());
-    let again = tape.tape.append(&entries(2..=3));
-    let mut told: Vec<bool> = Vec::new();
-    while !matches!(told.last(), Some(true)) && told.len() < 3 {
-        match tape.told.recv_timeout(LONG) {
-            Ok(result) => told.push(result.is_ok()),
-            Err(_) => break,
+    // Which operation writes to the session's file: in `Power` those on the log come first.
+    for (options, write) in [(small(), 0), (power(), 3)] {
+        let has_power = write > 0;
+        let folder = own_folder();
+        let disk = FakeDisk::new();
+        disk.be_slow();
+        let store = store_on(&folder.path().join("store"), options, &disk);
+        let ((tell, told), (go_on, wait)) = (channel::<Told>(), channel::<()>());
+        let wait = Mutex::new(wait);
+        // The thread waits where it tells, so that what is appended meanwhile is queued with what waits.
+        let notify = move |result| {
+            drop(tell.send(result));
+            let _ = wait.lock().unwrap().recv();
+        };
+        let heard = || told.recv_timeout(LONG).unwrap();
+        let mut tape = store.create(&id("s"), Arc::new(notify)).unwrap();
+        if let Appended::Later = tape.append(&[entry(1)]) {
+            assert_eq!(heard().unwrap(), Seq(1));
+            go_on.send(()).unwrap();
         }
-        if told == [false, false] && matches!(again, Appended::Now(_)) {
-            break;
+        disk.shut();
+        assert!(matches!(tape.append(&[entry(2)]), Appended::Later));
+        disk.wait_until_one_waits();
+        for seq in 3..=4 {
+            assert!(matches!(tape.append(&[entry(seq)]), Appended::Later));
         }
+        disk.fault_in(write, Fault::Fail);
+        disk.open_up();
+        assert!(heard().is_err());
+        assert!(matches!(tape.append(&entries(2..=3)), Appended::Later));
+        for is_there in [false, false, true] {
+            go_on.send(()).unwrap();
+            assert_eq!(heard().is_ok(), is_there);
+        }
+        go_on.send(()).unwrap();
+        let ends = [None, Some(false), Some(true)].into_iter().filter(|end| has_power || end.is_none());
+        for with_unsynced in ends {
+            let after = folder.path().join("after");
+            copy(store.path(), &after);
+            if let Some(with_unsynced) = with_unsynced {
+                disk.pull_the_plug(store.path(), &after, with_unsynced);
+            }
+            let again = Store::open(&after, small()).unwrap();
+            assert_eq!(again.read(&id("s"), Seq(0)).unwrap(), entries(1..=3), "{with_unsynced:?}");
+            assert_eq!(again.verify_all().unwrap(), []);
+            again.close(LONG).unwrap();
+            fs::remove_dir_all(&after).unwrap();
+        }
+        // Where nobody reads what is told any more, nobody is waited for.
+        drop(go_on);
+        drop(tape);
+        assert_eq!(load_entries(&store, &id("s")), entries(1..=3));
+        store.close(LONG).unwrap();
     }
-    assert_eq!(&told[..2], [false, false]);
-    assert!(store.settle(LONG));
-    tape.append(&[entry(4)]).unwrap();
-    assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=4));
 }
 
 /// D03, D04: whichever operation of the disk fails, and for however long, nothing is lost, doubled or half there.

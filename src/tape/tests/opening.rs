@@ -45,6 +45,33 @@ fn a_full_disk_is_opened_with_the_room_that_the_dead_one_kept() {
     }
 }
 
+/// D04: also where it was given up before the end came: what opening takes is kept apart.
+#[test]
+fn a_full_disk_is_opened_when_the_dead_one_had_given_up_its_room() {
+    for durability in ["process", "power"] {
+        let Some(disk) = SmallDisk::mount() else {
+            eprintln!("skipped: cannot mount a tmpfs here");
+            return;
+        };
+        let path = disk.0.path().join(durability);
+        let last = left_by_a_killed_writer(&path);
+        let names = fs::read_dir(path.join("owners")).unwrap().map(|name| name.unwrap().path());
+        let reserve = names.filter(|path| path.extension().is_some_and(|ending| ending == "reserve")).last().unwrap();
+        fs::remove_file(reserve).unwrap();
+        let mut ballast = fs::File::create(disk.0.path().join("ballast")).unwrap();
+        while std::io::Write::write(&mut ballast, &[1; 512]).is_ok() {}
+        for _ in 0..3 {
+            let store = Store::open(&path, small()).unwrap();
+            assert_eq!(store.report().undone.len(), 0, "{:?}", store.report().undone);
+            assert_eq!((owners(&path, "lock"), owners(&path, "spare")), (1, 1), "and the next one can, too");
+            for (name, last) in ["a", "b"].into_iter().zip(last) {
+                assert!(load_entries(&store, &id(name)).len() as u64 >= last);
+            }
+            store.close(LONG).unwrap();
+        }
+    }
+}
+
 /// Puts a folder where a file was, which no disk can write; gives back how to undo that.
 fn spoil(path: &Path) -> impl FnOnce() + use<> {
     let (path, moved) = (path.to_owned(), path.with_extension("moved"));
@@ -69,6 +96,11 @@ fn one_session_that_cannot_be_replayed_keeps_nobody_from_the_others() {
         assert!(matches!(store.load(&id("b"), deaf()), Err(TapeError::Io { .. })), "it is not read without its log");
         assert!(load_entries(&store, &id("a")).len() as u64 >= last[0]);
         store.close(LONG).unwrap();
+        let mut left = fs::read_dir(path.join("owners")).unwrap().map(|name| fs::read(name.unwrap().path()).unwrap());
+        assert!(
+            left.next().is_some_and(|says| !says.is_empty()),
+            "who it was is known for as long as there is its log"
+        );
     }
     let store = Store::open(&path, small()).unwrap();
     mend();
@@ -165,6 +197,36 @@ fn nobody_is_told_that_a_dead_process_has_a_session() {
     let last = left_by_a_killed_writer(&path);
     let said = beside_a_replay(&path, || two.load(&id("a"), deaf()).map(|loaded| loaded.entries.len() as u64));
     assert!(said.unwrap() >= last[0]);
+}
+
+/// One dead neighbour with a full log keeps nobody waiting who only wants room, or a mark.
+#[test]
+fn who_replays_a_log_to_load_a_session_holds_up_no_other() {
+    let folder = own_folder();
+    let path = folder.path().join("power");
+    let disk = FakeDisk::new();
+    let store = store_on(&path, small(), &disk);
+    let other = Waiting::create(&store, &id("other"));
+    left_by_a_killed_writer(&path);
+    disk.shut();
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| store.load(&id("a"), deaf()).map(drop));
+        disk.wait_until_one_waits();
+        let (tell, told) = std::sync::mpsc::channel();
+        let store = &store;
+        scope.spawn(move || {
+            let released = store.release_reserve();
+            drop(store.create(&id("third"), deaf()).unwrap());
+            let claimed = store.delete(&id("other"));
+            tell.send((released, matches!(claimed, Err(TapeError::Claimed { .. })))).unwrap();
+        });
+        let said = told.recv_timeout(LONG / 4);
+        disk.open_up();
+        assert_eq!(said, Ok((true, true)));
+        loading.join().unwrap().unwrap();
+    });
+    drop(other);
+    store.close(LONG).unwrap();
 }
 
 /// Of two that are started together on what a dead one left, each sees its open turns.

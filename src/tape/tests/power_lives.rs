@@ -192,6 +192,34 @@ fn a_log_does_not_write_over_what_others_wrote_since() {
     }
 }
 
+/// Promise 5: a replay marks only those that the log has.
+#[test]
+fn an_open_turn_is_known_after_a_loss_of_power_whatever_the_log_has_of_it() {
+    for (is_in_the_log, then_given_back) in [(true, false), (false, false), (true, true)] {
+        let folder = own_folder();
+        let disk = FakeDisk::new();
+        let store = store_on(folder.path(), tight(), &disk);
+        let mut tape = Waiting::create(&store, &id("s"));
+        if is_in_the_log {
+            tape.append(&[entry(1)]).unwrap();
+        }
+        store.mark_open(&id("s")).unwrap();
+        let next = tape.tape.last().0 + 1;
+        if then_given_back {
+            tape.append(&[entry(next)]).unwrap();
+            give_back(&store, tape);
+        } else {
+            // Too large for the log.
+            tape.append(&[sized(next, 3000)]).unwrap();
+        }
+        after_the_end(&store, Some(&disk), |again| {
+            assert_eq!(again.report().replayed, []);
+            assert_eq!(again.open_sessions().unwrap(), [id("s")], "{is_in_the_log} {then_given_back}");
+        });
+        store.close(LONG).unwrap();
+    }
+}
+
 /// An append that failed is in the log, and the one that came in its place is too large to be: it is not written over.
 #[test]
 fn an_append_that_failed_does_not_come_back_over_a_large_one() {

@@ -339,6 +339,24 @@ fn an_export_takes_large_outputs_as_they_were_when_it_began() {
     assert!(!other.spill_path(&id("s")).join("new-1.log").exists());
 }
 
+/// There may be many, and the oldest are those that are tidied up.
+#[test]
+fn an_export_takes_many_large_outputs_that_are_tidied_up_meanwhile() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), small()).unwrap();
+    drop(session(&store, "s"));
+    let spills = store.spill_path(&id("s"));
+    fs::create_dir_all(&spills).unwrap();
+    (0..100).for_each(|n| fs::write(spills.join(format!("output-{n}.log")), format!("output {n}")).unwrap());
+    let mut out = Meanwhile::new(|| fs::remove_dir_all(&spills).unwrap());
+    assert_eq!(store.export(&id("s"), Spills::Taken, &mut out).unwrap().spills, 100);
+    let other = own_folder();
+    let other = Store::open(other.path(), small()).unwrap();
+    assert_eq!(other.import(&mut io::Cursor::new(&out.out), &ImportOptions::as_it_was()).unwrap().spills, 100);
+    let read = |n: usize| fs::read_to_string(other.spill_path(&id("s")).join(format!("output-{n}.log"))).unwrap();
+    assert!((0..100).all(|n| read(n) == format!("output {n}")));
+}
+
 /// Deleted while it goes out: what was written is no export, and that is said. Else a backup would be one of nothing.
 #[test]
 fn an_export_of_a_session_that_is_deleted_meanwhile_fails() {

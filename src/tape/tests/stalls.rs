@@ -5,7 +5,7 @@ use std::{fs, sync::Arc};
 use super::support::*;
 use crate::{
     ids::Seq,
-    tape::{Appended, Store},
+    tape::{Appended, Store, StoreOptions, TapeError},
 };
 
 /// A store with tapes, of which the first is held up in place by the disk for as long as `meanwhile` takes.
@@ -118,6 +118,79 @@ fn a_mark_does_not_pass_one_that_waits() {
     assert!(store.settle(LONG));
     assert_eq!(store.open_sessions().unwrap(), [], "its turn is over");
     drop(tape);
+}
+
+/// Promise 11: a session is refused as often as somebody tries, and that makes no work for later.
+#[test]
+fn a_turn_that_is_refused_again_and_again_leaves_one_mark_to_be_put() {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    disk.be_slow();
+    let store = store_on(folder.path(), StoreOptions { queue_appends_max: 3, ..small() }, &disk);
+    let [mut a, mut b] = ["a", "b"].map(|name| Waiting::create(&store, &id(name)));
+    a.append(&[entry(1)]).unwrap();
+    disk.shut();
+    for seq in 2..=4 {
+        assert!(matches!(a.tape.append(&[entry(seq)]), Appended::Later));
+    }
+    disk.wait_until_one_waits();
+    for _ in 0..100 {
+        store.mark_open(&id("b")).unwrap();
+        assert!(matches!(b.tape.append(&[entry(1)]), Appended::Now(Err(TapeError::Busy { waiting: 4 }))));
+        store.mark_closed(&id("b")).unwrap();
+    }
+    disk.open_up();
+    assert!(store.settle(LONG));
+    assert_eq!(store.open_sessions().unwrap(), []);
+    // What was wanted last is what is put.
+    disk.shut();
+    for tape in [&mut a, &mut b] {
+        let next = entry(tape.tape.last().0 + 1);
+        assert!(matches!(tape.tape.append(&[next]), Appended::Later));
+    }
+    disk.wait_until_one_waits();
+    store.mark_closed(&id("b")).unwrap();
+    store.mark_open(&id("b")).unwrap();
+    assert_eq!(store.open_sessions().unwrap(), []);
+    disk.open_up();
+    assert!(store.settle(LONG));
+    assert_eq!(store.open_sessions().unwrap(), [id("b")]);
+}
+
+/// Promise 5: nobody would find it again.
+#[test]
+fn a_turn_whose_mark_cannot_be_made_does_not_begin() {
+    for options in [small(), power()] {
+        let folder = own_folder();
+        let disk = FakeDisk::new();
+        disk.be_slow();
+        let store = store_on(folder.path(), options, &disk);
+        let [mut a, mut b] = ["a", "b"].map(|name| Waiting::create(&store, &id(name)));
+        a.append(&[entry(1)]).unwrap();
+        disk.shut();
+        assert!(matches!(a.tape.append(&[entry(2)]), Appended::Later));
+        disk.wait_until_one_waits();
+        let (open, aside) = (folder.path().join("open"), folder.path().join("aside"));
+        fs::rename(&open, &aside).unwrap();
+        fs::write(&open, "no folder").unwrap();
+        store.mark_open(&id("b")).unwrap();
+        for seq in 1..=2 {
+            assert!(matches!(b.tape.append(&[entry(seq)]), Appended::Later));
+        }
+        disk.open_up();
+        for _ in 0..2 {
+            assert!(matches!(b.told.recv_timeout(LONG).unwrap(), Err(TapeError::Io { .. })));
+        }
+        assert_eq!(a.told.recv_timeout(LONG).unwrap().unwrap(), Seq(2));
+        fs::remove_file(&open).unwrap();
+        fs::rename(&aside, &open).unwrap();
+        assert!(store.settle(LONG));
+        store.mark_open(&id("b")).unwrap();
+        b.append(&entries(1..=2)).unwrap();
+        assert_eq!(store.open_sessions().unwrap(), [id("b")]);
+        assert_eq!(store.read(&id("b"), Seq(0)).unwrap(), entries(1..=2));
+        store.close(LONG).unwrap();
+    }
 }
 
 /// So is the claim of a handle that is dropped meanwhile.

@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
     fs::File,
     io,
     os::unix::fs::{FileExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -159,6 +160,8 @@ pub(crate) struct FakeDisk {
     pub(super) delay_us: AtomicUsize,
     /// What of each file survives a power cut, by inode.
     synced: Mutex<HashMap<u64, Vec<u8>>>,
+    /// The names in each folder that survive one.
+    folders: Mutex<HashMap<PathBuf, Vec<OsString>>>,
     /// What was written to files of which a sync failed, since then: all that a later sync will bring to the disk.
     since_failed: Mutex<HashMap<u64, Written>>,
 }
@@ -227,8 +230,16 @@ impl FakeDisk {
     }
 
     /// Gives the copy of a store the content that its files have after a power cut: what was synced, and of the rest
-    /// nothing or all.
+    /// nothing or all. So have the marks of open turns.
     pub(super) fn pull_the_plug(&self, store: &Path, copy: &Path, with_unsynced: bool) {
+        if store.ends_with("open") && !with_unsynced {
+            let synced = self.folders.lock().unwrap().get(store).cloned().unwrap_or_default();
+            for name in std::fs::read_dir(copy).unwrap().map(|item| item.unwrap().file_name()) {
+                if !synced.contains(&name) {
+                    std::fs::remove_file(copy.join(name)).unwrap();
+                }
+            }
+        }
         for item in std::fs::read_dir(store).unwrap() {
             let (from, to) = (item.as_ref().unwrap().path(), copy.join(item.unwrap().file_name()));
             if from.is_dir() {
@@ -309,6 +320,13 @@ impl Disk for FakeDisk {
 
     fn cut(&self, file: &File, length: u64) -> io::Result<()> {
         self.run(|| {}, || RealDisk.cut(file, length))
+    }
+
+    fn sync_folder(&self, path: &Path) -> Result<(), TapeError> {
+        let names =
+            std::fs::read_dir(path).map_err(TapeError::io("list", path))?.flatten().map(|item| item.file_name());
+        self.folders.lock().unwrap().insert(path.into(), names.collect());
+        Ok(())
     }
 
     /// After a failed sync the system has dropped the bytes, and calls the next sync a success.

@@ -311,4 +311,21 @@ fn a_fork_under_its_parents_name_is_in_the_tree() {
         assert_eq!(found, [(&json!("a"), &Value::Null, &json!(0))], "{arguments:?}");
     }
     assert_eq!(other.run(&["replay", "a"]).code, 0);
+
+    // Where somebody else has that name, it is not that one's fork.
+    let third = Lab::new();
+    let model = third.script(json!(["three"]));
+    assert_eq!(third.run(&["run", "--session", "a", "--model", &model, "another"]).code, 0);
+    assert_eq!(third.run(&["tape", "import", &file, "--as-it-was"]).code, 0);
+    for arguments in [&["sessions", "--json", "--tree"][..], &["sessions", "--json"]] {
+        let listed = third.run(arguments).lines();
+        let mut found: Vec<_> =
+            listed.iter().map(|one| (one["session"].as_str(), &one["parent"], &one["forks"])).collect();
+        found.sort_by_key(|(session, ..)| *session);
+        assert_eq!(
+            found,
+            [(Some("a"), &Value::Null, &json!(0)), (Some("f"), &Value::Null, &json!(0))],
+            "{arguments:?}"
+        );
+    }
 }

@@ -191,3 +191,25 @@ fn before_a_newer_line_all_is_summed_up() {
     fs::write(&file, more).unwrap();
     assert_eq!((bring(&mut index).read, digest(&index, "s").unwrap().2), (1, 3));
 }
+
+/// A file that somebody made may say any time.
+#[test]
+fn a_session_of_the_last_time_of_all_is_in_the_list() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let times = [("a", 7), ("b", i64::MAX.unsigned_abs()), ("c", u64::MAX), ("d", u64::MAX)];
+    times.iter().for_each(|(name, time)| by_hand(folder.path(), name, *time));
+    let mut index = store.index().unwrap();
+    bring(&mut index);
+    let cards = index.cards().unwrap();
+    let (mut found, mut after) = (Vec::new(), None);
+    while let Some(card) = cards
+        .newest_first(after.as_ref().map(|(last, name): &(Millis, String)| (*last, name.as_str())), 1)
+        .unwrap()
+        .pop()
+    {
+        found.push(card.session.to_string());
+        after = Some((card.last, card.session.to_string()));
+    }
+    assert_eq!(found, ["d", "c", "b", "a"]);
+}

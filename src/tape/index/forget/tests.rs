@@ -61,6 +61,12 @@ fn in_files(store: &Store, word: &str) -> usize {
     ["index.db", "index.db-wal", "index.db-shm"].into_iter().map(count).sum()
 }
 
+/// Whether anybody has noted that the index still has something.
+fn is_noted(store: &Store) -> bool {
+    let names = fs::read_dir(store.path().join("deleted")).into_iter().flatten();
+    names.flatten().any(|name| name.file_name().to_string_lossy().starts_with("index"))
+}
+
 /// A word of many parts, so that no part of it stands there by chance.
 const SECRET: &str = "zanzibarsecret";
 
@@ -99,7 +105,7 @@ fn what_is_deleted_leaves_the_index_at_once() {
         assert_eq!(has(&store, &format!("s{n}")), (false, false));
     }
     assert_eq!(in_files(&store, SECRET), 0);
-    assert!(!is_noted(&store.layout().clone()));
+    assert!(!is_noted(&store));
     drop(open);
     assert_eq!((found(&store, SECRET), found(&store, "word7").len()), (vec![], 3));
     assert_eq!(store.check_index(None).unwrap().wrong, []);
@@ -128,7 +134,7 @@ fn what_is_swept_leaves_the_index_with_the_sweep() {
     let policy = SweepPolicy { keep_newest: Some(0), ..SweepPolicy::default() };
     assert_eq!(sweep(&store, policy, Millis::now(), || false).unwrap().gone.len(), 6);
     assert_eq!(in_files(&store, SECRET), 0);
-    assert!(!is_noted(store.layout()));
+    assert!(!is_noted(&store));
 }
 
 /// One that forks go on from is not found any more, and goes with the last of them.
@@ -158,12 +164,106 @@ fn what_could_not_be_forgotten_at_once_is_at_the_next_start() {
         assert_eq!(one.delete(&id(&format!("s{n}"))).unwrap(), Deleted::Gone);
     }
     drop(busy);
-    assert!(is_noted(one.layout()));
+    assert!(is_noted(&one));
     drop(one);
     let next = store(folder.path());
-    assert!(!is_noted(next.layout()));
+    assert!(!is_noted(&next));
     assert_eq!(in_files(&next, SECRET), 0);
     assert_eq!(fs::read_dir(folder.path().join("deleted")).unwrap().count(), 0);
+}
+
+/// The session is out of sight by then, so nobody would ask for it again.
+#[cfg(feature = "fault-injection")]
+#[test]
+fn what_was_deleted_half_way_leaves_the_index_at_the_next_start() {
+    let folder = own_folder();
+    let path = folder.path().to_owned();
+    talked(&store(folder.path()));
+    let at = path.clone();
+    let faults = crate::Faults::new(move |point, session| {
+        if point == "tape.delete.unmarked" {
+            let moved = fs::read_dir(at.join("deleted")).unwrap().map(|name| name.unwrap().path());
+            let moved = moved.filter(|path| path.is_dir()).last().unwrap();
+            fs::rename(&moved, at.join(format!("moved-{session}"))).unwrap();
+            fs::write(&moved, "no folder").unwrap();
+        }
+    });
+    let one = Store::open(&path, StoreOptions { faults, ..StoreOptions::default() }).unwrap();
+    for n in 0..3 {
+        assert!(matches!(one.delete(&id(&format!("s{n}"))), Err(TapeError::Io { .. })));
+    }
+    assert!(in_files(&one, SECRET) > 0);
+    drop(one);
+    let next = store(&path);
+    assert_eq!(has(&next, "s1"), (false, false));
+    assert_eq!(in_files(&next, SECRET), 0);
+}
+
+/// Two at once: whoever is done says nothing for the other.
+#[cfg(feature = "fault-injection")]
+#[test]
+fn a_deletion_in_the_middle_of_a_sweep_leaves_the_sweep_its_part() {
+    let folder = own_folder();
+    let path = folder.path().to_owned();
+    let sweeping = store(&path);
+    talked(&sweeping);
+    let other = sweeping.clone();
+    let faults = crate::Faults::new(move |point, session| {
+        if (point, session) == ("tape.delete.moved", "s1") {
+            for name in ["s0", "s2"] {
+                assert!(other.delete_unused(&id(name), Seq(30)).unwrap());
+            }
+        }
+    });
+    let one = Store::open(&path, StoreOptions { faults, ..StoreOptions::default() }).unwrap();
+    one.delete(&id("s1")).unwrap();
+    assert_eq!((has(&one, "s1"), has(&one, "s2")), ((false, false), (true, true)));
+    // Killed here, it would be the next start that finds the note.
+    assert!(is_noted(&one));
+    sweeping.forget_swept(&|| true);
+    assert!(is_noted(&one), "it was told to stop");
+    sweeping.forget_swept(&|| false);
+    assert!(!is_noted(&one));
+    assert_eq!(in_files(&one, SECRET), 0);
+}
+
+/// A note of an owner who lives is that one's business; of one who is dead, anybody's.
+#[test]
+fn only_the_notes_of_the_dead_are_taken() {
+    let folder = own_folder();
+    let living = store(folder.path());
+    talked(&living);
+    let owner = fs::read_dir(folder.path().join("owners")).unwrap().map(|name| name.unwrap().path());
+    let owner = owner.filter(|path| path.extension().is_some_and(|ending| ending == "lock")).last().unwrap();
+    let owner = owner.file_stem().unwrap().to_str().unwrap().to_owned();
+    let notes = [owner.as_str(), "7-dead"].map(|owner| folder.path().join(format!("deleted/index-{owner}-0193")));
+    fs::create_dir_all(folder.path().join("deleted")).unwrap();
+    notes.iter().for_each(|note| fs::write(note, "").unwrap());
+    drop(store(folder.path()));
+    assert_eq!(notes.each_ref().map(|note| note.exists()), [true, false]);
+}
+
+/// However long it takes altogether: whoever opens a store waits for a piece of it, and the next one goes on.
+#[test]
+fn what_takes_long_to_forget_goes_piece_by_piece() {
+    let folder = own_folder();
+    let store = store(folder.path());
+    let many: Vec<Entry> = (1..=2_500).map(|seq| said(seq, &format!("word{seq} {SECRET}"))).collect();
+    let mut tape = store.create(&id("large"), Arc::new(|_| {})).unwrap();
+    let _ = tape.append(&many);
+    drop(tape);
+    assert!(store.settle(LONG));
+    session(&store, "small", &[said(1, SECRET)]);
+    assert_eq!(found(&store, SECRET).len(), 20);
+    for name in ["large", "small"] {
+        fs::remove_dir_all(folder.path().join("sessions").join(name)).unwrap();
+    }
+    let patience = Patience { rows: Duration::ZERO, merge: LONG, stop: &|| false };
+    let forget = || forget_deleted(store.layout(), Which::AllGone, &patience).unwrap();
+    let pieces = (0..).find(|_| forget() == Some(Forgotten::Words)).unwrap();
+    assert!((2..5).contains(&pieces), "{pieces}");
+    assert_eq!((has(&store, "large"), has(&store, "small")), ((false, false), (false, false)));
+    assert_eq!(in_files(&store, SECRET), 0);
 }
 
 /// An index that is no database is of use to nobody, but for what can be read in it.
@@ -178,7 +278,7 @@ fn an_index_that_is_broken_goes_with_what_is_deleted() {
     // And where there is none, none is made.
     session(&store, "t", &[said(1, "text")]);
     store.delete(&id("t")).unwrap();
-    assert!(!folder.path().join("index.db").exists() && !is_noted(store.layout()));
+    assert!(!folder.path().join("index.db").exists() && !is_noted(&store));
 }
 
 /// Removed by hand, or by a version that told the index nothing, and made anew: what stands behind the old place is one part of a
