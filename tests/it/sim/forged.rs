@@ -257,13 +257,13 @@ fn no_number_of_a_newest_entry_panics_the_core() {
         let entries = world.entries();
         for (last, entry) in entries.iter().enumerate() {
             for (at, field) in fields(entry).into_iter().enumerate() {
-                // Three of its kind: one alone may stand where nothing has happened yet.
+                // Two of its kind: one alone may stand where nothing has happened yet.
                 let kind = entry.to_tape().unwrap().kind;
-                let times = (0..3).find(|times| seen.insert((kind.to_string(), field.clone(), *times)));
+                let times = (0..2).find(|times| seen.insert((kind.to_string(), field.clone(), *times)));
                 if times.is_none() {
                     continue;
                 }
-                for number in [0, u64::from(u32::MAX), u64::MAX] {
+                for number in [0, u64::MAX] {
                     let mut forged = entries[..=last].to_vec();
                     forged[last] = with_number(entry, at, number);
                     let read = catch_unwind(AssertUnwindSafe(|| read(&forged, &mut Rng::new(seed))));
