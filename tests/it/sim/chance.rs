@@ -6,7 +6,7 @@ use tamtam::{
     Seq,
     message::{ErrorReason, Finish},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
-    permission::Action,
+    permission::{Action, Ruleset},
     session::{
         BranchRequest, BranchSummary, Delivery, Grant, Mode, Open, OpenBranch, Reserve, Scope, Settings, Signal,
         Steering,
@@ -42,6 +42,13 @@ pub(super) fn settings(rng: &mut Rng) -> Settings {
     let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));
     settings.rules = vec![rules("host", &lines)];
     settings
+}
+
+/// The rules of a host, by chance; none for some.
+pub(super) fn host_rules(rng: &mut Rng) -> Option<Ruleset> {
+    let action = |rng: &mut Rng| rng.weighted(&[(7, Action::Allow), (3, Action::Ask), (1, Action::Deny)]);
+    let lines = ["*", "read", "bash"].map(|tool| (tool, "*", action(rng)));
+    rng.percent(80).then(|| rules("runtime", &lines))
 }
 
 #[derive(Clone, Copy)]

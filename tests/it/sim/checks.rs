@@ -122,13 +122,17 @@ pub(super) fn decision(before: &State, entries: &[Entry], after: &State) -> Resu
 /// Promise 8: nothing starts that a rule denies, and nothing that is to be asked for starts without a grant.
 pub(super) fn permitted(before: &State, entries: &[Entry], after: &State, toolbox: &Toolbox) -> Result<(), Broken> {
     for entry in entries {
-        let (Record::CallStarted { attempt: 1, .. }, Some(ticket)) = (&entry.record, entry.ticket) else { continue };
+        let (Record::CallStarted { attempt, .. }, Some(ticket)) = (&entry.record, entry.ticket) else { continue };
         let Some(Open::Call(call)) = after.open.get(&ticket) else { continue };
         let arguments = serde_json::from_str(&call.input).unwrap_or_default();
         let access = toolbox.find(&call.tool).map(|tool| tool.access(&arguments)).unwrap_or_default();
-        let layers: Vec<_> = after.settings.rules.iter().collect();
+        let layers: Vec<_> = after.settings.host.iter().chain(&after.settings.rules).collect();
         let action = judge_all(&layers, &access, &Globs::default()).action;
         hold!(action != Action::Deny, "call {ticket} started and is denied");
+        // One that ran before was asked about then, or is asked about by rules that are new.
+        if *attempt > 1 {
+            continue;
+        }
         let was_asked = matches!(
             before.open.get(&ticket),
             Some(Open::Call(call)) if matches!(call.state, CallState::Asking(_) | CallState::Allowed)

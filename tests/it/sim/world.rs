@@ -13,7 +13,7 @@ use tamtam::{
     context::Window,
     message::ErrorReason,
     model::{Answer, AnswerPart, History, Prices},
-    permission::Globs,
+    permission::{Globs, Ruleset},
     session::{Bill, Directive, Entry, Env, Grant, Open, Record, Scope, Settings, Signal, State, Undone, decide},
     tool::{Effect, ToolResult, Toolbox},
 };
@@ -21,7 +21,7 @@ use tamtam::{
 use super::{
     Broken,
     again::{self, Made},
-    back, budgets, checks,
+    back, budgets, chance, checks,
     counts::Counts,
     forks::Fork,
     hold,
@@ -78,6 +78,8 @@ pub(super) struct World {
     pub(super) told: Vec<String>,
     tells: bool,
     toolbox: Toolbox,
+    /// The rules of the host that has it now: another one after some crashes.
+    host_rules: Option<Ruleset>,
     globs: Globs,
     window: Window,
     prices: Prices,
@@ -141,6 +143,7 @@ impl World {
             tells,
             toolbox: tools::toolbox(),
             globs: Globs::default(),
+            host_rules: None,
             window,
             prices: budgets::prices(),
             initial: settings,
@@ -181,7 +184,7 @@ impl World {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
-            host_rules: None,
+            host_rules: self.host_rules.as_ref(),
             tools_tokens: 0,
             windows: &known,
             toolbox_hash: "tools",
@@ -272,7 +275,7 @@ impl World {
         let env = Env {
             toolbox: &self.toolbox,
             globs: &self.globs,
-            host_rules: None,
+            host_rules: self.host_rules.as_ref(),
             tools_tokens: 0,
             windows: &known,
             toolbox_hash: "tools",
@@ -406,6 +409,8 @@ impl World {
             tells: self.tells,
             toolbox: tools::toolbox(),
             globs: Globs::default(),
+            // A fork is woken by the host that has its point; others have it after a crash.
+            host_rules: state.settings.host.clone(),
             window: self.window,
             prices: self.prices.clone(),
             initial: self.initial.clone(),
@@ -479,6 +484,9 @@ impl World {
         self.folded = self.state.clone();
         self.whole = self.fold_uncompacted();
         self.heard = self.rng.percent(80);
+        if self.rng.percent(15) {
+            self.host_rules = chance::host_rules(&mut self.rng);
+        }
         self.now = self.now.plus(Duration::from_millis(self.rng.below(5_000) as u64));
         self.late_reports(&dead)?;
         self.counts.recoveries += u64::from(self.state.turn.is_some());
@@ -513,7 +521,7 @@ impl World {
             windows: &known,
             toolbox: &self.toolbox,
             globs: &self.globs,
-            host_rules: None,
+            host_rules: self.host_rules.as_ref(),
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter,
