@@ -25,7 +25,7 @@ pub enum SendError {
         /// The turn that runs; `None` where none does, or that one reads no more messages.
         actual: Option<Seq>,
     },
-    /// Too many messages wait. Send again when some were delivered.
+    /// Too many messages wait, or too many wait for answers. Send, or ask, again when some were answered.
     #[error("{}", Refusal::InboxFull { depth: *depth })]
     InboxFull {
         /// How many wait.
@@ -385,7 +385,7 @@ mod tests {
         let mismatch = SendError::TurnMismatch { expected: Seq(4), actual: Some(Seq(9)) };
         assert_eq!(mismatch.to_string(), "turn 4 is not running, turn 9 is");
         let full = SendError::InboxFull { depth: 64 };
-        assert_eq!(full.to_string(), "the inbox is full: 64 messages wait; send again when some were delivered");
+        assert_eq!(full.to_string(), "the inbox is full: 64 wait already; send or ask again when some were answered");
     }
 
     /// Whoever is refused reads what to do next: behind the first colon or semicolon, and it is not the cause that is named there.
@@ -394,7 +394,7 @@ mod tests {
         let next = [
             (SendError::Busy { turn: Seq(7) }, "wait for its end"),
             (SendError::TurnMismatch { expected: Seq(4), actual: None }, "name no turn"),
-            (SendError::InboxFull { depth: 64 }, "send again when"),
+            (SendError::InboxFull { depth: 64 }, "again when some"),
             (SendError::AskClosed { ask: Seq(3) }, "look at the asks that are open"),
             (SendError::Parked, "`unpark` starts it again"),
             (SendError::Draining, "send it to the next one"),

@@ -29,7 +29,7 @@ pub enum Refusal {
         actual: Option<Seq>,
     },
     /// Too many messages wait.
-    #[error("the inbox is full: {depth} messages wait; send again when some were delivered")]
+    #[error("the inbox is full: {depth} wait already; send or ask again when some were answered")]
     InboxFull {
         /// How many wait.
         depth: usize,

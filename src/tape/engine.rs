@@ -30,7 +30,8 @@ use crate::ids::{Millis, Seq, SessionId};
 ///
 /// An append is answered [`Appended::Now`] where it is done, or failed, by then. Else it is answered [`Appended::Later`], and
 /// the `notify` of the tape is told: once for each, in the order of the appends, with the last entry that is on the tape by then
-/// (the watermark), which must be readable by then. The runtime acts on nothing before that. What was queued behind an append
+/// (the watermark), which must be readable by then. The runtime acts on nothing before that; an append that is answered `Now` and
+/// is done says the same of all before it, told or not. What was queued behind an append
 /// that failed fails too, with the same error, and is told in its turn; after that, the next append follows the last entry that
 /// is good. `notify` is short and never calls back into the engine; it may be called on any thread, also after the writer was
 /// dropped.
