@@ -212,9 +212,12 @@ fn a_deleted_session_is_there_for_its_forks_alone_and_goes_with_the_last() {
         drop(talked(store, "p"));
         store.fork(&id("p"), Some(Seq(8)), &id("f"), NOW).unwrap();
         store.mark_open(&id("p")).unwrap();
+        // A mark may wait for a slow disk.
+        assert!(store.settle(LONG), "{engine}");
         assert_eq!(store.open_sessions().unwrap(), [id("p")], "{engine}");
         assert!(matches!(store.delete(&id("p")), Err(TapeError::Unfinished { .. })), "{engine}");
         store.mark_closed(&id("p")).unwrap();
+        assert!(store.settle(LONG), "{engine}");
         assert_eq!(store.delete(&id("p")).unwrap(), Deleted::Hidden, "{engine}");
         assert!(!store.exists(&id("p")) && store.sessions().unwrap() == [id("f")], "{engine}");
         assert!(matches!(store.read(&id("p"), Seq(0)), Err(TapeError::Missing { .. })), "{engine}");
@@ -271,10 +274,12 @@ fn sessions_are_listed_marked_and_found_again() {
         store.pin(&id("s")).unwrap();
         assert!(matches!(store.pin(&id("none")), Err(TapeError::Missing { .. })), "{engine}");
         store.mark_open(&id("s")).unwrap();
+        assert!(store.settle(LONG), "{engine}");
         let marks = (store.pinned_sessions().unwrap(), store.open_sessions().unwrap());
         assert_eq!(marks, (vec![id("s")], vec![id("s")]), "{engine}");
         assert!(matches!(store.delete(&id("s")), Err(TapeError::Unfinished { .. })), "{engine}");
         store.mark_closed(&id("s")).unwrap();
+        assert!(store.settle(LONG), "{engine}");
         // Neither while it is parked, nor while it is pinned, nor after it was used.
         assert!(!store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");
         store.unpark(&id("s")).unwrap();
