@@ -145,7 +145,7 @@ pub(crate) async fn sweep_now_and_then(host: Arc<Host>, cx: ChildContext) {
             let stop = || stop.is_stopping() || beside.slots.door() == Door::Closed;
             let store = &beside.store;
             let planned = plan_some(&**store, policy, at, max, &stop)?;
-            let done = sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq));
+            let done = sweep_through(planned, stop, |session, seq| store.delete_unused(session, seq));
             store.forget_swept(&stop);
             done
         });

@@ -350,7 +350,7 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
 }
 
 /// Listens to a session that goes on at the start.
-type Listen = Box<dyn Fn(&SessionId, EventStream) + Send + Sync>;
+type Listen = Box<super::recovery::Listen>;
 
 /// Where tapes are kept.
 enum Place {

@@ -13,12 +13,15 @@ use crate::{
 /// How many interrupted sessions are brought back at once: as many as keep a disk and a few cores busy.
 const RESUMED_AT_ONCE: usize = 16;
 
+/// Who listens to a session that goes on, before its first step.
+pub(super) type Listen = dyn Fn(&SessionId, EventStream) + Send + Sync;
+
 /// Brings back the sessions that were in a turn when their process ended, some at a time. One that cannot come back holds up
 /// no other. Whoever is to listen listens before the first step of each.
 pub(super) async fn resume_interrupted(
     runtime: &Runtime,
     open: Vec<SessionId>,
-    listen: Option<&(dyn Fn(&SessionId, EventStream) + Send + Sync)>,
+    listen: Option<&Listen>,
 ) -> Vec<Recovered> {
     let resumed = futures_util::stream::iter(open).map(async |id| {
         fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
