@@ -196,7 +196,10 @@ fn a_turn_whose_mark_cannot_be_made_does_not_begin() {
 /// So is the claim of a handle that is dropped meanwhile.
 #[test]
 fn a_handle_that_is_dropped_while_the_disk_stands_still_waits_for_nothing() {
-    let (_folder, store) = while_the_first_is_held_up(&["a", "b"], |store, _, others| {
+    let (_folder, store) = while_the_first_is_held_up(&["a", "b", "c"], |store, disk, others| {
+        // The thread stands at the append of c, and what comes now is behind it.
+        assert!(matches!(others[1].tape.append(&[entry(1)]), Appended::Later));
+        disk.wait_until_so_many_wait(2);
         let (notify, _) = listener();
         let gone = std::mem::replace(&mut others[0].tape, store.create(&id("other"), notify).unwrap());
         let claim = store.path().join("sessions/b/claim");
