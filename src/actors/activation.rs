@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     actors::{
         host::Host,
-        session::{LOAD_WAIT, SessionActor, claim, fold},
+        session::{LOAD_WAIT, SessionActor, claim, fold_of},
         slot::{Door, Slot},
     },
     error::OpenError,
@@ -165,7 +165,7 @@ async fn load(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
             // Who made it died before the first entry; it can be made anew.
             return Err(OpenError::Tape(TapeError::Missing { session: slot.id.clone() }));
         }
-        let state = fold(&loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
+        let state = fold_of(&slot.id, &loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
         slot.prepare(loaded.tape, state);
         Ok(())
     });

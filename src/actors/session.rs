@@ -17,7 +17,7 @@ mod storage;
 mod tests;
 mod work;
 
-pub(crate) use build::{claim, fold};
+pub(crate) use build::{claim, fold, fold_of};
 pub(crate) use shrunk::kept;
 
 use build::NotLoaded;

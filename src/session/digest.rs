@@ -108,7 +108,9 @@ impl Digest {
                 self.origin = Some(Cradle::Fork { parent: forked.parent.clone(), seq: forked.seq });
             }
             Record::Imported(imported) => {
-                self.origin = None;
+                // But for a fork from before it was brought in, which begins with this.
+                let begins = |seq: Seq| entry.seq == Seq(seq.0.saturating_add(2));
+                self.origin = self.origin.take().filter(|of| matches!(of, Cradle::Fork { seq, .. } if begins(*seq)));
                 self.workspace = Some(imported.workspace.clone());
             }
             Record::Accepted { message, .. } if self.first.is_none() => self.first = words(message),

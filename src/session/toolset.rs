@@ -12,11 +12,15 @@ pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
     tools.is_none_or(|tools| tools.iter().any(|pattern| matches_simply(pattern, name)))
 }
 
-/// Those of `own` that `bound` has too. Of two patterns nobody can say what both mean, so only one that both have is kept.
+/// Those that `own` and `bound` both have. Of two patterns nobody can say what both mean, so only one that both name is kept.
 pub(crate) fn both(own: Option<&BTreeSet<String>>, bound: &BTreeSet<String>) -> BTreeSet<String> {
     let is_name = |tool: &str| !tool.contains(['*', '?']);
-    let keeps = |tool: &&String| bound.contains(*tool) || (is_name(tool) && has(Some(bound), tool));
-    own.unwrap_or(bound).iter().filter(keeps).cloned().collect()
+    let Some(own) = own else { return bound.clone() };
+    let both = |one: &BTreeSet<String>, other: &BTreeSet<String>| -> Vec<String> {
+        let keeps = |tool: &&String| other.contains(*tool) || (is_name(tool) && has(Some(other), tool));
+        one.iter().filter(keeps).cloned().collect()
+    };
+    both(own, bound).into_iter().chain(both(bound, own)).collect()
 }
 
 /// Whether a message switches that tool off. Of several patterns that mean it the longest decides, so that
@@ -49,6 +53,18 @@ mod tests {
             assert_eq!(named(patterns, tool), expected, "{patterns:?} {tool}");
         }
         assert!(has(None, "read"));
+    }
+
+    /// A name that the other one has by a pattern stays, whichever of the two has it by name.
+    #[test]
+    fn what_two_have_is_what_both_have() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let (wide, narrow) = (set(&["mcp_*", "read"]), set(&["mcp_files_read", "read", "bash"]));
+        for (own, bound) in [(&wide, &narrow), (&narrow, &wide)] {
+            assert_eq!(both(Some(own), bound), set(&["mcp_files_read", "read"]));
+        }
+        assert_eq!(both(Some(&set(&["mcp_*"])), &set(&["mcp_files_*"])), set(&[]));
+        assert_eq!((both(None, &wide), both(Some(&wide), &wide)), (wide.clone(), wide));
     }
 
     /// E-08, C-p15: the longest pattern decides.

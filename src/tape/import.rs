@@ -135,7 +135,7 @@ impl Store {
         let anchors = folder.join("anchors");
         make_folder(&anchors)?;
         let mut ends: Option<(Chain, Chain)> = None;
-        let mut time = Millis::default();
+        let mut noted = Noted::default();
         for anchor in &header.anchors {
             let chains = match &ends {
                 Some((old, new)) => (old.in_file(&anchor.name), new.in_file(&anchor.name)),
@@ -143,7 +143,7 @@ impl Store {
             };
             let at = anchors.join(&anchor.name);
             make_new_folder(&at).map_err(TapeError::io("make", &at))?;
-            ends = Some(bring_in_anchor(from, anchor, chains, &at.join("entries.jsonl"), &mut time)?);
+            ends = Some(bring_in_anchor(from, anchor, chains, &at.join("entries.jsonl"), &mut noted)?);
             sync_folder(&at)?;
         }
         let last = ends.as_ref().map_or(Seq::ZERO, |(old, _)| old.seq);
@@ -156,11 +156,17 @@ impl Store {
             (Some((workspace, now)), Some((_, mut chain)), Some(newest)) => {
                 let (from, workspace) = (header.session.clone(), workspace.clone());
                 let spill = Some(self.spill_path(session).display().to_string());
-                let imported = ImportedFrom { from, last, workspace, spill };
+                let imported = ImportedFrom { session: session.clone(), from, last, workspace, spill };
                 let entries = anchors.join(&newest.name).join("entries.jsonl");
-                narrowed::write(folder, &entries, &mut chain, &imported, time.max(*now))?
+                narrowed::write(folder, &entries, &mut chain, &imported, noted.time.max(*now))?
             }
-            _ => last,
+            _ => {
+                // It was brought in before, and a fork from before that has no more for it.
+                if let Some((seq, imported)) = noted.imported {
+                    narrowed::mark(folder, seq, imported)?;
+                }
+                last
+            }
         };
         if !header.spills.is_empty() {
             let spills = folder.join("spill");
@@ -216,14 +222,33 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     Ok(header)
 }
 
-/// Copies the lines of one anchor, append by append, each checked. Gives where the old and the new lines end. `time` is that of
-/// the newest of them.
+/// What is kept in mind of the entries that come in.
+#[derive(Default)]
+struct Noted {
+    /// The latest time.
+    time: Millis,
+    /// The newest entry that says that it was brought in before.
+    imported: Option<(Seq, ImportedFrom)>,
+}
+
+impl Noted {
+    fn take(&mut self, entry: &Entry) -> Result<(), String> {
+        self.time = self.time.max(entry.time);
+        if let Some(imported) = narrowed::of(entry) {
+            let unreadable = |error| format!("entry {} cannot be understood: {error}", entry.seq);
+            self.imported = Some((entry.seq, imported.map_err(unreadable)?));
+        }
+        Ok(())
+    }
+}
+
+/// Copies the lines of one anchor, append by append, each checked. Gives where the old and the new lines end.
 fn bring_in_anchor(
     from: &mut Lines<'_>,
     anchor: &Piece,
     (mut old, mut new): (Chain, Chain),
     path: &Path,
-    time: &mut Millis,
+    noted: &mut Noted,
 ) -> Result<(Chain, Chain), TapeError> {
     let renamed = old.session != new.session;
     let file = new_file(path).map_err(TapeError::io("make", path))?;
@@ -258,9 +283,9 @@ fn bring_in_anchor(
                 return Err(TapeError::Import { line: begins + line as u64 - 1, what });
             }
         }
-        *time = read.entries.iter().map(|entry| entry.time).fold(*time, Millis::max);
         let named = |entry| if renamed { under_new_name(entry, &old.session, &new.session) } else { entry };
         let entries: Vec<Entry> = read.entries.into_iter().map(named).collect();
+        entries.iter().try_for_each(|entry| noted.take(entry)).map_err(|what| from.refuse(&what))?;
         let written = encode_lines(&mut new, &entries)?;
         // A line can say the same in other words, with other spaces or in another order. Whoever looks for it in the file, and for
         // what stands where in it, knows one form.
@@ -279,7 +304,7 @@ fn bring_in_anchor(
 
 /// The few entries that say the session's own name say the new one.
 fn under_new_name(entry: Entry, old: &SessionId, new: &SessionId) -> Entry {
-    let is_of_itself = matches!(entry.kind.as_str(), "state" | "forked");
+    let is_of_itself = matches!(entry.kind.as_str(), "state" | "forked" | "imported");
     let fields = serde_json::from_str::<std::collections::BTreeMap<String, Box<RawValue>>>(entry.data.get());
     let Some(mut fields) = fields.ok().filter(|_| is_of_itself) else { return entry };
     let said = fields.get("session").and_then(|name| serde_json::from_str::<SessionId>(name.get()).ok());

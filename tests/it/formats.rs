@@ -187,6 +187,7 @@ fn records() -> Vec<Record> {
         Record::Orphaned { why: "its parent has ended".into() },
         Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
         Record::Imported(Box::new(ImportedFrom {
+            session: "s".parse().unwrap(),
             from: "theirs".parse().unwrap(),
             last: Seq(30),
             workspace: "/w".into(),

@@ -34,7 +34,7 @@ pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), NotLoaded> {
         return Err(NotLoaded::Never(damage.to_string()));
     }
     fault!(host.store.faults(), "session.loaded", slot.id.as_str());
-    let state = fold(&loaded.entries).map_err(|bad| NotLoaded::Never(bad.to_string()))?;
+    let state = fold_of(&slot.id, &loaded.entries).map_err(|bad| NotLoaded::Never(bad.to_string()))?;
     slot.prepare(loaded.tape, state);
     Ok(())
 }
@@ -99,6 +99,17 @@ pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
     state.apply(&first);
     for entry in entries {
         state.apply(&entry?);
+    }
+    Ok(state)
+}
+
+/// The state of a session's whole tape, which says that it is that one: keys, hooks and folders go by that name. At earlier
+/// entries a fork has its parent's.
+pub(crate) fn fold_of(session: &SessionId, lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
+    let state = fold(lines)?;
+    if state.session != *session {
+        let source = serde::de::Error::custom(format!("it says that it is session {}", state.session));
+        return Err(BadRecord { seq: state.seq, kind: "state".to_owned(), source });
     }
     Ok(state)
 }

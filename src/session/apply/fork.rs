@@ -47,6 +47,8 @@ impl State {
             "This conversation was brought in from a file at this point.",
             "the session was brought in from a file, without what was open".to_owned(),
         );
+        // Whatever the file calls it: hooks, keys and folders go by this.
+        self.session = imported.session.clone();
         let settings = Arc::make_mut(&mut self.settings);
         let fresh = Settings::new(imported.workspace.clone(), settings.model.clone());
         settings.workspace = fresh.workspace;
@@ -56,6 +58,8 @@ impl State {
         settings.host = None;
         // What a provider does for a request is power too.
         settings.params.options = fresh.params.options;
+        let steps = fresh.steps_max.unwrap_or(u32::MAX);
+        settings.steps_max = Some(settings.steps_max.map_or(steps, |max| max.min(steps)));
         settings.parallel_max = settings.parallel_max.min(fresh.parallel_max);
         settings.ask_limit_ms = settings.ask_limit_ms.min(fresh.ask_limit_ms);
         settings.retries_max = settings.retries_max.min(fresh.retries_max);

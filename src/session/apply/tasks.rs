@@ -44,7 +44,8 @@ impl State {
             }
             // Nobody gives account of it, or it goes on by itself: all of its grant counts as used.
             _ => {
-                self.spent_by_tasks.cost.unpriced += 1;
+                let cost = &mut self.spent_by_tasks.cost;
+                cost.unpriced = cost.unpriced.saturating_add(1);
                 self.write_off(&task.grant);
             }
         }

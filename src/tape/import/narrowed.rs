@@ -22,6 +22,8 @@ const IMPORTED: &str = "imported";
 /// Where a session was brought in from, and where it works since: the data of an `imported` entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedFrom {
+    /// The session itself, whatever its entries called it.
+    pub session: SessionId,
     /// What the session was called in the file.
     pub from: SessionId,
     /// Its last entry there.
@@ -61,29 +63,50 @@ pub(super) fn write(
     let file = fs::OpenOptions::new().append(true).open(entries);
     let written = file.and_then(|mut file| file.write_all(&lines).and_then(|()| file.sync_all()));
     written.map_err(TapeError::io("write", entries))?;
+    mark(session, chain.seq, imported.clone())?;
+    Ok(chain.seq)
+}
+
+/// What such an entry on a tape says.
+pub(super) fn of(entry: &Entry) -> Option<Result<ImportedFrom, serde_json::Error>> {
+    (entry.kind == IMPORTED).then(|| serde_json::from_str(entry.data.get()))
+}
+
+/// Writes it beside the tape alone: the tape has it already.
+pub(super) fn mark(session: &Path, seq: Seq, imported: ImportedFrom) -> Result<(), TapeError> {
     let path = session.join(IMPORTED);
-    let mark = Mark { seq: chain.seq, imported: imported.clone() };
+    let mark = Mark { seq, imported };
     let text = serde_json::to_vec(&mark).expect("ids, numbers and texts can be written as JSON");
     let mut file = new_file(&path).map_err(TapeError::io("make", &path))?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(TapeError::io("write", &path))?;
-    Ok(chain.seq)
+    file.write_all(&text).and_then(|()| file.sync_all()).map_err(TapeError::io("write", &path))
 }
 
 /// The entry that stands behind the first one of a fork, where it goes on from before its parent was brought in.
 pub(in crate::tape) fn of_fork(
     layout: &Layout,
     parent: &SessionId,
-    first: &Entry,
+    (fork, first): (&SessionId, &Entry),
     spill: Option<&str>,
 ) -> Result<Option<Entry>, TapeError> {
-    let path = layout.session(parent).join(IMPORTED);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(TapeError::io("read", &path)(error)),
+    let folder = layout.session(parent);
+    let path = folder.join(IMPORTED);
+    let read = || match fs::read(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(TapeError::io("read", &path)(error)),
     };
+    let mut text = read()?;
+    if text.is_none() {
+        // A parent that is being deleted just now may come back for this fork.
+        if !folder.exists() {
+            return Err(TapeError::Missing { session: parent.clone() });
+        }
+        text = read()?;
+    }
+    let Some(text) = text else { return Ok(None) };
     // What cannot be read is not passed over: the fork would have the powers that were taken.
     let mark: Mark = serde_json::from_slice(&text).map_err(|error| TapeError::io("read", &path)(error.into()))?;
-    let imported = ImportedFrom { spill: spill.map(str::to_owned), ..mark.imported };
+    let (session, spill) = (fork.clone(), spill.map(str::to_owned));
+    let imported = ImportedFrom { session, spill, ..mark.imported };
     Ok((first.seq <= mark.seq).then(|| imported.entry(first.seq.next(), first.time)))
 }

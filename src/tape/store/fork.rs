@@ -149,7 +149,7 @@ impl Store {
         let entry = forked.entry(time.max(point.found.time));
         let anchor = format!("{:03}_{FOLDER_NAME}", point.number + 1);
         let mut chain = Chain::forked(session, &anchor, point.found.seq, point.found.sum);
-        let narrowed = narrowed::of_fork(layout, &point.owner, &entry, forked.spill.as_deref())?;
+        let narrowed = narrowed::of_fork(layout, &point.owner, (session, &entry), forked.spill.as_deref())?;
         let entries: Vec<_> = [entry].into_iter().chain(narrowed).collect();
         let bytes = encode_lines(&mut chain, &entries)?;
         make_folder(&layout.anchors(session))?;

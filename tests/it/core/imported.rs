@@ -24,7 +24,7 @@ fn what_is_brought_in_is_at_rest_paired_and_asks_before_it_does_anything() {
         assert_eq!(play.entries, [], "nothing is left to recover at {at}");
         assert!(play.directives.is_empty() && play.state.is_idle() && play.state.open.is_empty(), "at {at}");
         assert_eq!((play.waiting(), play.state.turn.clone()), ((vec![], vec![]), None), "at {at}");
-        assert_eq!(play.state.session.as_str(), "play", "its name stays");
+        assert_eq!(play.state.session.as_str(), "here", "it is what it is called here");
         let settings = play.state.settings.clone();
         assert_eq!(
             (settings.workspace.as_str(), &settings.read_roots[..]),
@@ -75,6 +75,7 @@ fn grants_and_wide_settings_of_the_file_give_nothing() {
         settings.rules = vec![rules("host", &[("*", "*", Action::Ask)])];
         settings.read_roots = vec!["/etc".into()];
         settings.parallel_max = 1_000;
+        settings.steps_max = None;
         settings.task_depth_max = 64;
         settings.task_width_max = 5_000;
         settings.params.options = serde_json::json!({"tools": ["anything"]});
@@ -89,6 +90,7 @@ fn grants_and_wide_settings_of_the_file_give_nothing() {
     assert!(play.state.grants.is_empty() && !play.state.paused && play.state.origin.is_none());
     let settings = &play.state.settings;
     assert_eq!((settings.parallel_max, settings.task_depth_max, settings.task_width_max), (8, 1, 8));
+    assert_eq!(settings.steps_max, Some(50));
     assert!(settings.params.options.is_null() && !settings.read_roots.contains(&"/etc".into()));
 
     let mut play = Play::new();

@@ -400,6 +400,7 @@ impl Play {
     pub(crate) fn imported_at(mut self, entries: usize) -> Play {
         self.cut(entries);
         let imported = tamtam::tape::ImportedFrom {
+            session: "here".parse().unwrap(),
             from: self.state.session.clone(),
             last: Seq(entries as u64),
             workspace: "/here".into(),

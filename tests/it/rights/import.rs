@@ -117,3 +117,71 @@ async fn what_a_file_says_of_rules_calls_and_places_has_no_power() {
     let store = Store::open(folder.path().join("store"), reading).unwrap();
     assert_eq!(store.verify_all().unwrap(), []);
 }
+
+/// The file with another name inside of its first entry, sealed anew: anybody can do that.
+fn calling_itself(victim: &str, file: &[u8]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let believed = ImportOptions::as_it_was();
+    let id = store.import(&mut &*file, &believed).unwrap().session;
+    let lines = store.read(&id, Seq::ZERO).unwrap();
+    let mut tape = store.create(&"forged".parse().unwrap(), Arc::new(|_| {})).unwrap();
+    for line in &lines {
+        let text = line.data.get().replace(&format!("\"session\":\"{id}\""), &format!("\"session\":\"{victim}\""));
+        let data = serde_json::value::RawValue::from_string(text).unwrap();
+        let _ = tape.append(&[tamtam::tape::Entry { data, ..line.clone() }]);
+    }
+    assert!(store.settle(Duration::from_secs(30)));
+    let mut out = Vec::new();
+    store.export(&"forged".parse().unwrap(), Spills::Left, &mut out).unwrap();
+    out
+}
+
+/// A file may call itself what it likes: here it is what it is called here, for hooks, keys, folders and streams; and one that is
+/// believed and does not know its own name is damaged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_file_calls_itself_has_no_power() {
+    let (file, _) = forged("probe").await;
+    let file = calling_itself("victim", &file);
+    // Not replayed: no session wrote these entries under that name, or in these appends.
+    let (folder, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
+    let narrowed = ImportOptions::into_workspace(here.path().to_str().unwrap(), Millis(1));
+    store.import(&mut &file[..], &narrowed).unwrap();
+    store.import(&mut &file[..], &narrowed.clone().under("renamed".parse().unwrap())).unwrap();
+    store.import(&mut &file[..], &ImportOptions::as_it_was().under("believed".parse().unwrap())).unwrap();
+    drop(store);
+    let model = Arc::new(Scripted::new([Reply::text("one"), Reply::text("two")]));
+    let runtime = builder(folder.path(), &model).start().await.unwrap();
+    for name in ["forged", "renamed"] {
+        let session = runtime.resume(&name.parse().unwrap()).await.unwrap();
+        say(&session, "who are you?").await;
+        assert_eq!(session.state().await.unwrap().session.as_str(), name);
+    }
+    let refused = runtime.resume(&"believed".parse().unwrap()).await.unwrap_err().to_string();
+    assert!(refused.contains("it says that it is session victim"), "{refused}");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A backup of what was brought in comes back as it was, and so does what an import took: also for a fork from before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_what_was_brought_in_gives_nothing_back() {
+    let (file, id) = forged("probe").await;
+    // Not replayed: under another name the keys of calls are still those of the first.
+    let (folder, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = Store::open(folder.path().join("first"), StoreOptions::default()).unwrap();
+    let narrowed = ImportOptions::into_workspace(here.path().to_str().unwrap(), Millis(1));
+    let imported = first.import(&mut &file[..], &narrowed).unwrap();
+    let mut backup = Vec::new();
+    first.export(&id, Spills::Left, &mut backup).unwrap();
+    let second = Store::open(folder.path().join("second"), StoreOptions::default()).unwrap();
+    for options in [ImportOptions::as_it_was(), ImportOptions::as_it_was().under("again".parse().unwrap())] {
+        let back = second.import(&mut &backup[..], &options).unwrap();
+        assert_eq!(back.last, imported.last, "nothing is written behind it");
+        let fork: SessionId = format!("fork-of-{}", back.session).parse().unwrap();
+        second.fork(&back.session, Some(Seq(1)), &fork, Millis(2)).unwrap();
+        let kinds: Vec<_> = second.read(&fork, Seq(1)).unwrap().into_iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, ["forked", "imported"], "{}", back.session);
+    }
+    assert_eq!((first.verify_all().unwrap(), second.verify_all().unwrap()), (vec![], vec![]));
+}

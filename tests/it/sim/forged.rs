@@ -23,7 +23,7 @@ use tamtam::{
         Bill, Branch, Delivery, Entry, Env, Grant, Link, NoSummary, Open, Point, Record, ReplyTo, Settings, Signal,
         State, Steering, TaskOrder, Trail, Transcript, Undone, Wanted, decide, look_back, plan_merge,
     },
-    tape::Append,
+    tape::{Append, ImportedFrom},
     tool::ToolResult,
 };
 
@@ -183,7 +183,24 @@ fn read(entries: &[Entry], rng: &mut Rng) {
             judge(&state, &Signal::RollBack { back: back.into(), files: None, summary: None, reply });
         }
     }
-    for state in [&state, &half] {
+    let mut brought = state.clone();
+    brought.apply(&Entry {
+        seq: state.seq,
+        time: state.time,
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        record: Record::Imported(Box::new(ImportedFrom {
+            session: "here".parse().unwrap(),
+            from: "there".parse().unwrap(),
+            last: state.seq,
+            workspace: "/here".into(),
+            spill: None,
+        })),
+    });
+    assert!(brought.open.is_empty() && brought.turn.is_none() && brought.session.as_str() == "here");
+    for state in [&state, &half, &brought] {
         let _ = (state.left(), state.due(), state.is_idle());
         for signal in signals(state, rng) {
             judge(state, &signal);
