@@ -190,8 +190,11 @@ impl Builder {
         self
     }
 
-    /// Who listens to the sessions that go on at the start, from before their first step on. It is handed the events of each of
-    /// them, on the task that starts the runtime, and must not wait for anything; a panic in it is logged.
+    /// Who listens to the sessions that go on at the start. It is handed the events of all that were in a turn, before any of them
+    /// takes a step, on the task that starts the runtime; it must not wait for anything, and a panic in it is logged.
+    ///
+    /// A child that was ordered and not made when the process ended is not among them: its parent makes it. And a session that one
+    /// of the host's own children ([`child`](Builder::child)) writes to may be up before.
     ///
     /// Where nobody listens, what a call has to ask for is denied at once; so a host whose people answer asks keeps these streams.
     /// The answer is given by [`Session::answer`](crate::Session::answer) once the runtime is there; an ask waits that long.

@@ -135,3 +135,44 @@ async fn a_listener_that_panics_keeps_no_session_from_going_on() {
     assert_eq!(outcome(&runtime, &id).await, Outcome::Done);
     assert!(runtime.shutdown().await.is_empty());
 }
+
+/// All that were in a turn are listened to before the first of them goes on: one of them may be another one's parent, and brings it up
+/// long before its turn would come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_go_on_are_listened_to_before_the_first_takes_a_step() {
+    use futures_util::FutureExt as _;
+
+    // More than are brought back at once.
+    const MANY: usize = 20;
+    let folder = taped::folder();
+    let (slow, quick) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let calls = || Reply::call("slow", serde_json::json!({})).with_call("quick", serde_json::json!({}));
+    let first = builder(folder.path(), Arc::new(Scripted::new(std::iter::repeat_with(calls).take(MANY))));
+    let first = first.tool(Stub("slow", slow.clone())).tool(Stub("quick", quick.clone())).start().await.unwrap();
+    for _ in 0..MANY {
+        let mut options = SessionOptions::new(folder.path());
+        let rules = vec![Rule::new("slow", "*", Action::Allow), Rule::new("quick", "*", Action::Ask)];
+        options.rules = Some(Ruleset { name: "asks".into(), rules });
+        first.create(options).await.unwrap().prompt("go").await.unwrap();
+    }
+    until("all run", || slow.load(Ordering::SeqCst) == MANY).await;
+    assert!(first.shutdown().await.is_empty());
+
+    let heard = Arc::new(Mutex::new((Vec::<EventStream>::new(), 0)));
+    let keeps = heard.clone();
+    let listen = move |_: &SessionId, events| {
+        let (streams, early) = &mut *keeps.lock().unwrap();
+        *early += streams.iter_mut().filter_map(|stream| stream.next().now_or_never()).count();
+        streams.push(events);
+    };
+    let model = Arc::new(Scripted::from_fn(|_| Reply::text("done")));
+    let again = builder(folder.path(), model).tool(Stub("slow", Arc::default())).tool(Stub("quick", quick));
+    let runtime = again.on_resume(listen).start().await.unwrap();
+    let (streams, early) = std::mem::take(&mut *heard.lock().unwrap());
+    assert_eq!((runtime.recovered().len(), streams.len(), early), (MANY, MANY, 0));
+    for recovered in runtime.recovered() {
+        assert_eq!(asks(&runtime.session(&recovered.session)).await, 1, "somebody listens to it");
+    }
+    assert!(runtime.shutdown().await.is_empty());
+    drop(streams);
+}
