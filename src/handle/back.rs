@@ -7,11 +7,11 @@
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use crate::{
     error::{OpenError, RollbackError, SendError},
-    handle::{Session, context::Leaving},
+    handle::{Session, context::Leaving, fork::WRITTEN_WAIT},
     ids::{MessageId, Seq, SessionId},
     session::{
         Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RolledBack, Signal, State, Wanted,
@@ -83,7 +83,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SendError::Busy`] while a turn runs; [`Refusal::Moved`](crate::session::Refusal::Moved) where something was decided in
-    /// between; [`RollbackError::NoPoint`].
+    /// between; [`RollbackError::NoPoint`]; [`TapeError::Busy`] as [`SendError::Storage`] where what was decided last does not come
+    /// to the tape within half a minute.
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, RollbackError> {
         self.rollback_with(Wanted::Point(to.into()), RollbackOptions::new()).await
     }
@@ -150,13 +151,18 @@ impl Session {
         Ok((now, Arc::new(back)))
     }
 
-    /// Returns when the tape has all that was decided through that entry, however long the disk takes.
+    /// Returns when the tape has all that was decided through that entry.
     ///
     /// # Errors
-    /// [`SendError::Storage`], or [`Refusal::Moved`] as [`SendError::Refused`], where it never will: the disk refused, and the
-    /// session went back to what it was before.
+    /// [`TapeError::Busy`] as [`SendError::Storage`] where the disk does not answer for half a minute. [`SendError::Storage`], or
+    /// [`Refusal::Moved`] as [`SendError::Refused`], where it never will: the disk refused, and the session went back to what it
+    /// was before.
     pub(super) async fn written(&self, upto: Seq) -> Result<(), SendError> {
-        match self.ask(|reply| Signal::Written { reply }).await? {
+        if self.slot.told().load(Ordering::Relaxed) >= upto.0 {
+            return Ok(());
+        }
+        let asked = tokio::time::timeout(WRITTEN_WAIT, self.ask(|reply| Signal::Written { reply })).await;
+        match asked.map_err(|_| SendError::Storage(TapeError::Busy { waiting: 1 }))?? {
             Held::Done(seq) if seq >= upto => Ok(()),
             Held::Done(seq) => Err(Refusal::Moved { expected: upto, actual: seq }.into()),
             Held::Receipt(_) => Err(SendError::Closed),

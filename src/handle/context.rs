@@ -36,7 +36,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
-    /// written, or what comes back would not fit the model's window; [`SendError::Storage`] where the tape cannot be read.
+    /// written, or what comes back would not fit the model's window; [`SendError::Storage`] where the tape cannot be read, or
+    /// does not have within half a minute what was decided last.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
         let now = self.state().await?;
         let newest = now.context.newest;

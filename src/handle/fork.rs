@@ -27,8 +27,8 @@ use crate::{
 /// How often a merge is worked out anew where something was decided in between.
 const TRIES_MAX: u32 = 5;
 
-/// How long a fork, or a merge, waits for what was decided before it to come to the tape.
-const WRITTEN_WAIT: Duration = Duration::from_secs(30);
+/// How long a fork, a merge, or a way back waits for what was decided before it to come to the tape.
+pub(super) const WRITTEN_WAIT: Duration = Duration::from_secs(30);
 
 /// How a fork was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,8 @@ impl Session {
     /// merged; an undo here takes back a merge whole, and then it can be merged again.
     ///
     /// # Errors
-    /// See [`MergeError`]. Both sides are what they were then.
+    /// See [`MergeError`]; [`TapeError::Busy`] where what was decided last, on either side, does not come to the tape within half a
+    /// minute. Both sides are what they were then.
     pub async fn merge(&self, fork: &SessionId) -> Result<Merge, MergeError> {
         self.merge_and(fork, Afterwards::Keep).await
     }
