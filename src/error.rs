@@ -63,8 +63,8 @@ pub enum SendError {
     /// An operator stops the session just now. The next message wakes it.
     #[error("an operator stops the session just now: send again, and that wakes it")]
     Stopped,
-    /// The runtime ended, or the session was stopped, while what was asked for was on its way to the tape, and nobody could say
-    /// within ten seconds whether it came there. Where the disk does answer, that is waited for, and told.
+    /// The runtime ended, or the session was stopped or crashed, while what was asked for was on its way to the tape, and nobody could
+    /// say within some seconds whether it came there: the disk did not answer, or somebody had woken the session again.
     ///
     /// A message is to be sent again under the same id: where the tape has it that gives its receipt, and it is never taken twice.
     #[error(
@@ -79,7 +79,7 @@ pub enum SendError {
     /// The session was ended for good. Its tape can be read.
     #[error("{}", Refusal::Ended)]
     Ended,
-    /// The session was asleep and could not be woken.
+    /// The session was asleep and could not be woken, or it crashed and its tape cannot be read just now.
     #[error("failed to wake the session: {0}")]
     Unavailable(#[source] Box<OpenError>),
     /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.

@@ -25,6 +25,7 @@ use children::Children;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -67,7 +68,8 @@ pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
 /// The first wait before it looks again; each further one is twice as long.
 const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
 
-/// No such wait is longer.
+/// No such wait is longer. From the first one that is so long on, about three seconds after the crash, whoever waits for the session
+/// is told why it does not come up.
 const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 /// The behaviour of a session's actor. Rebuilds itself from the tape at each life.
@@ -84,9 +86,10 @@ impl SessionActor {
 }
 
 impl SessionActor {
-    /// Puts the tape and the state into the slot. A tape that cannot be read just now is waited for.
-    async fn load(&self) -> Result<(), ExitError> {
-        let (until, mut wait) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN);
+    /// Puts the tape and the state into the slot. A tape that cannot be read just now is waited for, so that what is open goes on by
+    /// itself; hosts wait for it a few seconds only.
+    async fn load(&self, card: &ActorCard) -> Result<(), ExitError> {
+        let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
         loop {
             let (host, slot) = (self.host.clone(), self.slot.clone());
             // Reading the tape may wait for a disk, so it does so on a thread for that.
@@ -94,7 +97,14 @@ impl SessionActor {
                 Err(NotLoaded::NotNow(error)) if Instant::now() < until => error,
                 loaded => return Ok(loaded?),
             };
-            tracing::warn!(session = %self.slot.id, %error, "its tape cannot be read just now; it is looked at again");
+            looks += 1;
+            if looks.is_power_of_two() {
+                tracing::warn!(session = %self.slot.id, %error, looks, "its tape cannot be read just now; it is looked at again");
+            }
+            card.doing(format!("its tape cannot be read just now: {error}"));
+            if wait >= LOAD_AGAIN_MAX {
+                self.slot.cannot_be_read(error);
+            }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LOAD_AGAIN_MAX);
         }
@@ -126,7 +136,7 @@ impl Behaviour for SessionActor {
     const MAY_WAIT: bool = false;
 
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
-        self.load().await?;
+        self.load(cx.card()).await?;
         let Some((tape, state)) = self.slot.prepared() else {
             return Err(ExitError::Failed("its tape went to another start".to_owned()));
         };
@@ -446,7 +456,15 @@ impl Live {
         }
         let marked = self.mark_turn(&after);
         let before = std::mem::replace(&mut self.state, after);
-        let appended = marked.map_or_else(|error| Appended::Now(Err(error)), |()| self.append(&entries));
+        let appended = match marked {
+            Ok(()) => catch_unwind(AssertUnwindSafe(|| self.append(&entries))),
+            Err(error) => Ok(Appended::Now(Err(error))),
+        };
+        let appended = appended.unwrap_or_else(|panic| {
+            // The next life asks the tape whether it has this; a report that it does not have would be lost with this frame.
+            self.put_by(signal.clone());
+            resume_unwind(panic)
+        });
         fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
         match appended {
             Appended::Now(Ok(_)) => {
@@ -550,6 +568,10 @@ impl Drop for Live {
     /// What workers reported can be said by nobody else: what the tape may not have is left to the next life. Where it has it after
     /// all, nothing is open that it could be about.
     fn drop(&mut self) {
+        let reports = self.held.iter().chain(&self.untried).filter(|held| storage::reported(held).is_some()).count();
+        if reports > 0 && self.slot.is_ending() {
+            tracing::warn!(session = %self.slot.id, reports, "what workers reported was not recorded, and goes with the session");
+        }
         let on_its_way = self.pending.drain(..).flat_map(|pending| std::iter::once(pending.signal).chain(pending.moot));
         for signal in on_its_way.chain(self.held.drain(..)).chain(self.untried.drain(..)) {
             let report = storage::without_left(signal);

@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actors::{host::Host, shell::Mailbox, tapes::OpenTape},
-    error::{PassivateError, SendError},
+    error::{OpenError, PassivateError, SendError},
     event::{Event, EventStream, Ring},
     ids::{MessageId, Seq, SessionId},
     session::{Held, Refusal, ReplyTo, Signal, State, TurnEnd},
@@ -471,10 +471,26 @@ impl Slot {
         waiters.refuse(&SendError::Stopped);
     }
 
+    /// Its tape cannot be read just now, and its actor goes on looking: whoever waits is told, as by a session that cannot be woken.
+    pub(crate) fn cannot_be_read(&self, error: TapeError) {
+        let (waiters, unsettled) = match &mut self.inner().inbox {
+            Some(inbox) => (inbox.take_waiters(), inbox.take_unsettled()),
+            None => return,
+        };
+        let refusal = SendError::from(OpenError::Tape(error));
+        waiters.refuse_awake(&refusal, "its tape cannot be read just now");
+        unsettled.into_iter().for_each(|left| left.tell(None, &refusal));
+    }
+
     /// Its actor does not end, or the runtime does: whoever waits for what it had taken up is told that nobody knows.
     pub(crate) fn give_up(&self) {
         let unsettled = self.inner().inbox.as_mut().map_or_else(Vec::new, |inbox| inbox.take_unsettled());
         unsettled.into_iter().for_each(|left| left.tell(None, &SendError::Closed));
+    }
+
+    /// Whether nobody takes up what its actor leaves: it is stopped, or the runtime is.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.inner().refusal(), Some(SendError::Stopped | SendError::Closed))
     }
 
     /// It takes inputs again. Whether it was parked.

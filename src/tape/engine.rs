@@ -58,7 +58,8 @@ use crate::ids::{Millis, Seq, SessionId};
 ///
 /// Those that the runtime tells apart are said at each method; what is none of them is [`TapeError::engine`]. An append that
 /// fails is data and no crash: hosts are told [`SendError::Storage`](crate::SendError::Storage), and what is open is held and
-/// tried again twice a second. An engine that panics in an append crashes that session, which starts again from its tape.
+/// tried again twice a second. An engine that panics in an append crashes that session, which starts again from its tape;
+/// what a worker had reported is decided about again then.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -107,7 +107,7 @@ impl Live {
             }
             return;
         }
-        if signal == Signal::Anchor {
+        if is_anchor(&signal) {
             // Nothing is lost without it: the session opens from the anchor before.
             return;
         }
@@ -235,6 +235,15 @@ pub(super) fn is_told(signal: &Signal) -> bool {
             | Signal::Orphan { .. }
             | Signal::Adopted { .. }
     )
+}
+
+/// Whether it only wants a new anchor, also where the wish was left over.
+fn is_anchor(signal: &Signal) -> bool {
+    match signal {
+        Signal::Anchor => true,
+        Signal::Left(report) => is_anchor(report),
+        _ => false,
+    }
 }
 
 /// Whether the disk has nothing to do with it.

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actors::{shell::Mailbox, slot::Slept, tapes::OpenTape},
-    error::SendError,
+    error::{PassivateError, SendError},
     ids::{MessageId, Seq, SessionId},
     session::{Down, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, ReplyTo, Signal, State, TurnEnd},
     supervisor::ActorCard,
@@ -363,6 +363,17 @@ impl Waiters {
     /// Nobody.
     pub(super) fn none() -> Waiters {
         Waiters { inputs: Vec::new(), questions: Vec::new(), outcomes: Vec::new() }
+    }
+
+    /// Of a session that does not sleep, and has a tape or is about to have it.
+    pub(super) fn refuse_awake(mut self, error: &SendError, why: &'static str) {
+        for question in std::mem::take(&mut self.questions) {
+            match question {
+                Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why })),
+                other => other.refuse(error.clone()),
+            }
+        }
+        self.refuse(error);
     }
 
     pub(super) fn refuse(self, error: &SendError) {

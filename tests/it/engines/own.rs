@@ -29,6 +29,8 @@ pub(super) struct Own {
     pub(super) refused: Arc<AtomicUsize>,
     /// Appends that nobody was told of yet.
     pub(super) outstanding: Arc<AtomicUsize>,
+    /// It panics at the next append of an entry of this kind, once.
+    panics_at: Arc<Mutex<Option<&'static str>>>,
     /// The most bytes of one entry; 0 for no such bound.
     pub(super) row_max: Arc<AtomicUsize>,
     /// How often somebody tried to load the session that cannot be read.
@@ -61,6 +63,7 @@ impl Own {
             memory: MemoryStore::new(),
             refuses: Arc::default(),
             refused: Arc::default(),
+            panics_at: Arc::default(),
             outstanding: Arc::default(),
             row_max: Arc::default(),
             looked: Arc::default(),
@@ -68,6 +71,11 @@ impl Own {
             is_late: Arc::default(),
             leaving: Arc::default(),
         }
+    }
+
+    /// The next append of an entry of that kind panics, and takes nothing.
+    pub(super) fn panic_at(&self, kind: &'static str) {
+        *self.panics_at.lock().unwrap() = Some(kind);
     }
 
     /// From now on the session of a handle that is gone is given back when it is waited for, and no earlier.
@@ -184,6 +192,11 @@ impl TapeWriter for OwnWriter {
     }
 
     fn append(&mut self, entries: &[Entry]) -> Appended {
+        let is_it = |kind: &mut &'static str| entries.iter().any(|entry| entry.kind == *kind);
+        let panics = self.own.panics_at.lock().unwrap().take_if(is_it);
+        if panics.is_some() {
+            panic!("the connection broke");
+        }
         self.push(None, entries.to_vec())
     }
 

@@ -118,3 +118,60 @@ async fn a_session_that_crashes_while_its_tape_cannot_be_read_waits_for_it() {
     assert_eq!(runtime.crashes().len(), 1);
     assert!(runtime.shutdown().await.is_empty());
 }
+
+/// Who waits for a session that crashed while its tape cannot be read is told so, as by one that slept: not after hours of an outage.
+/// It goes on looking by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_session_that_cannot_be_read_after_a_crash_is_told_so() {
+    let own = Own::new();
+    let engine = Engine::of(Kept::Own(own.clone()));
+    let (runtime, tools) = engine.start().await;
+    let session = runtime.create(engine.options()).await.unwrap();
+    let turn = session.prompt("call gate").await.unwrap();
+    tools.gate.is_running().await;
+    own.keep_away(Some("s"));
+    runtime.operate().crash("s", "on purpose").unwrap();
+    until("it was looked at", || own.looked.load(Ordering::SeqCst) > 0).await;
+    let told = async { tokio::join!(session.prompt("lost"), session.state(), turn.wait()) };
+    let (sent, state, end) = tokio::time::timeout(Duration::from_secs(30), told).await.expect("all three are told");
+    let errors = [sent.unwrap_err(), state.unwrap_err(), end.unwrap_err()];
+    for error in errors {
+        assert!(matches!(error, SendError::Unavailable(_)), "{error:?}");
+        assert!(error.to_string().contains("the database is away"), "{error}");
+    }
+    let shown = format!("{:?}", runtime.inspect("s").unwrap());
+    assert!(shown.contains("its tape cannot be read just now"), "{shown}");
+    own.keep_away(None);
+    // Nobody wakes it.
+    let is_end = |record: &Record| matches!(record, Record::TurnFinished { .. });
+    let ended = async {
+        while count(&session, is_end).await == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("its turn goes on by itself");
+    assert!(!seen(&session).await.contains(&"lost".to_owned()));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// An engine that panics when its connection breaks loses no result: a call that runs once is not answered "outcome unknown" by the
+/// next life, because its result was in hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_panics_in_an_append_loses_no_report() {
+    for (kind, prompt) in [("result", "call gate"), ("answer", "hello")] {
+        let own = Own::new();
+        let engine = Engine::of(Kept::Own(own.clone()));
+        let (runtime, tools) = engine.start().await;
+        let session = runtime.create(engine.options()).await.unwrap();
+        tools.gate.open.add_permits(1);
+        own.panic_at(kind);
+        let end = session.prompt(prompt).await.unwrap().wait().await.unwrap();
+        assert_eq!((end.outcome.clone(), runtime.crashes().len()), (Outcome::Done, 1), "{kind}");
+        let requests = count(&session, |record| matches!(record, Record::Request { .. })).await;
+        match kind {
+            "result" => assert_eq!(seen(&session).await[2], "through the gate"),
+            _ => assert_eq!((seen(&session).await, requests), (vec!["hello".to_owned(), "re hello".into()], 1)),
+        }
+        assert!(runtime.shutdown().await.is_empty());
+    }
+}

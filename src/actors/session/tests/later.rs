@@ -253,3 +253,38 @@ async fn a_fork_does_not_wait_for_ever_for_a_disk_that_hangs() {
     assert!(since.elapsed() < std::time::Duration::from_secs(1));
     bench.it_is_done(another);
 }
+
+/// The same of a way back, which looks at the tape, and not for longer than a host waits for anything else of a disk.
+#[tokio::test(start_paused = true)]
+async fn a_way_back_does_not_wait_for_ever_for_a_disk_that_hangs() {
+    let mut bench = bench();
+    bench.configure();
+    let another = bench.another_writes();
+    bench.configure();
+    let session = crate::Session { host: bench.live.host.clone(), slot: bench.live.slot.clone() };
+    let undo = tokio::time::timeout(std::time::Duration::from_secs(120), session.undo());
+    tokio::pin!(undo);
+    assert!(futures_util::poll!(&mut undo).is_pending());
+    // It is told the state, and asks for the tape to have it.
+    bench.live.work();
+    assert!(futures_util::poll!(&mut undo).is_pending());
+    bench.live.work();
+    let refused = undo.await.expect("half a minute is the most").unwrap_err();
+    assert!(refused.to_string().contains(&TapeError::Busy { waiting: 1 }.to_string()), "{refused:?}");
+    bench.it_is_done(another);
+}
+
+/// The wish for an anchor, left over by a life that crashed, is no report: where it cannot be made nothing waits behind it.
+#[tokio::test(start_paused = true)]
+async fn an_anchor_that_was_left_over_and_cannot_be_made_holds_up_nothing() {
+    let mut bench = bench();
+    bench.configure();
+    let upto = bench.live.state.seq;
+    bench.disk.fail_from(0, ALL);
+    bench.live.recover(vec![Signal::Anchor]);
+    assert_eq!((bench.live.held.len(), bench.live.state.seq), (0, upto));
+    bench.disk.heal();
+    let receipt = bench.send("m");
+    bench.live.work();
+    assert!(receipt.await.unwrap().is_ok());
+}
