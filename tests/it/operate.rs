@@ -259,7 +259,8 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
     }
     stuck.wait().await.unwrap();
     let node = lab.seen("stuck", |node| node.phase == Some("idle")).await;
-    assert_eq!((node.queue, node.queue_peak), (0, 3));
+    // More may have come before it got through these.
+    assert!(node.queue == 0 && node.queue_peak >= 3, "{} {}", node.queue, node.queue_peak);
     lab.end().await;
 }
 
