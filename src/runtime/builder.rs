@@ -75,7 +75,8 @@ impl Builder {
     ///
     /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
     /// ([`Runtime::sweep`]), 512 MiB and 100,000 sessions at most; beyond, what is new is refused as
-    /// [`TapeError::MemoryFull`]. For other limits give [`Builder::tapes`] a [`MemoryStore`] with its own.
+    /// [`TapeError::MemoryFull`], and turns that are open end. The store is the runtime's own here, and its limits cannot be
+    /// changed: for other ones, or to allow more later, make a [`MemoryStore`], keep a clone, and give it to [`Builder::tapes`].
     #[must_use]
     pub fn in_memory(self) -> Builder {
         self.tapes(Arc::new(MemoryStore::new()))

@@ -109,7 +109,8 @@ pub enum TapeError {
         waiting: usize,
     },
     /// Tapes in memory take no more than [`MemoryLimits`](crate::tape::MemoryLimits) allow. Nothing was taken; the same may be tried
-    /// again when there is room.
+    /// again when there is room. A sweep leaves sessions that are awake ([`Runtime::shed`](crate::Runtime::shed) puts them to
+    /// sleep), and limits can be changed by a host that made the store itself ([`Builder::tapes`](crate::runtime::Builder::tapes)).
     #[error(
         "the tapes in memory are full: {max} {of} are the most; remove sessions that are over (Runtime::sweep), or allow more \
          (MemoryStore::set_limits)"

@@ -16,15 +16,18 @@
 
 use std::{
     fs::File,
-    io::{Read as _, Seek as _, SeekFrom, Write},
+    io::{self, Read as _, Seek as _, SeekFrom, Write},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Damage, Entry, Store, TapeError,
+    Access, Damage, Entry, Store, TapeError,
+    layout::{Layout, new_file},
     line::{Chain, Rest, Sum, encode_lines},
     lineage::all_parts,
     read::{again_if_damaged, open_if_there, read_file_surely},
@@ -39,8 +42,8 @@ pub(super) const EXPORT_VERSION: u64 = 1;
 /// Bytes of a large output in one line.
 pub(super) const SPILL_PIECE_BYTES: usize = 256 * 1024;
 
-/// So many large outputs are held open at least; those that were written longest ago are opened once more.
-const OUTPUTS_OPEN_MIN: usize = 64;
+/// So many large outputs are held open at most, with one file for the contents of all others: the descriptors are the process's.
+const OUTPUTS_OPEN_MAX: usize = 64;
 
 /// The first line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +122,7 @@ impl Store {
     /// [`TapeError::Io`], also of `to`. What was written until then is no export: it does not come in anywhere.
     pub fn export(&self, session: &SessionId, spills: Spills, to: &mut dyn Write) -> Result<Exported, TapeError> {
         self.must_exist(session)?;
-        let (header, mut outputs) = again_if_damaged(|| self.header(session, spills))?;
+        let (header, outputs) = again_if_damaged(|| self.header(session, spills))?;
         let out = Path::new("the export");
         let mut line = serde_json::to_vec(&header).map_err(|error| TapeError::io("write", out)(error.into()))?;
         line.push(b'\n');
@@ -140,7 +143,7 @@ impl Store {
             let path = self.layout().entries(session, &gone.name);
             return Err(TapeError::Changed { path, expected: gone.bytes, found: 0 });
         }
-        for (spill, output) in header.spills.iter().zip(&mut outputs) {
+        for (spill, output) in header.spills.iter().zip(&outputs) {
             let bytes = output.again(spill.bytes)?;
             if Piece::of(&spill.name, 0, &bytes) != *spill {
                 let (path, found) = (output.path.clone(), bytes.len() as u64);
@@ -165,20 +168,24 @@ impl Store {
         let (tamtam, v) = (Kind::Tape, EXPORT_VERSION);
         let mut header = Header { tamtam, v, session: session.clone(), last, anchors, spills: Vec::new() };
         let mut outputs = Vec::new();
-        // As a rule all that a folder keeps: the oldest are those that are tidied up while it goes out.
-        let files_max = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let held_max = files_max.map_or(usize::MAX, |max| usize::try_from(max / 2).unwrap_or(usize::MAX));
-        let held_max = held_max.max(OUTPUTS_OPEN_MIN);
         if spills == Spills::Taken {
             let folder = self.spill_path(session);
+            let mut copies = None;
             // The newest first: those that are being written, or go with a call that is cut off, are held open.
             for spill in list_spills(&folder).map_err(TapeError::io("list", &folder))?.into_iter().rev() {
                 let Some(name) = spill.path.file_name().and_then(|name| name.to_str()) else { continue };
                 let name = name.to_owned();
                 let Some(mut output) = Output::open(spill.path)? else { continue };
                 let bytes = output.again(u64::MAX)?;
-                if outputs.len() >= held_max {
+                if outputs.len() >= OUTPUTS_OPEN_MAX {
+                    // The oldest are those that are tidied up while it goes out. Where nothing can be written, they are opened
+                    // once more.
+                    let copies = copies.get_or_insert_with(|| match self.access() {
+                        Access::Write => Copies::make(self.layout()).ok(),
+                        Access::Read => None,
+                    });
                     output.file = None;
+                    output.copy = copies.as_mut().and_then(|copies| copies.take(&bytes).ok());
                 }
                 header.spills.push(Piece::of(&name, 0, &bytes));
                 outputs.push(output);
@@ -265,27 +272,55 @@ impl Store {
     }
 }
 
-/// A large output that goes with a session. Held open, so that it can be read again also where it was removed meanwhile.
+/// A large output that goes with a session. Held open or copied, so that it can be read again also where it was removed meanwhile.
 struct Output {
     path: PathBuf,
     file: Option<File>,
+    /// The file of all copies, and where in it this one begins.
+    copy: Option<(Arc<File>, u64)>,
+}
+
+/// The contents of large outputs, one behind the other, in a file that has no name: it is gone when it is closed.
+struct Copies {
+    file: Arc<File>,
+    length: u64,
+}
+
+impl Copies {
+    fn make(layout: &Layout) -> io::Result<Copies> {
+        let path = layout.root.join(format!(".export-{}", uuid::Uuid::now_v7().simple()));
+        let file = new_file(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(Copies { file: Arc::new(file), length: 0 })
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> io::Result<(Arc<File>, u64)> {
+        let at = self.length;
+        self.file.write_all_at(bytes, at)?;
+        self.length += bytes.len() as u64;
+        Ok((Arc::clone(&self.file), at))
+    }
 }
 
 impl Output {
     /// `None` where it is gone.
     fn open(path: PathBuf) -> Result<Option<Output>, TapeError> {
-        Ok(open_if_there(&path)?.map(|file| Output { path, file: Some(file) }))
+        Ok(open_if_there(&path)?.map(|file| Output { path, file: Some(file), copy: None }))
     }
 
     /// Its first bytes: it may have grown.
-    fn again(&mut self, bytes: u64) -> Result<Vec<u8>, TapeError> {
-        let failed = || TapeError::io("read", &self.path);
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(File::open(&self.path).map_err(failed())?),
-        };
+    fn again(&self, bytes: u64) -> Result<Vec<u8>, TapeError> {
         let mut read = Vec::new();
-        file.seek(SeekFrom::Start(0)).and_then(|_| file.take(bytes).read_to_end(&mut read)).map_err(failed())?;
+        let mut all = |file: &File, from| {
+            let mut file = file;
+            file.seek(SeekFrom::Start(from)).and_then(|_| file.take(bytes).read_to_end(&mut read))
+        };
+        match (&self.file, &self.copy) {
+            (Some(file), _) => all(file, 0),
+            (None, Some((copies, at))) => all(copies, *at),
+            (None, None) => File::open(&self.path).and_then(|file| all(&file, 0)),
+        }
+        .map_err(TapeError::io("read", &self.path))?;
         Ok(read)
     }
 }

@@ -115,6 +115,9 @@ impl Tape {
         let Some(first) = entries.first() else { return Ok(Appended::Now(Ok(state.good.seq))) };
         if state.failed {
             if first.seq == state.good.seq.next() {
+                if let Some(error) = state.mark_failed.take() {
+                    return Err(error);
+                }
                 state.start_anew();
             } else if state.outstanding > 0 {
                 let doomed =

@@ -64,7 +64,7 @@ pub struct CaughtUp {
     pub read_anew: u64,
     /// Sessions that were taken out, because they are gone.
     pub removed: u64,
-    /// Sessions that have something that was not read, because the time was over.
+    /// Sessions that have something that was not read, because the time was over, or their files cannot be read.
     pub behind: u64,
 }
 
@@ -240,6 +240,11 @@ enum Failed {
 }
 
 impl Failed {
+    /// Whether only the files of the session that was read just now could not be. Every other one can be read on.
+    fn is_of_one_session(&self) -> bool {
+        matches!(self, Failed::Tape(TapeError::Io { .. }))
+    }
+
     fn into_error(self, op: &'static str) -> TapeError {
         match self {
             Failed::Corrupt(message) => TapeError::Index { op, message, is_damaged: true },

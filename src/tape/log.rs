@@ -59,6 +59,9 @@ pub(super) struct State {
     pub(super) failed: bool,
     /// What ended the last run.
     pub(super) last_failure: Option<TapeError>,
+    /// Why the mark of an open turn could not be made, until an append was told. One that comes only then would be taken for one
+    /// that starts anew.
+    pub(super) mark_failed: Option<TapeError>,
     /// Marks that wait for the store's thread, and the last of them where no append was queued behind it.
     pub(super) marks: usize,
     pub(super) mark: Option<Arc<Wanted>>,
@@ -74,6 +77,12 @@ impl State {
         self.run += 1;
         self.failed = true;
         self.last_failure = Some(error.clone());
+    }
+
+    /// Notes that the mark of an open turn could not be made: what was queued behind it fails, or else what is appended next.
+    pub(super) fn fail_mark(&mut self, error: &TapeError) {
+        self.fail(error);
+        self.mark_failed = Some(error.clone());
     }
 
     /// Goes on from what is on the tape.
@@ -102,6 +111,7 @@ impl Log {
             run: 0,
             failed: false,
             last_failure: None,
+            mark_failed: None,
             marks: 0,
             mark: None,
             anchors,

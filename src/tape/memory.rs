@@ -4,7 +4,8 @@
 //!
 //! It takes no more than its [`MemoryLimits`], and removes nothing by itself: what is beyond is refused as
 //! [`TapeError::MemoryFull`], like a write to a full disk, until the host has removed sessions that are over
-//! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more.
+//! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more. A turn that is open goes on and ends for
+//! all that: for what it appends a little more is taken, as the reserve of a store of files is for.
 
 mod tapes;
 
@@ -24,7 +25,8 @@ use tapes::{Memory, MemoryTape, copied};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// The most bytes of all entries together, each counted as the line of a file that it would be. 512 MiB by default. The
-    /// memory that they take is more, by some hundred bytes an entry.
+    /// memory that they take is more, by some hundred bytes an entry. What turns append that are open by then may be 1 MiB more,
+    /// all together; half of that is for appends of at most 4 KiB, as the ends of turns are.
     pub bytes_max: u64,
     /// The most sessions, with those that were deleted and that forks go on from. 100,000 by default.
     pub sessions_max: usize,
@@ -179,7 +181,7 @@ impl TapeStore for MemoryStore {
             last: tape.ends().map(|(_, last)| last.time),
             seq: tape.last(),
             bytes: tape.bytes,
-            open: tape.open,
+            open: tape.open.is_some(),
         };
         Ok(shown.map(summary).collect())
     }
@@ -281,20 +283,20 @@ impl TapeStore for MemoryStore {
     fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
         let mut memory = self.memory();
         memory.must_be_open()?;
-        memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = true);
+        memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = tape.open.or(Some(tape.last())));
         Ok(())
     }
 
     fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
         let mut memory = self.memory();
         memory.must_be_open()?;
-        memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = false);
+        memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = None);
         Ok(())
     }
 
     fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         let memory = self.memory();
-        Ok(memory.tapes.iter().filter(|(_, tape)| tape.open).map(|(id, _)| id.clone()).collect())
+        Ok(memory.tapes.iter().filter(|(_, tape)| tape.open.is_some()).map(|(id, _)| id.clone()).collect())
     }
 
     fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
@@ -358,7 +360,7 @@ impl MemoryStore {
         let mut memory = self.memory();
         memory.must_be_claimable(session)?;
         let tape = memory.shown(session)?;
-        if tape.open {
+        if tape.open.is_some() {
             return Err(TapeError::Unfinished { session: session.clone() });
         }
         let has_forks = !tape.forks.is_empty();

@@ -265,8 +265,13 @@ impl Drop for Began<'_> {
 
 /// Why a queued append must not be written any more.
 fn doomed(job: &Job, run: u64) -> Option<TapeError> {
-    let state = lock(&job.log.state);
-    (state.run != run).then(|| state.last_failure.clone().unwrap_or(TapeError::Closed))
+    let mut state = lock(&job.log.state);
+    if state.run == run {
+        return None;
+    }
+    // Whoever appended that is told, and marks the turn again.
+    state.mark_failed = None;
+    Some(state.last_failure.clone().unwrap_or(TapeError::Closed))
 }
 
 /// Whether a job that the thread panicked over is in its file: the panic came between the write and the note of it. To write it
@@ -298,7 +303,7 @@ impl Work for Writer {
                     tracing::warn!(session = %job.log.session, ?mark, %error, "failed to note whether a turn is open");
                     // A turn that nobody would find again must not begin. One mark too many does no harm.
                     if mark == Mark::Open {
-                        lock(&job.log.state).fail(&error);
+                        lock(&job.log.state).fail_mark(&error);
                     }
                 }
                 job.finish(Ok(Seq::ZERO));

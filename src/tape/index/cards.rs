@@ -60,7 +60,7 @@ pub(crate) struct Brought {
     pub(crate) read: u64,
     /// Bytes of tapes that were read.
     pub(crate) bytes: u64,
-    /// Sessions of which something was not read, because the time was over.
+    /// Sessions of which something was not read, because the time was over, or their files cannot be read.
     pub(crate) behind: u64,
 }
 
@@ -237,7 +237,8 @@ fn count_behind(database: &Connection, layout: &Layout, form: u32) -> Result<Bro
     let mut brought = Brought::default();
     for session in layout.all_session_ids()? {
         brought.looked_at += 1;
-        brought.behind += u64::from(!is_as_known(layout, &session, known.get(session.as_str()), form)?);
+        let is_known = is_as_known(layout, &session, known.get(session.as_str()), form);
+        brought.behind += u64::from(!is_known.unwrap_or(false));
     }
     Ok(brought)
 }
@@ -255,14 +256,22 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
     let (mut bytes, mut read) = (0, 0);
     for session in &sessions {
         done.looked_at += 1;
-        if is_as_known(layout, session, known.get(session.as_str()), fold.form)? {
+        // One that cannot be read is found out when it is read.
+        if is_as_known(layout, session, known.get(session.as_str()), fold.form).unwrap_or(false) {
             continue;
         }
         if Instant::now() >= until {
             done.behind += 1;
             continue;
         }
-        let brought = bring(&change, layout, session, fold)?;
+        let brought = match bring(&change, layout, session, fold) {
+            Err(failed) if failed.is_of_one_session() => {
+                tracing::debug!(%session, ?failed, "a session cannot be read for the list");
+                done.behind += 1;
+                continue;
+            }
+            brought => brought?,
+        };
         done.read += 1;
         done.bytes += brought;
         (bytes, read) = (bytes + brought, read + 1);

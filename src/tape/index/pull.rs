@@ -60,7 +60,8 @@ pub(super) fn pull_all(
     for session in &sessions {
         fault!(layout.faults, "index.session", session.as_str());
         // Looking is cheap, so what has not changed never counts as behind.
-        if is_as_known(layout, session, known.get(session.as_str()))? {
+        // One that cannot be read is found out when it is read.
+        if is_as_known(layout, session, known.get(session.as_str())).unwrap_or(false) {
             continue;
         }
         if is_late() {
@@ -71,14 +72,20 @@ pub(super) fn pull_all(
         let (mut until, mut reading) = (until, None);
         loop {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let pulled = match pull_session(&change, layout, session, reading.as_deref())? {
-                Some(pulled) => pulled,
-                None => {
-                    forget(&change, session.as_str())?;
-                    done.read_anew += 1;
-                    until = None;
-                    pull_session(&change, layout, session, None)?.unwrap_or_default()
+            let mut pulled = pull_session(&change, layout, session, reading.as_deref());
+            if let Ok(None) = pulled {
+                forget(&change, session.as_str())?;
+                done.read_anew += 1;
+                until = None;
+                pulled = pull_session(&change, layout, session, None);
+            }
+            let pulled = match pulled {
+                Err(failed) if failed.is_of_one_session() => {
+                    tracing::warn!(%session, ?failed, "a session cannot be read for the index");
+                    done.behind += 1;
+                    break;
                 }
+                pulled => pulled?.unwrap_or_default(),
             };
             done.added += pulled.added;
             fault!(layout.faults, "index.pulled", session.as_str());
@@ -105,7 +112,7 @@ pub(super) fn count_behind(database: &Connection, layout: &Layout) -> Result<u64
     let there: BTreeSet<&str> = sessions.iter().map(SessionId::as_str).collect();
     let mut behind = known.keys().filter(|known| !there.contains(known.as_str())).count() as u64;
     for session in &sessions {
-        behind += u64::from(!is_as_known(layout, session, known.get(session.as_str()))?);
+        behind += u64::from(!is_as_known(layout, session, known.get(session.as_str())).unwrap_or(false));
     }
     Ok(behind)
 }

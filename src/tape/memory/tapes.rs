@@ -16,6 +16,11 @@ use crate::{
     },
 };
 
+/// So much more is taken of turns that are open, so that they end.
+const RESERVE_BYTES: u64 = 1024 * 1024;
+/// Half of it is for appends that are not longer than this: what ends a turn is not, but what a model or a tool brings may be.
+const ENDING_BYTES: u64 = 4 * 1024;
+
 /// All tapes, and what is noted of sessions.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -45,7 +50,8 @@ pub(super) struct MemoryTape {
     /// What the next line would go on from.
     chain: Chain,
     pub(super) holder: Option<u64>,
-    pub(super) open: bool,
+    /// The last entry when the turn that is open was marked. What comes behind the next one is of this turn.
+    pub(super) open: Option<Seq>,
     pub(super) hidden: bool,
     pub(super) forks: BTreeSet<SessionId>,
 }
@@ -73,7 +79,7 @@ impl MemoryTape {
             bytes: 0,
             chain,
             holder: None,
-            open: false,
+            open: None,
             hidden: false,
             forks: BTreeSet::new(),
         }
@@ -106,7 +112,8 @@ impl MemoryTape {
         let mut chain = self.chain.clone();
         // Refuses what does not follow or is too large.
         let bytes = encode_lines(&mut chain, entries)?.len() as u64;
-        if bytes > room.left {
+        let is_in_turn = self.open.is_some_and(|marked| self.last() > marked);
+        if bytes > room.left(is_in_turn, bytes <= ENDING_BYTES) {
             return Err(TapeError::MemoryFull { of: "bytes", max: room.max });
         }
         let first_ever = self.from.is_none() && self.lines.is_empty();
@@ -133,17 +140,27 @@ impl MemoryTape {
     }
 }
 
-/// How many bytes may still be taken, and of how many.
+/// How many bytes are taken, and of how many.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
-    left: u64,
+    taken: u64,
     max: u64,
+}
+
+impl Room {
+    fn left(self, is_in_turn: bool, is_short: bool) -> u64 {
+        let reserve = match (is_in_turn, is_short) {
+            (false, _) => 0,
+            (true, false) => RESERVE_BYTES / 2,
+            (true, true) => RESERVE_BYTES,
+        };
+        self.max.saturating_add(reserve).saturating_sub(self.taken)
+    }
 }
 
 impl Memory {
     pub(super) fn room(&self) -> Room {
-        let max = self.limits.bytes_max;
-        Room { left: max.saturating_sub(self.bytes), max }
+        Room { taken: self.bytes, max: self.limits.bytes_max }
     }
 
     pub(super) fn must_have_room_for_one_more(&self) -> Result<(), TapeError> {

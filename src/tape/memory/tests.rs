@@ -96,3 +96,30 @@ fn marks_have_a_bound_too() {
     store.unpark(&id("a")).unwrap();
     store.park(&id("c"), Millis(1), "boom").unwrap();
 }
+
+/// What opens a turn is refused. What comes behind that is taken beyond the limit, so that it ends; what is long gets half of that.
+#[test]
+fn a_turn_that_is_open_ends_in_a_memory_that_is_full() {
+    let store = limited(2_000, 10);
+    let (mut open, mut idle) = (create(&store, "open").unwrap(), create(&store, "idle").unwrap());
+    store.mark_open(&id("open")).unwrap();
+    append(&mut *open, 1).unwrap();
+    let full = (1..100).find(|seq| append(&mut *idle, *seq).is_err()).unwrap();
+    store.mark_open(&id("idle")).unwrap();
+    append(&mut *idle, full).unwrap_err();
+    let long = |seq| {
+        let data = serde_json::value::RawValue::from_string(format!("\"{}\"", "x".repeat(400 * 1024))).unwrap();
+        Entry { data, ..entry(seq) }
+    };
+    assert!(matches!(open.append(&[long(2)]), Appended::Now(Ok(Seq(2)))));
+    assert!(matches!(open.append(&[long(3)]), Appended::Now(Err(TapeError::MemoryFull { .. }))), "it has a bound");
+    append(&mut *open, 3).unwrap();
+    let last = (4..20_000).find(|seq| append(&mut *open, *seq).is_err()).unwrap();
+    assert!(last > 1_000 && store.bytes() <= 2_000 + 1024 * 1024, "so has that: {last} {}", store.bytes());
+    store.mark_closed(&id("open")).unwrap();
+    store.mark_closed(&id("idle")).unwrap();
+    drop(open);
+    assert_eq!(store.delete(&id("open")).unwrap(), Deleted::Gone);
+    assert_eq!(store.bytes(), listed(&store));
+    append(&mut *idle, full).unwrap();
+}

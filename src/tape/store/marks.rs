@@ -62,6 +62,8 @@ impl Store {
         let log = lock(&writer.live).get(session).and_then(Weak::upgrade);
         let Some(log) = log else { return mark.put(&writer.layout, session) };
         let mut state = lock(&log.state);
+        // What was wanted before does not count any more.
+        state.mark_failed = None;
         let is_its_turn = state.marks == 0 && state.outstanding == 0;
         if is_its_turn && let Some(_began) = writer.in_place() {
             return mark.put(&writer.layout, session);

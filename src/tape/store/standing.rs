@@ -22,7 +22,8 @@ use crate::{
 pub enum Behind {
     /// It has.
     No,
-    /// So many sessions have something that it has not read: the time was over. The next look reads on.
+    /// So many sessions have something that it has not read: the time was over, or their files cannot be read. The next look
+    /// reads on.
     Sessions(u64),
     /// Another process writes it just now.
     Unknown,

@@ -348,7 +348,15 @@ fn an_export_takes_many_large_outputs_that_are_tidied_up_meanwhile() {
     let spills = store.spill_path(&id("s"));
     fs::create_dir_all(&spills).unwrap();
     (0..100).for_each(|n| fs::write(spills.join(format!("output-{n}.log")), format!("output {n}")).unwrap());
-    let mut out = Meanwhile::new(|| fs::remove_dir_all(&spills).unwrap());
+    let of_outputs = || {
+        let links = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let open = links.filter_map(|link| fs::read_link(link.path()).ok());
+        open.filter(|file| file.starts_with(&spills)).count()
+    };
+    let mut out = Meanwhile::new(|| {
+        assert!(of_outputs() <= 64, "they are the process's: {}", of_outputs());
+        fs::remove_dir_all(&spills).unwrap();
+    });
     assert_eq!(store.export(&id("s"), Spills::Taken, &mut out).unwrap().spills, 100);
     let other = own_folder();
     let other = Store::open(other.path(), small()).unwrap();

@@ -193,6 +193,38 @@ fn a_turn_whose_mark_cannot_be_made_does_not_begin() {
     }
 }
 
+/// The same where the disk has refused the mark before the append is there: its entries are made into lines meanwhile.
+#[test]
+fn a_turn_whose_mark_could_not_be_made_by_then_does_not_begin() {
+    for options in [small(), power()] {
+        let folder = own_folder();
+        let disk = FakeDisk::new();
+        disk.be_slow();
+        let store = store_on(folder.path(), options, &disk);
+        let [mut a, mut b] = ["a", "b"].map(|name| Waiting::create(&store, &id(name)));
+        b.append(&[entry(1)]).unwrap();
+        disk.shut();
+        assert!(matches!(a.tape.append(&[entry(1)]), Appended::Later));
+        disk.wait_until_one_waits();
+        let (open, aside) = (folder.path().join("open"), folder.path().join("aside"));
+        fs::rename(&open, &aside).unwrap();
+        fs::write(&open, "no folder").unwrap();
+        store.mark_open(&id("b")).unwrap();
+        disk.open_up();
+        assert_eq!(a.told.recv_timeout(LONG).unwrap().unwrap(), Seq(1));
+        assert!(store.settle(LONG));
+        assert!(matches!(b.tape.append(&[entry(2)]), Appended::Now(Err(TapeError::Io { .. }))));
+        fs::remove_file(&open).unwrap();
+        fs::rename(&aside, &open).unwrap();
+        store.mark_open(&id("b")).unwrap();
+        b.append(&[entry(2)]).unwrap();
+        assert!(store.settle(LONG));
+        assert_eq!(store.open_sessions().unwrap(), [id("b")]);
+        assert_eq!(store.read(&id("b"), Seq(0)).unwrap(), entries(1..=2));
+        store.close(LONG).unwrap();
+    }
+}
+
 /// So is the claim of a handle that is dropped meanwhile.
 #[test]
 fn a_handle_that_is_dropped_while_the_disk_stands_still_waits_for_nothing() {

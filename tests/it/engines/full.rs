@@ -1,14 +1,16 @@
 //! Memory that is full: what is refused, what waits, and how it goes on.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tamtam::{
     EventKind, OpenError, Outcome, Runtime, SendError, SessionOptions, SweepPolicy,
     event::Next,
     model::{Reply, Scripted},
     session::Record,
-    tape::{MemoryLimits, MemoryStore, TapeError},
+    tape::{MemoryLimits, MemoryStore, TapeError, TapeStore as _},
 };
+
+const LONG: Duration = Duration::from_secs(60);
 
 /// Promise 11: memory that is full is like a full disk. What is new is refused and says why and what helps; nothing that is there is
 /// lost; when sessions that are over were removed, or the host allows more, all goes on. A session that could not be begun is not
@@ -56,7 +58,8 @@ async fn a_memory_that_is_full_refuses_says_what_helps_and_goes_on() {
 async fn what_comes_while_memory_is_full_is_recorded_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let store = MemoryStore::new();
-    let scripted = Scripted::new([Reply::text("The answer.").at_barrier("hold")]);
+    // More than the little that is kept for turns that are open.
+    let scripted = Scripted::new([Reply::text("The answer. ".repeat(100_000)).at_barrier("hold")]);
     let hold = scripted.barrier("hold");
     let runtime = Runtime::builder().tapes(Arc::new(store.clone())).model(Arc::new(scripted)).start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
@@ -76,4 +79,37 @@ async fn what_comes_while_memory_is_full_is_recorded_when_there_is_room() {
     let answers = answers.iter().filter(|entry| matches!(entry.record, Record::Answer { .. })).count();
     assert_eq!(answers, 1);
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A turn that is open when memory is full goes on to its end, and an abort ends it: the session sleeps then, and can be deleted.
+/// What is new is refused all the while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_ends_although_memory_is_full() {
+    for aborts in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::new();
+        let scripted = Scripted::new([Reply::text("The answer.").at_barrier("hold")]);
+        let hold = scripted.barrier("hold");
+        let runtime =
+            Runtime::builder().tapes(Arc::new(store.clone())).model(Arc::new(scripted)).start().await.unwrap();
+        let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+        let other = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+        let receipt = session.prompt("hello").await.unwrap();
+        hold.reached().await;
+        store.set_limits(MemoryLimits { bytes_max: store.bytes(), ..MemoryLimits::default() });
+        let refused = other.prompt("more").await.unwrap_err();
+        assert!(matches!(&refused, SendError::Storage(TapeError::MemoryFull { .. })), "{refused}");
+        match aborts {
+            true => tokio::time::timeout(LONG, session.abort("enough")).await.unwrap().unwrap(),
+            false => hold.release(),
+        }
+        let answer = tokio::time::timeout(LONG, receipt.wait()).await.unwrap().unwrap();
+        assert_eq!(answer.outcome == Outcome::Done, !aborts, "{answer:?}");
+        session.wait().await.unwrap();
+        while runtime.passivate(session.id()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.open_sessions().unwrap(), []);
+        assert!(runtime.shutdown().await.is_empty());
+    }
 }

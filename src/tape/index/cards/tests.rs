@@ -213,3 +213,35 @@ fn a_session_of_the_last_time_of_all_is_in_the_list() {
     }
     assert_eq!(found, ["d", "c", "b", "a"]);
 }
+
+/// One that cannot be read counts as behind, in lists and in searches. All others are there.
+#[test]
+fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    for name in ["a", "lost", "z"] {
+        append(&store, name, 1..=2);
+    }
+    let lost = folder.path().join("sessions/lost");
+    fs::rename(lost.join("anchors"), lost.join("elsewhere")).unwrap();
+    fs::write(lost.join("anchors"), "no folder").unwrap();
+    let mut index = store.index().unwrap();
+    for read in [2, 0] {
+        let brought = bring(&mut index);
+        assert_eq!((brought.read, brought.behind), (read, 1));
+        let expected = Some(("1-2".to_owned(), Seq(2), 2));
+        assert_eq!(
+            [digest(&index, "a"), digest(&index, "lost"), digest(&index, "z")],
+            [expected.clone(), None, expected]
+        );
+    }
+    let page = store.search(&crate::tape::Query::new("entry")).unwrap();
+    assert_eq!(page.behind, Behind::Sessions(1));
+    let page = crate::listing::sessions(&store, &crate::listing::SessionQuery::default()).unwrap();
+    let listed: Vec<&str> = page.sessions.iter().map(|listed| listed.session.as_str()).collect();
+    assert_eq!((listed.len(), page.behind), (2, Behind::Sessions(1)), "{listed:?}");
+    fs::remove_file(lost.join("anchors")).unwrap();
+    fs::rename(lost.join("elsewhere"), lost.join("anchors")).unwrap();
+    assert_eq!(bring(&mut index).behind, 0);
+    assert!(digest(&index, "lost").is_some());
+}
