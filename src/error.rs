@@ -60,8 +60,9 @@ pub enum SendError {
     /// The runtime is shut down.
     #[error("the runtime is shut down: start another one on the same tapes, and the session is there")]
     Closed,
-    /// An operator stops the session just now. The next message wakes it.
-    #[error("an operator stops the session just now: send again, and that wakes it")]
+    /// An operator stops the session, and its actor is not down yet. The next message wakes it once it is. Where the stop says
+    /// [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable) that is when the code that it is in ends, or never.
+    #[error("an operator stops the session: send again when its actor is down, and that wakes it")]
     Stopped,
     /// The runtime ended, or the session was stopped or crashed, while what was asked for was on its way to the tape, and nobody could
     /// say within some seconds whether it came there: the disk did not answer, or somebody had woken the session again.
@@ -315,8 +316,9 @@ pub enum OpenError {
         /// Which.
         session: SessionId,
     },
-    /// An operator stops the session just now. The next message, or the next [`Runtime::resume`](crate::Runtime::resume), wakes it.
-    #[error("an operator stops session {session} just now: try again, and that wakes it")]
+    /// An operator stops the session, and its actor is not down yet. The next message, or the next
+    /// [`Runtime::resume`](crate::Runtime::resume), wakes it once it is; see [`SendError::Stopped`].
+    #[error("an operator stops session {session}: try again when its actor is down, and that wakes it")]
     Stopped {
         /// Which.
         session: SessionId,
