@@ -33,8 +33,9 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::Message,
     session::{
-        self, Bill, Delivery, Disposition, Entry, Grant, Held, Outcome, Record, Refusal, ReplyTo, Settings, Signal,
-        Spent, State, Steering, Transcript, TurnEnd, Waiting,
+        self, Abort, AnswerAsk, Bill, Configure, Delivery, Disposition, EditMessage, Entry, GoOn, Grant, HandOff, Held,
+        Input, Outcome, Pause, Record, Refusal, ReplyTo, Resume, SendMessage, Settings, Spent, State, Steering,
+        Transcript, TurnEnd, Waiting, WithdrawMessage,
     },
     usage::Usage,
 };
@@ -92,7 +93,7 @@ impl Session {
         // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
         let message = self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?;
         let id = message.id.clone();
-        let held = self.ask(|reply| Signal::Send { message, delivery, expect_turn, reply }).await;
+        let held = self.ask(|reply| SendMessage { message, delivery, expect_turn }.to(reply)).await;
         match held.map_err(|error| error.about(id))? {
             Held::Receipt(session::Receipt { message, seq, disposition }) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
@@ -135,7 +136,7 @@ impl Session {
     /// [`SendError::Closed`] or [`SendError::Parked`]; [`SendError::InboxFull`] where more than a thousand wait for the disk.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<(), SendError> {
         let reason = kept(reason.into());
-        self.ask(|reply| Signal::Abort { reason, reply }).await.map(drop)
+        self.ask(|reply| Abort { reason }.to(reply)).await.map(drop)
     }
 
     /// Answers an ask.
@@ -143,7 +144,7 @@ impl Session {
     /// # Errors
     /// [`SendError::AskClosed`] where it was answered, expired or withdrawn before.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Answer { ask, grant, reply }).await.map(drop)
+        self.ask(|reply| AnswerAsk { ask, grant }.to(reply)).await.map(drop)
     }
 
     /// Changes a message that still waits; its id says which.
@@ -151,7 +152,7 @@ impl Session {
     /// # Errors
     /// [`SendError::NotWaiting`] where it does not wait any more.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Edit { message, reply }).await.map(drop)
+        self.ask(|reply| EditMessage { message }.to(reply)).await.map(drop)
     }
 
     /// Takes back a message that still waits.
@@ -159,7 +160,7 @@ impl Session {
     /// # Errors
     /// [`SendError::NotWaiting`] where it does not wait any more.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Withdraw { id, reply }).await.map(drop)
+        self.ask(|reply| WithdrawMessage { id }.to(reply)).await.map(drop)
     }
 
     /// Lets held messages, and an interrupted turn, go on.
@@ -167,7 +168,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn go_on(&self) -> Result<(), SendError> {
-        self.ask(|reply| Signal::GoOn { reply }).await.map(drop)
+        self.ask(|reply| GoOn.to(reply)).await.map(drop)
     }
 
     /// Starts nothing new from here on: what runs, finishes.
@@ -175,7 +176,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn pause(&self) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Pause { reply }).await.map(drop)
+        self.ask(|reply| Pause.to(reply)).await.map(drop)
     }
 
     /// Lifts a pause.
@@ -183,7 +184,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn resume(&self) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Resume { reply }).await.map(drop)
+        self.ask(|reply| Resume.to(reply)).await.map(drop)
     }
 
     /// Begins an anchor of that name: a new file of the tape, from which alone the session is opened from now on, linked to the
@@ -198,7 +199,7 @@ impl Session {
     /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let (name, summary) = (name.into(), summary.map(Into::into));
-        match self.ask(|reply| Signal::Handoff { name, summary, reply }).await? {
+        match self.ask(|reply| HandOff { name, summary }.to(reply)).await? {
             Held::Done(seq) => Ok(seq),
             Held::Receipt(_) => Err(SendError::Closed),
         }
@@ -219,7 +220,7 @@ impl Session {
             let before = self.state().await?.settings;
             let mut settings = Box::new((*before).clone());
             change(&mut settings);
-            let done = self.ask(|reply| Signal::Configure { before: Some(before), settings, reply }).await;
+            let done = self.ask(|reply| Configure { before: Some(before), settings }.to(reply)).await;
             match done {
                 Err(SendError::Refused(Refusal::Reconfigured)) if tries < CONFIGURE_TRIES_MAX => {}
                 done => return done.map(drop),
@@ -318,7 +319,7 @@ impl Session {
         entries.map_err(|bad| OpenError::Damaged { session: self.slot.id.clone(), damage: bad.to_string() })
     }
 
-    pub(crate) async fn ask(&self, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
+    pub(crate) async fn ask(&self, signal: impl FnOnce(ReplyTo) -> Input) -> Result<Held, SendError> {
         // Nobody is left who could answer: the tokio runtime of the tree is gone.
         self.slot.input(signal)?.await.map_err(|_| SendError::Unsettled { message: None })?
     }

@@ -230,7 +230,7 @@ impl Replay {
         let around = inputs::Around::of(&self.inputs, &self.given, state, entries);
         let mut closest: Option<(usize, String, Difference)> = None;
         for signal in infer::signals(state, entries) {
-            let decision = decide(state, &signal, &around.env(&self.globs), now);
+            let decision = decide(state, std::slice::from_ref(&signal), &around.env(&self.globs), now);
             let words = infer::in_words(&signal);
             match difference::first(append, &decision.entries) {
                 None => return (words, None),

@@ -1,11 +1,11 @@
 //! The core: all that a session *decides*, as functions of values.
 //!
 //! ```text
-//! decide(&State, &Signal, &Env, now) -> Decision { entries, directives, after }
+//! decide(&State, &[Input], &Env, now) -> Decision { entries, directives, after }
 //! State::apply(&entry)               -> the only mutator, live and in recovery
 //! ```
 //!
-//! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is a [`Signal`]: a message, a
+//! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is an [`Input`]: a command, a
 //! worker's report, a limit that ran out. What goes out is entries for the tape, and directives for the shell
 //! (`actors/session.rs`), which waits until the entries are written and then does as it is told.
 //!
@@ -15,8 +15,8 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `signal.rs`, `directive.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
-//! | `decide.rs` | what a signal means |
+//! | `input.rs`, `command.rs`, `directive.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
+//! | `decide.rs` | what an input means |
 //! | `inbox.rs` | which messages are taken, refused, edited, withdrawn, delivered |
 //! | `advance.rs` | what happens next: the double loop |
 //! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
@@ -47,6 +47,7 @@ mod bill;
 mod branch;
 mod budget;
 mod child;
+mod command;
 mod compact;
 mod decide;
 mod digest;
@@ -54,6 +55,7 @@ mod directive;
 mod end;
 mod handoff;
 mod inbox;
+mod input;
 mod judged;
 mod limits;
 mod link;
@@ -69,7 +71,6 @@ mod retry;
 mod said;
 mod seen;
 mod settings;
-mod signal;
 mod spending;
 mod spent;
 mod state;
@@ -83,36 +84,42 @@ mod undo;
 
 pub use account::Account;
 pub(crate) use advance::LAST_STEP_REMINDER;
-pub use back::{RolledBack, Way, WentBack};
+pub use advance::{Abort, GoOn, Pause, Resume};
+pub use back::{RollBack, RolledBack, Way, WentBack};
+pub use batch::AnswerAsk;
 pub(crate) use batch::arguments;
 pub use bill::{Bill, BillKind, BillLine};
-pub use branch::{Branch, BranchRequest, BranchSummary, OpenBranch};
+pub use branch::{Branch, BranchRequest, BranchSummary, GiveUpBranch, LeaveBranch, OpenBranch, SumUpBranch};
 pub use budget::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
+pub use child::{BeAdopted, Orphan, StopTask};
+pub use command::{Command, Delivery, Grant, Scope, Steering};
 pub(crate) use compact::{Asked, prompt as compaction_prompt, reads_max};
-pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
-pub use decide::{Decision, Env, Verdict, Windows, decide, tools_tokens};
+pub use compact::{Compact, Compacted, CompactionReason, ContextState, OpenCompaction};
+pub use decide::{Configure, Decision, Env, Verdict, Windows, Written, decide, tools_tokens};
 pub(crate) use digest::{Cradle, Digest};
 pub use directive::{Directive, Disposition, Held, Receipt, Reply};
-pub use handoff::AnchorMark;
-pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
+pub use end::End;
+pub use handoff::{AnchorMark, BeginAnchor, HandOff};
+pub use inbox::{EditMessage, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, SendMessage, WithdrawMessage};
+pub use input::{Input, NoSummary, ReplyTo, Report};
 pub use judged::Judged;
 pub use limits::{Limits, Resource};
 pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
 pub use looked::Looked;
-pub use merge::{ForkMade, Merged, MergedLast, plan_merge};
+pub use merge::{ForkMade, Merge, Merged, MergedLast, plan_merge};
 pub use outcome::{AskClosedWhy, Outcome};
-pub use pin::Pin;
+pub use pin::{Pin, PinMessage, UnpinMessage};
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
 pub use refusal::Refusal;
-pub use restored::{RefusedFile, RestoredFiles};
+pub use restored::{RecordRestored, RefusedFile, RestoredFiles};
 pub(crate) use retry::jitter_of;
 pub use seen::{Seen, SeenMessages};
 pub use settings::{CompactionSettings, Mode, Settings};
-pub use signal::{Delivery, Grant, NoSummary, ReplyTo, Scope, Signal, Steering};
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
+pub use tasks::{Adopt, Spawn};
 pub(crate) use trail::is_whole;
 pub use trail::{NoPoint, Point, Trail, Wanted, find_point, look_back};
 pub use transcript::Transcript;
-pub use undo::Undone;
+pub use undo::{UndoCompaction, Undone};

@@ -19,7 +19,8 @@ use crate::{
     model::BoxFuture,
     permission::Chain,
     session::{
-        Down, DownReason, Held, Limits, Link, OpenTask, Refusal, ReplyTo, Signal, TaskOrder, Tie, Told, never_made,
+        BeAdopted, Down, DownReason, End, Held, Input, Limits, Link, OpenTask, Orphan, Refusal, ReplyTo, Report,
+        StopTask, TaskOrder, Tie, Told, never_made,
     },
 };
 
@@ -147,7 +148,7 @@ struct Watch {
 
 /// What came of a look at a child.
 enum Look {
-    Over(Box<Signal>),
+    Over(Box<Input>),
     /// It is to be looked at again, for it may be had then.
     Again,
     /// The same, but not for ever: nothing from outside stands in its way.
@@ -199,15 +200,15 @@ impl Watch {
 
     fn down(&self, reason: DownReason) -> Look {
         let ticket = self.post.ticket;
-        Look::Over(Box::new(Signal::TaskDown { ticket, down: Down::without_a_word(reason) }))
+        Look::Over(Box::new(Report::TaskDown { down: Down::without_a_word(reason) }.of(ticket)))
     }
 
     /// What becomes of the task of a child that cannot be brought up.
-    fn lost(&self, error: String) -> Signal {
+    fn lost(&self, error: String) -> Input {
         let ticket = self.post.ticket;
         match self.told.borrow().told {
-            Told::Leave => Signal::TaskLeft { ticket },
-            _ => Signal::TaskDown { ticket, down: Down::without_a_word(DownReason::Lost { error }) },
+            Told::Leave => Report::TaskLeft.of(ticket),
+            _ => Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error }) }.of(ticket),
         }
     }
 
@@ -217,7 +218,7 @@ impl Watch {
     }
 
     fn left(&self) -> Look {
-        Look::Over(Box::new(Signal::TaskLeft { ticket: self.post.ticket }))
+        Look::Over(Box::new(Report::TaskLeft.of(self.post.ticket)))
     }
 
     /// Brings the child up, and stays with it until it is down.
@@ -248,7 +249,7 @@ impl Watch {
             (Ok(Err(NotUp::Parked)), _) => self.down(DownReason::Parked),
             (Ok(Err(NotUp::Missing)), told) => {
                 let (ticket, down) = (self.post.ticket, never_made(told));
-                Look::Over(Box::new(Signal::TaskDown { ticket, down }))
+                Look::Over(Box::new(Report::TaskDown { down }.of(ticket)))
             }
             (Ok(Err(NotUp::Lost(error))), _) => self.down(DownReason::Lost { error }),
             (Err(error), _) => self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
@@ -282,7 +283,7 @@ impl Watch {
                 down = ended(child, &self.birth.parent, self.birth.ticket) => return match down {
                     Ok(Some(down)) => {
                         let (ticket, down) = (self.post.ticket, (*down).clone());
-                        Look::Over(Box::new(Signal::TaskDown { ticket, down }))
+                        Look::Over(Box::new(Report::TaskDown { down }.of(ticket)))
                     }
                     Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
                     Err(error) => self.gone(&error),
@@ -307,7 +308,7 @@ impl Watch {
     async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
         let Birth { parent, ticket, link, depth, grant, .. } = self.birth.clone();
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, above.to_vec());
-        match ask(child, |reply| Signal::Adopted { tie, above, reply }).await {
+        match ask(child, |reply| BeAdopted { tie, above }.to(reply)).await {
             Ok(_) => Ok(()),
             Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {
                 Err(self.down(DownReason::Lost { error: refusal.to_string() }))
@@ -325,15 +326,15 @@ impl Watch {
         };
         let said = match told {
             Told::Run => return Ok(()),
-            Told::Stop => ask(child, |reply| Signal::StopTask { parent, ticket, why, reply }).await,
-            Told::End => ask(child, |reply| Signal::End { reason: why, reply }).await,
-            Told::Leave => ask(child, |reply| Signal::Orphan { parent, ticket, why, reply }).await,
+            Told::Stop => ask(child, |reply| StopTask { parent, ticket, why }.to(reply)).await,
+            Told::End => ask(child, |reply| End { reason: why }.to(reply)).await,
+            Told::Leave => ask(child, |reply| Orphan { parent, ticket, why }.to(reply)).await,
         };
         said.map(drop)
     }
 }
 
-async fn ask(slot: &Arc<Slot>, signal: impl FnOnce(ReplyTo) -> Signal) -> Result<Held, SendError> {
+async fn ask(slot: &Arc<Slot>, signal: impl FnOnce(ReplyTo) -> Input) -> Result<Held, SendError> {
     slot.input(signal)?.await.map_err(|_| SendError::Unsettled { message: None })?
 }
 

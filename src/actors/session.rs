@@ -48,7 +48,7 @@ use crate::{
     error::{PassivateError, SendError},
     event::events_of,
     ids::{Millis, Seq},
-    session::{Decision, Directive, Entry, Env, Record, Signal, State, decide},
+    session::{BeginAnchor, Decision, Directive, Entry, Env, Input, Record, ReplyTo, State, decide},
     supervisor::{ActorCard, ExitReason},
     tape::{Appended, TapeError},
 };
@@ -190,14 +190,14 @@ enum Then {
 /// A decision whose entries are on their way to the disk.
 struct Pending {
     upto: Seq,
-    signal: Signal,
+    signal: Input,
     before: State,
     entries: Vec<Entry>,
     directives: Vec<Directive>,
     /// What decisions without entries of their own directed meanwhile.
     behind: Vec<Directive>,
     /// Reports that found nothing open meanwhile. Where this fails, what they are about is open again.
-    moot: Vec<Signal>,
+    moot: Vec<Input>,
 }
 
 /// One life of a session.
@@ -212,9 +212,9 @@ struct Live {
     state: State,
     pending: VecDeque<Pending>,
     /// What could not be recorded, to be decided again when the disk takes it.
-    held: VecDeque<Signal>,
+    held: VecDeque<Input>,
     /// What was held behind the one that is being decided again just now.
-    untried: VecDeque<Signal>,
+    untried: VecDeque<Input>,
     /// How many settlements of a failed run are still to come, and say nothing new.
     stale_settlements: usize,
     storage_retry: Option<Millis>,
@@ -275,11 +275,11 @@ impl Live {
     }
 
     /// Takes up what an earlier life left: reports that arrived, then whatever is still open.
-    fn recover(&mut self, left: Vec<Signal>) {
+    fn recover(&mut self, left: Vec<Input>) {
         for report in left {
             self.record_only(report);
         }
-        self.on(Signal::Recover);
+        self.on(Input::Recover);
         // An earlier life may have died between its mark and its turn, or between a turn's end and its mark.
         self.unmark_if_finished();
         self.after_work();
@@ -356,7 +356,7 @@ impl Live {
         fault!(self.host.store.faults(), "session.worked", self.slot.id.as_str());
         let now = self.now();
         if self.due().is_some_and(|due| due <= now) {
-            self.on(Signal::Tick);
+            self.on(Input::Timer);
         }
         if self.storage_retry.is_some_and(|at| at <= now) {
             self.try_held_again();
@@ -405,7 +405,7 @@ impl Live {
         });
     }
 
-    fn decide(&mut self, signal: &Signal) -> Decision {
+    fn decide(&mut self, signal: &Input) -> Decision {
         self.draws = self.draws.wrapping_add(1);
         let env = Env {
             toolbox: &self.host.toolbox,
@@ -418,11 +418,11 @@ impl Live {
             jitter: build::draw(&self.slot.id, self.life, self.draws),
             verdicts: None,
         };
-        decide(&self.state, signal, &env, self.now())
+        decide(&self.state, std::slice::from_ref(signal), &env, self.now())
     }
 
     /// Decides, records, and then does.
-    fn on(&mut self, signal: Signal) {
+    fn on(&mut self, signal: Input) {
         if !self.held.is_empty() {
             if !storage::is_told(&signal) {
                 return self.hold(signal);
@@ -450,7 +450,7 @@ impl Live {
             if let Some(last) = self.pending.back_mut() {
                 // A receipt for something that is still on its way waits with it.
                 last.behind.extend(rest);
-                last.moot.extend(storage::reported(&signal).is_some().then_some(signal));
+                last.moot.extend(signal.reported().is_some().then_some(signal));
             }
             return;
         }
@@ -531,7 +531,7 @@ impl Live {
             state.apply(entry);
             if state.context.compactions > compactions && anchored.is_none_or(|anchor| anchor < at) {
                 // From here on the session opens without what was summed up.
-                self.report(Signal::Anchor);
+                self.report(BeginAnchor.to(ReplyTo::NOBODY));
             }
             match &entry.record {
                 Record::TurnFinished { .. } => {
@@ -568,14 +568,14 @@ impl Drop for Live {
     /// What workers reported can be said by nobody else: what the tape may not have is left to the next life. Where it has it after
     /// all, nothing is open that it could be about.
     fn drop(&mut self) {
-        let reports = self.held.iter().chain(&self.untried).filter(|held| storage::reported(held).is_some()).count();
+        let reports = self.held.iter().chain(&self.untried).filter(|held| held.reported().is_some()).count();
         if reports > 0 && self.slot.is_ending() {
             tracing::warn!(session = %self.slot.id, reports, "what workers reported was not recorded, and goes with the session");
         }
         let on_its_way = self.pending.drain(..).flat_map(|pending| std::iter::once(pending.signal).chain(pending.moot));
         for signal in on_its_way.chain(self.held.drain(..)).chain(self.untried.drain(..)) {
-            let report = storage::without_left(signal);
-            if storage::reported(&report).is_some() {
+            let report = signal;
+            if report.reported().is_some() {
                 self.slot.report(self.life, report);
             }
         }

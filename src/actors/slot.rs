@@ -29,7 +29,7 @@ use crate::{
     error::{OpenError, PassivateError, SendError},
     event::{Event, EventStream, Ring},
     ids::{MessageId, Seq, SessionId},
-    session::{Held, Refusal, ReplyTo, Signal, State, TurnEnd},
+    session::{Held, Input, Refusal, ReplyTo, State, TurnEnd},
     supervisor::ActorCard,
     tape::TapeError,
 };
@@ -148,7 +148,7 @@ impl Slot {
     /// Hands in what a host wants. Answers when the decision about it is on the tape.
     pub(crate) fn input(
         self: &Arc<Self>,
-        signal: impl FnOnce(ReplyTo) -> Signal,
+        input: impl FnOnce(ReplyTo) -> Input,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
         let mut inner = self.inner();
         if let Some(refusal) = inner.refusal() {
@@ -156,13 +156,13 @@ impl Slot {
         }
         let to = ReplyTo(inner.next_reply);
         inner.next_reply += 1;
-        let signal = signal(to);
+        let input = input(to);
         // A person's answer, an abort and the like still reach a session that finishes its turn.
-        let begins = matches!(signal, Signal::Send { .. } | Signal::Spawn { .. } | Signal::Adopt { .. });
+        let begins = matches!(&input, Input::Command { command, .. } if command.begins_work());
         if inner.door == Door::Draining && begins {
             return Err(SendError::Draining);
         }
-        let answer = inner.inbox().input(to, signal)?;
+        let answer = inner.inbox().input(to, input)?;
         inner.used = Instant::now();
         self.rouse_locked(inner);
         Ok(answer)
@@ -181,7 +181,7 @@ impl Slot {
     }
 
     /// A worker of that life reports. Reports of an earlier life are late and say nothing that the next life relies on.
-    pub(crate) fn report(&self, life: u32, report: Signal) {
+    pub(crate) fn report(&self, life: u32, report: Input) {
         let mut inner = self.inner();
         if inner.life == life
             && let Some(inbox) = &mut inner.inbox
@@ -192,7 +192,7 @@ impl Slot {
     }
 
     /// Whether a report is there that nobody took yet.
-    pub(crate) fn has_report(&self, which: impl Fn(&Signal) -> bool) -> bool {
+    pub(crate) fn has_report(&self, which: impl Fn(&Input) -> bool) -> bool {
         self.inner().inbox.as_ref().is_some_and(|inbox| inbox.reports.iter().any(which))
     }
 
@@ -333,7 +333,7 @@ impl Slot {
 
     /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again. Gives its
     /// number, and the reports that were left.
-    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, last: Seq) -> (u32, Vec<Signal>) {
+    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, last: Seq) -> (u32, Vec<Input>) {
         let mut inner = self.inner();
         inner.life = inner.life.wrapping_add(1);
         let life = inner.life;

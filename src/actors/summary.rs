@@ -20,7 +20,7 @@ use crate::{
     hook::panic_text,
     message::Part,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
-    session::{Asked, Signal},
+    session::{Asked, Report},
     supervisor::WorkerCard,
     usage::Usage,
 };
@@ -52,7 +52,7 @@ impl SummaryWorker {
                 Ok(Err(_)) => Err(format!("it was not written within {} s", LIMIT.as_secs()).as_str().into()),
                 Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic)).as_str().into()),
             };
-            post.report(Signal::Summarised { ticket: post.ticket, result, lost });
+            post.report(Report::Summarised { result, lost }.of(post.ticket));
         });
         SummaryWorker { task: task.abort_handle() }
     }

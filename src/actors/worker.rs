@@ -20,7 +20,7 @@ use crate::{
     ids::Seq,
     message::{ErrorReason, ModelRef},
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
-    session::Signal,
+    session::{Input, Report},
     supervisor::WorkerCard,
     tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
 };
@@ -43,7 +43,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    pub(crate) fn report(&self, signal: Signal) {
+    pub(crate) fn report(&self, signal: Input) {
         self.slot.report(self.life, signal);
     }
 
@@ -100,11 +100,11 @@ impl RequestWorker {
             let ticket = post.ticket;
             drop(card);
             post.report(match made {
-                Ok(Ok(answer)) => Signal::Answered { ticket, answer },
-                Ok(Err(error)) => Signal::Failed { ticket, error },
+                Ok(Ok(answer)) => Report::Answered { answer }.of(ticket),
+                Ok(Err(error)) => Report::Failed { error }.of(ticket),
                 Err(panic) => {
                     let text = format!("the model client crashed: {}", panic_text(&*panic));
-                    Signal::Failed { ticket, error: ModelError::new(ErrorKind::Crashed, text) }
+                    Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }.of(ticket)
                 }
             });
         });
@@ -123,7 +123,7 @@ impl RequestWorker {
             drop(tokio::time::timeout(DOWN, &mut task).await);
             let text = std::mem::take(&mut *partial.lock().unwrap_or_else(PoisonError::into_inner));
             let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
-            post.report(Signal::CutOff { ticket: post.ticket, partial });
+            post.report(Report::CutOff { partial }.of(post.ticket));
         });
     }
 }
@@ -194,7 +194,7 @@ impl CallWorker {
             if let Some(mut result) = result {
                 // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
                 result.changes = changes.take().map(Box::new);
-                post.report(Signal::Returned { ticket: post.ticket, result });
+                post.report(Report::Returned { result }.of(post.ticket));
             }
         });
         worker

@@ -14,8 +14,8 @@ use crate::{
     handle::{Session, context::Leaving, fork::WRITTEN_WAIT},
     ids::{MessageId, Seq, SessionId},
     session::{
-        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RolledBack, Signal, State, Wanted,
-        look_back,
+        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RolledBack, State,
+        Wanted, Written, look_back,
     },
     tape::{TapeError, TapeStore},
 };
@@ -161,7 +161,7 @@ impl Session {
         if self.slot.told().load(Ordering::Relaxed) >= upto.0 {
             return Ok(());
         }
-        let asked = tokio::time::timeout(WRITTEN_WAIT, self.ask(|reply| Signal::Written { reply })).await;
+        let asked = tokio::time::timeout(WRITTEN_WAIT, self.ask(|reply| Written.to(reply))).await;
         match asked.map_err(|_| SendError::Storage(TapeError::Busy { waiting: 1 }))?? {
             Held::Done(seq) if seq >= upto => Ok(()),
             Held::Done(seq) => Err(Refusal::Moved { expected: upto, actual: seq }.into()),
@@ -176,7 +176,7 @@ impl Session {
         summary: Option<Arc<BranchSummary>>,
     ) -> Result<Rollback, RollbackError> {
         let (recorded, put_back, has_summary) = (back.clone(), files.clone(), summary.is_some());
-        match self.ask(|reply| Signal::RollBack { back: recorded, files: put_back, summary, reply }).await? {
+        match self.ask(|reply| RollBack { back: recorded, files: put_back, summary }.to(reply)).await? {
             Held::Done(entry) => {
                 let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
                 Ok(Rollback { entry, to, gone, again, files, summary: has_summary })

@@ -11,8 +11,9 @@ use crate::{
     ids::{MessageId, Seq},
     model::Price,
     session::{
-        Asked, Branch, BranchRequest, BranchSummary, Entry, Held, Open, OpenBranch, Pin, Refusal, Reserve, Signal,
-        State, Undone, Windows as _, reads_max,
+        Asked, Branch, BranchRequest, BranchSummary, Compact, Entry, GiveUpBranch, Held, LeaveBranch, Open, OpenBranch,
+        Pin, PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
+        reads_max,
     },
     usage::Usage,
 };
@@ -28,7 +29,7 @@ impl Session {
     /// [`SendError::Refused`] where a summary is being written already, there is nothing that one could replace, or the budget
     /// does not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Compact { reply }).await.map(drop)
+        self.ask(|reply| Compact.to(reply)).await.map(drop)
     }
 
     /// Puts back what the newest compaction replaced, and behind it what was said since: read from the tape, and put in place
@@ -52,7 +53,7 @@ impl Session {
         // The session was made from these entries, so they can be read; what cannot is not undone.
         let undone = entries.ok().and_then(|entries| Undone::of(&entries));
         let undone = Arc::new(undone.ok_or(SendError::Refused(Refusal::NothingToUndo))?);
-        self.ask(|reply| Signal::UndoCompaction { undone, reply }).await.map(drop)
+        self.ask(|reply| UndoCompaction { undone }.to(reply)).await.map(drop)
     }
 
     /// Pins a message that stands in the context: its words stay there, whole, whatever is summed up or cut off later. A message
@@ -63,7 +64,7 @@ impl Session {
     /// [`SendError::Refused`]: [`Refusal::NotInContext`] where the message waits, was never said, or was summed up before, and
     /// [`Refusal::PinsFull`] where there is no room for it.
     pub async fn pin(&self, message: MessageId) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Pin { message, reply }).await.map(drop)
+        self.ask(|reply| PinMessage { message }.to(reply)).await.map(drop)
     }
 
     /// Takes a pin back. The words stay where they stand now, and the next compaction sums them up.
@@ -71,7 +72,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Refused`] with [`Refusal::NotPinned`].
     pub async fn unpin(&self, message: MessageId) -> Result<(), SendError> {
-        self.ask(|reply| Signal::Unpin { message, reply }).await.map(drop)
+        self.ask(|reply| UnpinMessage { message }.to(reply)).await.map(drop)
     }
 
     /// The messages that are pinned, in the order in which they were.
@@ -105,7 +106,7 @@ impl Session {
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
         let leaving = self.begin_leaving(&state, &left).await?;
         let (branch, leaving) = self.sum_up(&mut left, leaving, key).await;
-        let left = self.ask(|reply| Signal::LeaveBranch { branch: branch.into(), reply }).await.map(drop);
+        let left = self.ask(|reply| LeaveBranch { branch: branch.into() }.to(reply)).await.map(drop);
         // Its ticket is closed, or the session says why that cannot be written.
         drop(leaving);
         left
@@ -124,7 +125,7 @@ impl Session {
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
         let session = self.clone();
         let begin = async move {
-            match session.ask(|reply| Signal::SumUpBranch { request: Box::new(request), reply }).await {
+            match session.ask(|reply| SumUpBranch { request: Box::new(request) }.to(reply)).await {
                 Ok(Held::Done(ticket)) => {
                     let tries = summary::Tries::default();
                     let mut leaving = Leaving { session, ticket, asked, price, input, tries };
@@ -209,6 +210,6 @@ impl Drop for Leaving {
         let (ticket, lost) = (self.ticket, self.tries.in_vain(false));
         let why = Box::new("nobody waited for it".into());
         // Where the ticket is closed by now this changes nothing. A session that is closed counts what was held when it wakes.
-        drop(self.session.slot.input(|reply| Signal::BranchFailed { ticket, why, lost, reply }));
+        drop(self.session.slot.input(|reply| GiveUpBranch { ticket, why, lost }.to(reply)));
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     handle::Session,
     ids::Seq,
     restore::{self, FilePlan, Restore, RestoreError, Restored},
-    session::{Held, Signal},
+    session::{Held, RecordRestored},
 };
 
 impl Session {
@@ -51,7 +51,7 @@ impl Session {
                 Ok(Arc::new(restore::carry_out(&plan, &bench, how)))
             });
             let files = done.await.map_err(|_| RestoreError::CutOff)??;
-            let recorded = session.ask(|reply| Signal::Restored { files: files.clone(), reply }).await;
+            let recorded = session.ask(|reply| RecordRestored { files: files.clone() }.to(reply)).await;
             match recorded {
                 Ok(Held::Done(entry)) => Ok(Restored { entry, files }),
                 Ok(Held::Receipt(_)) => Err(RestoreError::CutOff),

@@ -18,7 +18,7 @@ use crate::{
     ids::{MessageId, Millis, Seq, SessionId},
     runtime::put_to_sleep,
     session::{
-        Entry, Held, Merged, NoPoint, Point, Record, Refusal, Signal, Spent, State, Wanted, find_point, is_whole,
+        Entry, Held, Merged, NoPoint, Point, Record, Refusal, Spent, State, Wanted, Written, find_point, is_whole,
         plan_merge,
     },
     tape::{Appended, Deleted, TapeError, TapeStore},
@@ -143,7 +143,7 @@ impl Session {
                 break (None, planned);
             }
             let merged = planned.merged.clone();
-            match self.ask(|reply| Signal::Merge { merged, reply }).await {
+            match self.ask(|reply| crate::session::Merge { merged }.to(reply)).await {
                 Ok(Held::Done(entry)) => break (Some(entry), planned),
                 Ok(Held::Receipt(_)) => return Err(SendError::Closed.into()),
                 Err(SendError::Refused(Refusal::Moved { .. })) if tries < TRIES_MAX => {}
@@ -191,7 +191,7 @@ async fn written(host: &Arc<Host>, id: &SessionId, upto: Option<Seq>) -> Result<
         return Ok(());
     }
     let session = Session { host: host.clone(), slot };
-    let asked = tokio::time::timeout(WRITTEN_WAIT, session.ask(|reply| Signal::Written { reply })).await;
+    let asked = tokio::time::timeout(WRITTEN_WAIT, session.ask(|reply| Written.to(reply))).await;
     asked.map(drop).map_err(|_| TapeError::Busy { waiting: 1 }.into())
 }
 

@@ -12,7 +12,12 @@ use crate::{
     ids::Seq,
     message::Span,
     model::{Answer, AnswerPart, Item},
-    session::{Delivery, Entry, Grant, NoSummary, Outcome, Record, ReplyTo, Signal, State},
+    session::{
+        Abort, Adopt, AnswerAsk, BeAdopted, BeginAnchor, Command, Compact, Configure, EditMessage, End, Entry,
+        GiveUpBranch, GoOn, HandOff, Input, LeaveBranch, Merge, NoSummary, Orphan, Outcome, Pause, PinMessage, Record,
+        RecordRestored, ReplyTo, Report, Resume, RollBack, SendMessage, Spawn, State, StopTask, SumUpBranch,
+        UndoCompaction, UnpinMessage, WithdrawMessage,
+    },
     usage::Usage,
 };
 
@@ -23,7 +28,7 @@ const THROWN_AWAY_MAX: u64 = 4_000_000;
 const NOBODY: ReplyTo = ReplyTo(0);
 
 /// The signals that may have written these entries, the likeliest first. Not empty, unless the entries are.
-pub(super) fn signals(state: &State, entries: &[Entry]) -> Vec<Signal> {
+pub(super) fn signals(state: &State, entries: &[Entry]) -> Vec<Input> {
     // Said in front of whatever was decided: a host has other rules than the one before.
     let entries = match entries {
         [Entry { record: Record::HostRules { .. }, .. }, rest @ ..] if !rest.is_empty() => rest,
@@ -32,7 +37,7 @@ pub(super) fn signals(state: &State, entries: &[Entry]) -> Vec<Signal> {
     let Some(head) = entries.first() else { return Vec::new() };
     let ticket = head.ticket.unwrap_or(head.seq);
     let mut likely = by_head(state, head, ticket);
-    if let [Signal::RollBack { files, summary, .. }] = &mut likely[..] {
+    if let [Input::Command { command: Command::RollBack(RollBack { files, summary, .. }), .. }] = &mut likely[..] {
         // What went with it stands behind it.
         for entry in &entries[1..] {
             match &entry.record {
@@ -42,13 +47,8 @@ pub(super) fn signals(state: &State, entries: &[Entry]) -> Vec<Signal> {
             }
         }
     }
-    if let [report] = &likely[..]
-        && is_report(report)
-    {
-        likely.push(Signal::Left(Box::new(report.clone())));
-    }
     // What follows from the state alone: from time that passed, or from a start after a crash.
-    for signal in [Signal::Tick, Signal::Recover] {
+    for signal in [Input::Timer, Input::Recover] {
         if !likely.contains(&signal) {
             likely.push(signal);
         }
@@ -56,73 +56,73 @@ pub(super) fn signals(state: &State, entries: &[Entry]) -> Vec<Signal> {
     likely
 }
 
-fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
+fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Input> {
     let reply = NOBODY;
     let parent = state.origin.as_ref().map(|origin| (origin.parent.clone(), origin.ticket));
     let stop_task = |why: &str| {
         let (parent, ticket) = parent.clone()?;
-        Some(Signal::StopTask { parent, ticket, why: why.to_owned(), reply })
+        Some(StopTask { parent, ticket, why: why.to_owned() }.to(reply))
     };
     match &head.record {
         Record::State(state) => anchors(state),
-        Record::Settings(settings) => vec![Signal::Configure { before: None, settings: settings.clone(), reply }],
+        Record::Settings(settings) => vec![Configure { before: None, settings: settings.clone() }.to(reply)],
         Record::Accepted { message, delivery } => {
-            vec![Signal::Send { message: (**message).clone(), delivery: *delivery, expect_turn: None, reply }]
+            vec![SendMessage { message: (**message).clone(), delivery: *delivery, expect_turn: None }.to(reply)]
         }
-        Record::Edited { message } => vec![Signal::Edit { message: (**message).clone(), reply }],
+        Record::Edited { message } => vec![EditMessage { message: (**message).clone() }.to(reply)],
         Record::Withdrawn { id } => {
-            [Signal::Withdraw { id: id.clone(), reply }].into_iter().chain(stop_task("")).collect()
+            [WithdrawMessage { id: id.clone() }.to(reply)].into_iter().chain(stop_task("")).collect()
         }
-        Record::Granted { grant } => vec![Signal::Answer { ask: ticket, grant: grant.clone(), reply }],
+        Record::Granted { grant } => vec![AnswerAsk { ask: ticket, grant: grant.clone() }.to(reply)],
         Record::Ending { outcome: Outcome::Aborted { reason }, .. } => {
-            [Signal::Abort { reason: reason.clone(), reply }].into_iter().chain(stop_task(reason)).collect()
+            [Abort { reason: reason.clone() }.to(reply)].into_iter().chain(stop_task(reason)).collect()
         }
         // An abort that met no turn, or one that was ending: only children are told of it.
         Record::Closing {} => {
-            [Signal::Abort { reason: String::new(), reply }].into_iter().chain(stop_task("")).collect()
+            [Abort { reason: String::new() }.to(reply)].into_iter().chain(stop_task("")).collect()
         }
-        Record::Released {} => vec![Signal::GoOn { reply }],
-        Record::Restored(files) => vec![Signal::Restored { files: files.clone(), reply }],
-        Record::CompactionUndone(undone) => vec![Signal::UndoCompaction { undone: undone.clone(), reply }],
-        Record::BranchOpened(open) => vec![Signal::SumUpBranch { request: Box::new(open.clone()), reply }],
+        Record::Released {} => vec![GoOn.to(reply)],
+        Record::Restored(files) => vec![RecordRestored { files: files.clone() }.to(reply)],
+        Record::CompactionUndone(undone) => vec![UndoCompaction { undone: undone.clone() }.to(reply)],
+        Record::BranchOpened(open) => vec![SumUpBranch { request: Box::new(open.clone()) }.to(reply)],
         Record::BranchFailed { error, usage, estimated, lost } => {
             let why = Box::new(NoSummary { error: error.clone(), usage: *usage, estimated: *estimated });
-            vec![Signal::BranchFailed { ticket, why, lost: *lost, reply }]
+            vec![GiveUpBranch { ticket, why, lost: *lost }.to(reply)]
         }
-        Record::BranchSummary(branch) => vec![Signal::LeaveBranch { branch: branch.clone(), reply }],
-        Record::Pinned { message } => vec![Signal::Pin { message: message.clone(), reply }],
-        Record::Unpinned { message } => vec![Signal::Unpin { message: message.clone(), reply }],
+        Record::BranchSummary(branch) => vec![LeaveBranch { branch: branch.clone() }.to(reply)],
+        Record::Pinned { message } => vec![PinMessage { message: message.clone() }.to(reply)],
+        Record::Unpinned { message } => vec![UnpinMessage { message: message.clone() }.to(reply)],
         Record::RolledBack(back) => {
-            vec![Signal::RollBack { back: back.clone(), files: None, summary: None, reply }]
+            vec![RollBack { back: back.clone(), files: None, summary: None }.to(reply)]
         }
-        Record::Merged(merged) => vec![Signal::Merge { merged: merged.clone(), reply }],
-        Record::Paused {} => vec![Signal::Pause { reply }],
-        Record::Resumed {} => vec![Signal::Resume { reply }],
-        Record::Compaction(_) => vec![Signal::Compact { reply }],
+        Record::Merged(merged) => vec![Merge { merged: merged.clone() }.to(reply)],
+        Record::Paused {} => vec![Pause.to(reply)],
+        Record::Resumed {} => vec![Resume.to(reply)],
+        Record::Compaction(_) => vec![Compact.to(reply)],
         Record::Compacted(compacted) => {
             let summary = compacted.summary.clone().map(|summary| (summary, compacted.usage));
             let lost = compacted.lost;
-            summary.map(|summary| Signal::Summarised { ticket, result: Ok(summary), lost }).into_iter().collect()
+            summary.map(|summary| Report::Summarised { result: Ok(summary), lost }.of(ticket)).into_iter().collect()
         }
         Record::CompactionFailed { error, usage, estimated, lost } => {
             let none = NoSummary { error: error.clone(), usage: *usage, estimated: *estimated };
-            vec![Signal::Summarised { ticket, result: Err(none), lost: *lost }]
+            vec![Report::Summarised { result: Err(none), lost: *lost }.of(ticket)]
         }
         Record::TaskStarted { child, link, order, .. } => {
             let (child, link) = (child.clone(), *link);
             vec![match order {
-                Some(order) => Signal::Spawn { child, order: Box::new((**order).clone()), link, reply },
-                None => Signal::Adopt { child, link, reply },
+                Some(order) => Spawn { child, order: Box::new((**order).clone()), link }.to(reply),
+                None => Adopt { child, link }.to(reply),
             }]
         }
-        Record::TaskFinished { down, .. } => vec![Signal::TaskDown { ticket, down: (**down).clone() }],
-        Record::TaskLeft {} => vec![Signal::TaskLeft { ticket }],
-        Record::Ended { why } => vec![Signal::End { reason: why.clone(), reply }],
+        Record::TaskFinished { down, .. } => vec![Report::TaskDown { down: (**down).clone() }.of(ticket)],
+        Record::TaskLeft {} => vec![Report::TaskLeft.of(ticket)],
+        Record::Ended { why } => vec![End { reason: why.clone() }.to(reply)],
         Record::Orphaned { why } => {
-            let told = |(parent, ticket)| Signal::Orphan { parent, ticket, why: why.clone(), reply };
+            let told = |(parent, ticket)| Orphan { parent, ticket, why: why.clone() }.to(reply);
             parent.map(told).into_iter().collect()
         }
-        Record::Adopted { tie, above } => vec![Signal::Adopted { tie: tie.clone(), above: above.clone(), reply }],
+        Record::Adopted { tie, above } => vec![BeAdopted { tie: tie.clone(), above: above.clone() }.to(reply)],
         Record::Narrowed { above } => {
             let origin = state.origin.as_ref().map(|origin| crate::session::Tie {
                 parent: origin.parent.clone(),
@@ -131,17 +131,17 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
                 depth: origin.depth,
                 grant: state.settings.budget.session,
             });
-            origin.map(|tie| Signal::Adopted { tie, above: above.clone(), reply }).into_iter().collect()
+            origin.map(|tie| BeAdopted { tie, above: above.clone() }.to(reply)).into_iter().collect()
         }
-        Record::Recovered { .. } => vec![Signal::Recover],
+        Record::Recovered { .. } => vec![Input::Recover],
         Record::Answer { answer, interrupted: false, .. } => {
-            vec![Signal::Answered { ticket, answer: (**answer).clone() }]
+            vec![Report::Answered { answer: (**answer).clone() }.of(ticket)]
         }
         Record::Answer { answer, interrupted: true, estimated } => {
-            vec![Signal::CutOff { ticket, partial: arrived(answer, estimated.as_ref()) }]
+            vec![Report::CutOff { partial: arrived(answer, estimated.as_ref()) }.of(ticket)]
         }
-        Record::RequestFailed { error, .. } => vec![Signal::Failed { ticket, error: error.clone() }],
-        Record::Result { result, .. } => vec![Signal::Returned { ticket, result: (**result).clone() }],
+        Record::RequestFailed { error, .. } => vec![Report::Failed { error: error.clone() }.of(ticket)],
+        Record::Result { result, .. } => vec![Report::Returned { result: (**result).clone() }.of(ticket)],
         // These never come first by a signal of their own; what follows from the state alone is tried.
         Record::Delivered { .. }
         | Record::Request(_)
@@ -162,11 +162,15 @@ fn by_head(state: &State, head: &Entry, ticket: Seq) -> Vec<Signal> {
 }
 
 /// What may have begun an anchor: a compaction that is over, or a host, with a summary or without.
-fn anchors(state: &State) -> Vec<Signal> {
+fn anchors(state: &State) -> Vec<Input> {
     let name = state.anchor.as_ref().map(|mark| mark.name.clone());
-    let handed_over = |summary| name.clone().map(|name| Signal::Handoff { name, summary, reply: NOBODY });
+    let handed_over = |summary| name.clone().map(|name| HandOff { name, summary }.to(NOBODY));
     let with_summary = state.context.summary.clone().map(Some);
-    [Signal::Anchor].into_iter().chain(handed_over(None)).chain(with_summary.and_then(handed_over)).collect()
+    [BeginAnchor.to(ReplyTo::NOBODY)]
+        .into_iter()
+        .chain(handed_over(None))
+        .chain(with_summary.and_then(handed_over))
+        .collect()
 }
 
 /// What had arrived of an answer that was cut off: the text that was kept, and a thought as long as what was thrown away, of
@@ -181,20 +185,6 @@ fn arrived(answer: &Answer, estimated: Option<&Usage>) -> Vec<AnswerPart> {
     parts
 }
 
-/// Whether it may have been left by an earlier life of the session, and recorded before its recovery.
-fn is_report(signal: &Signal) -> bool {
-    matches!(
-        signal,
-        Signal::Answered { .. }
-            | Signal::Failed { .. }
-            | Signal::CutOff { .. }
-            | Signal::Returned { .. }
-            | Signal::Summarised { .. }
-            | Signal::TaskDown { .. }
-            | Signal::TaskLeft { .. }
-    )
-}
-
 /// What the tape wrote and no decision, in a few words.
 pub(super) fn beside_the_core(record: &Record) -> Option<String> {
     match record {
@@ -206,58 +196,21 @@ pub(super) fn beside_the_core(record: &Record) -> Option<String> {
     }
 }
 
-/// A signal in a few words.
-pub(super) fn in_words(signal: &Signal) -> String {
-    match signal {
-        Signal::Left(report) => format!("{}, left by an earlier life", in_words(report)),
-        Signal::Send { message, delivery, .. } => match delivery {
-            Delivery::Queue => format!("message {} was sent", message.id),
-            Delivery::Steer(_) => format!("message {} was sent to steer", message.id),
-            Delivery::Reject => format!("message {} was sent to an idle session", message.id),
+/// An input in a few words.
+pub(super) fn in_words(input: &Input) -> String {
+    match input {
+        Input::Command { command, .. } => command.in_words(),
+        Input::Recover => "recovery after a crash".to_owned(),
+        Input::Timer => "time passed".to_owned(),
+        Input::Report { ticket, report } => match report {
+            Report::Answered { .. } => format!("request {ticket} was answered"),
+            Report::Failed { .. } => format!("request {ticket} failed"),
+            Report::CutOff { .. } => format!("request {ticket} was cut off"),
+            Report::Returned { .. } => format!("call {ticket} returned"),
+            Report::Summarised { result: Ok(_), .. } => format!("the summary of compaction {ticket} came"),
+            Report::Summarised { result: Err(_), .. } => format!("compaction {ticket} failed"),
+            Report::TaskDown { .. } => format!("the child of task {ticket} is down"),
+            Report::TaskLeft => format!("the child of task {ticket} knows that it is an orphan"),
         },
-        Signal::Edit { message, .. } => format!("message {} was edited", message.id),
-        Signal::Withdraw { id, .. } => format!("message {id} was withdrawn"),
-        Signal::Answer { ask, grant, .. } => match grant {
-            Grant::Once => format!("ask {ask} was granted once"),
-            Grant::Always(_) => format!("ask {ask} was granted for more than once"),
-            Grant::Reject(_) => format!("ask {ask} was rejected"),
-            Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
-        },
-        Signal::Abort { .. } => "abort".to_owned(),
-        Signal::GoOn { .. } => "go on".to_owned(),
-        Signal::Restored { .. } => "files were put back".to_owned(),
-        Signal::UndoCompaction { undone, .. } => format!("compaction {} was undone", undone.compaction),
-        Signal::Pin { message, .. } => format!("message {message} was pinned"),
-        Signal::Unpin { message, .. } => format!("message {message} was unpinned"),
-        Signal::RollBack { back, .. } => format!("back to entry {}", back.to),
-        Signal::Merge { merged, .. } => format!("fork {} was merged through entry {}", merged.fork, merged.to),
-        Signal::SumUpBranch { .. } => "a branch was to be summed up".to_owned(),
-        Signal::BranchFailed { ticket, .. } => format!("the summary of branch {ticket} failed"),
-        Signal::LeaveBranch { branch, .. } => {
-            format!("the branch of entries {} to {} was left", branch.from, branch.to)
-        }
-        Signal::Pause { .. } => "pause".to_owned(),
-        Signal::Resume { .. } => "the pause is over".to_owned(),
-        Signal::Written { .. } => "somebody waited for the tape".to_owned(),
-        Signal::Configure { .. } => "the settings were changed".to_owned(),
-        Signal::Compact { .. } => "a compaction was asked for".to_owned(),
-        Signal::Anchor => "an anchor".to_owned(),
-        Signal::Handoff { name, .. } => format!("a handoff to {name}"),
-        Signal::Summarised { ticket, result: Ok(_), .. } => format!("the summary of compaction {ticket} came"),
-        Signal::Summarised { ticket, result: Err(_), .. } => format!("compaction {ticket} failed"),
-        Signal::Spawn { child, .. } => format!("child {child} was spawned"),
-        Signal::Adopt { child, .. } => format!("session {child} was adopted"),
-        Signal::End { .. } => "the session was ended".to_owned(),
-        Signal::StopTask { parent, .. } => format!("parent {parent} stopped the task"),
-        Signal::Orphan { parent, .. } => format!("parent {parent} has ended"),
-        Signal::Adopted { tie, .. } => format!("parent {} said what it may not do", tie.parent),
-        Signal::Recover => "recovery after a crash".to_owned(),
-        Signal::Answered { ticket, .. } => format!("request {ticket} was answered"),
-        Signal::Failed { ticket, .. } => format!("request {ticket} failed"),
-        Signal::CutOff { ticket, .. } => format!("request {ticket} was cut off"),
-        Signal::Returned { ticket, .. } => format!("call {ticket} returned"),
-        Signal::TaskDown { ticket, .. } => format!("the child of task {ticket} is down"),
-        Signal::TaskLeft { ticket } => format!("the child of task {ticket} knows that it is an orphan"),
-        Signal::Tick => "time passed".to_owned(),
     }
 }

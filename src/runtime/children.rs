@@ -26,8 +26,8 @@ use crate::{
     model::BoxFuture,
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
-        Delivery, Down, Entry, Held, Limits, Link, Open, OpenTask, Origin, Record, Refusal, Settings, Signal, State,
-        TaskOrder, Tie, Told, toolset,
+        Adopt, BeAdopted, Delivery, Down, End, Entry, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Record,
+        Refusal, Settings, Spawn, State, TaskOrder, Tie, Told, toolset,
     },
     tape::TapeError,
     tool::Toolbox,
@@ -100,7 +100,7 @@ impl Session {
         let settings = of_child(&parent, options, workspace, &self.host.toolbox);
         let order = Box::new(TaskOrder { settings, prompt });
         let id = child.clone();
-        let held = self.ask(|reply| Signal::Spawn { child: id, order, link, reply }).await?;
+        let held = self.ask(|reply| Spawn { child: id, order, link }.to(reply)).await?;
         self.child(child, held).await
     }
 
@@ -119,7 +119,7 @@ impl Session {
         }
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
         let id = child.clone();
-        let held = self.ask(|reply| Signal::Adopt { child: id, link, reply }).await?;
+        let held = self.ask(|reply| Adopt { child: id, link }.to(reply)).await?;
         let adopted = self.child(child.clone(), held).await?;
         // The watch over it says so too, and again after a crash; said here, it is so when this returns.
         let state = self.state().await?;
@@ -129,7 +129,7 @@ impl Session {
             _ => Limits::default(),
         };
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, state.settings.above_children());
-        adopted.session.ask(|reply| Signal::Adopted { tie, above, reply }).await?;
+        adopted.session.ask(|reply| BeAdopted { tie, above }.to(reply)).await?;
         Ok(adopted)
     }
 
@@ -141,7 +141,7 @@ impl Session {
     /// [`SendError::Closed`], [`SendError::Parked`], [`SendError::Storage`].
     pub async fn end(&self, reason: impl Into<String>) -> Result<(), SendError> {
         let reason = kept(reason.into());
-        self.ask(|reply| Signal::End { reason, reply }).await.map(drop)
+        self.ask(|reply| End { reason }.to(reply)).await.map(drop)
     }
 
     pub(super) async fn child(&self, child: SessionId, held: Held) -> Result<Child, SpawnError> {
@@ -247,7 +247,7 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
         let (parent, ticket) = (origin.parent.clone(), origin.ticket);
         tracing::warn!(session = %child.id(), %parent, why, "a child lost its parent and is an orphan");
         // It is not told where it goes down again just now; the next start tries anew.
-        drop(child.ask(|reply| Signal::Orphan { parent, ticket, why, reply }).await);
+        drop(child.ask(|reply| Orphan { parent, ticket, why }.to(reply)).await);
     }
 }
 

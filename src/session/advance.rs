@@ -11,7 +11,8 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Open, Outcome, Record, RequestOpened, Steering, batch,
+        CallState, Directive, Held, Open, Outcome, Record, Refusal, RequestOpened, Steering, batch,
+        command::Decide,
         compact::{self, Room},
         decide::Draft,
         end, inbox, recover,
@@ -20,6 +21,93 @@ use crate::{
         tasks,
     },
 };
+
+/// A host ends the running turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Abort {
+    /// Why, for the record.
+    pub reason: String,
+}
+
+impl Decide for Abort {
+    fn name(&self) -> &'static str {
+        "abort"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        abort(draft, &self.reason);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.reason.clone())
+    }
+
+    fn ends_the_turn(&self) -> bool {
+        true
+    }
+}
+
+/// A host lets held messages go, and an interrupted turn go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GoOn;
+
+impl Decide for GoOn {
+    fn name(&self) -> &'static str {
+        "go on"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        let waited = draft.state.waits;
+        // Said while a turn is being ended, it means that the end is to hold nothing.
+        let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some() && !turn.released);
+        if draft.state.held || waited || ending {
+            draft.write(None, Record::Released {});
+        }
+        if waited {
+            recover::start_again(draft);
+        }
+        Ok(Held::Done(draft.state.seq))
+    }
+}
+
+/// A host or operator wants nothing new to start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pause;
+
+impl Decide for Pause {
+    fn name(&self) -> &'static str {
+        "pause"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        if !draft.state.paused {
+            draft.write(None, Record::Paused {});
+        }
+        Ok(Held::Done(draft.state.seq))
+    }
+}
+
+/// A host or operator lifts the pause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resume;
+
+impl Decide for Resume {
+    fn name(&self) -> &'static str {
+        "resume"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        if draft.state.paused {
+            draft.write(None, Record::Resumed {});
+        }
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        "the pause is over".to_owned()
+    }
+}
 
 /// What the model is told on the last step of a turn, in place of tools (C-12).
 pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn: no tools can be used any more. \

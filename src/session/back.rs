@@ -19,9 +19,39 @@ use crate::{
     ids::{MessageId, Seq},
     model::History,
     session::{
-        BranchSummary, ContextState, Directive, Held, Record, Refusal, RestoredFiles, State, branch, decide::Draft,
+        BranchSummary, ContextState, Directive, Held, Record, Refusal, RestoredFiles, State, branch, command::Decide,
+        decide::Draft,
     },
 };
+
+/// A host wants the conversation to go back to a point, as it was worked out from the tape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RollBack {
+    /// What is to be recorded.
+    pub back: Arc<RolledBack>,
+    /// The files that were put back for it, where they were: recorded with it or not at all.
+    pub files: Option<Arc<RestoredFiles>>,
+    /// What came of that which is left, where that is to go along.
+    pub summary: Option<Arc<BranchSummary>>,
+}
+
+impl Decide for RollBack {
+    fn name(&self) -> &'static str {
+        "roll back"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        roll_back(draft, &self.back, self.files.as_ref(), self.summary.as_ref())
+    }
+
+    fn in_words(&self) -> String {
+        format!("back to entry {}", self.back.to)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.back.to)
+    }
+}
 
 /// What a host asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

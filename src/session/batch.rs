@@ -15,13 +15,49 @@ use crate::{
     session::{
         AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome, Record,
         Refusal, Steering, Verdict, advance,
+        command::Decide,
         decide::Draft,
         spending::{self, CallFit},
         state::Next,
         toolset,
     },
+    tape::Cause,
     tool::{Access, Effect, ToolResult, access_of},
 };
+
+/// A host answers an ask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerAsk {
+    /// Which ask.
+    pub ask: Seq,
+    /// What the person said.
+    pub grant: Grant,
+}
+
+impl Decide for AnswerAsk {
+    fn name(&self) -> &'static str {
+        "answer"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        draft.cause = Some(Cause::Entry(self.ask));
+        answer_ask(draft, self.ask, &self.grant)
+    }
+
+    fn in_words(&self) -> String {
+        let ask = self.ask;
+        match &self.grant {
+            Grant::Once => format!("ask {ask} was granted once"),
+            Grant::Always(_) => format!("ask {ask} was granted for more than once"),
+            Grant::Reject(_) => format!("ask {ask} was rejected"),
+            Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
+        }
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ask)
+    }
+}
 
 /// Opens a ticket for each call of the newest answer that has none yet, and answers at once those that cannot run.
 pub(super) fn open(draft: &mut Draft<'_>) {

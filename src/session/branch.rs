@@ -18,11 +18,83 @@ use crate::{
     message::ModelRef,
     model::{Item, Price, UserItem},
     session::{
-        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, decide::Draft, record::is_none,
-        said::Said, spent::in_vain,
+        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, command::Decide, decide::Draft,
+        record::is_none, said::Said, spent::in_vain,
     },
     usage::Usage,
 };
+
+/// A host is about to have a branch summed up, and asks for what that may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SumUpBranch {
+    /// The request; what is held back for it is decided.
+    pub request: Box<OpenBranch>,
+}
+
+impl Decide for SumUpBranch {
+    fn name(&self) -> &'static str {
+        "sum up branch"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        open(draft, &self.request)
+    }
+
+    fn in_words(&self) -> String {
+        "a branch was to be summed up".to_owned()
+    }
+}
+
+/// There is no summary of a branch: it could not be written, or nobody waits for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GiveUpBranch {
+    /// Its ticket.
+    pub ticket: Seq,
+    /// Why, and what was used all the same.
+    pub why: Box<NoSummary>,
+    /// Tries that the provider had read when they came to nothing.
+    pub lost: u32,
+}
+
+impl Decide for GiveUpBranch {
+    fn name(&self) -> &'static str {
+        "branch failed"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        failed(draft, self.ticket, &self.why, self.lost);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("the summary of branch {} failed", self.ticket)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ticket)
+    }
+}
+
+/// A host leaves a branch and brings what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaveBranch {
+    /// What came of it.
+    pub branch: Arc<BranchSummary>,
+}
+
+impl Decide for LeaveBranch {
+    fn name(&self) -> &'static str {
+        "leave branch"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        take(draft, &self.branch)
+    }
+
+    fn in_words(&self) -> String {
+        format!("the branch of entries {} to {} was left", self.branch.from, self.branch.to)
+    }
+}
 
 /// A branch that is left: what was said on it.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,83 @@
 use crate::{
     ids::{Seq, SessionId},
     permission::Chain,
-    session::{Held, Origin, Record, Refusal, Tie, advance, decide::Draft},
+    session::{Held, Origin, Record, Refusal, Tie, advance, command::Decide, decide::Draft},
 };
+
+/// To a child: its parent wants its task stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StopTask {
+    /// The parent.
+    pub parent: SessionId,
+    /// The task's ticket on its tape.
+    pub ticket: Seq,
+    /// Why.
+    pub why: String,
+}
+
+impl Decide for StopTask {
+    fn name(&self) -> &'static str {
+        "stopped by its parent"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        stop(draft, &self.parent, self.ticket, &self.why);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("parent {} stopped the task", self.parent)
+    }
+}
+
+/// To a child: its parent is gone for good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orphan {
+    /// The parent.
+    pub parent: SessionId,
+    /// The task's ticket on its tape.
+    pub ticket: Seq,
+    /// Why.
+    pub why: String,
+}
+
+impl Decide for Orphan {
+    fn name(&self) -> &'static str {
+        "orphaned"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        orphan(draft, &self.parent, self.ticket, &self.why);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("parent {} has ended", self.parent)
+    }
+}
+
+/// To a child: who its parent is, and what that one may not do. An orphan is taken over by it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeAdopted {
+    /// How it is tied now.
+    pub tie: Tie,
+    /// The rules of its new ancestors.
+    pub above: Vec<Chain>,
+}
+
+impl Decide for BeAdopted {
+    fn name(&self) -> &'static str {
+        "adopted"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        adopted(draft, &self.tie, &self.above)
+    }
+
+    fn in_words(&self) -> String {
+        format!("parent {} said what it may not do", self.tie.parent)
+    }
+}
 
 /// The origin, where that ticket of that parent is the one that the task belongs to.
 fn origin<'d>(draft: &'d Draft<'_>, parent: &SessionId, ticket: Seq) -> Option<&'d Origin> {

@@ -23,10 +23,28 @@ use crate::{
     model::{Item, Price, UserItem},
     session::{
         Charge, Directive, Held, Looked, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance,
-        decide::Draft, pin, record::is_none, spending,
+        command::Decide, decide::Draft, pin, record::is_none, spending,
     },
     usage::Usage,
 };
+
+/// A host wants the conversation summed up now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compact;
+
+impl Decide for Compact {
+    fn name(&self) -> &'static str {
+        "compact"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        asked(draft)
+    }
+
+    fn in_words(&self) -> String {
+        "a compaction was asked for".to_owned()
+    }
+}
 
 /// Failures in a row after which no summary is asked for any more.
 const FAILURES_MAX: u32 = 3;

@@ -1,6 +1,6 @@
-//! What a signal means. The door of the core.
+//! What an input means. The door of the core.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     context::{Window, of_text},
@@ -9,12 +9,49 @@ use crate::{
     model::Price,
     permission::{Globs, Ruleset},
     session::{
-        Directive, Entry, Held, Judged, Record, Refusal, Reply, ReplyTo, Settings, Signal, State, advance, back, batch,
-        branch, child, compact, end, handoff, inbox, merge, pin, recover, retry, spending, tasks, undo,
+        Directive, Entry, Held, Input, Judged, Record, Refusal, ReplyTo, Report, Settings, State, advance, batch,
+        command::Decide, compact, recover, retry, spending, tasks,
     },
     tape::Cause,
     tool::{Access, Toolbox},
 };
+
+/// A host changes the settings; they hold from the next step on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configure {
+    /// What they were changed from; nothing where it does not matter.
+    pub before: Option<Arc<Settings>>,
+    /// The new settings, whole.
+    pub settings: Box<Settings>,
+}
+
+impl Decide for Configure {
+    fn name(&self) -> &'static str {
+        "configure"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        configure(draft, self.before.as_deref(), &self.settings)
+    }
+
+    fn in_words(&self) -> String {
+        "the settings were changed".to_owned()
+    }
+}
+
+/// Somebody wants to hear when all that was decided so far is on the tape. Nothing follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written;
+
+impl Decide for Written {
+    fn name(&self) -> &'static str {
+        "waits for its tape"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        Ok(Held::Done(draft.state.seq))
+    }
+}
 
 /// What a decision may look at beside the state: values that the shell hands in.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +113,7 @@ impl Windows for Window {
     }
 }
 
-/// What follows from a signal.
+/// What follows from what happened.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// What goes on the tape, in one append.
@@ -87,163 +124,58 @@ pub struct Decision {
     pub after: State,
 }
 
-/// Decides what follows from a signal. Pure: the same values always give the same decision.
+/// Decides what follows from what happened, in that order. Pure: the same values always give the same decision.
+///
+/// What follows from the state (the next request, the next call) is decided after each input, but not after a report that
+/// comes before a recovery or before the end of the turn: those decide about all that is open.
 #[must_use]
-pub fn decide(state: &State, signal: &Signal, env: &Env<'_>, now: Millis) -> Decision {
+pub fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
     let mut draft = Draft::new(state, env, now);
-    if let Signal::Left(report) = signal {
-        take(&mut draft, report);
-        return draft.finish();
+    for (at, input) in inputs.iter().enumerate() {
+        draft.cause = None;
+        let is_recorded_only =
+            matches!(input, Input::Report { .. }) && inputs[at + 1..].iter().any(Input::settles_what_is_open);
+        let stands_alone = matches!(input, Input::Command { command, .. } if command.stands_alone());
+        let goes_on = !is_recorded_only && !stands_alone;
+        if goes_on {
+            draft.look_at_host();
+        }
+        take(&mut draft, input);
+        if goes_on {
+            advance::advance(&mut draft);
+        }
     }
-    if matches!(signal, Signal::Anchor | Signal::Handoff { .. }) {
-        // A state that begins an anchor stands alone in its append.
-        take(&mut draft, signal);
-        return draft.finish();
-    }
-    draft.look_at_host();
-    take(&mut draft, signal);
-    advance::advance(&mut draft);
     draft.finish()
 }
 
-/// What a signal says by itself, without what follows from it.
-fn take(draft: &mut Draft<'_>, signal: &Signal) {
-    match signal {
-        Signal::Left(report) => take(draft, report),
-        Signal::Send { message, delivery, expect_turn, reply } => {
-            draft.cause = Some(Cause::Message(message.id.clone()));
-            let answer = inbox::send(draft, message, *delivery, *expect_turn);
+/// What an input says by itself, without what follows from it.
+fn take(draft: &mut Draft<'_>, input: &Input) {
+    match input {
+        Input::Command { reply, command } => {
+            let answer = command.decide(draft);
             draft.reply(*reply, answer);
         }
-        Signal::Edit { message, reply } => {
-            let answer = inbox::edit(draft, message);
-            draft.reply(*reply, answer);
-        }
-        Signal::Withdraw { id, reply } => {
-            let answer = inbox::withdraw(draft, id);
-            draft.reply(*reply, answer);
-        }
-        Signal::Answer { ask, grant, reply } => {
-            draft.cause = Some(Cause::Entry(*ask));
-            let answer = batch::answer_ask(draft, *ask, grant);
-            draft.reply(*reply, answer);
-        }
-        Signal::Abort { reason, reply } => {
-            advance::abort(draft, reason);
-            draft.done(*reply);
-        }
-        Signal::GoOn { reply } => {
-            let waited = draft.state.waits;
-            // Said while a turn is being ended, it means that the end is to hold nothing.
-            let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some() && !turn.released);
-            if draft.state.held || waited || ending {
-                draft.write(None, Record::Released {});
-            }
-            if waited {
-                recover::start_again(draft);
-            }
-            draft.done(*reply);
-        }
-        Signal::Pause { reply } => {
-            if !draft.state.paused {
-                draft.write(None, Record::Paused {});
-            }
-            draft.done(*reply);
-        }
-        Signal::Resume { reply } => {
-            if draft.state.paused {
-                draft.write(None, Record::Resumed {});
-            }
-            draft.done(*reply);
-        }
-        Signal::Written { reply } => draft.done(*reply),
-        Signal::Configure { before, settings, reply } => {
-            let answer = configure(draft, before.as_deref(), settings);
-            draft.reply(*reply, answer);
-        }
-        Signal::Compact { reply } => {
-            let answer = compact::asked(draft);
-            draft.reply(*reply, answer);
-        }
-        Signal::Restored { files, reply } => {
-            draft.write(None, Record::Restored(files.clone()));
-            draft.done(*reply);
-        }
-        Signal::UndoCompaction { undone, reply } => {
-            let answer = undo::undo(draft, undone);
-            draft.reply(*reply, answer);
-        }
-        Signal::SumUpBranch { request, reply } => {
-            let answer = branch::open(draft, request);
-            draft.reply(*reply, answer);
-        }
-        Signal::BranchFailed { ticket, why, lost, reply } => {
-            branch::failed(draft, *ticket, why, *lost);
-            draft.done(*reply);
-        }
-        Signal::LeaveBranch { branch, reply } => {
-            let answer = branch::take(draft, branch);
-            draft.reply(*reply, answer);
-        }
-        Signal::Pin { message, reply } => {
-            let answer = pin::pin(draft, message);
-            draft.reply(*reply, answer);
-        }
-        Signal::Unpin { message, reply } => {
-            let answer = pin::unpin(draft, message);
-            draft.reply(*reply, answer);
-        }
-        Signal::RollBack { back, files, summary, reply } => {
-            let answer = back::roll_back(draft, back, files.as_ref(), summary.as_ref());
-            draft.reply(*reply, answer);
-        }
-        Signal::Merge { merged, reply } => {
-            let answer = merge::merge(draft, merged);
-            draft.reply(*reply, answer);
-        }
-        Signal::Anchor => handoff::after_compaction(draft),
-        Signal::Handoff { name, summary, reply } => {
-            let answer = handoff::hand_off(draft, name, summary.as_ref());
-            draft.reply(*reply, answer);
-        }
-        Signal::Summarised { ticket, result, lost } => compact::summarised(draft, *ticket, result, *lost),
-        Signal::Spawn { child, order, link, reply } => {
-            let answer = tasks::spawn(draft, child, order, *link);
-            draft.reply(*reply, answer);
-        }
-        Signal::Adopt { child, link, reply } => {
-            let answer = tasks::adopt(draft, child, *link);
-            draft.reply(*reply, answer);
-        }
-        Signal::End { reason, reply } => {
-            end::end(draft, reason);
-            draft.done(*reply);
-        }
-        Signal::StopTask { parent, ticket, why, reply } => {
-            child::stop(draft, parent, *ticket, why);
-            draft.done(*reply);
-        }
-        Signal::Orphan { parent, ticket, why, reply } => {
-            child::orphan(draft, parent, *ticket, why);
-            draft.done(*reply);
-        }
-        Signal::Adopted { tie, above, reply } => {
-            let answer = child::adopted(draft, tie, above);
-            draft.reply(*reply, answer);
-        }
-        Signal::TaskDown { ticket, down } => tasks::down(draft, *ticket, down),
-        Signal::TaskLeft { ticket } => tasks::left(draft, *ticket),
-        Signal::Recover => recover::recover(draft),
-        Signal::Answered { ticket, answer } => retry::answered(draft, *ticket, answer),
-        Signal::Failed { ticket, error } => retry::failed(draft, *ticket, error),
-        Signal::CutOff { ticket, partial } => retry::cut_off(draft, *ticket, partial),
-        Signal::Returned { ticket, result } => batch::returned(draft, *ticket, result),
-        Signal::Tick => {
+        Input::Report { ticket, report } => report_of(draft, *ticket, report),
+        Input::Timer => {
             batch::expire_asks(draft);
             spending::expire(draft);
             spending::check_time(draft);
             retry::end_wait_when_due(draft);
         }
+        Input::Recover => recover::recover(draft),
+    }
+}
+
+/// What a worker says of its ticket.
+fn report_of(draft: &mut Draft<'_>, ticket: Seq, report: &Report) {
+    match report {
+        Report::Answered { answer } => retry::answered(draft, ticket, answer),
+        Report::Failed { error } => retry::failed(draft, ticket, error),
+        Report::CutOff { partial } => retry::cut_off(draft, ticket, partial),
+        Report::Returned { result } => batch::returned(draft, ticket, result),
+        Report::Summarised { result, lost } => compact::summarised(draft, ticket, result, *lost),
+        Report::TaskDown { down } => tasks::down(draft, ticket, down),
+        Report::TaskLeft => tasks::left(draft, ticket),
     }
 }
 
@@ -311,13 +243,9 @@ impl<'a> Draft<'a> {
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Result<Held, Refusal>) {
-        let reply: Reply = reply;
-        self.directives.push(Directive::Reply(to, reply));
-    }
-
-    fn done(&mut self, to: ReplyTo) {
-        let seq = self.state.seq;
-        self.reply(to, Ok(Held::Done(seq)));
+        if to != ReplyTo::NOBODY {
+            self.directives.push(Directive::Reply(to, reply));
+        }
     }
 
     fn finish(self) -> Decision {

@@ -1,7 +1,33 @@
 //! The end of a session for good: its turn is aborted, what waits is taken back, its linked children end with it, and its
 //! other children are orphans. The tape stays, to be read.
 
-use crate::session::{Record, advance, decide::Draft, tasks};
+use crate::session::{Held, Record, Refusal, advance, command::Decide, decide::Draft, tasks};
+
+/// A host ends the session for good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct End {
+    /// Why, for the record.
+    pub reason: String,
+}
+
+impl Decide for End {
+    fn name(&self) -> &'static str {
+        "end"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        end(draft, &self.reason);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        "the session was ended".to_owned()
+    }
+
+    fn ends_the_turn(&self) -> bool {
+        true
+    }
+}
 
 /// Ends the session. Once; again is nothing new.
 pub(super) fn end(draft: &mut Draft<'_>, why: &str) {

@@ -10,9 +10,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::Seq,
-    session::{Held, Looked, Record, Refusal, State, compact, decide::Draft},
+    session::{Held, Looked, Record, Refusal, State, command::Decide, compact, decide::Draft},
     tape::anchor_name_of,
 };
+
+/// A new anchor begins: the whole state goes on the tape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeginAnchor;
+
+impl Decide for BeginAnchor {
+    fn name(&self) -> &'static str {
+        "anchor"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        after_compaction(draft);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        "an anchor".to_owned()
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
+    }
+}
+
+/// A host begins an anchor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandOff {
+    /// Its name.
+    pub name: String,
+    /// What takes the place of the conversation so far, where something is to.
+    pub summary: Option<Arc<str>>,
+}
+
+impl Decide for HandOff {
+    fn name(&self) -> &'static str {
+        "handoff"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        hand_off(draft, &self.name, self.summary.as_ref())
+    }
+
+    fn in_words(&self) -> String {
+        format!("a handoff to {}", self.name)
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
+    }
+}
 
 /// What the first file of a tape is called.
 const FIRST: &str = "session-start";

@@ -6,10 +6,108 @@ use crate::{
     ids::{MessageId, Seq},
     message::{Message, MessageTime, Part, Role},
     session::{
-        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, decide::Draft, pin,
-        recover,
+        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, command::Decide,
+        decide::Draft, pin, recover,
     },
+    tape::Cause,
 };
+
+/// A host sends a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendMessage {
+    /// What it says.
+    pub message: Message,
+    /// What becomes of it when the session is busy.
+    pub delivery: Delivery,
+    /// Only if this turn is running.
+    pub expect_turn: Option<Seq>,
+}
+
+impl Decide for SendMessage {
+    fn name(&self) -> &'static str {
+        match self.delivery {
+            Delivery::Queue => "send",
+            Delivery::Steer(_) => "steer",
+            Delivery::Reject => "send if idle",
+        }
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        draft.cause = Some(Cause::Message(self.message.id.clone()));
+        send(draft, &self.message, self.delivery, self.expect_turn)
+    }
+
+    fn in_words(&self) -> String {
+        let how = match self.delivery {
+            Delivery::Queue => "",
+            Delivery::Steer(_) => " to steer",
+            Delivery::Reject => " to an idle session",
+        };
+        format!("message {} was sent{how}", self.message.id)
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.message.text())
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+}
+
+/// A host changes a message that still waits in the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EditMessage {
+    /// The new content, under the id of the old.
+    pub message: Message,
+}
+
+impl Decide for EditMessage {
+    fn name(&self) -> &'static str {
+        "edit"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        edit(draft, &self.message)
+    }
+
+    fn in_words(&self) -> String {
+        format!("message {} was edited", self.message.id)
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.message.text())
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+}
+
+/// A host takes back a message that still waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WithdrawMessage {
+    /// Which.
+    pub id: MessageId,
+}
+
+impl Decide for WithdrawMessage {
+    fn name(&self) -> &'static str {
+        "withdraw"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        withdraw(draft, &self.id)
+    }
+
+    fn in_words(&self) -> String {
+        format!("message {} was withdrawn", self.id)
+    }
+}
 
 /// Steering messages that may wait in one session.
 pub const INBOX_STEERING_MAX: usize = 64;

@@ -16,9 +16,32 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{MessageId, Millis, Seq, SessionId},
     model::{History, Item, ToolResultItem},
-    session::{Entry, Held, Record, Refusal, Spent, State, Trail, decide::Draft, said::Said, trail::jumps},
+    session::{
+        Entry, Held, Record, Refusal, Spent, State, Trail, command::Decide, decide::Draft, said::Said, trail::jumps,
+    },
     tool::FileChange,
 };
+
+/// A host wants what was said in a fork to be said here, as it was worked out from both tapes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge {
+    /// What is to be recorded.
+    pub merged: Arc<Merged>,
+}
+
+impl Decide for Merge {
+    fn name(&self) -> &'static str {
+        "merge"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        merge(draft, &self.merged)
+    }
+
+    fn in_words(&self) -> String {
+        format!("fork {} was merged through entry {}", self.merged.fork, self.merged.to)
+    }
+}
 
 /// What was said in a fork is said here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

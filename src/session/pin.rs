@@ -17,8 +17,50 @@ use crate::{
     ids::MessageId,
     message::Message,
     model::Item,
-    session::{Held, Looked, Outcome, Record, Refusal, State, compact, decide::Draft},
+    session::{Held, Looked, Outcome, Record, Refusal, State, command::Decide, compact, decide::Draft},
 };
+
+/// A host pins a message that stands in the context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PinMessage {
+    /// Which.
+    pub message: MessageId,
+}
+
+impl Decide for PinMessage {
+    fn name(&self) -> &'static str {
+        "pin"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        pin(draft, &self.message)
+    }
+
+    fn in_words(&self) -> String {
+        format!("message {} was pinned", self.message)
+    }
+}
+
+/// A host takes a pin back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnpinMessage {
+    /// Which.
+    pub message: MessageId,
+}
+
+impl Decide for UnpinMessage {
+    fn name(&self) -> &'static str {
+        "unpin"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        unpin(draft, &self.message)
+    }
+
+    fn in_words(&self) -> String {
+        format!("message {} was unpinned", self.message)
+    }
+}
 
 /// A pinned message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,36 @@
 //! What a restore did to files, as it stands on the tape. It changes nothing of the state: the conversation does not notice.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{ids::Seq, tool::FileChange};
+use crate::{
+    ids::Seq,
+    session::{Held, Record, Refusal, command::Decide, decide::Draft},
+    tool::FileChange,
+};
+
+/// A host had files put back. It is done; this is to be recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordRestored {
+    /// What was done.
+    pub files: Arc<RestoredFiles>,
+}
+
+impl Decide for RecordRestored {
+    fn name(&self) -> &'static str {
+        "restored"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        draft.write(None, Record::Restored(self.files.clone()));
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        "files were put back".to_owned()
+    }
+}
 
 /// What a restore did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -176,7 +176,7 @@ impl State {
         })
     }
 
-    /// The moment at which the core wants to hear a [`Signal::Tick`](crate::session::Signal::Tick).
+    /// The moment at which the core wants to hear a [`Input::Timer`](crate::session::Input::Timer).
     #[must_use]
     pub fn due(&self) -> Option<Millis> {
         let asks_for_more = self.budget_ask().is_some();

@@ -10,9 +10,73 @@ use crate::{
     message::{Message, MessageTime, Role},
     session::{
         Directive, Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent,
-        TaskOrder, Told, decide::Draft, end, toolset,
+        TaskOrder, Told, command::Decide, decide::Draft, end, toolset,
     },
 };
+
+/// A host, or a tool, gives a task to a new child.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spawn {
+    /// The child's id: the same again is the same task.
+    pub child: SessionId,
+    /// What it is made from; narrowed to what this session may do.
+    pub order: Box<TaskOrder>,
+    /// How it is tied.
+    pub link: Link,
+}
+
+impl Decide for Spawn {
+    fn name(&self) -> &'static str {
+        "spawn"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        spawn(draft, &self.child, &self.order, self.link)
+    }
+
+    fn in_words(&self) -> String {
+        format!("child {} was spawned", self.child)
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+}
+
+/// A host lets the session take over an orphan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopt {
+    /// Which.
+    pub child: SessionId,
+    /// How it is tied from then on.
+    pub link: Link,
+}
+
+impl Decide for Adopt {
+    fn name(&self) -> &'static str {
+        "adopt"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        adopt(draft, &self.child, self.link)
+    }
+
+    fn in_words(&self) -> String {
+        format!("session {} was adopted", self.child)
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+}
 
 /// How much of a child's text its parent's model is shown, in bytes.
 const NOTICE_TEXT_BYTES_MAX: usize = 51_200;

@@ -10,7 +10,10 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart, History, Item, UserItem},
     permission::Globs,
-    session::{Decision, Entry, Env, Merged, Record, ReplyTo, Settings, Signal, Spent, State, decide},
+    session::{
+        BeginAnchor, Compact, Decision, Entry, Env, Input, Merged, Record, ReplyTo, Report, Settings, Spent, State,
+        decide,
+    },
     tool::Toolbox,
     usage::Usage,
 };
@@ -61,7 +64,7 @@ fn said(items: usize) -> State {
 }
 
 /// A decision, and how many items were serialised and hashed for it.
-fn counted(state: &State, signal: &Signal) -> (Decision, usize) {
+fn counted(state: &State, signal: &Input) -> (Decision, usize) {
     let (toolbox, globs, window) = (Toolbox::default(), Globs::default(), Window::new(10_000_000, 1_000));
     let env = Env {
         toolbox: &toolbox,
@@ -75,7 +78,7 @@ fn counted(state: &State, signal: &Signal) -> (Decision, usize) {
         host_rules: None,
     };
     HASHED.with(|count| count.set(0));
-    let decision = decide(state, signal, &env, Millis(2));
+    let decision = decide(state, std::slice::from_ref(signal), &env, Millis(2));
     (decision, HASHED.with(Cell::get))
 }
 
@@ -85,12 +88,12 @@ fn counted(state: &State, signal: &Signal) -> (Decision, usize) {
 #[test]
 fn the_swap_of_a_compaction_costs_what_is_kept_however_long_the_conversation() {
     let swap = |items: usize| {
-        let (opened, hashed) = counted(&said(items), &Signal::Compact { reply: ReplyTo(1) });
+        let (opened, hashed) = counted(&said(items), &Compact.to(ReplyTo(1)));
         assert_eq!(hashed, 0, "opening one hashes nothing");
         let ticket = opened.after.compaction().unwrap().0;
         let result = Ok(("sum".into(), Usage::default()));
-        let (swapped, hashed) = counted(&opened.after, &Signal::Summarised { ticket, result, lost: 0 });
-        let (anchor, none) = counted(&swapped.after, &Signal::Anchor);
+        let (swapped, hashed) = counted(&opened.after, &Report::Summarised { result, lost: 0 }.of(ticket));
+        let (anchor, none) = counted(&swapped.after, &BeginAnchor.to(ReplyTo::NOBODY));
         assert_eq!((none, swapped.after.context.compactions), (0, 1));
         let bytes = anchor.entries[0].to_tape().unwrap().data.get().len();
         (hashed, swapped.after.history.len(), bytes)

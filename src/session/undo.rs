@@ -13,8 +13,29 @@ use crate::{
     context::{Carried, of_item},
     ids::Seq,
     model::History,
-    session::{Entry, Held, Record, Refusal, State, compact, decide::Draft},
+    session::{Entry, Held, Record, Refusal, State, command::Decide, compact, decide::Draft},
 };
+
+/// A host wants the newest compaction undone, and brings what it replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UndoCompaction {
+    /// What it replaced.
+    pub undone: Arc<Undone>,
+}
+
+impl Decide for UndoCompaction {
+    fn name(&self) -> &'static str {
+        "undo compaction"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        undo(draft, &self.undone)
+    }
+
+    fn in_words(&self) -> String {
+        format!("compaction {} was undone", self.undone.compaction)
+    }
+}
 
 /// What stood in the context before a compaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

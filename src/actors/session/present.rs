@@ -3,7 +3,7 @@
 use crate::{
     actors::slot::{Question, Work},
     ids::Seq,
-    session::{CallState, Delivery, Open, Signal, State},
+    session::{CallState, Input, Open, Report, State},
     supervisor::{At, card::Presented},
 };
 
@@ -101,7 +101,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
 
 /// The kind of a piece of work, and the ticket or message it is about. Says nothing of what was said.
 pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
-    let signal = match work {
+    let input = match work {
         Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
         Work::Question(Question::Idle(_)) => return ("question: idle", None),
         Work::Question(Question::State(_)) => return ("question: state", None),
@@ -112,62 +112,19 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Work::Question(Question::Crash(_)) => return ("drill", None),
         Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
         Work::Settled(Err(_)) => return ("not settled", None),
-        Work::Report(signal) | Work::Input(signal) => signal,
+        Work::Report(input) | Work::Input(input) => input,
     };
-    let (what, ticket) = match signal {
-        Signal::Recover => ("recover", None),
-        Signal::Send { delivery: Delivery::Queue, .. } => ("send", None),
-        Signal::Send { delivery: Delivery::Steer(_), .. } => ("steer", None),
-        Signal::Send { delivery: Delivery::Reject, .. } => ("send if idle", None),
-        Signal::Edit { .. } => ("edit", None),
-        Signal::Withdraw { .. } => ("withdraw", None),
-        Signal::Abort { .. } => ("abort", None),
-        Signal::GoOn { .. } => ("go on", None),
-        Signal::Pause { .. } => ("pause", None),
-        Signal::Resume { .. } => ("resume", None),
-        Signal::Configure { .. } => ("configure", None),
-        Signal::Compact { .. } => ("compact", None),
-        Signal::Restored { .. } => ("restored", None),
-        Signal::UndoCompaction { .. } => ("undo compaction", None),
-        Signal::Written { .. } => ("waits for its tape", None),
-        Signal::SumUpBranch { .. } => ("sum up branch", None),
-        Signal::BranchFailed { ticket, .. } => ("branch failed", Some(*ticket)),
-        Signal::LeaveBranch { .. } => ("leave branch", None),
-        Signal::Pin { .. } => ("pin", None),
-        Signal::Unpin { .. } => ("unpin", None),
-        Signal::Merge { .. } => ("merge", None),
-        Signal::RollBack { back, .. } => ("roll back", Some(back.to)),
-        Signal::Anchor => ("anchor", None),
-        Signal::Handoff { .. } => ("handoff", None),
-        Signal::Summarised { ticket, .. } => ("summarised", Some(*ticket)),
-        Signal::Spawn { .. } => ("spawn", None),
-        Signal::Adopt { .. } => ("adopt", None),
-        Signal::End { .. } => ("end", None),
-        Signal::StopTask { .. } => ("stopped by its parent", None),
-        Signal::Orphan { .. } => ("orphaned", None),
-        Signal::Adopted { .. } => ("adopted", None),
-        Signal::TaskDown { ticket, .. } => ("task down", Some(*ticket)),
-        Signal::TaskLeft { ticket } => ("task left", Some(*ticket)),
-        Signal::Answer { ask, .. } => ("answer", Some(*ask)),
-        Signal::Answered { ticket, .. } => ("answered", Some(*ticket)),
-        Signal::Failed { ticket, .. } => ("failed", Some(*ticket)),
-        Signal::CutOff { ticket, .. } => ("cut off", Some(*ticket)),
-        Signal::Returned { ticket, .. } => ("returned", Some(*ticket)),
-        Signal::Left(_) => ("left over", None),
-        Signal::Tick => ("tick", None),
-    };
-    (what, ticket.map(|Seq(seq)| seq))
+    (input.name(), input.about().map(|Seq(seq)| seq))
 }
 
 /// What was said, for whoever traces a session in full.
 pub(super) fn in_full(work: &Work) -> Option<String> {
-    let (Work::Report(signal) | Work::Input(signal)) = work else { return None };
-    match signal {
-        Signal::Send { message, .. } | Signal::Edit { message, .. } => Some(message.text()),
-        Signal::Abort { reason, .. } => Some(reason.clone()),
-        Signal::Returned { result, .. } => Some(result.content.clone()),
-        Signal::Failed { error, .. } => Some(error.to_string()),
-        Signal::Answered { answer, .. } => Some(answer.text()),
-        _ => None,
+    let (Work::Report(input) | Work::Input(input)) = work else { return None };
+    match input {
+        Input::Command { command, .. } => command.said(),
+        Input::Report { report: Report::Returned { result }, .. } => Some(result.content.clone()),
+        Input::Report { report: Report::Failed { error }, .. } => Some(error.to_string()),
+        Input::Report { report: Report::Answered { answer }, .. } => Some(answer.text()),
+        Input::Report { .. } | Input::Timer | Input::Recover => None,
     }
 }

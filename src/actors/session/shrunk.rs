@@ -2,11 +2,11 @@
 //! never fit, and whatever came behind it would wait for ever.
 
 use crate::{
-    actors::session::{Live, storage::reply_of},
+    actors::session::Live,
     error::SendError,
     message::Finish,
     model::{Answer, AnswerPart, ModelError},
-    session::{NoSummary, Signal},
+    session::{Abort, Command, End, Input, NoSummary, Report},
     supervisor::ExitReason,
     tape::TapeError,
     tool::{Changes, ToolResult},
@@ -17,9 +17,9 @@ const WORDS_BYTES_MAX: usize = 64 * 1024;
 
 impl Live {
     /// A decision could not be recorded, and never will be as it is. Gives back the signal where it may be recorded later.
-    pub(super) fn shrink_or_give_up(&mut self, signal: Signal, error: &TapeError) -> Option<Signal> {
+    pub(super) fn shrink_or_give_up(&mut self, signal: Input, error: &TapeError) -> Option<Input> {
         match error {
-            TapeError::TooLarge { bytes, max } => match (smaller(&signal, *bytes, *max), reply_of(&signal)) {
+            TapeError::TooLarge { bytes, max } => match (smaller(&signal, *bytes, *max), signal.reply()) {
                 (Some(smaller), _) => {
                     tracing::warn!(session = %self.slot.id, bytes, "a report was too large for the tape, and is recorded smaller");
                     self.on(smaller);
@@ -50,50 +50,51 @@ impl Live {
     }
 }
 
-/// The same signal, smaller; `None` where it cannot be made so.
-fn smaller(signal: &Signal, bytes: usize, max: usize) -> Option<Signal> {
+/// The same input, smaller; `None` where it cannot be made so.
+fn smaller(input: &Input, bytes: usize, max: usize) -> Option<Input> {
     let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
-    Some(match signal {
+    Some(match input {
+        Input::Report { ticket, report } => smaller_report(report, too_large)?.of(*ticket),
+        Input::Command { reply, command: Command::Abort(Abort { reason }) } if reason.len() > WORDS_BYTES_MAX => {
+            Abort { reason: kept(reason.clone()) }.to(*reply)
+        }
+        Input::Command { reply, command: Command::End(End { reason }) } if reason.len() > WORDS_BYTES_MAX => {
+            End { reason: kept(reason.clone()) }.to(*reply)
+        }
+        Input::Command { .. } | Input::Timer | Input::Recover => return None,
+    })
+}
+
+fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option<Report> {
+    Some(match report {
         // It ends the turn as an answer that was cut short does. It is not asked for again: the same question gets as large an
         // answer, and this one was paid for.
-        Signal::Answered { ticket, answer } if !is_short(answer) => {
+        Report::Answered { answer } if !is_short(answer) => {
             let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
             let parts = vec![AnswerPart::Text { text, extra: None }];
             let (usage, model) = (answer.usage, answer.model.clone());
-            Signal::Answered { ticket: *ticket, answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) } }
+            Report::Answered { answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) } }
         }
-        Signal::Abort { reason, reply } if reason.len() > WORDS_BYTES_MAX => {
-            Signal::Abort { reason: kept(reason.clone()), reply: *reply }
-        }
-        Signal::End { reason, reply } if reason.len() > WORDS_BYTES_MAX => {
-            Signal::End { reason: kept(reason.clone()), reply: *reply }
-        }
-        Signal::Failed { ticket, error } if error.message.len() > WORDS_BYTES_MAX => {
+        Report::Failed { error } if error.message.len() > WORDS_BYTES_MAX => {
             let message = kept(error.message.clone());
-            Signal::Failed { ticket: *ticket, error: ModelError { message, ..error.clone() } }
+            Report::Failed { error: ModelError { message, ..error.clone() } }
         }
-        Signal::CutOff { ticket, partial } if !partial.is_empty() => {
-            Signal::CutOff { ticket: *ticket, partial: Vec::new() }
-        }
-        Signal::Returned { ticket, result } if !is_bare(result) => {
+        Report::CutOff { partial } if !partial.is_empty() => Report::CutOff { partial: Vec::new() },
+        Report::Returned { result } if !is_bare(result) => {
             let content = format!("{}\n[{}]", kept(result.content.clone()), too_large("the whole result"));
             let unlisted = result.changes.as_ref().map(|_| too_large("the list of changed files"));
             let changes = unlisted.map(|unlisted| Box::new(Changes { files: Vec::new(), unlisted: Some(unlisted) }));
-            Signal::Returned {
-                ticket: *ticket,
-                result: ToolResult { error: result.error, changes, ..ToolResult::ok(content) },
-            }
+            Report::Returned { result: ToolResult { error: result.error, changes, ..ToolResult::ok(content) } }
         }
-        Signal::Summarised { ticket, result: Ok((_, usage)), lost } => {
+        Report::Summarised { result: Ok((_, usage)), lost } => {
             let none = NoSummary { error: too_large("the summary"), usage: *usage, estimated: None };
-            Signal::Summarised { ticket: *ticket, result: Err(none), lost: *lost }
+            Report::Summarised { result: Err(none), lost: *lost }
         }
-        Signal::TaskDown { ticket, down } if down.text.len() > WORDS_BYTES_MAX => {
+        Report::TaskDown { down } if down.text.len() > WORDS_BYTES_MAX => {
             let mut down = down.clone();
             down.text = format!("{}\n[{}]", kept(down.text.to_string()), too_large("the whole text")).into();
-            Signal::TaskDown { ticket: *ticket, down }
+            Report::TaskDown { down }
         }
-        Signal::Left(report) => Signal::Left(Box::new(smaller(report, bytes, max)?)),
         _ => return None,
     })
 }
@@ -132,15 +133,15 @@ mod tests {
         let mut result = ToolResult::error("é".repeat(WORDS_BYTES_MAX)).with_details("x".into()).with_title("t");
         result.attachments = vec![FilePart::inline("image/png", None, &[0; 9])];
         result.changes = Some(Box::default());
-        let Some(Signal::Returned { result: small, .. }) =
-            smaller(&Signal::Returned { ticket: Seq(4), result: result.clone() }, 99, 9)
+        let Some(Input::Report { report: Report::Returned { result: small }, .. }) =
+            smaller(&Report::Returned { result: result.clone() }.of(Seq(4)), 99, 9)
         else {
             panic!("it is made smaller")
         };
         assert!(small.content.starts_with("éé") && small.content.ends_with("99 bytes, and 9 are the most]"));
         assert_eq!((small.error, small.attachments.len()), (result.error, 0));
         assert!(small.changes.as_ref().unwrap().unlisted.is_some());
-        assert_eq!(smaller(&Signal::Returned { ticket: Seq(4), result: *Box::new(small) }, 99, 9), None);
-        assert_eq!(smaller(&Signal::Tick, 99, 9), None);
+        assert_eq!(smaller(&Report::Returned { result: *Box::new(small) }.of(Seq(4)), 99, 9), None);
+        assert_eq!(smaller(&Input::Timer, 99, 9), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     error::SendError,
     event::EventKind,
     ids::Seq,
-    session::{Directive, ReplyTo, Signal},
+    session::{Command, Directive, Input, ReplyTo},
     tape::{Store, TapeError},
 };
 
@@ -58,7 +58,7 @@ impl Live {
             false => error.clone(),
         };
         for Pending { signal, directives, behind, moot: reports, .. } in failed {
-            let own = reply_of(&signal);
+            let own = signal.reply();
             let (replies, others): (Vec<_>, Vec<_>) =
                 behind.into_iter().partition(|directive| matches!(directive, Directive::Reply(..)));
             // Answers that only waited with this append speak of a state that never was; nobody would give them again.
@@ -83,17 +83,17 @@ impl Live {
         held.into_iter().for_each(|signal| self.put_by(signal));
     }
 
-    fn decide_again(&mut self, signal: Signal) {
-        if let Some(to) = reply_of(&signal) {
+    fn decide_again(&mut self, signal: Input) {
+        if let Some(to) = signal.reply() {
             self.slot.decided(to, None);
         }
         self.on(signal);
     }
 
     /// A decision could not be recorded; the state is what it was before.
-    pub(super) fn failed(&mut self, signal: Signal, error: TapeError) {
+    pub(super) fn failed(&mut self, signal: Input, error: TapeError) {
         self.unmark_if_finished();
-        if let Some(to) = reply_of(&signal) {
+        if let Some(to) = signal.reply() {
             self.slot.decided(to, None);
         }
         let is_told = is_told(&signal);
@@ -102,7 +102,7 @@ impl Live {
             self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
         }
         if is_told {
-            if let Some(to) = reply_of(&signal) {
+            if let Some(to) = signal.reply() {
                 self.slot.answer(to, Err(SendError::Storage(error)));
             }
             return;
@@ -123,15 +123,15 @@ impl Live {
     }
 
     /// Tells whoever wants something that the disk refuses, as it did just now.
-    pub(super) fn refuse(&self, signal: &Signal) {
-        if let (Some(to), Some(error)) = (reply_of(signal), &self.refused) {
+    pub(super) fn refuse(&self, signal: &Input) {
+        if let (Some(to), Some(error)) = (signal.reply(), &self.refused) {
             self.slot.answer(to, Err(SendError::Storage(error.clone())));
         }
     }
 
     /// What comes while something else waits for the disk waits too. What it stops is stopped at once: no process runs on
     /// because a disk is full.
-    pub(super) fn hold(&mut self, signal: Signal) {
+    pub(super) fn hold(&mut self, signal: Input) {
         if stops(&signal) {
             let stop = self.decide(&signal).directives.into_iter().filter(Directive::is_stop);
             stop.for_each(|directive| self.carry_out(directive));
@@ -140,7 +140,7 @@ impl Live {
     }
 
     /// In order; but what ends a turn is recorded before what workers reported, so that none of these starts anything first.
-    pub(super) fn put_by(&mut self, signal: Signal) {
+    pub(super) fn put_by(&mut self, signal: Input) {
         let at = match stops(&signal) {
             true => self.held.iter().take_while(|held| stops(held)).count(),
             false => self.held.len(),
@@ -167,9 +167,9 @@ impl Live {
 
     /// Records a report that an earlier life did not get to, and starts nothing: recovery will. Where the disk refuses, it is held
     /// in front of recovery.
-    pub(super) fn record_only(&mut self, report: Signal) {
+    pub(super) fn record_only(&mut self, report: Input) {
         let before = self.state.seq;
-        self.on(Signal::Left(Box::new(report)));
+        self.on(report);
         if self.state.seq > before {
             fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
         }
@@ -177,73 +177,21 @@ impl Live {
 
     /// Whether what a worker of that ticket reported, or was said in its place, waits to be decided about.
     pub(super) fn is_reported(&self, ticket: Seq) -> bool {
-        let is_of_it = |signal: &Signal| reported(signal) == Some(ticket);
+        let is_of_it = |signal: &Input| signal.reported() == Some(ticket);
         self.held.iter().chain(&self.untried).any(is_of_it) || self.slot.has_report(is_of_it)
     }
 }
 
-/// The ticket that a worker's report is about; nothing where the signal is none.
-pub(super) fn reported(signal: &Signal) -> Option<Seq> {
-    match signal {
-        Signal::Answered { ticket, .. }
-        | Signal::Failed { ticket, .. }
-        | Signal::CutOff { ticket, .. }
-        | Signal::Returned { ticket, .. }
-        | Signal::Summarised { ticket, .. }
-        | Signal::TaskDown { ticket, .. }
-        | Signal::TaskLeft { ticket } => Some(*ticket),
-        Signal::Left(report) => reported(report),
-        _ => None,
-    }
-}
-
-/// A report that was left over, as it came.
-pub(super) fn without_left(signal: Signal) -> Signal {
-    match signal {
-        Signal::Left(report) => *report,
-        other => other,
-    }
-}
-
-/// Whether a signal comes from somebody who is told that it was not recorded, and can say it again. An abort and an end do not
+/// Whether an input comes from somebody who is told that it was not recorded, and can say it again. An abort and an end do not
 /// belong here: what they stop is stopped already, so they are held.
-pub(super) fn is_told(signal: &Signal) -> bool {
-    matches!(
-        signal,
-        Signal::Send { .. }
-            | Signal::Edit { .. }
-            | Signal::Withdraw { .. }
-            | Signal::Answer { .. }
-            | Signal::GoOn { .. }
-            | Signal::Pause { .. }
-            | Signal::Resume { .. }
-            | Signal::Configure { .. }
-            | Signal::Compact { .. }
-            | Signal::Restored { .. }
-            | Signal::UndoCompaction { .. }
-            | Signal::Written { .. }
-            | Signal::SumUpBranch { .. }
-            | Signal::LeaveBranch { .. }
-            | Signal::Pin { .. }
-            | Signal::Unpin { .. }
-            | Signal::RollBack { .. }
-            | Signal::Merge { .. }
-            | Signal::Handoff { .. }
-            | Signal::Spawn { .. }
-            | Signal::Adopt { .. }
-            | Signal::StopTask { .. }
-            | Signal::Orphan { .. }
-            | Signal::Adopted { .. }
-    )
+pub(super) fn is_told(input: &Input) -> bool {
+    matches!(input, Input::Command { reply, command } if *reply != ReplyTo::NOBODY && !command.ends_the_turn()
+        && !matches!(command, Command::GiveUpBranch(_)))
 }
 
-/// Whether it only wants a new anchor, also where the wish was left over.
-fn is_anchor(signal: &Signal) -> bool {
-    match signal {
-        Signal::Anchor => true,
-        Signal::Left(report) => is_anchor(report),
-        _ => false,
-    }
+/// Whether it only wants a new anchor.
+fn is_anchor(input: &Input) -> bool {
+    matches!(input, Input::Command { command: Command::BeginAnchor(_), .. })
 }
 
 /// Whether the disk has nothing to do with it.
@@ -251,51 +199,7 @@ fn is_the_callers(error: &TapeError) -> bool {
     matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. })
 }
 
-/// Whether a signal ends what runs.
-fn stops(signal: &Signal) -> bool {
-    matches!(signal, Signal::Abort { .. } | Signal::End { .. })
-}
-
-/// Whom the decision about a signal answers.
-pub(super) fn reply_of(signal: &Signal) -> Option<ReplyTo> {
-    match signal {
-        Signal::Send { reply, .. }
-        | Signal::Edit { reply, .. }
-        | Signal::Withdraw { reply, .. }
-        | Signal::Answer { reply, .. }
-        | Signal::Abort { reply, .. }
-        | Signal::GoOn { reply }
-        | Signal::Pause { reply }
-        | Signal::Resume { reply }
-        | Signal::Compact { reply }
-        | Signal::Restored { reply, .. }
-        | Signal::UndoCompaction { reply, .. }
-        | Signal::Written { reply }
-        | Signal::SumUpBranch { reply, .. }
-        | Signal::BranchFailed { reply, .. }
-        | Signal::LeaveBranch { reply, .. }
-        | Signal::Pin { reply, .. }
-        | Signal::Unpin { reply, .. }
-        | Signal::RollBack { reply, .. }
-        | Signal::Merge { reply, .. }
-        | Signal::Handoff { reply, .. }
-        | Signal::Configure { reply, .. }
-        | Signal::Spawn { reply, .. }
-        | Signal::Adopt { reply, .. }
-        | Signal::End { reply, .. }
-        | Signal::StopTask { reply, .. }
-        | Signal::Orphan { reply, .. }
-        | Signal::Adopted { reply, .. } => Some(*reply),
-        Signal::Recover
-        | Signal::Left(_)
-        | Signal::Answered { .. }
-        | Signal::Failed { .. }
-        | Signal::CutOff { .. }
-        | Signal::Returned { .. }
-        | Signal::Summarised { .. }
-        | Signal::Anchor
-        | Signal::TaskDown { .. }
-        | Signal::TaskLeft { .. }
-        | Signal::Tick => None,
-    }
+/// Whether an input ends what runs.
+fn stops(input: &Input) -> bool {
+    matches!(input, Input::Command { command, .. } if command.ends_the_turn())
 }

@@ -17,7 +17,7 @@ use crate::{
     message::{Finish, Message, ModelRef},
     model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
     permission::Profile,
-    session::{Delivery, Held, Outcome, ReplyTo, Settings},
+    session::{Abort, Configure, Delivery, Held, Outcome, Pause, ReplyTo, Report, SendMessage, Settings},
     supervisor::{Registry, card::Shown},
     tape::{
         LINE_BYTES_MAX, Store,
@@ -111,7 +111,7 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
 impl Bench {
     fn send(&self, id: &str) -> oneshot::Receiver<Result<Held, SendError>> {
         let message = Message::user("go").with_id(id.into());
-        let send = |reply| Signal::Send { message, delivery: Delivery::Queue, expect_turn: None, reply };
+        let send = |reply| SendMessage { message, delivery: Delivery::Queue, expect_turn: None }.to(reply);
         self.live.slot.input(send).unwrap()
     }
 }
@@ -124,7 +124,7 @@ async fn a_disk_that_refuses_is_not_asked_again_by_every_tick() {
     let _receipt = bench.send("m");
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
-    bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
     let due = bench.live.state.due().unwrap();
     bench.disk.fail_from(0, ALL);
     tokio::time::advance(due.since(bench.live.now()) + std::time::Duration::from_millis(1)).await;
@@ -149,11 +149,7 @@ async fn replies_behind_a_failed_append_are_told_of_it() {
     let mut bench = bench();
     bench.disk.be_slow();
     // The first slow write makes the store leave the next ones to its thread.
-    bench.live.on(Signal::Configure {
-        before: None,
-        settings: Box::new(other_settings(&bench.live)),
-        reply: ReplyTo(0),
-    });
+    bench.live.on(Configure { before: None, settings: Box::new(other_settings(&bench.live)) }.to(ReplyTo(0)));
     bench.disk.shut();
     let (first, again) = (bench.send("m"), bench.send("m"));
     bench.live.work();
@@ -175,11 +171,7 @@ async fn what_is_on_its_way_to_the_tape_is_not_refused_as_if_it_were_not() {
     let mut bench = bench();
     bench.disk.be_slow();
     // The first slow write makes the store leave the next ones to its thread.
-    bench.live.on(Signal::Configure {
-        before: None,
-        settings: Box::new(other_settings(&bench.live)),
-        reply: ReplyTo(0),
-    });
+    bench.live.on(Configure { before: None, settings: Box::new(other_settings(&bench.live)) }.to(ReplyTo(0)));
     bench.disk.shut();
     let mut taken = bench.send("m");
     bench.live.work();
@@ -204,18 +196,18 @@ async fn an_abort_on_a_full_disk_stops_what_runs_and_is_recorded_before_what_was
     let ticket = bench.live.state.request().unwrap().0;
     let call = |id: &str| AnswerPart::Call { id: id.into(), name: "waits".into(), input: "{}".into(), extra: None };
     let answer = Answer::new(vec![call("a"), call("b")], Finish::ToolCalls);
-    bench.live.on(Signal::Answered { ticket, answer });
+    bench.live.on(Report::Answered { answer }.of(ticket));
     let [a, b] = bench.live.calls.keys().copied().collect::<Vec<_>>()[..] else { panic!("two calls run") };
 
     bench.disk.fail_from(0, ALL);
-    bench.live.on(Signal::Returned { ticket: a, result: ToolResult::ok("done") });
+    bench.live.on(Report::Returned { result: ToolResult::ok("done") }.of(a));
     let slot = bench.live.slot.clone();
-    let mut aborted = slot.input(|reply| Signal::Abort { reason: "enough".into(), reply }).unwrap();
+    let mut aborted = slot.input(|reply| Abort { reason: "enough".into() }.to(reply)).unwrap();
     bench.live.work();
     assert!(bench.live.calls[&b].is_stopping());
-    assert!(matches!(bench.live.held.front(), Some(Signal::Abort { .. })));
+    assert!(matches!(bench.live.held.front(), Some(Input::Command { command: crate::session::Command::Abort(_), .. })));
     assert!(aborted.try_recv().is_err(), "it is not on the tape yet");
-    bench.live.on(Signal::Returned { ticket: b, result: ToolResult::error("stopped") });
+    bench.live.on(Report::Returned { result: ToolResult::error("stopped") }.of(b));
 
     bench.disk.heal();
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
@@ -235,7 +227,7 @@ async fn what_is_held_is_recorded_before_what_is_said_later() {
     bench.live.work();
     bench.disk.fail_from(0, ALL);
     let slot = bench.live.slot.clone();
-    let aborted = slot.input(|reply| Signal::Abort { reason: "enough".into(), reply }).unwrap();
+    let aborted = slot.input(|reply| Abort { reason: "enough".into() }.to(reply)).unwrap();
     bench.live.work();
     assert_eq!(bench.live.requests.len(), 1, "it is being cut, and has not said that it is down");
     let refused = bench.send("too early");
@@ -258,13 +250,9 @@ async fn an_outcome_is_told_when_it_is_on_the_tape() {
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
     bench.disk.be_slow();
-    bench.live.on(Signal::Configure {
-        settings: Box::new(other_settings(&bench.live)),
-        before: None,
-        reply: ReplyTo(0),
-    });
+    bench.live.on(Configure { settings: Box::new(other_settings(&bench.live)), before: None }.to(ReplyTo(0)));
     bench.disk.shut();
-    bench.live.on(Signal::Answered { ticket, answer: Answer::new(Vec::new(), Finish::Stop) });
+    bench.live.on(Report::Answered { answer: Answer::new(Vec::new(), Finish::Stop) }.of(ticket));
     let (reply, mut outcome) = oneshot::channel();
     bench.live.answer(Question::Outcome("m".into(), reply));
     assert!(bench.live.state.turn.is_none() && outcome.try_recv().is_err());
@@ -295,9 +283,9 @@ async fn a_pause_on_a_full_disk_is_told_that_it_was_not_recorded() {
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
     bench.disk.fail_from(0, ALL);
-    bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
     let slot = bench.live.slot.clone();
-    let paused = slot.input(|reply| Signal::Pause { reply }).unwrap();
+    let paused = slot.input(|reply| Pause.to(reply)).unwrap();
     bench.live.work();
     assert!(matches!(paused.await.unwrap(), Err(SendError::Storage(_))));
     assert_eq!(bench.live.held.len(), 1);
@@ -311,10 +299,10 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
     let call = AnswerPart::Call { id: "a".into(), name: "waits".into(), input: "{}".into(), extra: None };
-    bench.live.on(Signal::Answered { ticket, answer: Answer::new(vec![call], Finish::ToolCalls) });
+    bench.live.on(Report::Answered { answer: Answer::new(vec![call], Finish::ToolCalls) }.of(ticket));
     let a = *bench.live.calls.keys().next().unwrap();
     let result = ToolResult::ok("done").with_details("x".repeat(LINE_BYTES_MAX).into());
-    bench.live.on(Signal::Returned { ticket: a, result });
+    bench.live.on(Report::Returned { result }.of(a));
     assert!(bench.live.held.is_empty());
     assert!(bench.live.state.history.iter().any(|item| format!("{item:?}").contains("the whole result is too large")));
 
@@ -323,7 +311,7 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     let before = bench.live.state.spent.usage.output;
     let usage = crate::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
     let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
-    bench.live.on(Signal::Answered { ticket, answer });
+    bench.live.on(Report::Answered { answer }.of(ticket));
     let end = bench.live.state.ended.back().unwrap();
     assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
     assert!(end.text.starts_with("xx") && end.text.contains("the whole answer is too large"));
@@ -340,13 +328,15 @@ async fn a_tape_that_somebody_else_changed_ends_the_life() {
     let ticket = bench.live.state.request().unwrap().0;
     let tape = bench._folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
     std::io::Write::write_all(&mut std::fs::File::options().append(true).open(tape).unwrap(), b"{}\n").unwrap();
-    bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
     let why = format!("{:?}", bench.live.given_up().unwrap());
     assert!(why.contains("was changed by somebody else"), "{why}");
     // What the worker reported is left to the next life.
     let slot = bench.live.slot.clone();
     drop(bench);
-    assert!(slot.has_report(|report| matches!(report, Signal::Failed { ticket: of, .. } if *of == ticket)));
+    assert!(slot.has_report(
+        |report| matches!(report, Input::Report { ticket: of, report: Report::Failed { .. } } if *of == ticket)
+    ));
 }
 
 /// A mark that no turn follows would keep an idle session from being deleted, and wake it at every start.
@@ -370,11 +360,9 @@ async fn a_fork_of_now_waits_until_its_parents_newest_entry_is_on_the_tape() {
     let mut bench = bench();
     bench.disk.be_slow();
     // The first slow write makes the store leave the next ones to its thread.
-    bench.live.on(Signal::Configure {
-        before: None,
-        settings: Box::new(other_settings(&bench.live)),
-        reply: crate::session::ReplyTo(0),
-    });
+    bench
+        .live
+        .on(Configure { before: None, settings: Box::new(other_settings(&bench.live)) }.to(crate::session::ReplyTo(0)));
     bench.disk.shut();
     let _receipt = bench.send("m");
     bench.live.work();
@@ -409,7 +397,7 @@ async fn a_clock_that_was_set_back_makes_no_wait_longer() {
     let _receipt = bench.send("m");
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
-    bench.live.on(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
     let wait = bench.live.state.due().unwrap().since(before);
     assert!(wait <= std::time::Duration::from_secs(2), "{wait:?}");
     bench.live.after_work();

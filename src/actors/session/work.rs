@@ -8,7 +8,7 @@ use crate::{
     },
     error::SendError,
     ids::Seq,
-    session::{CallState, Directive, Open, Signal, compaction_prompt},
+    session::{CallState, Directive, Input, Open, Report, compaction_prompt},
 };
 
 impl Live {
@@ -23,12 +23,12 @@ impl Live {
                 match self.requests.get_mut(&ticket) {
                     // It stays until it has reported, so that it is never said of a running request that it is down.
                     Some(worker) => worker.cut(),
-                    None => self.report_for(ticket, Signal::CutOff { ticket, partial: Vec::new() }),
+                    None => self.report_for(ticket, Report::CutOff { partial: Vec::new() }.of(ticket)),
                 }
             }
             Directive::StopCall(ticket) => match self.calls.get(&ticket) {
                 Some(worker) => worker.stop(),
-                None => self.report_for(ticket, Signal::Returned { ticket, result: build::never_ran() }),
+                None => self.report_for(ticket, Report::Returned { result: build::never_ran() }.of(ticket)),
             },
             Directive::StartTask(ticket) | Directive::PartTask(ticket) => self.see_to_task(ticket),
             Directive::StopTask(ticket) => self.stop_task(ticket),
@@ -36,15 +36,15 @@ impl Live {
         }
     }
 
-    pub(super) fn report(&self, signal: Signal) {
-        self.slot.report(self.life, signal);
+    pub(super) fn report(&self, report: Input) {
+        self.slot.report(self.life, report);
     }
 
     /// Reports in the place of a worker that is not there: it was never started. One that has reported needs no second word, however
     /// often it is told to stop while the disk refuses.
-    fn report_for(&self, ticket: Seq, signal: Signal) {
+    fn report_for(&self, ticket: Seq, report: Input) {
         if !self.is_reported(ticket) {
-            self.report(signal);
+            self.report(report);
         }
     }
 
@@ -100,24 +100,16 @@ impl Live {
                 self.calls.insert(ticket, CallWorker::start(self.post(ticket), call, tool, context, card));
                 fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
             }
-            Err(result) => self.report(Signal::Returned { ticket, result }),
+            Err(result) => self.report(Report::Returned { result }.of(ticket)),
         }
     }
 
     /// A worker that has reported is down.
-    pub(super) fn forget_worker(&mut self, signal: &Signal) {
-        match signal {
-            Signal::Answered { ticket, .. } | Signal::Failed { ticket, .. } | Signal::CutOff { ticket, .. } => {
-                self.requests.remove(ticket);
-            }
-            Signal::Returned { ticket, .. } => {
-                self.calls.remove(ticket);
-            }
-            Signal::Summarised { ticket, .. } => {
-                self.compactions.remove(ticket);
-            }
-            Signal::TaskDown { ticket, .. } | Signal::TaskLeft { ticket } => self.children.forget(*ticket),
-            _ => {}
-        }
+    pub(super) fn forget_worker(&mut self, input: &Input) {
+        let Some(ticket) = input.reported() else { return };
+        self.requests.remove(&ticket);
+        self.calls.remove(&ticket);
+        self.compactions.remove(&ticket);
+        self.children.forget(ticket);
     }
 }

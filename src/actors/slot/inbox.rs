@@ -14,7 +14,7 @@ use crate::{
     actors::{shell::Mailbox, slot::Slept, tapes::OpenTape},
     error::{PassivateError, SendError},
     ids::{MessageId, Seq, SessionId},
-    session::{Down, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, ReplyTo, Signal, State, TurnEnd},
+    session::{Command, Down, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Input, ReplyTo, State, TurnEnd},
     supervisor::ActorCard,
     tape::TapeError,
 };
@@ -46,9 +46,9 @@ pub(crate) enum Work {
     /// An append that was answered "later" is on the tape, or is not.
     Settled(Result<Seq, TapeError>),
     /// A worker reports.
-    Report(Signal),
+    Report(Input),
     /// A host wants something.
-    Input(Signal),
+    Input(Input),
 }
 
 /// A question that the actor answers from its state.
@@ -98,8 +98,8 @@ impl Question {
     }
 }
 
-struct Input {
-    signal: Signal,
+struct Waiting {
+    signal: Input,
     reply: Reply<Held>,
     /// What was decided about it, and the entry through which that is on the tape, if it came there.
     decided: Option<(Seq, Result<Held, SendError>)>,
@@ -114,11 +114,11 @@ pub(super) struct Inbox {
     /// Everything that a life of the actor started.
     pub(super) tasks: TaskTracker,
     /// Inputs without an answer, by the number of their reply: in the order they came.
-    inputs: BTreeMap<ReplyTo, Input>,
+    inputs: BTreeMap<ReplyTo, Waiting>,
     /// Those of them that the actor has not seen yet.
     unseen: VecDeque<ReplyTo>,
     /// Bounded by the open tickets: each worker reports once, or somebody in its place.
-    pub(super) reports: VecDeque<Signal>,
+    pub(super) reports: VecDeque<Input>,
     /// Bounded by the store's queue.
     pub(super) settled: VecDeque<Result<Seq, TapeError>>,
     questions: VecDeque<Question>,
@@ -163,12 +163,11 @@ impl Inbox {
     pub(super) fn input(
         &mut self,
         to: ReplyTo,
-        signal: Signal,
+        signal: Input,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
         let depth = self.inputs.len();
         // What stops or answers gets in where what adds work does not.
-        let adds =
-            matches!(signal, Signal::Send { .. } | Signal::Edit { .. } | Signal::Spawn { .. } | Signal::Adopt { .. });
+        let adds = matches!(&signal, Input::Command { command, .. } if command.adds_work());
         if depth >= if adds { INPUTS_MAX } else { INPUTS_OF_ALL_KINDS_MAX } {
             if let Some(card) = &self.card {
                 card.rejected();
@@ -176,7 +175,7 @@ impl Inbox {
             return Err(SendError::InboxFull { depth });
         }
         let (reply, answer) = oneshot::channel();
-        self.inputs.insert(to, Input { signal, reply, decided: None });
+        self.inputs.insert(to, Waiting { signal, reply, decided: None });
         self.unseen.push_back(to);
         self.show_depth();
         Ok(answer)
@@ -262,7 +261,7 @@ impl Inbox {
 
     /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again, but what it
     /// decided and the tape has is answered so. Gives the reports that were left.
-    pub(super) fn begin_life(&mut self, mailbox: Mailbox<Wake>, card: Arc<ActorCard>, last: Seq) -> Vec<Signal> {
+    pub(super) fn begin_life(&mut self, mailbox: Mailbox<Wake>, card: Arc<ActorCard>, last: Seq) -> Vec<Input> {
         self.mailbox = Some(mailbox);
         self.card = Some(card);
         self.take_over(last);
@@ -276,7 +275,7 @@ impl Inbox {
 
     /// The inputs that have no answer are there again, but those that were decided as the tape says.
     fn take_over(&mut self, last: Seq) {
-        let on_tape = |input: &Input| input.decided.as_ref().is_some_and(|(upto, _)| *upto <= last);
+        let on_tape = |input: &Waiting| input.decided.as_ref().is_some_and(|(upto, _)| *upto <= last);
         for (_, input) in self.inputs.extract_if(.., |_, input| on_tape(input)) {
             if let Some((_, answer)) = input.decided {
                 // A host that stopped waiting can ask again with the same message id.
@@ -316,9 +315,9 @@ impl Inbox {
     pub(super) fn take_unsettled(&mut self) -> Vec<Unsettled> {
         let unseen = &self.unseen;
         let taken_up = self.inputs.extract_if(.., |to, _| !unseen.contains(to));
-        let unsettled = taken_up.map(|(_, Input { signal, reply, decided })| {
+        let unsettled = taken_up.map(|(_, Waiting { signal, reply, decided })| {
             let message = match signal {
-                Signal::Send { message, .. } => Some(message.id),
+                Input::Command { command: Command::SendMessage(send), .. } => Some(send.message.id),
                 _ => None,
             };
             Unsettled { message, decided, reply }
@@ -389,15 +388,14 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
+    use crate::session::{Abort, Pause, Resume};
 
     /// Whoever repeats an abort while the disk refuses is stopped by a bound, far above that of what adds work.
     #[test]
     fn even_aborts_have_a_bound() {
         let mut inbox = Inbox::new();
         let taken = (0..10_000)
-            .take_while(|n| {
-                inbox.input(ReplyTo(*n), Signal::Abort { reason: String::new(), reply: ReplyTo(*n) }).is_ok()
-            })
+            .take_while(|n| inbox.input(ReplyTo(*n), Abort { reason: String::new() }.to(ReplyTo(*n))).is_ok())
             .count();
         assert!((1_000..2_000).contains(&taken), "{taken}");
     }
@@ -418,15 +416,15 @@ mod tests {
         assert_eq!(all.len(), QUESTIONS_MAX - 1, "those who wait have a bound");
     }
 
-    fn abort(reply: ReplyTo) -> Signal {
-        Signal::Abort { reason: String::new(), reply }
+    fn abort(reply: ReplyTo) -> Input {
+        Abort { reason: String::new() }.to(reply)
     }
 
     /// An abort is about what was said before it, and a pause undoes a resume: none of them goes first.
     #[test]
     fn inputs_are_taken_in_their_order() {
         let mut inbox = Inbox::new();
-        let (resume, pause) = (Signal::Resume { reply: ReplyTo(1) }, Signal::Pause { reply: ReplyTo(2) });
+        let (resume, pause) = (Resume.to(ReplyTo(1)), Pause.to(ReplyTo(2)));
         for (to, signal) in
             [resume.clone(), pause.clone(), abort(ReplyTo(3))].into_iter().zip(1..).map(|(s, to)| (to, s))
         {

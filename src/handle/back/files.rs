@@ -7,7 +7,7 @@ use crate::{
     handle::{Rollback, Session},
     ids::{MessageId, Seq},
     restore::{self, Bench, FilePlan, Restore, RestoreError},
-    session::{BranchSummary, RestoredFiles, RolledBack, Signal, Wanted},
+    session::{BranchSummary, RecordRestored, RestoredFiles, RolledBack, Wanted},
 };
 
 /// What going back would do, files included. Nothing was done.
@@ -108,7 +108,7 @@ impl Session {
         let left = forth.refused.len();
         for files in [done.clone(), Arc::new(forth)] {
             // What cannot be recorded is in the notes beside the tape.
-            drop(self.ask(|reply| Signal::Restored { files, reply }).await);
+            drop(self.ask(|reply| RecordRestored { files }.to(reply)).await);
         }
         left
     }

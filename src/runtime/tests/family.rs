@@ -8,7 +8,7 @@ use crate::{
     },
     error::SpawnError,
     message::Message,
-    session::{DownReason, Limits, Link, Open, Signal, TaskOrder},
+    session::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder},
 };
 
 /// As if it were waking up, for as long as the test wants: whoever wants it waits.
@@ -43,9 +43,9 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let settings = (*parent.state().await.unwrap().settings).clone();
     let (id, order) = (child.clone(), Box::new(TaskOrder { settings, prompt: Message::user("work") }));
     // On one thread the actor finds both, and its watcher begins when it knows of the stop.
-    let spawn = |reply| Signal::Spawn { child: id, order, link: Link::default(), reply };
+    let spawn = |reply| Spawn { child: id, order, link: Link::default() }.to(reply);
     let spawned = parent.slot.input(spawn).unwrap();
-    let aborted = parent.slot.input(|reply| Signal::Abort { reason: "enough".to_owned(), reply }).unwrap();
+    let aborted = parent.slot.input(|reply| Abort { reason: "enough".to_owned() }.to(reply)).unwrap();
     let held = spawned.await.unwrap().unwrap();
     aborted.await.unwrap().unwrap();
     let state = parent.state().await.unwrap();

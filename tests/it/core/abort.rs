@@ -4,7 +4,7 @@ use tamtam::{
     message::{ErrorReason, Finish},
     model::{AnswerPart, ErrorKind},
     permission::Action,
-    session::{Directive, Disposition, Outcome, Signal, Steering},
+    session::{Directive, Disposition, Outcome, Report, Steering},
     tool::ToolResult,
 };
 
@@ -34,7 +34,7 @@ fn aborting_a_stream_keeps_its_text() {
     assert_eq!(play.directives, [Directive::CutRequest(request)]);
     assert!(!play.state.is_idle());
     let thought = AnswerPart::Reasoning { text: "hm".into(), time: Default::default(), extra: None };
-    play.signal(Signal::CutOff { ticket: request, partial: vec![thought, text("kept"), call("c", "bash", "{}")] });
+    play.signal(Report::CutOff { partial: vec![thought, text("kept"), call("c", "bash", "{}")] }.of(request));
     assert_eq!(play.history(), ["user: go", "model: kept"]);
     assert!(aborted(&play) && play.state.is_idle());
 }
@@ -57,7 +57,7 @@ fn aborting_a_batch_answers_every_call() {
     assert_eq!(play.directives, [Directive::StopCall(calls[0])]);
     assert!(play.outcome().is_none());
     let result = ToolResult::failed(ErrorReason::Aborted, "stopped");
-    play.signal(Signal::Returned { ticket: calls[0], result });
+    play.signal(Report::Returned { result }.of(calls[0]));
     assert_eq!(
         play.newest(3, 99),
         ["c0! stopped", "c1! Aborted before it was started: enough", "c2! Aborted before it was started: enough"]

@@ -7,8 +7,8 @@ use tamtam::{
     context::Window,
     model::ErrorKind,
     session::{
-        Delivery, Directive, Held, NoPoint, Outcome, Point, Record, Refusal, RolledBack, Signal, Steering, Transcript,
-        Wanted, Way, look_back,
+        BeginAnchor, Compact, Delivery, Directive, End, Held, NoPoint, Outcome, Point, Record, Refusal, ReplyTo,
+        Report, RollBack, RolledBack, Steering, Transcript, Wanted, Way, look_back,
     },
 };
 
@@ -22,7 +22,7 @@ fn found(play: &Play, wanted: &Wanted) -> Result<RolledBack, NoPoint> {
 
 fn submit(play: &mut Play, back: RolledBack) -> Result<Held, Refusal> {
     let reply = play.reply_to();
-    play.signal(Signal::RollBack { back: Arc::new(back), files: None, summary: None, reply });
+    play.signal(RollBack { back: Arc::new(back), files: None, summary: None }.to(reply));
     play.reply.clone().unwrap()
 }
 
@@ -163,7 +163,7 @@ fn a_busy_session_and_one_that_went_on_refuse() {
     assert_eq!(play.history().len(), 6);
     let back = found(&play, &Wanted::Undo).unwrap();
     let reply = play.reply_to();
-    play.signal(Signal::End { reason: "over".into(), reply });
+    play.signal(End { reason: "over".into() }.to(reply));
     assert_eq!(submit(&mut play, back), Err(Refusal::Ended));
 }
 
@@ -224,13 +224,13 @@ fn compacting() -> Play {
         play.answer_text(&"y".repeat(500));
     }
     let reply = play.reply_to();
-    play.signal(Signal::Compact { reply });
+    play.signal(Compact.to(reply));
     play
 }
 
 fn summarised(play: &mut Play) {
     let ticket = play.state.compaction().expect("a summary is being written").0;
-    play.signal(Signal::Summarised { ticket, result: Ok((Arc::from("sum"), Default::default())), lost: 0 });
+    play.signal(Report::Summarised { result: Ok((Arc::from("sum"), Default::default())), lost: 0 }.of(ticket));
 }
 
 /// J: a background compaction whose cut is above the point is closed; one that sums up only what stays goes on.
@@ -251,7 +251,7 @@ fn a_summary_of_what_is_gone_is_not_waited_for() {
         (true, &[Directive::StopCompaction(ticket)][..])
     );
     let before = play.state.clone();
-    play.signal(Signal::Summarised { ticket, result: Ok((Arc::from("late"), Default::default())), lost: 0 });
+    play.signal(Report::Summarised { result: Ok((Arc::from("late"), Default::default())), lost: 0 }.of(ticket));
     assert_eq!(play.state, before, "a summary that comes late changes nothing");
 }
 
@@ -264,7 +264,7 @@ fn a_rollback_across_a_compaction_brings_what_was_summed_up() {
     let hash = play.state.history_hash.clone();
     let point = play.state.seq;
     summarised(&mut play);
-    play.signal(Signal::Anchor);
+    play.signal(BeginAnchor.to(ReplyTo::NOBODY));
     play.send("after");
     play.answer_text("re after");
     assert_eq!(play.history().len(), 1 + 3 + 2);
@@ -350,12 +350,12 @@ fn a_list_of_messages_says_what_a_conversation_is() {
                 _ => match rng.below(3) {
                     0 => {
                         let reply = play.reply_to();
-                        play.signal(Signal::Compact { reply });
+                        play.signal(Compact.to(reply));
                         if play.state.compaction().is_some() {
                             summarised(&mut play);
                         }
                     }
-                    1 => drop(play.signal(Signal::Anchor)),
+                    1 => drop(play.signal(BeginAnchor.to(ReplyTo::NOBODY))),
                     _ => drop(play.crash()),
                 },
             }

@@ -6,7 +6,7 @@ use tamtam::{
     model::Price,
     session::{
         Breach, CallState, Directive, Down, DownReason, Extent, Held, Limits, Link, OnBreach, Open, Record, Refusal,
-        Resource, Scope, Settings, Signal, Steering, TaskOrder,
+        Report, Resource, Scope, Settings, Spawn, Steering, TaskOrder,
     },
     usage::{MicroUsd, PicoUsd, Usage},
 };
@@ -458,7 +458,7 @@ pub(super) fn spawn(
     change: impl FnOnce(&mut Settings),
 ) -> Result<(Seq, Limits), Refusal> {
     let reply = play.reply_to();
-    play.signal(Signal::Spawn { child: child.parse().unwrap(), order: order(change), link: Link::DETACHED, reply });
+    play.signal(Spawn { child: child.parse().unwrap(), order: order(change), link: Link::DETACHED }.to(reply));
     match play.reply.clone().unwrap()? {
         Held::Done(ticket) => {
             let Some(Open::Task(task)) = play.state.open.get(&ticket) else { panic!("no task {ticket}") };
@@ -491,7 +491,7 @@ fn a_grant_is_held_back_before_the_child_starts_and_its_rest_comes_back() {
     let mut spent = play.state.spent;
     spent.usage.input = 7_000;
     down.spent = Some(spent);
-    play.signal(Signal::TaskDown { ticket, down });
+    play.signal(Report::TaskDown { down }.of(ticket));
     assert_eq!(left(&play), 93_000);
 }
 
@@ -513,7 +513,7 @@ fn a_child_gets_what_is_asked_for_or_an_equal_share() {
 fn the_grant_of_a_child_that_gives_no_account_is_used() {
     let mut play = tokens(90_000, OnBreach::Stop);
     let (ticket, _) = spawn(&mut play, "child", |_| {}).unwrap();
-    play.signal(Signal::TaskDown { ticket, down: Down::without_a_word(DownReason::Parked) });
+    play.signal(Report::TaskDown { down: Down::without_a_word(DownReason::Parked) }.of(ticket));
     assert_eq!((left(&play), play.state.spent_in_all().cost.unpriced), (80_000, 1));
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tamtam::{
     message::{Extra, Finish, Part},
     model::AnswerPart,
-    session::{Delivery, Signal, Steering},
+    session::{Delivery, Report, Steering},
     tool::ToolResult,
 };
 
@@ -61,6 +61,6 @@ fn what_could_be_read_once_can_be_read_from_the_tape() {
     play.answer(vec![reasoning(nested(127)), call("c", "bash", "{}")], Finish::ToolCalls);
     let ticket = play.started()[0];
     let result = ToolResult::ok("ok").with_details(nested(127));
-    play.signal(Signal::Returned { ticket, result });
+    play.signal(Report::Returned { result }.of(ticket));
     assert_eq!(play.newest(1, 9), ["c ok"]);
 }

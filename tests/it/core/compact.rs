@@ -7,7 +7,10 @@ use tamtam::{
     context::{PRUNED_TEXT, Window},
     message::Finish,
     model::{ErrorKind, Item},
-    session::{BranchSummary, Directive, Held, Outcome, Record, Refusal, Reply, Signal, Steering, Undone},
+    session::{
+        BranchSummary, Compact, Directive, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
+        Steering, UndoCompaction, Undone,
+    },
 };
 
 use super::play::{Play, call, text};
@@ -33,7 +36,7 @@ fn talked(turns: usize, size: usize) -> Play {
 
 fn compact(play: &mut Play) -> Reply {
     let reply = play.reply_to();
-    play.signal(Signal::Compact { reply });
+    play.signal(Compact.to(reply));
     play.reply.clone().unwrap()
 }
 
@@ -45,7 +48,7 @@ fn ticket(play: &Play) -> Seq {
 fn summarised(play: &mut Play, summary: Result<&str, &str>) {
     let result = summary.map(|text| (Arc::from(text), Default::default())).map_err(Into::into);
     let ticket = ticket(play);
-    play.signal(Signal::Summarised { ticket, result, lost: 0 });
+    play.signal(Report::Summarised { result, lost: 0 }.of(ticket));
 }
 
 fn first_text(play: &Play) -> String {
@@ -297,7 +300,7 @@ fn a_message_that_aborts_replaces_a_blocking_compaction_by_a_cut() {
     assert!(first_text(&play).contains("No summary could be written"));
     // The summary that was on its way changes nothing any more.
     let before = play.state.clone();
-    play.signal(Signal::Summarised { ticket: summary, result: Ok(("late".into(), Default::default())), lost: 0 });
+    play.signal(Report::Summarised { result: Ok(("late".into(), Default::default())), lost: 0 }.of(summary));
     assert_eq!(play.state, before);
 }
 
@@ -397,7 +400,7 @@ fn a_crash_between_a_summary_and_its_place_changes_no_request() {
     play.send("next");
     let (request, hash) = (play.request(), play.state.history_hash.clone());
     summarised(&mut play, Ok("sum"));
-    play.signal(Signal::Recover);
+    play.signal(Input::Recover);
     assert_eq!(play.directives, [Directive::StartRequest(request)]);
     assert_eq!(play.state.history_hash, hash);
     play.answer(vec![text("done")], Finish::Stop);
@@ -410,7 +413,7 @@ fn a_crash_begins_the_summary_again() {
     let mut play = talked(5, 500);
     compact(&mut play).unwrap();
     let open = ticket(&play);
-    play.signal(Signal::Recover);
+    play.signal(Input::Recover);
     assert_eq!(play.directives, [Directive::StartCompaction(open)]);
     summarised(&mut play, Ok("sum"));
     assert_eq!(play.state.context.compactions, 1);
@@ -495,7 +498,7 @@ fn what_the_summariser_is_shown_follows_what_it_counts() {
     let ticket_of_request = play.request();
     let mut answer = tamtam::model::Answer::new(vec![text("ok")], Finish::Stop);
     answer.usage.input = play.state.request().unwrap().1.estimated * 2;
-    play.signal(Signal::Answered { ticket: ticket_of_request, answer });
+    play.signal(Report::Answered { answer }.of(ticket_of_request));
     compact(&mut play).unwrap();
     let open = play.state.compaction().unwrap().1.clone();
     assert!(open.room <= open.usable * 6 / 10, "{open:?}");
@@ -510,7 +513,7 @@ fn undone(play: &Play) -> std::sync::Arc<Undone> {
 
 fn undo(play: &mut Play, undone: std::sync::Arc<Undone>) -> Reply {
     let reply = play.reply_to();
-    play.signal(Signal::UndoCompaction { undone, reply });
+    play.signal(UndoCompaction { undone }.to(reply));
     play.reply.clone().unwrap()
 }
 
@@ -579,7 +582,7 @@ fn nothing_from_before_a_hosts_own_summary_is_undone() {
     let back = undone(&play);
     play.window = Window::new(20_000, 0);
     let reply = play.reply_to();
-    play.signal(Signal::Handoff { name: "by-hand".into(), summary: Some("all of it".into()), reply });
+    play.signal(HandOff { name: "by-hand".into(), summary: Some("all of it".into()) }.to(reply));
     let history = play.history();
     assert_eq!(undo(&mut play, back), Err(Refusal::NothingToUndo));
     assert_eq!(play.history(), history);
@@ -600,7 +603,7 @@ fn bdd_compact_027_the_summary_of_a_branch_survives_compaction() {
         files,
         request: None,
     };
-    play.signal(Signal::LeaveBranch { branch: std::sync::Arc::new(branch.clone()), reply: left });
+    play.signal(LeaveBranch { branch: std::sync::Arc::new(branch.clone()) }.to(left));
     play.reply.clone().unwrap().unwrap();
     assert!(play.history().last().unwrap().contains("The cache was no help."));
     for _ in 0..3 {
@@ -615,6 +618,6 @@ fn bdd_compact_027_the_summary_of_a_branch_survives_compaction() {
     assert!(first_text(&play).contains("The cache was no help.") && first_text(&play).contains("- a.rs"));
     play.send("next");
     let reply = play.reply_to();
-    play.signal(Signal::LeaveBranch { branch: std::sync::Arc::new(branch), reply });
+    play.signal(LeaveBranch { branch: std::sync::Arc::new(branch) }.to(reply));
     assert!(matches!(play.reply, Some(Err(Refusal::Busy { .. }))), "not under a running turn");
 }

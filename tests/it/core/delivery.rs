@@ -91,7 +91,7 @@ fn an_answer_that_overtakes_its_cut_is_kept_whole() {
     assert_eq!(play.newest(3, 45), ["model calls bash", "c0! Skipped due to queued user message: bash ", "user: no"]);
     // The cut itself then comes too late to mean anything.
     let request = play.request();
-    play.signal(tamtam::session::Signal::CutOff { ticket: Seq(request.0 - 5), partial: vec![] });
+    play.signal(tamtam::session::Report::CutOff { partial: vec![] }.of(Seq(request.0 - 5)));
     assert_eq!((play.entries.len(), play.directives.len()), (0, 0));
 }
 
@@ -137,10 +137,12 @@ fn abort_running_skips_pending_calls_and_stops_the_running_one() {
     play.steer("no", Steering::AbortRunning);
     assert_eq!(play.directives, [Directive::StopCall(calls[0])]);
     assert_eq!((play.call_state(calls[0]), play.call_state(calls[1])), (Some(CallState::Closing), None));
-    play.signal(tamtam::session::Signal::Returned {
-        ticket: calls[0],
-        result: tamtam::tool::ToolResult::failed(tamtam::message::ErrorReason::Aborted, "stopped after 3 lines"),
-    });
+    play.signal(
+        tamtam::session::Report::Returned {
+            result: tamtam::tool::ToolResult::failed(tamtam::message::ErrorReason::Aborted, "stopped after 3 lines"),
+        }
+        .of(calls[0]),
+    );
     assert_eq!(
         play.history()[2..],
         ["c0! stopped after 3 lines".to_owned(), skipped("c1", "write"), "user: no".to_owned()]

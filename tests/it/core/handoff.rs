@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    session::{AnchorMark, Record, Refusal, Reply, Signal},
+    session::{AnchorMark, HandOff, Record, Refusal, Reply},
 };
 
 use super::play::Play;
 
 fn handoff(play: &mut Play, name: &str, summary: Option<&str>) -> Reply {
     let reply = play.reply_to();
-    play.signal(Signal::Handoff { name: name.to_owned(), summary: summary.map(Arc::from), reply });
+    play.signal(HandOff { name: name.to_owned(), summary: summary.map(Arc::from) }.to(reply));
     play.reply.clone().unwrap()
 }
 

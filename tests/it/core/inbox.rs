@@ -4,7 +4,10 @@ use tamtam::{
     Message, Seq,
     message::{Part, Role},
     model::{ErrorKind, ModelError},
-    session::{Delivery, Disposition, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal, Signal, Steering},
+    session::{
+        Abort, Configure, Delivery, Disposition, End, GoOn, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal,
+        Report, Resume, Steering,
+    },
 };
 
 use super::play::Play;
@@ -46,7 +49,7 @@ fn a_withdrawn_message_does_not_come_back_and_its_sender_is_told() {
     assert_eq!(play.history(), ["user: go", "model: a"]);
     assert!(play.state.is_idle());
     let reply = play.reply_to();
-    play.signal(Signal::End { reason: "done".to_owned(), reply });
+    play.signal(End { reason: "done".to_owned() }.to(reply));
     assert_eq!(play.send_as("next", Delivery::Queue), Err(Refusal::Ended));
     assert!(play.send_as("go", Delivery::Queue).is_ok(), "what was read keeps its receipt");
 }
@@ -74,7 +77,7 @@ fn steering_for_a_turn_that_reads_no_more_is_refused() {
     assert_eq!(steer(&mut play, "late", Some(turn)), Err(Refusal::TurnMismatch { expected: turn, actual: None }));
     // The request that failed is made again, and carries what came while that waits.
     let ticket = play.request();
-    play.signal(Signal::Failed { ticket, error: ModelError::new(ErrorKind::Network, "gone") });
+    play.signal(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
     assert_eq!(steer(&mut play, "in time", Some(turn)), Ok(Disposition::Steering));
     assert_eq!(play.newest(1, 99), ["user: x"]);
 }
@@ -207,10 +210,10 @@ fn every_wish_is_answered_once() {
     let mut play = Play::new();
     let settings = Box::new((*play.state.settings).clone());
     let wishes = [
-        Signal::GoOn { reply: play.reply_to() },
-        Signal::Abort { reason: "nothing runs".into(), reply: play.reply_to() },
-        Signal::Resume { reply: play.reply_to() },
-        Signal::Configure { before: None, settings, reply: play.reply_to() },
+        GoOn.to(play.reply_to()),
+        Abort { reason: "nothing runs".into() }.to(play.reply_to()),
+        Resume.to(play.reply_to()),
+        Configure { before: None, settings }.to(play.reply_to()),
     ];
     for wish in wishes {
         play.signal(wish);

@@ -8,7 +8,8 @@ use tamtam::{
     message::Finish,
     model::{Item, Price},
     session::{
-        Entry, Grant, Held, Limits, Merged, Point, Record, Refusal, Signal, State, Wanted, look_back, plan_merge,
+        Entry, Grant, Held, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, State, Wanted, look_back,
+        plan_merge,
     },
     usage::{MicroUsd, Usage},
 };
@@ -41,14 +42,14 @@ fn plan(parent: &Play, fork: &Play, at: usize) -> Merged {
 
 fn submit(parent: &mut Play, merged: &Merged) -> Result<Held, Refusal> {
     let reply = parent.reply_to();
-    parent.signal(Signal::Merge { merged: Arc::new(merged.clone()), reply });
+    parent.signal(Merge { merged: Arc::new(merged.clone()) }.to(reply));
     parent.reply.clone().unwrap()
 }
 
 fn back(play: &mut Play, wanted: &Wanted) {
     let back = look_back(&play.entries_of_the_tape(), &play.state, wanted, true).unwrap().unwrap();
     let reply = play.reply_to();
-    play.signal(Signal::RollBack { back: Arc::new(back), files: None, summary: None, reply });
+    play.signal(RollBack { back: Arc::new(back), files: None, summary: None }.to(reply));
     assert!(play.reply.clone().unwrap().is_ok());
 }
 
@@ -293,7 +294,7 @@ fn a_merge_that_is_too_large_for_the_window_is_summed_up_before_the_next_step() 
     parent.send("next");
     let (ticket, _) = parent.state.compaction().expect("it is summed up first");
     assert!(parent.state.request().is_none());
-    parent.signal(Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())), lost: 0 });
+    parent.signal(Report::Summarised { result: Ok(("sum".into(), Default::default())), lost: 0 }.of(ticket));
     assert!(parent.state.request().is_some());
     assert_paired(&parent, at);
     let history = parent.history();

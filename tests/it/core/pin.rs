@@ -6,7 +6,10 @@ use tamtam::{
     Message, Seq,
     context::Window,
     model::Item,
-    session::{Delivery, Held, Outcome, Record, Refusal, Reply, RolledBack, Signal, Transcript, Way},
+    session::{
+        Compact, Delivery, EditMessage, Held, Outcome, PinMessage, Record, Refusal, Reply, Report, RollBack,
+        RolledBack, Transcript, UnpinMessage, Way,
+    },
 };
 
 use super::play::Play;
@@ -30,21 +33,21 @@ fn talk(play: &mut Play, word: &str) {
 
 fn pin(play: &mut Play, message: &str) -> Reply {
     let reply = play.reply_to();
-    play.signal(Signal::Pin { message: message.into(), reply });
+    play.signal(PinMessage { message: message.into() }.to(reply));
     play.reply.clone().unwrap()
 }
 
 fn unpin(play: &mut Play, message: &str) -> Reply {
     let reply = play.reply_to();
-    play.signal(Signal::Unpin { message: message.into(), reply });
+    play.signal(UnpinMessage { message: message.into() }.to(reply));
     play.reply.clone().unwrap()
 }
 
 fn sum_up(play: &mut Play) {
     let reply = play.reply_to();
-    play.signal(Signal::Compact { reply });
+    play.signal(Compact.to(reply));
     let ticket = play.state.compaction().expect("a compaction is open").0;
-    play.signal(Signal::Summarised { ticket, result: Ok(("## Goal\nGo on.".into(), Default::default())), lost: 0 });
+    play.signal(Report::Summarised { result: Ok(("## Goal\nGo on.".into(), Default::default())), lost: 0 }.of(ticket));
     assert!(play.state.compaction().is_none() && play.state.context.front == 1, "{:?}", play.entries);
 }
 
@@ -96,7 +99,7 @@ fn a_message_can_be_sent_pinned() {
     let rule = || Message::user(RULE).with_id("rule".into());
     play.send_message(rule(), Delivery::Queue, None).unwrap();
     let reply = play.reply_to();
-    play.signal(Signal::Edit { message: rule().pinned(), reply });
+    play.signal(EditMessage { message: rule().pinned() }.to(reply));
     assert!(play.state.context.pins.is_empty(), "it waits");
     assert_eq!(pin(&mut play, "rule"), Err(Refusal::NotInContext { message: "rule".into() }));
     play.answer_text("gone");
@@ -184,7 +187,7 @@ fn pins_that_leave_no_room_for_a_smaller_model_end_the_turn_and_say_so() {
     unpin(&mut play, "rule").unwrap();
     play.send("small");
     let ticket = play.state.compaction().expect("room is made").0;
-    play.signal(Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())), lost: 0 });
+    play.signal(Report::Summarised { result: Ok(("sum".into(), Default::default())), lost: 0 }.of(ticket));
     play.answer_text("fine");
     assert_eq!(play.outcome(), Some(Outcome::Done));
 }
@@ -205,7 +208,7 @@ fn pins_of_a_larger_window_do_not_make_a_smaller_one_sum_up_without_end() {
         while let Some((ticket, _)) = play.state.compaction() {
             (summaries, within) = (summaries + 1, within + 1);
             assert!(within <= 2, "turn {turn} asks for summary after summary");
-            play.signal(Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())), lost: 0 });
+            play.signal(Report::Summarised { result: Ok(("sum".into(), Default::default())), lost: 0 }.of(ticket));
         }
         play.answer_text(&"y".repeat(1_000));
         assert_eq!(play.outcome(), Some(Outcome::Done), "turn {turn}");
@@ -234,7 +237,7 @@ fn a_pin_goes_back_with_the_conversation() {
         context,
     };
     let reply = play.reply_to();
-    play.signal(Signal::RollBack { back: Arc::new(back), files: None, summary: None, reply });
+    play.signal(RollBack { back: Arc::new(back), files: None, summary: None }.to(reply));
     assert!(play.state.context.pins.is_empty());
     assert!(Transcript::of(&play.tape()).iter().all(|message| !message.pinned));
     assert!(play.tape().iter().any(|entry| matches!(entry.record, Record::Pinned { .. })), "the tape has it");

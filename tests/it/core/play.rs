@@ -12,8 +12,9 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
     permission::{Action, Globs, Rule, Ruleset},
     session::{
-        CallState, Delivery, Directive, Entry, Env, Grant, Held, Open, Outcome, Receipt, Record, Refusal, Reply,
-        ReplyTo, Settings, Signal, State, Steering, Windows, decide,
+        Abort, AnswerAsk, CallState, Configure, Delivery, Directive, EditMessage, Entry, Env, GoOn, Grant, Held, Input,
+        Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings, State,
+        Steering, Windows, WithdrawMessage, decide,
     },
     tool::{ToolResult, Toolbox},
     usage::Usage,
@@ -162,7 +163,12 @@ impl Play {
     }
 
     /// Tells the core what happened.
-    pub(crate) fn signal(&mut self, signal: Signal) -> &mut Play {
+    pub(crate) fn signal(&mut self, input: Input) -> &mut Play {
+        self.inputs(&[input])
+    }
+
+    /// Tells the core what happened, in that order, in one decision.
+    pub(crate) fn inputs(&mut self, inputs: &[Input]) -> &mut Play {
         let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
             toolbox: &self.toolbox,
@@ -175,12 +181,12 @@ impl Play {
             jitter: 0.5,
             verdicts: None,
         };
-        let decision = decide(&self.state, &signal, &env, self.now);
+        let decision = decide(&self.state, inputs, &env, self.now);
         self.before = self.tape.len();
         self.tape.extend(decision.entries.iter().map(line::encode));
         self.appends.push((decision.entries.len(), Made::Whole));
         self.state = decision.after;
-        assert_eq!(self.fold(), self.state, "the fold of the tape is not the live state after {signal:?}");
+        assert_eq!(self.fold(), self.state, "the fold of the tape is not the live state after {inputs:?}");
         self.entries = decision.entries;
         let mut replies = Vec::new();
         self.directives.clear();
@@ -190,7 +196,7 @@ impl Play {
                 other => self.directives.push(other),
             }
         }
-        assert!(replies.len() <= 1, "one signal was answered {} times", replies.len());
+        assert!(replies.len() <= inputs.len(), "{inputs:?} were answered {} times", replies.len());
         self.reply = replies.pop();
         self
     }
@@ -223,7 +229,7 @@ impl Play {
         expect_turn: Option<Seq>,
     ) -> Result<Receipt, Refusal> {
         let reply = self.reply_to();
-        self.signal(Signal::Send { message, delivery, expect_turn, reply });
+        self.signal(SendMessage { message, delivery, expect_turn }.to(reply));
         match self.reply.clone().unwrap() {
             Ok(Held::Receipt(receipt)) => Ok(receipt),
             Ok(Held::Done(seq)) => panic!("a send was answered with the entry {seq}"),
@@ -243,33 +249,33 @@ impl Play {
 
     pub(crate) fn abort(&mut self, reason: &str) -> &mut Play {
         let reply = self.reply_to();
-        self.signal(Signal::Abort { reason: reason.to_owned(), reply })
+        self.signal(Abort { reason: reason.to_owned() }.to(reply))
     }
 
     pub(crate) fn go_on(&mut self) -> &mut Play {
         let reply = self.reply_to();
-        self.signal(Signal::GoOn { reply })
+        self.signal(GoOn.to(reply))
     }
 
     pub(crate) fn pause(&mut self) -> &mut Play {
         let reply = self.reply_to();
-        self.signal(Signal::Pause { reply })
+        self.signal(Pause.to(reply))
     }
 
     pub(crate) fn resume(&mut self) -> &mut Play {
         let reply = self.reply_to();
-        self.signal(Signal::Resume { reply })
+        self.signal(Resume.to(reply))
     }
 
     pub(crate) fn edit(&mut self, id: &str, text: &str) -> Result<Held, Refusal> {
         let reply = self.reply_to();
-        self.signal(Signal::Edit { message: Message::user(text).with_id(id.into()), reply });
+        self.signal(EditMessage { message: Message::user(text).with_id(id.into()) }.to(reply));
         self.reply.clone().unwrap()
     }
 
     pub(crate) fn withdraw(&mut self, id: &str) -> Result<Held, Refusal> {
         let reply = self.reply_to();
-        self.signal(Signal::Withdraw { id: id.into(), reply });
+        self.signal(WithdrawMessage { id: id.into() }.to(reply));
         self.reply.clone().unwrap()
     }
 
@@ -277,13 +283,13 @@ impl Play {
         let mut settings = (*self.state.settings).clone();
         change(&mut settings);
         let reply = self.reply_to();
-        self.signal(Signal::Configure { before: None, settings: Box::new(settings), reply })
+        self.signal(Configure { before: None, settings: Box::new(settings) }.to(reply))
     }
 
     /// Answers an ask.
     pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<Held, Refusal> {
         let reply = self.reply_to();
-        self.signal(Signal::Answer { ask, grant, reply });
+        self.signal(AnswerAsk { ask, grant }.to(reply));
         self.reply.clone().unwrap()
     }
 
@@ -297,12 +303,12 @@ impl Play {
         let ticket = self.request();
         let mut answer = Answer::new(parts, finish);
         answer.usage = usage;
-        self.signal(Signal::Answered { ticket, answer })
+        self.signal(Report::Answered { answer }.of(ticket))
     }
 
     pub(crate) fn answer(&mut self, parts: Vec<AnswerPart>, finish: Finish) -> &mut Play {
         let ticket = self.request();
-        self.signal(Signal::Answered { ticket, answer: Answer::new(parts, finish) })
+        self.signal(Report::Answered { answer: Answer::new(parts, finish) }.of(ticket))
     }
 
     /// The model answers with a text and has said all it wanted to.
@@ -319,7 +325,7 @@ impl Play {
     }
 
     pub(crate) fn returned(&mut self, ticket: Seq, content: &str) -> &mut Play {
-        self.signal(Signal::Returned { ticket, result: ToolResult::ok(content) })
+        self.signal(Report::Returned { result: ToolResult::ok(content) }.of(ticket))
     }
 
     pub(crate) fn failed(&mut self, kind: ErrorKind) -> &mut Play {
@@ -328,19 +334,19 @@ impl Play {
 
     pub(crate) fn failed_with(&mut self, error: ModelError) -> &mut Play {
         let ticket = self.request();
-        self.signal(Signal::Failed { ticket, error })
+        self.signal(Report::Failed { error }.of(ticket))
     }
 
     /// The request's stream was closed with that much of the answer there.
     pub(crate) fn cut_off(&mut self, partial: &str) -> &mut Play {
         let ticket = self.request();
-        self.signal(Signal::CutOff { ticket, partial: vec![text(partial)] })
+        self.signal(Report::CutOff { partial: vec![text(partial)] }.of(ticket))
     }
 
     /// That much later the clock is looked at.
     pub(crate) fn later(&mut self, ms: u64) -> &mut Play {
         self.now = self.now.plus(Duration::from_millis(ms));
-        self.signal(Signal::Tick)
+        self.signal(Input::Timer)
     }
 
     /// That much later, and nobody looks at the clock.
@@ -351,7 +357,7 @@ impl Play {
     /// The process dies with all of the tape written, and the session is rebuilt from it.
     pub(crate) fn crash(&mut self) -> &mut Play {
         self.state = self.fold();
-        self.signal(Signal::Recover)
+        self.signal(Input::Recover)
     }
 
     /// The process dies when only so many entries of the last decision were written.

@@ -5,7 +5,7 @@ use tamtam::{
     message::ErrorReason,
     model::{ErrorKind, ModelError},
     permission::Action,
-    session::{CallState, Delivery, Directive, Grant, Outcome, Record, Signal, Steering},
+    session::{CallState, Delivery, Directive, Grant, Input, Outcome, Record, Report, Steering},
     tool::ToolResult,
 };
 
@@ -60,9 +60,7 @@ fn calls_that_a_late_report_opens_are_not_taken_for_calls_that_ran() {
     let ticket = play.request();
     let answer =
         tamtam::model::Answer::new(vec![super::play::call("c0", "bash", "{}")], tamtam::message::Finish::ToolCalls);
-    play.signal(Signal::Left(Box::new(Signal::Answered { ticket, answer })));
-    assert!(play.directives.is_empty() && keys(&play).is_empty());
-    play.signal(Signal::Recover);
+    play.inputs(&[Report::Answered { answer }.of(ticket), Input::Recover]);
     let calls: Vec<_> = play.state.calls().map(|(ticket, _)| ticket).collect();
     assert_eq!((play.started(), keys(&play)[0].1), (calls, 1));
 }
@@ -325,7 +323,7 @@ fn results_before_a_crash_keep_their_place() {
     play.returned(calls[2], "third");
     play.crash();
     assert_eq!(play.started(), [calls[0]]);
-    play.signal(Signal::Returned { ticket: calls[0], result: ToolResult::failed(ErrorReason::Timeout, "too slow") });
+    play.signal(Report::Returned { result: ToolResult::failed(ErrorReason::Timeout, "too slow") }.of(calls[0]));
     assert_eq!(play.newest(3, 20), ["c0! too slow", "c1! The runtime stop", "c2 third"]);
 }
 

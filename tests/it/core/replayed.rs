@@ -7,7 +7,7 @@ use tamtam::{
     context::Window,
     message::Finish,
     model::{Item, Price},
-    session::{BranchSummary, Looked, OnBreach, Record, Settings, Signal, Wanted, look_back},
+    session::{BranchSummary, Compact, LeaveBranch, Looked, OnBreach, Record, RollBack, Settings, Wanted, look_back},
     usage::{MicroUsd, Usage},
 };
 
@@ -131,7 +131,7 @@ fn a_compaction_is_opened_again_by_the_windows_that_were_seen() {
     }
     play.window = Window::new(9_000, 700);
     let reply = play.reply_to();
-    play.signal(Signal::Compact { reply });
+    play.signal(Compact.to(reply));
     assert_eq!(looks(&play).len(), 1, "{:?}", play.reply);
     another_life(&mut play);
 }
@@ -143,7 +143,7 @@ fn a_fork_of_a_session_that_went_back_and_forth_replays() {
     let go = |play: &mut Play, wanted| {
         let back = look_back(&play.tape(), &play.state, &wanted, true).unwrap().unwrap();
         let reply = play.reply_to();
-        play.signal(Signal::RollBack { back: back.into(), files: None, summary: None, reply });
+        play.signal(RollBack { back: back.into(), files: None, summary: None }.to(reply));
         assert!(play.reply.clone().unwrap().is_ok());
     };
     for said in ["one", "two", "three"] {
@@ -158,7 +158,7 @@ fn a_fork_of_a_session_that_went_back_and_forth_replays() {
     let written = play.written();
     let mut fork = play.fork_at(written);
     let reply = fork.reply_to();
-    fork.signal(Signal::LeaveBranch { branch: branch().into(), reply });
+    fork.signal(LeaveBranch { branch: branch().into() }.to(reply));
     fork.send("five");
     fork.answer_text("five");
     go(&mut fork, Wanted::Undo);

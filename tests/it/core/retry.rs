@@ -150,6 +150,6 @@ fn a_late_failure_changes_nothing() {
     let request = play.request();
     play.answer_text("done");
     let error = ModelError::new(ErrorKind::Network, "late");
-    play.signal(tamtam::session::Signal::Failed { ticket: request, error });
+    play.signal(tamtam::session::Report::Failed { error }.of(request));
     assert!(play.entries.is_empty() && play.directives.is_empty());
 }

@@ -5,8 +5,8 @@ use tamtam::{
     message::Finish,
     model::{ErrorKind, Price},
     session::{
-        Bill, BillKind, BranchRequest, BranchSummary, Held, Link, OpenBranch, Record, Refusal, Reserve, Signal,
-        TaskOrder, Wanted, look_back,
+        Bill, BillKind, BranchRequest, BranchSummary, Compact, GiveUpBranch, Held, LeaveBranch, Link, OpenBranch,
+        Record, Refusal, Report, Reserve, RollBack, Spawn, SumUpBranch, TaskOrder, Wanted, look_back,
     },
     usage::{Cost, MicroUsd, PicoUsd, Usage},
 };
@@ -181,7 +181,7 @@ fn summing_up() -> (Play, tamtam::Seq, u64) {
     }
     play.configure(|settings| settings.compaction.keep = Some(0));
     let reply = play.reply_to();
-    play.signal(Signal::Compact { reply });
+    play.signal(Compact.to(reply));
     let (ticket, open) = play.state.compaction().unwrap();
     let read = open.reserved.input;
     (play, ticket, read)
@@ -192,7 +192,7 @@ fn summing_up() -> (Play, tamtam::Seq, u64) {
 fn a_summary_that_fails_is_charged_for_what_was_read() {
     let (mut play, ticket, read) = summing_up();
     let before = play.state.spent;
-    play.signal(Signal::Summarised { ticket, result: Err("it broke off".into()), lost: 2 });
+    play.signal(Report::Summarised { result: Err("it broke off".into()), lost: 2 }.of(ticket));
     let spent = play.state.spent.since(&before);
     assert_eq!((spent.requests, spent.estimated, spent.usage), (2, 2, usage(2 * read, 0)));
     assert_eq!(spent.cost, cost(2 * read, 0));
@@ -201,13 +201,13 @@ fn a_summary_that_fails_is_charged_for_what_was_read() {
     // Refused without having been read, it costs nothing.
     let (mut play, ticket, _) = summing_up();
     let before = play.state.spent;
-    play.signal(Signal::Summarised { ticket, result: Err("the key is refused".into()), lost: 0 });
+    play.signal(Report::Summarised { result: Err("the key is refused".into()), lost: 0 }.of(ticket));
     assert_eq!(play.state.spent, before);
 
     // An empty answer whose provider gave no figures: it was read.
     let (mut play, ticket, read) = summing_up();
     let before = play.state.spent;
-    play.signal(Signal::Summarised { ticket, result: Ok((" ".into(), Usage::default())), lost: 0 });
+    play.signal(Report::Summarised { result: Ok((" ".into(), Usage::default())), lost: 0 }.of(ticket));
     assert_eq!(play.state.context.failures, 1);
     let spent = play.state.spent.since(&before);
     assert_eq!((spent.requests, spent.usage.input), (1, read));
@@ -215,7 +215,7 @@ fn a_summary_that_fails_is_charged_for_what_was_read() {
     // A try that broke off before the one that was answered.
     let (mut play, ticket, read) = summing_up();
     let before = play.state.spent;
-    play.signal(Signal::Summarised { ticket, result: Ok(("sum".into(), usage(700, 30))), lost: 1 });
+    play.signal(Report::Summarised { result: Ok(("sum".into(), usage(700, 30))), lost: 1 }.of(ticket));
     let spent = play.state.spent.since(&before);
     assert_eq!((spent.requests, spent.usage), (2, usage(read + 700, 30)));
     assert_eq!(play.state.spent, bill(&play).total());
@@ -245,7 +245,7 @@ fn the_summary_of_a_branch_is_charged() {
         let (from, to, files) = (tamtam::Seq(1), tamtam::Seq(4), Default::default());
         let branch = BranchSummary { from, to, summary: "It failed.".into(), usage, files, request };
         let reply = play.reply_to();
-        play.signal(Signal::LeaveBranch { branch: branch.into(), reply });
+        play.signal(LeaveBranch { branch: branch.into() }.to(reply));
     };
     leave(&mut play, usage(300, 20), Some(request));
     let spent = play.state.spent.since(&before);
@@ -261,7 +261,7 @@ fn leaving(play: &mut Play, read: u64) -> tamtam::Seq {
     let wanted = Reserve { input: read, output: 900 };
     let request = OpenBranch { model: model("fake/model"), price: Some(PRICE), wanted, reserved: Reserve::default() };
     let reply = play.reply_to();
-    play.signal(Signal::SumUpBranch { request: Box::new(request), reply });
+    play.signal(SumUpBranch { request: Box::new(request) }.to(reply));
     match play.reply.clone().unwrap() {
         Ok(Held::Done(ticket)) => ticket,
         other => panic!("{other:?}"),
@@ -306,7 +306,7 @@ fn the_summary_of_a_branch_is_held_back_before_it_is_made() {
     assert_eq!(play.state.left().tokens, Some(10_000 - 150 - 400 - 900));
     assert!(!play.state.may_sleep(), "somebody is still to close it");
     let reply = play.reply_to();
-    play.signal(Signal::LeaveBranch { branch: branch_of(ticket, usage(300, 20)), reply });
+    play.signal(LeaveBranch { branch: branch_of(ticket, usage(300, 20)) }.to(reply));
     assert_eq!(play.state.spent.since(&before).usage, usage(300, 20));
     assert_eq!((play.state.left().tokens, play.state.may_sleep()), (Some(10_000 - 150 - 320), true));
     assert_eq!(play.state.spent, bill(&play).total());
@@ -318,7 +318,7 @@ fn the_summary_of_a_branch_is_held_back_before_it_is_made() {
         reserved: Reserve::default(),
     };
     let reply = play.reply_to();
-    play.signal(Signal::SumUpBranch { request: Box::new(request), reply });
+    play.signal(SumUpBranch { request: Box::new(request) }.to(reply));
     assert_eq!(play.reply, Some(Err(Refusal::SummaryOverBudget)));
 }
 
@@ -336,7 +336,7 @@ fn the_summary_of_a_branch_whose_process_dies_counts_whole_and_once() {
     assert_eq!(play.state.spent, bill(&play).total());
     // Only the actor died: the host has it written all the same.
     let (before, reply) = (play.state.spent, play.reply_to());
-    play.signal(Signal::LeaveBranch { branch: branch_of(ticket, usage(300, 20)), reply });
+    play.signal(LeaveBranch { branch: branch_of(ticket, usage(300, 20)) }.to(reply));
     assert!(play.history().last().unwrap().contains("It failed."));
     assert_eq!((play.state.spent, bill(&play).total()), (before, before));
     play.crash();
@@ -355,20 +355,20 @@ fn the_summary_of_a_branch_that_is_not_taken_is_paid_for() {
         wanted: Reserve::default(),
         reserved: Reserve::default(),
     };
-    play.signal(Signal::SumUpBranch { request: Box::new(request), reply: again });
+    play.signal(SumUpBranch { request: Box::new(request) }.to(again));
     assert_eq!(play.reply, Some(Err(Refusal::Leaving { ticket })));
     play.send("b");
     let (before, reply) = (play.state.spent, play.reply_to());
-    play.signal(Signal::LeaveBranch { branch: branch_of(ticket, usage(300, 20)), reply });
+    play.signal(LeaveBranch { branch: branch_of(ticket, usage(300, 20)) }.to(reply));
     assert!(matches!(play.reply, Some(Err(Refusal::Busy { .. }))), "{:?}", play.reply);
     assert_eq!(play.state.spent.since(&before).usage, usage(300, 20));
     said(&mut play, 10, 10);
     let ticket = leaving(&mut play, 400);
     let (before, reply) = (play.state.spent, play.reply_to());
-    play.signal(Signal::BranchFailed { ticket, why: Box::new("nobody waited for it".into()), lost: 1, reply });
+    play.signal(GiveUpBranch { ticket, why: Box::new("nobody waited for it".into()), lost: 1 }.to(reply));
     assert_eq!(play.state.spent.since(&before).usage, usage(400, 0));
     let (before, reply) = (play.state.spent, play.reply_to());
-    play.signal(Signal::BranchFailed { ticket, why: Box::new("nobody waited for it".into()), lost: 1, reply });
+    play.signal(GiveUpBranch { ticket, why: Box::new("nobody waited for it".into()), lost: 1 }.to(reply));
     assert_eq!((play.state.spent, play.state.open.is_empty()), (before, true));
     assert_eq!(play.state.spent, bill(&play).total());
 }
@@ -381,14 +381,14 @@ fn a_summary_that_is_given_up_or_lost_counts_whole() {
     let before = play.state.spent;
     let back = look_back(&play.tape(), &play.state, &Wanted::Undo, true).unwrap().unwrap();
     let reply = play.reply_to();
-    play.signal(Signal::RollBack { back: back.into(), files: None, summary: None, reply });
+    play.signal(RollBack { back: back.into(), files: None, summary: None }.to(reply));
     assert_eq!(play.state.compaction(), None);
     let lost = play.state.spent.since(&before);
     assert_eq!((lost.requests, lost.usage), (1, usage(read, 0)));
     assert_eq!(play.state.spent, bill(&play).total());
     assert_eq!(bill(&play).last().map(|line| (line.ticket, line.kind)), Some((ticket, BillKind::Lost)));
     let spent = play.state.spent;
-    play.signal(Signal::Summarised { ticket, result: Ok(("late".into(), usage(700, 30))), lost: 0 });
+    play.signal(Report::Summarised { result: Ok(("late".into(), usage(700, 30))), lost: 0 }.of(ticket));
     assert_eq!(play.state.spent, spent, "it was paid for");
 
     let (mut play, ticket, read) = summing_up();
@@ -485,13 +485,13 @@ fn a_parents_sum_has_what_its_tasks_used() {
     said(&mut play, 100, 50);
     let (reply, child) = (play.reply_to(), "child".parse().unwrap());
     let order = Box::new(TaskOrder { settings: settings(), prompt: tamtam::Message::user("help") });
-    play.signal(Signal::Spawn { child, order, link: Link::DETACHED, reply });
+    play.signal(Spawn { child, order, link: Link::DETACHED }.to(reply));
     let ticket = play.entries[0].seq;
     let mut down = tamtam::Down::without_a_word(tamtam::DownReason::Done);
     let mut spent = play.state.spent;
     spent.calls = 3;
     down.spent = Some(spent);
-    play.signal(Signal::TaskDown { ticket, down });
+    play.signal(Report::TaskDown { down }.of(ticket));
     let all = play.state.spent_in_all();
     assert_eq!((all.requests, all.usage, all.cost, all.calls), (2, usage(200, 100), cost(200, 100), 3));
     assert_eq!(play.state.spent.requests, 1, "its own are told apart");

@@ -6,8 +6,8 @@ use tamtam::{
     Message, Outcome, Seq, SessionId,
     permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
     session::{
-        Directive, Down, DownReason, Held, Limits, Link, Open, Origin, Record, Refusal, Settings, Signal, State,
-        Steering, TaskOrder, Tie, Told,
+        Adopt, BeAdopted, Directive, Down, DownReason, End, Held, Limits, Link, Open, Origin, Orphan, Record, Refusal,
+        Report, Settings, Spawn, State, Steering, StopTask, TaskOrder, Tie, Told,
     },
     tool::Access,
 };
@@ -24,7 +24,7 @@ fn order() -> Box<TaskOrder> {
 
 fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Refusal> {
     let reply = play.reply_to();
-    play.signal(Signal::Spawn { child: id(child), order: order(), link, reply });
+    play.signal(Spawn { child: id(child), order: order(), link }.to(reply));
     match play.reply.clone().unwrap() {
         Ok(Held::Done(ticket)) => Ok(ticket),
         Ok(other) => panic!("a spawn was answered with {other:?}"),
@@ -35,7 +35,7 @@ fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Refusal> {
 fn down(play: &mut Play, ticket: Seq, reason: DownReason) {
     let mut down = Down::without_a_word(reason);
     down.text = "found it".into();
-    play.signal(Signal::TaskDown { ticket, down });
+    play.signal(Report::TaskDown { down }.of(ticket));
 }
 
 fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
@@ -52,7 +52,7 @@ fn told(play: &Play, ticket: Seq) -> Option<Told> {
 
 pub(super) fn end(play: &mut Play) {
     let reply = play.reply_to();
-    play.signal(Signal::End { reason: "over".into(), reply });
+    play.signal(End { reason: "over".into() }.to(reply));
 }
 
 /// A session that is a child, and was given its task.
@@ -113,7 +113,7 @@ fn depth_and_width_are_counted() {
     }
     assert_eq!(spawn(&mut play, "c8", Link::DETACHED), Err(Refusal::TooManyTasks { open: 8, max: 8 }));
     let reply = play.reply_to();
-    play.signal(Signal::Adopt { child: id("o"), link: Link::LINKED, reply });
+    play.signal(Adopt { child: id("o"), link: Link::LINKED }.to(reply));
     assert_eq!(play.reply, Some(Err(Refusal::TooManyTasks { open: 8, max: 8 })));
     assert!(play.entries.is_empty());
     let first = play.state.tasks().next().unwrap().0;
@@ -175,7 +175,7 @@ fn a_long_answer_is_cut_for_the_parent() {
     let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
     let mut down = Down::without_a_word(DownReason::Done);
     down.text = "é".repeat(50_000).into();
-    play.signal(Signal::TaskDown { ticket, down: down.clone() });
+    play.signal(Report::TaskDown { down: down.clone() }.of(ticket));
     let said = play.history().remove(0);
     assert!(said.ends_with("... [truncated]") && said.len() < 51_400, "{}", said.len());
     assert_eq!(play.state.tasks_ended[0].down.as_deref(), Some(&down));
@@ -306,7 +306,7 @@ fn an_end_takes_linked_children_along_and_leaves_the_others() {
         assert_eq!((play.waiting(), play.outcome().is_some()), ((vec![], vec![]), true), "after a cut at {cut}");
         down(&mut play, tickets[0], DownReason::Ended { why: "over".into() });
         for ticket in &tickets[1..] {
-            play.signal(Signal::TaskLeft { ticket: *ticket });
+            play.signal(Report::TaskLeft.of(*ticket));
         }
         assert_eq!(downs(&play), [(id("c0"), Some("ended")), (id("c1"), None), (id("c2"), None)]);
         assert!(play.state.is_idle() && !play.state.is_unfinished() && play.directives.is_empty());
@@ -360,7 +360,7 @@ fn a_parent_stops_its_own_task_and_no_other() {
     let stop = |play: &mut Play, ticket: u64| {
         let reply = play.reply_to();
         let (parent, ticket, why) = (id("parent"), Seq(ticket), "stopped".to_owned());
-        play.signal(Signal::StopTask { parent, ticket, why, reply });
+        play.signal(StopTask { parent, ticket, why }.to(reply));
     };
     let mut play = child();
     play.send("p");
@@ -399,12 +399,12 @@ fn an_orphan_is_adopted_and_orphaned_again() {
         let reply = play.reply_to();
         let tie =
             Tie { parent: id(parent), ticket: Seq(ticket), link: Link::MONITORED, depth: 1, grant: Limits::default() };
-        play.signal(Signal::Adopted { tie, above: vec![chain(rules("new parent", &[]))], reply });
+        play.signal(BeAdopted { tie, above: vec![chain(rules("new parent", &[]))] }.to(reply));
         play.reply.clone().unwrap()
     };
     let orphan = |play: &mut Play, parent: &str, ticket: u64| {
         let reply = play.reply_to();
-        play.signal(Signal::Orphan { parent: id(parent), ticket: Seq(ticket), why: "it ended".into(), reply });
+        play.signal(Orphan { parent: id(parent), ticket: Seq(ticket), why: "it ended".into() }.to(reply));
     };
     assert_eq!(adopt(&mut play, "second", 3), Err(Refusal::NotAnOrphan { session: id("play") }));
     orphan(&mut play, "parent", 8);
@@ -458,7 +458,7 @@ fn a_child_is_narrowed_with_its_parent() {
     let tell = |play: &mut Play, above: Vec<Chain>| {
         let reply = play.reply_to();
         let tie = Tie { parent: id("parent"), ticket: Seq(7), link: Link::LINKED, depth: 1, grant: Limits::default() };
-        play.signal(Signal::Adopted { tie, above, reply });
+        play.signal(BeAdopted { tie, above }.to(reply));
         assert!(matches!(play.reply, Some(Ok(_))));
     };
     tell(&mut play, Vec::new());
@@ -481,7 +481,7 @@ fn an_adopted_child_has_no_tool_that_its_new_parent_lacks() {
     let mut play = child();
     play.send("p");
     let reply = play.reply_to();
-    play.signal(Signal::Orphan { parent: id("parent"), ticket: Seq(7), why: "it ended".into(), reply });
+    play.signal(Orphan { parent: id("parent"), ticket: Seq(7), why: "it ended".into() }.to(reply));
     let parent = {
         let mut settings = (*play.state.settings).clone();
         settings.above.clear();
@@ -490,7 +490,7 @@ fn an_adopted_child_has_no_tool_that_its_new_parent_lacks() {
     };
     let reply = play.reply_to();
     let tie = Tie { parent: id("second"), ticket: Seq(3), link: Link::MONITORED, depth: 1, grant: Limits::default() };
-    play.signal(Signal::Adopted { tie, above: parent.above_children(), reply });
+    play.signal(BeAdopted { tie, above: parent.above_children() }.to(reply));
     for change in [None, Some(["bash".to_owned(), "grep".to_owned()].into())] {
         play.configure(|settings| settings.tools = change);
         assert!(!play.state.settings.has_tool("bash") && play.state.settings.has_tool("grep"));

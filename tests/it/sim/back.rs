@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tamtam::{
     MessageId, Seq,
-    session::{Entry, NoPoint, Point, Record, RolledBack, Signal, State, Trail, Wanted, look_back},
+    session::{Entry, NoPoint, Point, Record, RollBack, RolledBack, State, Trail, Wanted, look_back},
 };
 
 use super::{Broken, hold, host::Wish, world::World};
@@ -68,7 +68,7 @@ impl World {
             self.host.gone.retain(|id| !back.again.contains(id));
             self.counts.backs += 1;
         }
-        self.signal(&Signal::RollBack { back: back.clone(), files: None, summary: None, reply })?;
+        self.signal(&RollBack { back: back.clone(), files: None, summary: None }.to(reply))?;
         if before.turn.is_some() || before.closed.is_some() || stale {
             hold!(self.state == before, "a rollback was taken that was to be refused");
             return Ok(());

@@ -8,8 +8,10 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, ModelError},
     permission::{Action, Ruleset},
     session::{
-        BranchRequest, BranchSummary, Delivery, Grant, Mode, Open, OpenBranch, Reserve, Scope, Settings, Signal,
-        Steering,
+        Abort, AnswerAsk, BeginAnchor, BranchRequest, BranchSummary, Compact, Configure, Delivery, EditMessage, End,
+        GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, Open, OpenBranch, Pause, PinMessage, ReplyTo,
+        Report, Reserve, Resume, Scope, SendMessage, Settings, Steering, SumUpBranch, UndoCompaction, UnpinMessage,
+        WithdrawMessage,
     },
     tool::ToolResult,
     usage::Usage,
@@ -144,19 +146,19 @@ impl World {
             Happening::Answer => self.answer_ask(),
             Happening::Abort => {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::Abort { reason: "enough".to_owned(), reply })
+                self.signal(&Abort { reason: "enough".to_owned() }.to(reply))
             }
             Happening::GoOn => {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::GoOn { reply })
+                self.signal(&GoOn.to(reply))
             }
             Happening::Pause => {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::Pause { reply })
+                self.signal(&Pause.to(reply))
             }
             Happening::Resume => {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::Resume { reply })
+                self.signal(&Resume.to(reply))
             }
             Happening::Configure => self.configure(),
             Happening::Report => self.report(),
@@ -170,12 +172,12 @@ impl World {
             Happening::CatchUp => self.catch_up(),
             Happening::Compact => {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::Compact { reply })
+                self.signal(&Compact.to(reply))
             }
             Happening::Undo => {
                 let Some(undone) = self.undone() else { return Ok(()) };
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::UndoCompaction { undone: undone.into(), reply })
+                self.signal(&UndoCompaction { undone: undone.into() }.to(reply))
             }
             Happening::Branch => self.leave_a_branch(),
             Happening::Pin => {
@@ -190,8 +192,8 @@ impl World {
                 let (message, reply) = (self.rng.pick(&said), self.host.wish(Wish::Other));
                 let is_pinned = self.state.context.pins.iter().any(|pin| pin.message == message);
                 self.signal(&match is_pinned {
-                    true => Signal::Unpin { message, reply },
-                    false => Signal::Pin { message, reply },
+                    true => UnpinMessage { message }.to(reply),
+                    false => PinMessage { message }.to(reply),
                 })
             }
             Happening::GoBack => self.go_back(),
@@ -200,9 +202,9 @@ impl World {
             Happening::Handoff => {
                 let reply = self.host.wish(Wish::Other);
                 let summary = self.rng.percent(50).then(|| "all of it, in short".into());
-                self.signal(&Signal::Handoff { name: format!("by-hand-{}", self.state.seq), summary, reply })
+                self.signal(&HandOff { name: format!("by-hand-{}", self.state.seq), summary }.to(reply))
             }
-            Happening::Anchor => self.signal(&Signal::Anchor),
+            Happening::Anchor => self.signal(&BeginAnchor.to(ReplyTo::NOBODY)),
             Happening::Crash => self.crash(),
             Happening::Spawn => self.spawn(),
             Happening::ChildEnds => {
@@ -214,7 +216,7 @@ impl World {
             Happening::End if self.rng.percent(80) => Ok(()),
             Happening::End => {
                 let reply = self.host.end();
-                self.signal(&Signal::End { reason: "over".to_owned(), reply })
+                self.signal(&End { reason: "over".to_owned() }.to(reply))
             }
         }
     }
@@ -242,21 +244,21 @@ impl World {
             if self.rng.percent(30) {
                 // As tapes of before the ticket have it.
                 let branch = BranchSummary { from, to, summary, usage, files, request: None };
-                return self.signal(&Signal::LeaveBranch { branch: branch.into(), reply });
+                return self.signal(&LeaveBranch { branch: branch.into() }.to(reply));
             }
             let (model, wanted) = ("fake/model".parse().unwrap(), Reserve { input: 50, output: 40 });
             let request = OpenBranch { model, price: super::budgets::price(), wanted, reserved: Reserve::default() };
-            return self.signal(&Signal::SumUpBranch { request: Box::new(request), reply });
+            return self.signal(&SumUpBranch { request: Box::new(request) }.to(reply));
         };
         if self.rng.percent(30) {
             let lost = self.rng.below(2) as u32;
-            return self.signal(&Signal::BranchFailed { ticket, why: Box::new("it broke off".into()), lost, reply });
+            return self.signal(&GiveUpBranch { ticket, why: Box::new("it broke off".into()), lost }.to(reply));
         }
         let OpenBranch { model, price, reserved, .. } = open;
         let estimated = Some(Usage { input: reserved.input, output: 4, ..Usage::default() });
         let request = Some(BranchRequest { ticket, model, price, reserved, estimated, lost: 0 });
         let branch = BranchSummary { from, to, summary, usage, files, request };
-        self.signal(&Signal::LeaveBranch { branch: branch.into(), reply })
+        self.signal(&LeaveBranch { branch: branch.into() }.to(reply))
     }
 
     fn send(&mut self) -> Result<(), Broken> {
@@ -266,7 +268,7 @@ impl World {
         let running = self.state.turn.as_ref().map(|turn| turn.id);
         let expect_turn = running.filter(|_| self.rng.percent(10));
         let reply = self.host.wish(Wish::Send(message.id.clone()));
-        self.signal(&Signal::Send { message, delivery, expect_turn, reply })
+        self.signal(&SendMessage { message, delivery, expect_turn }.to(reply))
     }
 
     /// A sender that is not sure tries again, perhaps in other words of delivery.
@@ -278,7 +280,7 @@ impl World {
         let id = self.rng.pick(&ids);
         let (message, delivery) = (self.host.again(&id), self.delivery());
         let reply = self.host.wish(Wish::Send(id));
-        self.signal(&Signal::Send { message, delivery, expect_turn: None, reply })
+        self.signal(&SendMessage { message, delivery, expect_turn: None }.to(reply))
     }
 
     fn some_message(&mut self) -> Option<tamtam::MessageId> {
@@ -295,13 +297,13 @@ impl World {
         let text = format!("edit {} of {id}", self.rng.below(1_000_000));
         let message = tamtam::Message::user(text.clone()).with_id(id.clone());
         let reply = self.host.wish(Wish::Edit(id, text));
-        self.signal(&Signal::Edit { message, reply })
+        self.signal(&EditMessage { message }.to(reply))
     }
 
     fn withdraw(&mut self) -> Result<(), Broken> {
         let Some(id) = self.some_message() else { return Ok(()) };
         let reply = self.host.wish(Wish::Withdraw(id.clone()));
-        self.signal(&Signal::Withdraw { id, reply })
+        self.signal(&WithdrawMessage { id }.to(reply))
     }
 
     fn answer_ask(&mut self) -> Result<(), Broken> {
@@ -314,7 +316,7 @@ impl World {
         if is_for_more && self.rng.percent(50) {
             let grant = Grant::Raise(super::budgets::raise(&mut self.rng));
             let reply = self.host.wish(Wish::Other);
-            return self.signal(&Signal::Answer { ask, grant, reply });
+            return self.signal(&AnswerAsk { ask, grant }.to(reply));
         }
         let grant = self.rng.pick(&[
             Grant::Once,
@@ -325,7 +327,7 @@ impl World {
             Grant::Reject(None),
         ]);
         let reply = self.host.wish(Wish::Other);
-        self.signal(&Signal::Answer { ask, grant, reply })
+        self.signal(&AnswerAsk { ask, grant }.to(reply))
     }
 
     fn configure(&mut self) -> Result<(), Broken> {
@@ -333,7 +335,7 @@ impl World {
         // What runs was started under the limit of its time.
         settings.parallel_max = self.state.settings.parallel_max;
         let reply = self.host.wish(Wish::Other);
-        self.signal(&Signal::Configure { before: None, settings: Box::new(settings), reply })
+        self.signal(&Configure { before: None, settings: Box::new(settings) }.to(reply))
     }
 
     fn report(&mut self) -> Result<(), Broken> {
@@ -350,27 +352,27 @@ impl World {
         self.signal(&signal)
     }
 
-    pub(super) fn report_of(&mut self, ticket: Seq, worker: Worker) -> Signal {
+    pub(super) fn report_of(&mut self, ticket: Seq, worker: Worker) -> Input {
         // A worker that was told to stop may have been done before it heard so.
         let stopped = worker.stopped && self.rng.percent(70);
         match (worker.work, stopped) {
             (Job::Summary, _) => self.summarised(ticket),
-            (Job::Request, true) => Signal::CutOff { ticket, partial: self.partial() },
-            (Job::Request, false) if self.rng.percent(12) => Signal::Failed { ticket, error: self.error() },
-            (Job::Request, false) => Signal::Answered { ticket, answer: self.answer(ticket) },
+            (Job::Request, true) => Report::CutOff { partial: self.partial() }.of(ticket),
+            (Job::Request, false) if self.rng.percent(12) => Report::Failed { error: self.error() }.of(ticket),
+            (Job::Request, false) => Report::Answered { answer: self.answer(ticket) }.of(ticket),
             (Job::Call, true) => {
-                Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") }
+                Report::Returned { result: ToolResult::failed(ErrorReason::Aborted, "stopped") }.of(ticket)
             }
             (Job::Call, false) if self.rng.percent(20) => {
                 let reason = self.rng.pick(&[ErrorReason::Failed, ErrorReason::Timeout, ErrorReason::Blocked]);
-                Signal::Returned { ticket, result: ToolResult::failed(reason, "it went wrong") }
+                Report::Returned { result: ToolResult::failed(reason, "it went wrong") }.of(ticket)
             }
-            (Job::Call, false) => Signal::Returned { ticket, result: ToolResult::ok(format!("result of {ticket}")) },
+            (Job::Call, false) => Report::Returned { result: ToolResult::ok(format!("result of {ticket}")) }.of(ticket),
         }
     }
 
     /// A provider keeps to what it was told: under a budget no more is read and written than was held back.
-    fn summarised(&mut self, ticket: Seq) -> Signal {
+    fn summarised(&mut self, ticket: Seq) -> Input {
         let reserved = match self.state.open.get(&ticket) {
             Some(Open::Compaction(open)) => open.reserved,
             _ => Reserve::default(),
@@ -385,7 +387,7 @@ impl World {
         };
         // There, a try that was read is the last.
         let again = result.is_err() || !is_limited;
-        Signal::Summarised { ticket, result, lost: u32::from(again && ticket.0.is_multiple_of(5)) }
+        Report::Summarised { result, lost: u32::from(again && ticket.0.is_multiple_of(5)) }.of(ticket)
     }
 
     fn partial(&mut self) -> Vec<AnswerPart> {
@@ -461,6 +463,6 @@ impl World {
         let due = self.state.due().filter(|_| self.rng.percent(60));
         self.now = due.map_or(little, |due| due.max(self.now));
         self.heard = self.rng.percent(90);
-        self.signal(&Signal::Tick)
+        self.signal(&Input::Timer)
     }
 }

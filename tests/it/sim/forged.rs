@@ -20,8 +20,10 @@ use tamtam::{
     permission::Globs,
     replay::Replay,
     session::{
-        Bill, Branch, Delivery, Entry, Env, Grant, Link, NoSummary, Open, Point, Record, ReplyTo, Settings, Signal,
-        State, Steering, TaskOrder, Trail, Transcript, Undone, Wanted, decide, look_back, plan_merge,
+        Abort, Adopt, AnswerAsk, BeginAnchor, Bill, Branch, Compact, Configure, Delivery, End, Entry, Env,
+        GiveUpBranch, GoOn, Grant, HandOff, Input, Link, NoSummary, Open, PinMessage, Point, Record, ReplyTo, Report,
+        Resume, RollBack, SendMessage, Settings, Spawn, State, Steering, TaskOrder, Trail, Transcript, Undone, Wanted,
+        decide, look_back, plan_merge,
     },
     tape::{Append, ImportedFrom},
     tool::ToolResult,
@@ -105,31 +107,31 @@ fn forged(rng: &mut Rng, mut entries: Vec<Entry>) -> Vec<Entry> {
 }
 
 /// All that can be said to a state, on whatever tickets are open.
-fn signals(state: &State, rng: &mut Rng) -> Vec<Signal> {
+fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
     let reply = ReplyTo(1);
     let message = |id: &str| Message::user("words").with_id(id.into());
     let order = || TaskOrder { settings: (*state.settings).clone(), prompt: message("p") };
     let mut all = vec![
-        Signal::Recover,
-        Signal::Tick,
-        Signal::Send { message: message("new"), delivery: Delivery::Queue, expect_turn: None, reply },
-        Signal::Send {
+        Input::Recover,
+        Input::Timer,
+        SendMessage { message: message("new"), delivery: Delivery::Queue, expect_turn: None }.to(reply),
+        SendMessage {
             message: message("steer"),
             delivery: Delivery::Steer(Steering::AbortRunning),
             expect_turn: Some(Seq(u64::MAX)),
-            reply,
-        },
-        Signal::Abort { reason: "enough".into(), reply },
-        Signal::GoOn { reply },
-        Signal::Resume { reply },
-        Signal::Compact { reply },
-        Signal::Configure { before: None, settings: Box::new(Settings::new("/w", "a/b".parse().unwrap())), reply },
-        Signal::Anchor,
-        Signal::Handoff { name: "named".into(), summary: Some("all of it".into()), reply },
-        Signal::Pin { message: "m0".into(), reply },
-        Signal::Spawn { child: "c".parse().unwrap(), order: Box::new(order()), link: Link::LINKED, reply },
-        Signal::Adopt { child: "d".parse().unwrap(), link: Link::DETACHED, reply },
-        Signal::End { reason: "over".into(), reply },
+        }
+        .to(reply),
+        Abort { reason: "enough".into() }.to(reply),
+        GoOn.to(reply),
+        Resume.to(reply),
+        Compact.to(reply),
+        Configure { before: None, settings: Box::new(Settings::new("/w", "a/b".parse().unwrap())) }.to(reply),
+        BeginAnchor.to(ReplyTo::NOBODY),
+        HandOff { name: "named".into(), summary: Some("all of it".into()) }.to(reply),
+        PinMessage { message: "m0".into() }.to(reply),
+        Spawn { child: "c".parse().unwrap(), order: Box::new(order()), link: Link::LINKED }.to(reply),
+        Adopt { child: "d".parse().unwrap(), link: Link::DETACHED }.to(reply),
+        End { reason: "over".into() }.to(reply),
     ];
     for (ticket, open) in &state.open {
         let ticket = *ticket;
@@ -138,22 +140,22 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Signal> {
                 let parts = vec![text("so"), call("c0", "read", "{}"), call("c1", "bash", "{}")];
                 let mut answer = Answer::new(parts, Finish::ToolCalls);
                 answer.usage.input = rng.pick(&EXTREMES);
-                all.push(Signal::Answered { ticket, answer });
+                all.push(Report::Answered { answer }.of(ticket));
                 let error = ModelError::new(rng.pick(&[ErrorKind::Network, ErrorKind::ContextOverflow]), "no");
-                all.push(Signal::Failed { ticket, error });
-                all.push(Signal::CutOff { ticket, partial: vec![text("half")] });
+                all.push(Report::Failed { error }.of(ticket));
+                all.push(Report::CutOff { partial: vec![text("half")] }.of(ticket));
             }
-            Open::Call(_) => all.push(Signal::Returned { ticket, result: ToolResult::ok("ok") }),
+            Open::Call(_) => all.push(Report::Returned { result: ToolResult::ok("ok") }.of(ticket)),
             Open::Ask(_) | Open::BudgetAsk(_) => {
-                all.push(Signal::Answer { ask: ticket, grant: Grant::Once, reply });
+                all.push(AnswerAsk { ask: ticket, grant: Grant::Once }.to(reply));
             }
             Open::Compaction(_) => {
                 let result = Ok(("sum".into(), Default::default()));
-                all.push(Signal::Summarised { ticket, result, lost: u32::MAX });
+                all.push(Report::Summarised { result, lost: u32::MAX }.of(ticket));
             }
             Open::Branch(_) => {
                 let why = Box::new(NoSummary::from("no"));
-                all.push(Signal::BranchFailed { ticket, why, lost: u32::MAX, reply });
+                all.push(GiveUpBranch { ticket, why, lost: u32::MAX }.to(reply));
             }
             _ => {}
         }
@@ -180,7 +182,7 @@ fn read(entries: &[Entry], rng: &mut Rng) {
     for wanted in [Wanted::Undo, Wanted::Redo, Wanted::Point(Point::At(Seq(rng.below(entries.len() + 2) as u64)))] {
         if let Ok(Some(back)) = look_back(entries, &state, &wanted, true) {
             let reply = ReplyTo(2);
-            judge(&state, &Signal::RollBack { back: back.into(), files: None, summary: None, reply });
+            judge(&state, &RollBack { back: back.into(), files: None, summary: None }.to(reply));
         }
     }
     let mut brought = state.clone();
@@ -221,7 +223,7 @@ fn read(entries: &[Entry], rng: &mut Rng) {
 }
 
 /// What follows from a signal, and what follows from that.
-fn judge(state: &State, signal: &Signal) {
+fn judge(state: &State, signal: &Input) {
     let (toolbox, globs) = (tools::toolbox(), Globs::default());
     let window = Window { context: 300, reserve: 400, output: 60 };
     let env = Env {
@@ -235,8 +237,8 @@ fn judge(state: &State, signal: &Signal) {
         jitter: 0.5,
         verdicts: None,
     };
-    let after = decide(state, signal, &env, Millis(2_000_000)).after;
-    drop(decide(&after, &Signal::Tick, &env, Millis(u64::MAX)));
+    let after = decide(state, std::slice::from_ref(signal), &env, Millis(2_000_000)).after;
+    drop(decide(&after, &[Input::Timer], &env, Millis(u64::MAX)));
 }
 
 fn setting(name: &str) -> Option<u64> {

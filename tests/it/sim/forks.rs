@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    session::{Entry, Record, Resource, Signal, State, plan_merge},
+    session::{Entry, Input, Merge, Record, Resource, State, plan_merge},
     tape::Forked,
 };
 
@@ -74,7 +74,7 @@ impl World {
 
     fn play_fork(&mut self, happenings: u32) -> Result<(), Broken> {
         let before = self.state.clone();
-        self.signal(&Signal::Recover)?;
+        self.signal(&Input::Recover)?;
         hold!(self.state == before, "a fork is at rest, and something was left to recover");
         self.play(happenings)
     }
@@ -95,7 +95,7 @@ impl World {
         }
         let before = self.state.clone();
         let reply = self.host.wish(Wish::Other);
-        self.signal(&Signal::Merge { merged: merged.clone(), reply })?;
+        self.signal(&Merge { merged: merged.clone() }.to(reply))?;
         let said = before.history.iter().chain(merged.items.iter());
         hold!(self.state.history.iter().eq(said), "a merge is not what was said, behind all that was said before");
         // However often it is merged, and taken back, and merged: what it used counts here once.

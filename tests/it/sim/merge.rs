@@ -6,7 +6,7 @@ use tamtam::{
     Part, Seq,
     message::Finish,
     model::{Answer, History, Item, ToolResultItem, UserItem},
-    session::{Merged, Signal, Spent},
+    session::{Merge, Merged, Spent},
 };
 
 use super::{Broken, hold, host::Wish, world::World};
@@ -62,7 +62,7 @@ impl World {
         let merged = Arc::new(Merged { fork, made, onto, from, to, items, spent, files, unlisted, spill });
         let before = self.state.clone();
         let reply = self.host.wish(Wish::Other);
-        self.signal(&Signal::Merge { merged: merged.clone(), reply })?;
+        self.signal(&Merge { merged: merged.clone() }.to(reply))?;
         if before.turn.is_some() || before.closed.is_some() || stale {
             hold!(self.state == before, "a merge was taken that was to be refused");
             return Ok(());
@@ -80,7 +80,7 @@ impl World {
         self.counts.merges += 1;
         let reply = self.host.wish(Wish::Other);
         let after = self.state.clone();
-        self.signal(&Signal::Merge { merged, reply })?;
+        self.signal(&Merge { merged }.to(reply))?;
         hold!(self.state == after, "the same merge was taken twice");
         Ok(())
     }

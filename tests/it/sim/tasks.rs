@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use tamtam::{
     Message, Seq, SessionId,
     model::Item,
-    session::{Directive, Down, DownReason, Entry, Link, Open, Origin, Record, Signal, State, TaskOrder, Tie, Told},
+    session::{
+        BeAdopted, Directive, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State,
+        StopTask, TaskOrder, Tie, Told,
+    },
 };
 
 use super::{Broken, budgets, hold, host::Wish, world::World};
@@ -107,7 +110,7 @@ impl World {
         let link = self.rng.pick(&[Link::LINKED, Link::MONITORED, Link::DETACHED]);
         let reply = self.host.wish(Wish::Other);
         let open = self.state.tasks().count();
-        self.signal(&Signal::Spawn { child, order, link, reply })?;
+        self.signal(&Spawn { child, order, link }.to(reply))?;
         let width = self.state.settings.task_width_max.max(open);
         hold!(self.state.tasks().count() <= width, "{} tasks are open", self.state.tasks().count());
         Ok(())
@@ -137,9 +140,9 @@ impl World {
         let signal = match self.rng.below(3) {
             0 => {
                 self.host.may_withdraw("m0");
-                Signal::StopTask { parent, ticket, why, reply }
+                StopTask { parent, ticket, why }.to(reply)
             }
-            1 => Signal::Orphan { parent, ticket, why, reply },
+            1 => Orphan { parent, ticket, why }.to(reply),
             _ => {
                 let tie = Tie {
                     parent: "other".parse().unwrap(),
@@ -148,7 +151,7 @@ impl World {
                     depth: 0,
                     grant: Default::default(),
                 };
-                Signal::Adopted { tie, above: Vec::new(), reply }
+                BeAdopted { tie, above: Vec::new() }.to(reply)
             }
         };
         self.signal(&signal)
@@ -218,8 +221,8 @@ impl World {
         self.family.watchers.remove(&ticket);
         let left = down.is_none();
         match down.map(|down| budgets::with_account(&mut self.rng, down, &grant)) {
-            Some(down) => self.signal(&Signal::TaskDown { ticket, down })?,
-            None => self.signal(&Signal::TaskLeft { ticket })?,
+            Some(down) => self.signal(&Report::TaskDown { down }.of(ticket))?,
+            None => self.signal(&Report::TaskLeft.of(ticket))?,
         }
         hold!(!self.state.open.contains_key(&ticket), "task {ticket} is down and still open");
         let end = self.state.tasks_ended.iter().rev().find(|end| end.ticket == ticket);

@@ -14,7 +14,10 @@ use tamtam::{
     message::ErrorReason,
     model::{Answer, AnswerPart, History, Prices},
     permission::{Globs, Ruleset},
-    session::{Bill, Directive, Entry, Env, Grant, Open, Record, Scope, Settings, Signal, State, Undone, decide},
+    session::{
+        AnswerAsk, Bill, Directive, Entry, Env, GiveUpBranch, GoOn, Grant, Input, Open, Record, Report, Resume, Scope,
+        Settings, State, Undone, decide,
+    },
     tool::{Effect, ToolResult, Toolbox},
 };
 
@@ -28,7 +31,7 @@ use super::{
     host::{Host, Wish},
     rng::Rng,
     tasks::{self, Family},
-    tickets::{given_up, has_reply, summary_of, ticket_of},
+    tickets::{given_up, summary_of, ticket_of},
 };
 use crate::core::{line, play::Known, tools};
 
@@ -178,7 +181,12 @@ impl World {
     }
 
     /// Tells the core what happened, checks what follows, and hands it to the shell.
-    pub(super) fn signal(&mut self, signal: &Signal) -> Result<(), Broken> {
+    pub(super) fn signal(&mut self, input: &Input) -> Result<(), Broken> {
+        self.inputs(std::slice::from_ref(input))
+    }
+
+    /// Tells it what happened, in that order, in one decision.
+    pub(super) fn inputs(&mut self, inputs: &[Input]) -> Result<(), Broken> {
         let jitter = self.rng.unit();
         let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
@@ -192,10 +200,10 @@ impl World {
             jitter,
             verdicts: None,
         };
-        let decision = decide(&self.state, signal, &env, self.now);
+        let decision = decide(&self.state, inputs, &env, self.now);
         self.counts.signals += 1;
         self.counts.entries += decision.entries.len() as u64;
-        self.tell(|_| format!("\n{signal:?}"));
+        self.tell(|_| format!("\n{inputs:?}"));
         for entry in &decision.entries {
             self.tell(|_| format!("    {} {:?} {:?}", entry.seq, entry.ticket, entry.record));
         }
@@ -212,7 +220,8 @@ impl World {
         budgets::held(&self.state, &decision.entries, &decision.after)?;
         self.counts.count(&decision.entries);
         let replies = decision.directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
-        hold!(replies == usize::from(has_reply(signal)), "{signal:?} was answered {replies} times");
+        let asked = inputs.iter().filter(|input| input.reply().is_some()).count();
+        hold!(replies == asked, "{inputs:?} were answered {replies} times");
         tasks::one_end(&self.state, &decision.after)?;
         let of_tasks: Vec<_> = decision.directives.iter().filter(|one| tasks::is_of_a_task(one)).cloned().collect();
         for stop in of_tasks.iter().filter(|one| one.is_stop()) {
@@ -283,7 +292,7 @@ impl World {
             jitter: 0.0,
             verdicts: None,
         };
-        let decision = decide(&self.state, &Signal::Tick, &env, self.now);
+        let decision = decide(&self.state, &[Input::Timer], &env, self.now);
         let quiet = decision.entries.is_empty() && decision.directives.is_empty();
         hold!(quiet, "something was left undone: {:?} {:?}", decision.entries, decision.directives);
         Ok(())
@@ -488,46 +497,20 @@ impl World {
             self.host_rules = chance::host_rules(&mut self.rng);
         }
         self.now = self.now.plus(Duration::from_millis(self.rng.below(5_000) as u64));
-        self.late_reports(&dead)?;
         self.counts.recoveries += u64::from(self.state.turn.is_some());
-        self.signal(&Signal::Recover)
+        self.recover(&dead)
     }
 
     /// Where only the actor died, a report may have come that it did not get to: it is recorded before recovery.
-    fn late_reports(&mut self, dead: &[(Seq, Worker)]) -> Result<(), Broken> {
+    fn recover(&mut self, dead: &[(Seq, Worker)]) -> Result<(), Broken> {
+        let mut late = Vec::new();
         for (ticket, worker) in dead {
-            if !self.rng.percent(30) || !self.state.open.contains_key(ticket) {
-                continue;
+            if self.rng.percent(30) && self.state.open.contains_key(ticket) {
+                late.push(self.report_of(*ticket, *worker));
             }
-            let left = Signal::Left(Box::new(self.report_of(*ticket, *worker)));
-            let decision = self.decided(&left);
-            self.tell(|_| format!("LEFT {left:?}"));
-            hold!(decision.directives.is_empty(), "a late report starts {:?}", decision.directives);
-            self.appends.push((decision.entries.len(), Made::Whole));
-            self.written.extend(decision.entries.iter().map(through_bytes));
-            self.state = decision.after;
-            self.folded = self.fold(self.written.iter());
-            self.whole = self.fold_uncompacted();
-            hold!(self.folded == self.state, "the fold of the tape is not the live state after a late report");
         }
-        Ok(())
-    }
-
-    fn decided(&mut self, signal: &Signal) -> tamtam::session::Decision {
-        let jitter = self.rng.unit();
-        let known = Known { window: self.window, prices: &self.prices };
-        let env = Env {
-            tools_tokens: 0,
-            windows: &known,
-            toolbox: &self.toolbox,
-            globs: &self.globs,
-            host_rules: self.host_rules.as_ref(),
-            toolbox_hash: "tools",
-            asks_are_heard: self.heard,
-            jitter,
-            verdicts: None,
-        };
-        decide(&self.state, signal, &env, self.now)
+        late.push(Input::Recover);
+        self.inputs(&late)
     }
 
     /// What the newest compaction replaced, where the tape has it.
@@ -593,10 +576,10 @@ impl World {
             let worker = self.workers.iter().next().map(|(ticket, worker)| (*ticket, *worker));
             if self.state.paused {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::Resume { reply })?;
+                self.signal(&Resume.to(reply))?;
             } else if self.state.held || self.state.waits {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::GoOn { reply })?;
+                self.signal(&GoOn.to(reply))?;
             } else if let Some((ticket, worker)) = worker {
                 let signal = calm_report(ticket, worker);
                 self.workers.remove(&ticket);
@@ -611,13 +594,13 @@ impl World {
                     Open::BudgetAsk(_) => Grant::Always(Scope::Session),
                     _ => Grant::Once,
                 };
-                self.signal(&Signal::Answer { ask, grant, reply })?;
+                self.signal(&AnswerAsk { ask, grant }.to(reply))?;
             } else if let Some(ticket) = leaving {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Signal::BranchFailed { ticket, why: Box::new("calm".into()), lost: 1, reply })?;
+                self.signal(&GiveUpBranch { ticket, why: Box::new("calm".into()), lost: 1 }.to(reply))?;
             } else if let Some(due) = self.state.due() {
                 self.now = self.now.max(due);
-                self.signal(&Signal::Tick)?;
+                self.signal(&Input::Timer)?;
             } else {
                 return self.is_at_rest();
             }
@@ -676,15 +659,17 @@ fn apply_uncompacted(state: &mut State, line: &Entry, then: impl Fn() -> History
     }
 }
 
-fn calm_report(ticket: Seq, worker: Worker) -> Signal {
+fn calm_report(ticket: Seq, worker: Worker) -> Input {
     match (worker.work, worker.stopped) {
-        (Job::Summary, _) => Signal::Summarised { ticket, result: Ok(("sum".into(), Default::default())), lost: 0 },
+        (Job::Summary, _) => Report::Summarised { result: Ok(("sum".into(), Default::default())), lost: 0 }.of(ticket),
         (Job::Request, false) => {
             let text = AnswerPart::Text { text: "done".to_owned(), extra: None };
-            Signal::Answered { ticket, answer: Answer::new(vec![text], tamtam::message::Finish::Stop) }
+            Report::Answered { answer: Answer::new(vec![text], tamtam::message::Finish::Stop) }.of(ticket)
         }
-        (Job::Request, true) => Signal::CutOff { ticket, partial: Vec::new() },
-        (Job::Call, false) => Signal::Returned { ticket, result: ToolResult::ok("ok") },
-        (Job::Call, true) => Signal::Returned { ticket, result: ToolResult::failed(ErrorReason::Aborted, "stopped") },
+        (Job::Request, true) => Report::CutOff { partial: Vec::new() }.of(ticket),
+        (Job::Call, false) => Report::Returned { result: ToolResult::ok("ok") }.of(ticket),
+        (Job::Call, true) => {
+            Report::Returned { result: ToolResult::failed(ErrorReason::Aborted, "stopped") }.of(ticket)
+        }
     }
 }

@@ -6,7 +6,9 @@ use super::*;
 use crate::{
     event::Next,
     model::History,
-    session::{ContextState, RolledBack, Way},
+    session::{
+        Abort, BeginAnchor, Compact, Configure, ContextState, ReplyTo, Report, RollBack, RolledBack, SendMessage, Way,
+    },
     tape::tests::support::entry,
     usage::Usage,
 };
@@ -41,14 +43,14 @@ impl Bench {
         let call =
             |n| AnswerPart::Call { id: format!("{n}").into(), name: "waits".into(), input: "{}".into(), extra: None };
         let answer = Answer::new((0..many).map(call).collect(), Finish::ToolCalls);
-        self.live.on(Signal::Answered { ticket, answer });
+        self.live.on(Report::Answered { answer }.of(ticket));
         self.live.calls.keys().copied().collect()
     }
 
     fn configure(&mut self) {
         let mut settings = Box::new((*self.live.state.settings).clone());
         settings.retries_max += 1;
-        self.live.on(Signal::Configure { before: None, settings, reply: ReplyTo(0) });
+        self.live.on(Configure { before: None, settings }.to(ReplyTo(0)));
     }
 
     fn history(&self) -> String {
@@ -56,9 +58,9 @@ impl Bench {
     }
 }
 
-fn send(id: &str) -> Signal {
+fn send(id: &str) -> Input {
     let message = Message::user("go").with_id(id.into());
-    Signal::Send { message, delivery: Delivery::Queue, expect_turn: None, reply: ReplyTo(9) }
+    SendMessage { message, delivery: Delivery::Queue, expect_turn: None }.to(ReplyTo(9))
 }
 
 /// An append that was left to the thread is on the tape, and the actor has not heard of it, when it decides the next thing and
@@ -93,13 +95,13 @@ async fn what_was_decided_first_is_held_first_where_the_disk_refuses() {
     let mut bench = bench();
     let calls = bench.calls(2);
     let another = bench.another_writes();
-    bench.live.on(Signal::Returned { ticket: calls[0], result: ToolResult::ok("first") });
+    bench.live.on(Report::Returned { result: ToolResult::ok("first") }.of(calls[0]));
     assert_eq!(bench.live.pending.len(), 1);
     bench.disk.fail_from(0, ALL);
     bench.it_is_done(another);
-    bench.live.on(Signal::Returned { ticket: calls[1], result: ToolResult::ok("second") });
+    bench.live.on(Report::Returned { result: ToolResult::ok("second") }.of(calls[1]));
     bench.live.work();
-    let held: Vec<_> = bench.live.held.iter().filter_map(storage::reported).collect();
+    let held: Vec<_> = bench.live.held.iter().filter_map(Input::reported).collect();
     assert_eq!(held, calls);
 }
 
@@ -125,9 +127,9 @@ async fn an_abort_on_a_full_disk_is_held_once_however_often_the_disk_is_tried() 
     let mut bench = bench();
     let calls = bench.calls(1);
     bench.disk.fail_from(0, ALL);
-    bench.live.on(Signal::Returned { ticket: calls[0], result: ToolResult::ok("done") });
+    bench.live.on(Report::Returned { result: ToolResult::ok("done") }.of(calls[0]));
     let slot = bench.live.slot.clone();
-    let abort = || slot.input(|reply| Signal::Abort { reason: "enough".into(), reply }).unwrap();
+    let abort = || slot.input(|reply| Abort { reason: "enough".into() }.to(reply)).unwrap();
     let (first, second) = (abort(), abort());
     for _ in 0..10 {
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
@@ -150,7 +152,7 @@ async fn a_reason_that_is_too_large_is_cut() {
     drop(bench.send("m2"));
     bench.live.work();
     assert!(bench.live.state.turn.is_some());
-    bench.live.on(Signal::Abort { reason: "x".repeat(LINE_BYTES_MAX), reply: ReplyTo(8) });
+    bench.live.on(Abort { reason: "x".repeat(LINE_BYTES_MAX) }.to(ReplyTo(8)));
     assert!(bench.live.given_up().is_none() && bench.live.held.is_empty());
     let ending = bench.live.state.turn.as_ref().unwrap().ending.clone().unwrap();
     let Outcome::Aborted { reason } = ending else { panic!("{ending:?}") };
@@ -166,7 +168,7 @@ async fn a_report_of_an_earlier_life_is_held_in_front_of_recovery() {
     bench.disk.fail_from(0, ALL);
     let large = ToolResult::ok("large").with_details("x".repeat(LINE_BYTES_MAX).into());
     let left = [ToolResult::ok("done"), large];
-    let left = calls.iter().zip(left).map(|(ticket, result)| Signal::Returned { ticket: *ticket, result });
+    let left = calls.iter().zip(left).map(|(ticket, result)| Report::Returned { result }.of(*ticket));
     bench.live.recover(left.collect());
     bench.disk.heal();
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
@@ -183,13 +185,15 @@ async fn a_life_that_ends_leaves_what_it_holds_to_the_next_one() {
     let calls = bench.calls(2);
     bench.disk.fail_from(0, ALL);
     for ticket in &calls {
-        bench.live.on(Signal::Returned { ticket: *ticket, result: ToolResult::ok("done") });
+        bench.live.on(Report::Returned { result: ToolResult::ok("done") }.of(*ticket));
     }
     assert_eq!(bench.live.held.len(), 2);
     let slot = bench.live.slot.clone();
     drop(bench);
     for ticket in calls {
-        assert!(slot.has_report(|report| matches!(report, Signal::Returned { ticket: of, .. } if *of == ticket)));
+        assert!(slot.has_report(
+            |report| matches!(report, Input::Report { ticket: of, report: Report::Returned { .. } } if *of == ticket)
+        ));
     }
 }
 
@@ -200,14 +204,14 @@ async fn a_summary_whose_end_was_not_recorded_is_taken() {
     let mut bench = bench();
     let mut settings = other_settings(&bench.live);
     settings.compaction.keep = Some(1);
-    bench.live.on(Signal::Configure { before: None, settings: Box::new(settings), reply: ReplyTo(0) });
+    bench.live.on(Configure { before: None, settings: Box::new(settings) }.to(ReplyTo(0)));
     for id in ["a", "b"] {
         bench.live.on(send(id));
         let ticket = bench.live.state.request().unwrap().0;
         let text = AnswerPart::Text { text: "word ".repeat(400), extra: None };
-        bench.live.on(Signal::Answered { ticket, answer: Answer::new(vec![text], Finish::Stop) });
+        bench.live.on(Report::Answered { answer: Answer::new(vec![text], Finish::Stop) }.of(ticket));
     }
-    bench.live.on(Signal::Compact { reply: ReplyTo(0) });
+    bench.live.on(Compact.to(ReplyTo(0)));
     let (ticket, _) = bench.live.state.compaction().unwrap();
     let back = RolledBack {
         from: bench.live.state.seq,
@@ -221,10 +225,10 @@ async fn a_summary_whose_end_was_not_recorded_is_taken() {
         context: Arc::new(ContextState::default()),
     };
     let another = bench.another_writes();
-    bench.live.on(Signal::RollBack { back: Arc::new(back), files: None, summary: None, reply: ReplyTo(0) });
+    bench.live.on(RollBack { back: Arc::new(back), files: None, summary: None }.to(ReplyTo(0)));
     assert!(bench.live.state.compaction().is_none() && bench.live.pending.len() == 1);
     let result = Ok(("in short".into(), Usage::default()));
-    bench.live.on(Signal::Summarised { ticket, result, lost: 0 });
+    bench.live.on(Report::Summarised { result, lost: 0 }.of(ticket));
     bench.disk.fail_from(0, ALL);
     bench.it_is_done(another);
     bench.live.work();
@@ -281,7 +285,7 @@ async fn an_anchor_that_was_left_over_and_cannot_be_made_holds_up_nothing() {
     bench.configure();
     let upto = bench.live.state.seq;
     bench.disk.fail_from(0, ALL);
-    bench.live.recover(vec![Signal::Anchor]);
+    bench.live.recover(vec![BeginAnchor.to(ReplyTo::NOBODY)]);
     assert_eq!((bench.live.held.len(), bench.live.state.seq), (0, upto));
     bench.disk.heal();
     let receipt = bench.send("m");

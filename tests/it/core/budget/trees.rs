@@ -8,8 +8,8 @@ use tamtam::{
     model::{Answer, AnswerPart, Prices},
     permission::Globs,
     session::{
-        Delivery, Down, DownReason, Env, Limits, Link, OnBreach, Origin, ReplyTo, Resource, Signal, State, TaskOrder,
-        decide,
+        Delivery, Down, DownReason, Env, GoOn, Input, Limits, Link, OnBreach, Origin, ReplyTo, Report, Resource,
+        SendMessage, Spawn, State, TaskOrder, decide,
     },
     tool::{ToolResult, Toolbox},
     usage::{PicoUsd, Usage},
@@ -55,7 +55,7 @@ struct Node {
 }
 
 impl World {
-    fn signal(&self, state: &mut State, signal: &Signal) -> usize {
+    fn signal(&self, state: &mut State, signal: &Input) -> usize {
         let known = Known { window: tamtam::context::Window::new(200_000, 8_192), prices: &self.prices };
         let env = Env {
             verdicts: None,
@@ -68,7 +68,7 @@ impl World {
             asks_are_heard: false,
             jitter: 0.5,
         };
-        let decision = decide(state, signal, &env, Millis(state.time.0 + 1));
+        let decision = decide(state, std::slice::from_ref(signal), &env, Millis(state.time.0 + 1));
         *state = decision.after;
         decision.entries.len()
     }
@@ -101,14 +101,14 @@ fn step(world: &World, nodes: &mut Vec<Node>, dice: &mut Dice) {
     let running: Vec<_> = nodes[at].state.calls().map(|(ticket, _)| ticket).collect();
     match dice.roll(10) {
         0 => {
-            world.signal(&mut nodes[at].state, &Signal::Recover);
+            world.signal(&mut nodes[at].state, &Input::Recover);
         }
         1 => spawn(world, nodes, at, dice),
         2 if nodes[at].parent.is_some() && !nodes[at].told && dice.roll(3) == 0 => {
             tell(world, nodes, at, Down::without_a_word(DownReason::Parked));
         }
         _ if nodes[at].state.waits => {
-            world.signal(&mut nodes[at].state, &Signal::GoOn { reply });
+            world.signal(&mut nodes[at].state, &GoOn.to(reply));
         }
         _ => match request {
             Some((ticket, reserved)) => {
@@ -127,17 +127,17 @@ fn step(world: &World, nodes: &mut Vec<Node>, dice: &mut Dice) {
                 };
                 let mut answer = Answer::new(parts, finish);
                 answer.usage = usage;
-                world.signal(&mut nodes[at].state, &Signal::Answered { ticket, answer });
+                world.signal(&mut nodes[at].state, &Report::Answered { answer }.of(ticket));
             }
             None => match running.first() {
                 Some(ticket) => {
                     let result = ToolResult::ok("x".repeat(dice.roll(60_000) as usize));
-                    world.signal(&mut nodes[at].state, &Signal::Returned { ticket: *ticket, result });
+                    world.signal(&mut nodes[at].state, &Report::Returned { result }.of(*ticket));
                 }
                 None => {
                     let message = Message::user("go");
                     let (delivery, expect_turn) = (Delivery::Queue, None);
-                    world.signal(&mut nodes[at].state, &Signal::Send { message, delivery, expect_turn, reply });
+                    world.signal(&mut nodes[at].state, &SendMessage { message, delivery, expect_turn }.to(reply));
                 }
             },
         },
@@ -155,7 +155,7 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
     let prompt = Message::user("help").with_id("p".into());
     let order = Box::new(TaskOrder { settings: wanted, prompt: prompt.clone() });
     let (child, reply) = (id.clone(), ReplyTo(0));
-    if world.signal(&mut nodes[at].state, &Signal::Spawn { child, order, link: Link::DETACHED, reply }) == 0 {
+    if world.signal(&mut nodes[at].state, &Spawn { child, order, link: Link::DETACHED }.to(reply)) == 0 {
         return;
     }
     let (ticket, task) = nodes[at].state.tasks().last().map(|(ticket, task)| (ticket, task.clone())).unwrap();
@@ -172,7 +172,7 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
         end: None,
     }));
     let (delivery, expect_turn, reply) = (Delivery::Queue, None, ReplyTo(0));
-    world.signal(&mut state, &Signal::Send { message: prompt, delivery, expect_turn, reply });
+    world.signal(&mut state, &SendMessage { message: prompt, delivery, expect_turn }.to(reply));
     nodes.push(Node { state, parent: Some((at, ticket)), told: false });
 }
 
@@ -180,7 +180,7 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
 fn tell(world: &World, nodes: &mut [Node], at: usize, down: Down) {
     let Some((parent, ticket)) = nodes[at].parent.filter(|_| !nodes[at].told) else { return };
     nodes[at].told = true;
-    world.signal(&mut nodes[parent].state, &Signal::TaskDown { ticket, down });
+    world.signal(&mut nodes[parent].state, &Report::TaskDown { down }.of(ticket));
 }
 
 /// What a session and all below it have really used.

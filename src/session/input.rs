@@ -1,0 +1,172 @@
+//! What goes into the core: a command of a host, a report of a worker, time that passed, a start after a crash.
+
+use std::sync::Arc;
+
+use crate::{
+    ids::Seq,
+    model::{Answer, AnswerPart, ModelError},
+    session::{Command, Down},
+    tool::ToolResult,
+    usage::Usage,
+};
+
+/// One thing that happened, as the core is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Somebody wants something.
+    Command {
+        /// Whom to answer.
+        reply: ReplyTo,
+        /// What is wanted.
+        command: Command,
+    },
+    /// A worker reports. Taken only if its ticket is open.
+    Report {
+        /// The ticket that it worked on.
+        ticket: Seq,
+        /// What it says.
+        report: Report,
+    },
+    /// The clock passed a moment that an open ticket named.
+    Timer,
+    /// The session was rebuilt from its tape, with these tickets open and no worker alive.
+    Recover,
+}
+
+/// What a worker says of its ticket.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Report {
+    /// The model answered.
+    Answered {
+        /// Its answer, complete.
+        answer: Answer,
+    },
+    /// A model request failed.
+    Failed {
+        /// How.
+        error: ModelError,
+    },
+    /// A model request was cut off because the core said so.
+    CutOff {
+        /// What had arrived.
+        partial: Vec<AnswerPart>,
+    },
+    /// A call is over, and nothing of it is left.
+    Returned {
+        /// What came of it.
+        result: ToolResult,
+    },
+    /// A summary was written, or could not be.
+    Summarised {
+        /// The summary and what it took, or why there is none.
+        result: Result<(Arc<str>, Usage), NoSummary>,
+        /// Tries that the provider had read when they came to nothing.
+        lost: u32,
+    },
+    /// A child is down.
+    TaskDown {
+        /// How.
+        down: Down,
+    },
+    /// A child knows that it is an orphan.
+    TaskLeft,
+}
+
+/// Why there is no summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSummary {
+    /// What happened.
+    pub error: String,
+    /// What was used all the same.
+    pub usage: Usage,
+    /// An estimate of that, where the provider did not say.
+    pub estimated: Option<Usage>,
+}
+
+impl From<&str> for NoSummary {
+    fn from(error: &str) -> NoSummary {
+        NoSummary { error: error.to_owned(), usage: Usage::default(), estimated: None }
+    }
+}
+
+/// Whom a decision answers. Given by the shell, handed back unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyTo(pub u64);
+
+impl ReplyTo {
+    /// Nobody waits for the answer: the session wants something of itself, or decides again what it decided before.
+    pub const NOBODY: ReplyTo = ReplyTo(0);
+}
+
+impl Report {
+    /// The report, about that ticket.
+    #[must_use]
+    pub fn of(self, ticket: Seq) -> Input {
+        Input::Report { ticket, report: self }
+    }
+
+    /// The kind of report, in a few words.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Report::Answered { .. } => "answered",
+            Report::Failed { .. } => "failed",
+            Report::CutOff { .. } => "cut off",
+            Report::Returned { .. } => "returned",
+            Report::Summarised { .. } => "summarised",
+            Report::TaskDown { .. } => "task down",
+            Report::TaskLeft => "task left",
+        }
+    }
+}
+
+impl Input {
+    /// The kind of input, in a few words.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Input::Command { command, .. } => command.name(),
+            Input::Report { report, .. } => report.name(),
+            Input::Timer => "tick",
+            Input::Recover => "recover",
+        }
+    }
+
+    /// The ticket that it is about, or the entry.
+    #[must_use]
+    pub fn about(&self) -> Option<Seq> {
+        match self {
+            Input::Command { command, .. } => command.about(),
+            Input::Report { ticket, .. } => Some(*ticket),
+            Input::Timer | Input::Recover => None,
+        }
+    }
+
+    /// Whom the decision about it answers.
+    #[must_use]
+    pub fn reply(&self) -> Option<ReplyTo> {
+        match self {
+            Input::Command { reply, .. } if *reply != ReplyTo::NOBODY => Some(*reply),
+            _ => None,
+        }
+    }
+
+    /// The ticket that a worker's report is about; nothing where it is none.
+    #[must_use]
+    pub fn reported(&self) -> Option<Seq> {
+        match self {
+            Input::Report { ticket, .. } => Some(*ticket),
+            _ => None,
+        }
+    }
+
+    /// Whether what came before it is recorded and nothing more follows from that: this decides about all that is open.
+    pub(super) fn settles_what_is_open(&self) -> bool {
+        match self {
+            Input::Command { command, .. } => command.ends_the_turn(),
+            Input::Recover => true,
+            Input::Report { .. } | Input::Timer => false,
+        }
+    }
+}
