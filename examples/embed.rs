@@ -43,7 +43,8 @@ impl Adapter {
     }
 
     async fn abort(&self, session: &SessionId, reason: &str) -> Result<(), Failed> {
-        Ok(self.session(session)?.abort(reason).await?)
+        self.session(session)?.abort(reason).await?;
+        Ok(())
     }
 
     fn session(&self, id: &SessionId) -> Result<Session, Failed> {

@@ -77,6 +77,9 @@ pub enum SendError {
         /// Which message, where it was one.
         message: Option<MessageId>,
     },
+    /// The session crashed twice over it, so it is not decided about again. Nothing of it takes effect.
+    #[error("the session crashed twice over it, and it was given up: `inspect` shows why")]
+    Crashed,
     /// The session was ended for good. Its tape can be read.
     #[error("{}", Refusal::Ended)]
     Ended,

@@ -11,7 +11,7 @@ mod files;
 mod fork;
 mod messages;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -25,17 +25,16 @@ use tokio::sync::oneshot;
 use crate::{
     actors::{
         host::Host,
-        session::kept,
-        slot::{Question, Reply, Slot},
+        slot::{Phase, Question, Reply, Slot},
     },
     error::{OpenError, SendError},
     event::{EventStream, events_of},
     ids::{MessageId, Seq, SessionId},
     message::Message,
     session::{
-        self, Abort, AnswerAsk, Bill, Configure, Delivery, Disposition, EditMessage, Entry, GoOn, Grant, HandOff, Held,
-        Input, Outcome, Pause, Record, Refusal, ReplyTo, Resume, SendMessage, Settings, Spent, State, Steering,
-        Transcript, TurnEnd, Waiting, WithdrawMessage,
+        self, Abort, AnswerAsk, Bill, Command, Configure, Delivery, Disposition, EditMessage, Entry, GoOn, Grant,
+        HandOff, Held, Outcome, Pause, Record, Refusal, Resume, SendMessage, Settings, Spent, State, Steering,
+        Transcript, TurnEnd, Waiting, WithdrawMessage, kept,
     },
     usage::Usage,
 };
@@ -93,7 +92,7 @@ impl Session {
         // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
         let message = self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?;
         let id = message.id.clone();
-        let held = self.ask(|reply| SendMessage { message, delivery, expect_turn }.to(reply)).await;
+        let held = self.ask(SendMessage { message, delivery, expect_turn }).await;
         match held.map_err(|error| error.about(id))? {
             Held::Receipt(session::Receipt { message, seq, disposition }) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
@@ -127,16 +126,30 @@ impl Session {
     }
 
     /// Ends the running turn: every open call gets a result, no process of it is left, queued messages stay and are held
-    /// until the next send or [`Session::go_on`]. Returns when the wish is on the tape; [`Session::wait`] waits for the end.
+    /// until the next send or [`Session::go_on`]. Returns when what ran is down; [`Session::wait`] waits for the end of the turn.
     ///
-    /// What runs is stopped before that: where the disk is full or slow, the processes are gone at once, and this returns when
-    /// the disk takes entries again. Whoever stops waiting for it takes nothing back. Of the reason, the first 64 KiB are kept.
+    /// What runs is told to stop before this function first waits: where the disk is full, slow, or does not answer, the workers are
+    /// gone as quickly, and [`Aborted::recorded`] says that the tape does not have the wish yet. It stays, and is recorded when the
+    /// disk takes it; nothing starts before that. A wish that is not recorded dies with the process: the turn then goes on when
+    /// the session comes up again. Whoever stops waiting takes nothing back. Of the reason, the first 64 KiB are kept.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`]; [`SendError::InboxFull`] where more than a thousand wait for the disk.
-    pub async fn abort(&self, reason: impl Into<String>) -> Result<(), SendError> {
+    pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = kept(reason.into());
-        self.ask(|reply| Abort { reason }.to(reply)).await.map(drop)
+        let (_, mut answer) = self.slot.command(Abort { reason })?;
+        self.slot.workers_down().await;
+        loop {
+            match tokio::time::timeout(ABORT_RECORD_WAIT, &mut answer).await {
+                Ok(answer) => {
+                    answer.map_err(|_| SendError::Unsettled { message: None })??;
+                    return Ok(Aborted { recorded: true });
+                }
+                // One that is on its way up hears of it there.
+                Err(_) if self.slot.phase() == Phase::Activating => {}
+                Err(_) => return Ok(Aborted { recorded: false }),
+            }
+        }
     }
 
     /// Answers an ask.
@@ -144,7 +157,7 @@ impl Session {
     /// # Errors
     /// [`SendError::AskClosed`] where it was answered, expired or withdrawn before.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
-        self.ask(|reply| AnswerAsk { ask, grant }.to(reply)).await.map(drop)
+        self.ask(AnswerAsk { ask, grant }).await.map(drop)
     }
 
     /// Changes a message that still waits; its id says which.
@@ -152,7 +165,7 @@ impl Session {
     /// # Errors
     /// [`SendError::NotWaiting`] where it does not wait any more.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
-        self.ask(|reply| EditMessage { message }.to(reply)).await.map(drop)
+        self.ask(EditMessage { message }).await.map(drop)
     }
 
     /// Takes back a message that still waits.
@@ -160,7 +173,7 @@ impl Session {
     /// # Errors
     /// [`SendError::NotWaiting`] where it does not wait any more.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
-        self.ask(|reply| WithdrawMessage { id }.to(reply)).await.map(drop)
+        self.ask(WithdrawMessage { id }).await.map(drop)
     }
 
     /// Lets held messages, and an interrupted turn, go on.
@@ -168,7 +181,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn go_on(&self) -> Result<(), SendError> {
-        self.ask(|reply| GoOn.to(reply)).await.map(drop)
+        self.ask(GoOn).await.map(drop)
     }
 
     /// Starts nothing new from here on: what runs, finishes.
@@ -176,7 +189,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn pause(&self) -> Result<(), SendError> {
-        self.ask(|reply| Pause.to(reply)).await.map(drop)
+        self.ask(Pause).await.map(drop)
     }
 
     /// Lifts a pause.
@@ -184,7 +197,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn resume(&self) -> Result<(), SendError> {
-        self.ask(|reply| Resume.to(reply)).await.map(drop)
+        self.ask(Resume).await.map(drop)
     }
 
     /// Begins an anchor of that name: a new file of the tape, from which alone the session is opened from now on, linked to the
@@ -199,7 +212,7 @@ impl Session {
     /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let (name, summary) = (name.into(), summary.map(Into::into));
-        match self.ask(|reply| HandOff { name, summary }.to(reply)).await? {
+        match self.ask(HandOff { name, summary }).await? {
             Held::Done(seq) => Ok(seq),
             Held::Receipt(_) => Err(SendError::Closed),
         }
@@ -220,7 +233,7 @@ impl Session {
             let before = self.state().await?.settings;
             let mut settings = Box::new((*before).clone());
             change(&mut settings);
-            let done = self.ask(|reply| Configure { before: Some(before), settings }.to(reply)).await;
+            let done = self.ask(Configure { before: Some(before), settings }).await;
             match done {
                 Err(SendError::Refused(Refusal::Reconfigured)) if tries < CONFIGURE_TRIES_MAX => {}
                 done => return done.map(drop),
@@ -319,9 +332,8 @@ impl Session {
         entries.map_err(|bad| OpenError::Damaged { session: self.slot.id.clone(), damage: bad.to_string() })
     }
 
-    pub(crate) async fn ask(&self, signal: impl FnOnce(ReplyTo) -> Input) -> Result<Held, SendError> {
-        // Nobody is left who could answer: the tokio runtime of the tree is gone.
-        self.slot.input(signal)?.await.map_err(|_| SendError::Unsettled { message: None })?
+    pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<Held, SendError> {
+        self.slot.ask(command).await
     }
 
     async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
@@ -352,6 +364,18 @@ impl Session {
         }
     }
 }
+
+/// What ran is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Aborted {
+    /// Whether the tape has the wish. Where it has not, the disk did not answer within a second; the wish stays, and is recorded when
+    /// it does.
+    pub recorded: bool,
+}
+
+/// How long an abort waits for the tape once what ran is down.
+const ABORT_RECORD_WAIT: Duration = Duration::from_secs(1);
 
 /// A message that a host may send: under an id that is not the runtime's own. Said at the door and not decided, so that tapes on
 /// which a host had such an id are still decided again as they were.

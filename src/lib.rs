@@ -82,7 +82,7 @@ pub use event::{Event, EventKind, EventStream};
 pub use fault::Faults;
 #[cfg(all(unix, feature = "tools"))]
 pub use handle::RollbackPlan;
-pub use handle::{Answer, ForkedAt, Merge, Receipt, Rollback, RollbackOptions, Session, fork_at};
+pub use handle::{Aborted, Answer, ForkedAt, Merge, Receipt, Rollback, RollbackOptions, Session, fork_at};
 pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
 pub use listing::{ListedSession, SessionPage, SessionQuery};
 pub use message::{Message, ModelRef, Part};

@@ -10,7 +10,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actors::{
-        session::kept,
         slot::{Door, Phase, Question, Slot},
         worker::Post,
     },
@@ -19,8 +18,8 @@ use crate::{
     model::BoxFuture,
     permission::Chain,
     session::{
-        BeAdopted, Down, DownReason, End, Held, Input, Limits, Link, OpenTask, Orphan, Refusal, ReplyTo, Report,
-        StopTask, TaskOrder, Tie, Told, never_made,
+        BeAdopted, Down, DownReason, End, Limits, Link, OpenTask, Orphan, Refusal, Report, StopTask, TaskOrder, Tie,
+        Told, kept, never_made,
     },
 };
 
@@ -148,7 +147,7 @@ struct Watch {
 
 /// What came of a look at a child.
 enum Look {
-    Over(Box<Input>),
+    Over(Box<Report>),
     /// It is to be looked at again, for it may be had then.
     Again,
     /// The same, but not for ever: nothing from outside stands in its way.
@@ -162,7 +161,7 @@ impl Watch {
         let (mut wait, mut starts) = (AGAIN_MIN, 0);
         loop {
             match self.look().await {
-                Look::Over(signal) => return self.post.slot.report(self.post.life, *signal),
+                Look::Over(report) => return self.post.report(*report),
                 Look::Closing if self.post.host.slots.door() == Door::Closed => return std::future::pending().await,
                 Look::Closing => self.until_awake_again().await,
                 Look::Again => starts = 0,
@@ -170,7 +169,7 @@ impl Watch {
                     starts += 1;
                     if starts >= STARTS_MAX {
                         let lost = self.lost(error);
-                        return self.post.slot.report(self.post.life, lost);
+                        return self.post.report(lost);
                     }
                 }
             }
@@ -199,16 +198,14 @@ impl Watch {
     }
 
     fn down(&self, reason: DownReason) -> Look {
-        let ticket = self.post.ticket;
-        Look::Over(Box::new(Report::TaskDown { down: Down::without_a_word(reason) }.of(ticket)))
+        Look::Over(Box::new(Report::TaskDown { down: Down::without_a_word(reason) }))
     }
 
     /// What becomes of the task of a child that cannot be brought up.
-    fn lost(&self, error: String) -> Input {
-        let ticket = self.post.ticket;
+    fn lost(&self, error: String) -> Report {
         match self.told.borrow().told {
-            Told::Leave => Report::TaskLeft.of(ticket),
-            _ => Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error }) }.of(ticket),
+            Told::Leave => Report::TaskLeft,
+            _ => Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error }) },
         }
     }
 
@@ -218,7 +215,7 @@ impl Watch {
     }
 
     fn left(&self) -> Look {
-        Look::Over(Box::new(Report::TaskLeft.of(self.post.ticket)))
+        Look::Over(Box::new(Report::TaskLeft))
     }
 
     /// Brings the child up, and stays with it until it is down.
@@ -247,10 +244,7 @@ impl Watch {
             // It is to know that it is an orphan, and cannot be told while it is parked.
             (Ok(Err(NotUp::Parked)), Told::Leave) => Look::Again,
             (Ok(Err(NotUp::Parked)), _) => self.down(DownReason::Parked),
-            (Ok(Err(NotUp::Missing)), told) => {
-                let (ticket, down) = (self.post.ticket, never_made(told));
-                Look::Over(Box::new(Report::TaskDown { down }.of(ticket)))
-            }
+            (Ok(Err(NotUp::Missing)), told) => Look::Over(Box::new(Report::TaskDown { down: never_made(told) })),
             (Ok(Err(NotUp::Lost(error))), _) => self.down(DownReason::Lost { error }),
             (Err(error), _) => self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
         }
@@ -282,8 +276,7 @@ impl Watch {
             tokio::select! {
                 down = ended(child, &self.birth.parent, self.birth.ticket) => return match down {
                     Ok(Some(down)) => {
-                        let (ticket, down) = (self.post.ticket, (*down).clone());
-                        Look::Over(Box::new(Report::TaskDown { down }.of(ticket)))
+                        Look::Over(Box::new(Report::TaskDown { down: (*down).clone() }))
                     }
                     Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
                     Err(error) => self.gone(&error),
@@ -308,7 +301,7 @@ impl Watch {
     async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
         let Birth { parent, ticket, link, depth, grant, .. } = self.birth.clone();
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, above.to_vec());
-        match ask(child, |reply| BeAdopted { tie, above }.to(reply)).await {
+        match child.ask(BeAdopted { tie, above }).await {
             Ok(_) => Ok(()),
             Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {
                 Err(self.down(DownReason::Lost { error: refusal.to_string() }))
@@ -326,16 +319,12 @@ impl Watch {
         };
         let said = match told {
             Told::Run => return Ok(()),
-            Told::Stop => ask(child, |reply| StopTask { parent, ticket, why }.to(reply)).await,
-            Told::End => ask(child, |reply| End { reason: why }.to(reply)).await,
-            Told::Leave => ask(child, |reply| Orphan { parent, ticket, why }.to(reply)).await,
+            Told::Stop => child.ask(StopTask { parent, ticket, why }).await,
+            Told::End => child.ask(End { reason: why }).await,
+            Told::Leave => child.ask(Orphan { parent, ticket, why }).await,
         };
         said.map(drop)
     }
-}
-
-async fn ask(slot: &Arc<Slot>, signal: impl FnOnce(ReplyTo) -> Input) -> Result<Held, SendError> {
-    slot.input(signal)?.await.map_err(|_| SendError::Unsettled { message: None })?
 }
 
 /// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next life again where

@@ -1,35 +1,29 @@
-//! A session's actor: the shell round the core. Small and boring: it takes what is in its slot, asks the core, has the
-//! entries written, and then does as it is directed. It never awaits a model, a tool, a hook, a person or a slow disk.
+//! A session's actor: the shell round the core. Small and boring: it takes what is in its mailbox, asks the core, has the
+//! entries written, and then does as the state says. It never awaits a model, a tool, a hook, a person or a slow disk.
 //!
-//! **Tape first.** Start directives, replies and events wait until the tape has the entries of their decision. Stop
-//! directives never wait. While the disk is slow, decisions queue up behind their appends (`Pending`); when an append fails,
-//! the state goes back to what the tape has, hosts are told, and what workers reported is held and decided again later.
+//! **The tape is the state.** In memory there is nothing that is not on the tape, except the one decision that is being written
+//! ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events, answers and starts come
+//! after. Stop directives never wait. So a crash, a panic of an engine, a full disk and a slow disk are one case, and none of the
+//! fields here is there for a bad disk.
 
 mod build;
-mod children;
 #[cfg(feature = "fault-injection")]
 mod held_back;
 mod present;
-mod questions;
-mod shrunk;
-mod storage;
 #[cfg(test)]
 mod tests;
+mod waiters;
 mod work;
 
 pub(crate) use build::{claim, fold, fold_of};
-pub(crate) use shrunk::kept;
 
 use build::NotLoaded;
-use children::Children;
+use waiters::Waiters;
+use work::Worker;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -41,16 +35,14 @@ use crate::{
         host::{Clock, Host},
         observers::Tell,
         shell::{Behaviour, Context, ExitError, Init},
-        slot::{Question, Reply, Slept, Slot, Wake, Work},
-        summary::SummaryWorker,
-        worker::{CallWorker, RequestWorker},
+        slot::{Question, Slept, Slot, Wake, Work},
     },
-    error::{PassivateError, SendError},
-    event::events_of,
+    error::PassivateError,
+    event::{Event, EventKind, events_of},
     ids::{Millis, Seq},
-    session::{BeginAnchor, Decision, Directive, Entry, Env, Input, Record, ReplyTo, State, decide},
+    session::{Decision, Directive, Entry, Env, Input, Record, State, decide, decide_and_watch},
     supervisor::{ActorCard, ExitReason},
-    tape::{Appended, TapeError},
+    tape::{Appended, Store, TapeError},
 };
 #[cfg(feature = "fault-injection")]
 use held_back::Tape;
@@ -144,14 +136,11 @@ impl Behaviour for SessionActor {
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
-        let (life, left) = self.slot.begin_life(cx.mailbox(), cx.card(), state.seq);
+        let life = self.slot.begin_life(cx.mailbox(), cx.card(), state.seq);
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.tell(untold);
-        live.recover(left);
-        if let Some(why) = live.given_up() {
-            return Err(ExitError::As(why));
-        }
+        live.work()?;
         fault!(self.host.store.faults(), "session.recovered", self.slot.id.as_str());
         self.live = Some(live);
         Ok(Init::Run)
@@ -159,11 +148,7 @@ impl Behaviour for SessionActor {
 
     async fn handle(&mut self, _: Wake, cx: &mut Context<Wake>) -> Result<(), ExitError> {
         let Some(live) = &mut self.live else { return Ok(()) };
-        let then = live.work();
-        if let Some(why) = live.given_up() {
-            return Err(ExitError::As(why));
-        }
-        if then == Then::Sleep {
+        if live.work()? == Then::Sleep {
             // Gives the tape back; the next message finds the session passive.
             self.live = None;
             cx.exit();
@@ -187,20 +172,14 @@ enum Then {
     Sleep,
 }
 
-/// A decision whose entries are on their way to the disk.
-struct Pending {
-    upto: Seq,
-    signal: Input,
-    before: State,
+/// The one decision that is being written.
+struct Writing {
     entries: Vec<Entry>,
-    directives: Vec<Directive>,
-    /// What decisions without entries of their own directed meanwhile.
-    behind: Vec<Directive>,
-    /// Reports that found nothing open meanwhile. Where this fails, what they are about is open again.
-    moot: Vec<Input>,
+    after: State,
+    events: Vec<Event>,
 }
 
-/// One life of a session.
+/// One incarnation of a session.
 struct Live {
     host: Arc<Host>,
     slot: Arc<Slot>,
@@ -209,116 +188,225 @@ struct Live {
     /// The host's, and never before what the tape had when this life began.
     clock: Clock,
     tape: Tape,
+    /// What the tape says.
     state: State,
-    pending: VecDeque<Pending>,
-    /// What could not be recorded, to be decided again when the disk takes it.
-    held: VecDeque<Input>,
-    /// What was held behind the one that is being decided again just now.
-    untried: VecDeque<Input>,
-    /// How many settlements of a failed run are still to come, and say nothing new.
-    stale_settlements: usize,
-    storage_retry: Option<Millis>,
-    /// Why this life cannot go on.
-    given_up: Option<String>,
-    /// Why the disk refused last.
-    refused: Option<TapeError>,
-    /// Through which entry those who listen and wait have been told.
-    told: Arc<AtomicU64>,
-    requests: BTreeMap<Seq, RequestWorker>,
-    calls: BTreeMap<Seq, CallWorker>,
-    compactions: BTreeMap<Seq, SummaryWorker>,
-    children: Children,
+    /// In flight: the tape answers later.
+    writing: Option<Writing>,
+    /// Who is at work on what is open, by ticket.
+    workers: BTreeMap<Seq, Worker>,
+    waiters: Waiters,
     /// The moment it is set for; dropping the guard ends its task.
     timer: Option<(Millis, DropGuard)>,
-    idle_waiters: Vec<Reply<()>>,
     draws: u64,
 }
 
 impl Live {
     fn new(host: Arc<Host>, slot: Arc<Slot>, card: Arc<ActorCard>, life: u32, tape: Tape, state: State) -> Live {
-        let told = slot.told();
         let clock = host.clock.not_before(state.time);
-        Live {
-            host,
-            slot,
-            card,
-            life,
-            clock,
-            tape,
-            state,
-            pending: VecDeque::new(),
-            held: VecDeque::new(),
-            untried: VecDeque::new(),
-            stale_settlements: 0,
-            storage_retry: None,
-            given_up: None,
-            refused: None,
-            told,
-            requests: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            compactions: BTreeMap::new(),
-            children: Children::default(),
-            timer: None,
-            idle_waiters: Vec::new(),
-            draws: 0,
-        }
+        let (workers, waiters) = (BTreeMap::new(), Waiters::default());
+        Live { host, slot, card, life, clock, tape, state, writing: None, workers, waiters, timer: None, draws: 0 }
     }
 
     /// Tells those who listen and wait of what an earlier life had put on the tape, and did not come to tell.
     fn tell(&mut self, untold: Option<(State, Vec<Entry>)>) {
-        if let Some((before, entries)) = untold {
-            self.publish(before, &entries);
+        if let Some((mut before, entries)) = untold {
+            let mut events = Vec::new();
+            for entry in &entries {
+                events.extend(events_of(&before, entry));
+                before.apply(entry);
+            }
+            self.publish(&entries, events);
         }
         // Whoever waits for a turn that is over waits for nothing, whatever could be read.
         self.state.ended.iter().for_each(|end| self.slot.turn_ended(end));
-        self.told.store(self.state.seq.0, Ordering::Relaxed);
+        self.slot.told().store(self.state.seq.0, Ordering::Relaxed);
     }
 
-    /// Takes up what an earlier life left: reports that arrived, then whatever is still open.
-    fn recover(&mut self, left: Vec<Input>) {
-        for report in left {
-            self.record_only(report);
-        }
-        self.on(Input::Recover);
-        // An earlier life may have died between its mark and its turn, or between a turn's end and its mark.
-        self.unmark_if_finished();
-        self.after_work();
-    }
-
-    /// Takes what is in the slot.
-    fn work(&mut self) -> Then {
+    /// Takes what is in the mailbox.
+    fn work(&mut self) -> Result<Then, ExitError> {
         for _ in 0..WORK_PER_WAKE {
-            if self.given_up.is_some() {
-                // What is still there is for the next life.
-                return Then::GoOn;
-            }
-            let work = self.slot.take();
-            if let Some(work) = &work {
-                let (what, number) = present::in_hand(work);
-                self.card.take_up(what, number, || present::in_full(work));
-            }
+            let Some(work) = self.slot.take(&self.state, self.now()) else {
+                self.after_work();
+                return Ok(Then::GoOn);
+            };
+            let (what, number) = present::in_hand(&work);
+            self.card.take_up(what, number, || present::in_full(&work));
             match work {
-                Some(Work::Input(signal) | Work::Report(signal)) => {
+                Work::Decide(inputs) => {
                     fault!(self.host.store.faults(), "session.took", self.slot.id.as_str());
-                    self.on(signal);
+                    self.record(&inputs)?;
                 }
-                Some(Work::Settled(result)) => self.settled(result),
-                Some(Work::Question(Question::Sleep(slept))) => {
-                    if self.fall_asleep(slept) {
-                        return Then::Sleep;
+                Work::Stop(input) => {
+                    let directives = self.decide(std::slice::from_ref(&input)).0.directives;
+                    self.stop_all(&directives);
+                }
+                Work::Settled(result) => {
+                    fault!(self.host.store.faults(), "session.settled", self.slot.id.as_str());
+                    if let Some(writing) = self.writing.take() {
+                        self.settled(writing, result.map(drop))?;
                     }
                 }
-                Some(Work::Question(question)) => self.answer(question),
-                None => {
-                    self.after_work();
-                    return Then::GoOn;
+                Work::Question(Question::Sleep(slept)) => {
+                    if self.fall_asleep(slept) {
+                        return Ok(Then::Sleep);
+                    }
                 }
+                Work::Question(question) => self.answer(question),
             }
         }
         self.after_work();
         // More may be there; others go first.
         self.slot.wake_again();
-        Then::GoOn
+        Ok(Then::GoOn)
+    }
+
+    /// Decides about these, and has it written.
+    fn record(&mut self, inputs: &[Input]) -> Result<(), ExitError> {
+        inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
+        let (decision, events) = self.decide(inputs);
+        let Decision { entries, directives, after } = decision;
+        fault!(self.host.store.faults(), "session.decided", self.slot.id.as_str());
+        self.stop_all(&directives);
+        let replies = directives.into_iter().filter_map(|directive| match directive {
+            Directive::Reply(to, reply) => Some((to, reply)),
+            _ => None,
+        });
+        self.slot.handed_over(after.seq, replies.collect());
+        let writing = Writing { entries, after, events };
+        if writing.entries.is_empty() {
+            return self.settled(writing, Ok(()));
+        }
+        match self.write(&writing) {
+            Appended::Now(result) => {
+                fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
+                if inputs.contains(&Input::Recover) && inputs.len() > 1 {
+                    fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
+                }
+                self.settled(writing, result.map(drop))
+            }
+            Appended::Later => {
+                fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
+                self.writing = Some(writing);
+                Ok(())
+            }
+        }
+    }
+
+    fn decide(&mut self, inputs: &[Input]) -> (Decision, Vec<Event>) {
+        self.draws = self.draws.wrapping_add(1);
+        let env = Env {
+            toolbox: &self.host.toolbox,
+            globs: &self.host.globs,
+            host_rules: self.host.rules.as_ref(),
+            tools_tokens: self.host.tools_tokens,
+            windows: &*self.host,
+            toolbox_hash: &self.host.toolbox_hash,
+            asks_are_heard: self.slot.is_heard(),
+            jitter: build::draw(&self.slot.id, self.life, self.draws),
+            verdicts: None,
+        };
+        let now = self.now();
+        if !self.slot.is_heard() && !self.host.observers.watch() {
+            return (decide(&self.state, inputs, &env, now), Vec::new());
+        }
+        let mut events = Vec::new();
+        let decision =
+            decide_and_watch(&self.state, inputs, &env, now, |before, entry| events.extend(events_of(before, entry)));
+        (decision, events)
+    }
+
+    fn write(&mut self, writing: &Writing) -> Appended {
+        // Where the open turns of a store are listed. One too few would lose a turn; one too many wakes the session once more.
+        let begins = !self.state.is_unfinished() && writing.after.is_unfinished();
+        if begins && let Err(error) = self.host.store.mark_open(&self.slot.id) {
+            return Appended::Now(Err(error));
+        }
+        let unwritable = |error| Appended::Now(Err(build::unwritable(&self.slot.id, &error)));
+        if let [entry @ Entry { record: Record::State(state), .. }] = &writing.entries[..] {
+            let name = state.anchor.as_ref().map_or("anchor", |mark| mark.name.as_str());
+            return match entry.to_tape() {
+                Ok(line) => self.tape.begin_anchor(name, &line),
+                Err(error) => unwritable(error),
+            };
+        }
+        match writing.entries.iter().map(Entry::to_tape).collect::<Result<Vec<_>, _>>() {
+            Ok(lines) => self.tape.append(&lines),
+            Err(error) => unwritable(error),
+        }
+    }
+
+    /// The tape has answered: the decision is what is, or it never was.
+    fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
+        let Writing { entries, after, events } = writing;
+        let Err(error) = result else {
+            let before = std::mem::replace(&mut self.state, after);
+            self.publish(&entries, events);
+            fault!(self.host.store.faults(), "session.published", self.slot.id.as_str());
+            let was_refused = self.slot.is_refused();
+            self.slot.recorded();
+            if was_refused {
+                // The disk's reserve is made again. That may wait for the disk, so the store's child does it.
+                self.host.tape_chores.notify_one();
+            }
+            let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
+            if self.state.context.compactions > before.context.compactions && !anchored {
+                // From here on the session opens without what was summed up.
+                self.slot.want_anchor();
+            }
+            self.unmark();
+            self.begin_what_is_due();
+            return Ok(());
+        };
+        self.unmark();
+        let told = self.slot.refused(&error, self.now());
+        if !matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. }) || told == 0 {
+            tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
+            self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
+        }
+        if error.is_full() {
+            // What is open can still be closed: for that the room was kept.
+            let released = self.host.store.files().is_some_and(Store::release_reserve);
+            tracing::warn!(session = %self.slot.id, released, "the disk is full");
+        }
+        match error {
+            // What is known here is no longer what the tape says: the next incarnation reads it.
+            TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => {
+                Err(ExitError::As(ExitReason::Error(format!("its tape cannot be written any more: {error}"))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells those who listen and wait what the tape says.
+    fn publish(&mut self, entries: &[Entry], events: Vec<Event>) {
+        if let Some(last) = entries.last() {
+            // First: whoever hears of something may read it.
+            self.slot.told().store(last.seq.0, Ordering::Relaxed);
+        }
+        for event in events {
+            let event = Arc::new(event);
+            let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), life: self.life });
+            self.host.observers.show(&event, tell);
+            self.slot.show(event);
+        }
+        for entry in entries {
+            match &entry.record {
+                Record::TurnFinished { .. } => {
+                    let ended = self.state.ended.iter().rev().find(|end| Some(end.turn) == entry.turn);
+                    ended.into_iter().for_each(|end| self.slot.turn_ended(end));
+                }
+                Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
+                Record::Withdrawn { id } => self.slot.withdrawn(id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes away a mark where nothing of the session is open: its turn is over, or did not begin.
+    fn unmark(&self) {
+        if !self.state.is_unfinished() {
+            drop(self.host.store.mark_closed(&self.slot.id));
+        }
     }
 
     /// Marks the session as asleep, where nothing keeps it awake.
@@ -337,15 +425,7 @@ impl Live {
 
     /// Whether nothing is open, nothing waits and nothing is on its way to the disk.
     fn may_sleep(&self) -> bool {
-        self.state.may_sleep()
-            && self.pending.is_empty()
-            && self.held.is_empty()
-            && self.stale_settlements == 0
-            && self.requests.is_empty()
-            && self.calls.is_empty()
-            && self.compactions.is_empty()
-            && self.children.are_quiet()
-            && self.idle_waiters.is_empty()
+        self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && self.waiters.is_empty()
     }
 
     fn now(&self) -> Millis {
@@ -354,41 +434,19 @@ impl Live {
 
     fn after_work(&mut self) {
         fault!(self.host.store.faults(), "session.worked", self.slot.id.as_str());
-        let now = self.now();
-        if self.due().is_some_and(|due| due <= now) {
-            self.on(Input::Timer);
-        }
-        if self.storage_retry.is_some_and(|at| at <= now) {
-            self.try_held_again();
-        }
         self.arm_timer();
-        self.show_on_card();
-        self.tell_of_downs();
-        if self.is_idle() {
-            for waiter in self.idle_waiters.drain(..) {
-                // A host that stopped waiting does not want to know.
-                let _ = waiter.send(Ok(()));
-            }
-        }
+        self.card.present(present::presented(&self.state, self.slot.is_refused()));
+        self.tell_waiters();
         self.slot.set_idle(self.may_sleep());
     }
 
     fn is_idle(&self) -> bool {
-        self.state.is_idle() && self.pending.is_empty() && self.held.is_empty() && self.slot.depth() == 0
-    }
-
-    fn show_on_card(&self) {
-        self.card.present(present::presented(&self.state, !self.held.is_empty()));
-    }
-
-    /// When the core wants to hear that time has passed; not while the disk refuses, for nothing could come of it.
-    fn due(&self) -> Option<Millis> {
-        if self.held.is_empty() { self.state.due() } else { None }
+        self.state.is_idle() && self.writing.is_none() && self.slot.is_quiet()
     }
 
     /// Keeps one timer, for the next moment that matters.
     fn arm_timer(&mut self) {
-        let due = [self.due(), self.storage_retry].into_iter().flatten().min();
+        let due = self.slot.due(&self.state);
         if self.timer.as_ref().map(|(at, _)| *at) == due {
             return;
         }
@@ -403,181 +461,5 @@ impl Live {
                 () = token.cancelled() => {}
             }
         });
-    }
-
-    fn decide(&mut self, signal: &Input) -> Decision {
-        self.draws = self.draws.wrapping_add(1);
-        let env = Env {
-            toolbox: &self.host.toolbox,
-            globs: &self.host.globs,
-            host_rules: self.host.rules.as_ref(),
-            tools_tokens: self.host.tools_tokens,
-            windows: &*self.host,
-            toolbox_hash: &self.host.toolbox_hash,
-            asks_are_heard: self.slot.is_heard(),
-            jitter: build::draw(&self.slot.id, self.life, self.draws),
-            verdicts: None,
-        };
-        decide(&self.state, std::slice::from_ref(signal), &env, self.now())
-    }
-
-    /// Decides, records, and then does.
-    fn on(&mut self, signal: Input) {
-        if !self.held.is_empty() {
-            if !storage::is_told(&signal) {
-                return self.hold(signal);
-            }
-            // What was held came before; where it still cannot be recorded, neither is this.
-            self.try_held_again();
-            if !self.held.is_empty() {
-                return self.refuse(&signal);
-            }
-        }
-        self.forget_worker(&signal);
-        let Decision { entries, directives, after } = self.decide(&signal);
-        let (stops, rest): (Vec<_>, Vec<_>) = directives.into_iter().partition(Directive::is_stop);
-        fault!(self.host.store.faults(), "session.decided", self.slot.id.as_str());
-        stops.into_iter().for_each(|stop| self.carry_out(stop));
-        if entries.is_empty() && self.pending.is_empty() {
-            return rest.into_iter().for_each(|directive| self.carry_out(directive));
-        }
-        for directive in &rest {
-            if let Directive::Reply(to, reply) = directive {
-                self.slot.decided(*to, Some((after.seq, reply.clone().map_err(SendError::from))));
-            }
-        }
-        if entries.is_empty() {
-            if let Some(last) = self.pending.back_mut() {
-                // A receipt for something that is still on its way waits with it.
-                last.behind.extend(rest);
-                last.moot.extend(signal.reported().is_some().then_some(signal));
-            }
-            return;
-        }
-        let marked = self.mark_turn(&after);
-        let before = std::mem::replace(&mut self.state, after);
-        let appended = match marked {
-            Ok(()) => catch_unwind(AssertUnwindSafe(|| self.append(&entries))),
-            Err(error) => Ok(Appended::Now(Err(error))),
-        };
-        let appended = appended.unwrap_or_else(|panic| {
-            // The next life asks the tape whether it has this; a report that it does not have would be lost with this frame.
-            self.put_by(signal.clone());
-            resume_unwind(panic)
-        });
-        fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
-        match appended {
-            Appended::Now(Ok(_)) => {
-                // A tape is written in order, so what was on its way is there too. That it is may be told only later, and it
-                // comes first all the same.
-                self.release_upto(before.seq);
-                self.release(before, &entries, rest);
-            }
-            Appended::Now(Err(error)) => {
-                self.state = before;
-                self.failed(signal, error);
-            }
-            Appended::Later => {
-                let (upto, behind, moot) = (self.state.seq, Vec::new(), Vec::new());
-                self.pending.push_back(Pending { upto, signal, before, entries, directives: rest, behind, moot });
-            }
-        }
-    }
-
-    fn append(&mut self, entries: &[Entry]) -> Appended {
-        if let [entry @ Entry { record: Record::State(state), .. }] = entries {
-            let name = state.anchor.as_ref().map_or("anchor", |mark| mark.name.as_str());
-            return match entry.to_tape() {
-                Ok(line) => self.tape.begin_anchor(name, &line),
-                Err(error) => Appended::Now(Err(build::unwritable(&self.slot.id, &error))),
-            };
-        }
-        let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
-        match lines {
-            Ok(lines) => self.tape.append(&lines),
-            Err(error) => Appended::Now(Err(build::unwritable(&self.slot.id, &error))),
-        }
-    }
-
-    /// Where the open turns of a store are listed. One too few would lose a turn; one too many wakes the session once more.
-    fn mark_turn(&self, after: &State) -> Result<(), TapeError> {
-        match !self.state.is_unfinished() && after.is_unfinished() {
-            true => self.host.store.mark_open(&self.slot.id),
-            false => Ok(()),
-        }
-    }
-
-    /// The entries are on the tape: now the world may know, and now things may start.
-    fn release(&mut self, before: State, entries: &[Entry], directives: Vec<Directive>) {
-        self.publish(before, entries);
-        fault!(self.host.store.faults(), "session.published", self.slot.id.as_str());
-        directives.into_iter().for_each(|directive| self.carry_out(directive));
-    }
-
-    fn publish(&mut self, before: State, entries: &[Entry]) {
-        let heard = self.slot.is_heard() || self.host.observers.watch();
-        let mut state = before;
-        let anchored = entries.iter().rposition(|entry| matches!(entry.record, Record::State(_)));
-        for (at, entry) in entries.iter().enumerate() {
-            if heard {
-                for event in events_of(&state, entry) {
-                    let event = Arc::new(event);
-                    let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), life: self.life });
-                    self.host.observers.show(&event, tell);
-                    self.slot.show(event);
-                }
-            }
-            let compactions = state.context.compactions;
-            state.apply(entry);
-            if state.context.compactions > compactions && anchored.is_none_or(|anchor| anchor < at) {
-                // From here on the session opens without what was summed up.
-                self.report(BeginAnchor.to(ReplyTo::NOBODY));
-            }
-            match &entry.record {
-                Record::TurnFinished { .. } => {
-                    if let Some(end) = state.ended.back() {
-                        self.slot.turn_ended(end);
-                    }
-                    self.unmark(&state);
-                }
-                Record::TaskFinished { .. } | Record::TaskLeft {} => self.unmark(&state),
-                Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
-                Record::Withdrawn { id } => self.slot.withdrawn(id),
-                _ => {}
-            }
-            self.told.store(entry.seq.0, Ordering::Relaxed);
-        }
-    }
-
-    /// Nothing of the session is open any more, neither on the tape nor in what is on its way there.
-    fn unmark(&self, on_tape: &State) {
-        if !on_tape.is_unfinished() && !self.state.is_unfinished() {
-            drop(self.host.store.mark_closed(&self.slot.id));
-        }
-    }
-
-    /// Takes away a mark that an append did not follow.
-    fn unmark_if_finished(&self) {
-        if self.pending.is_empty() {
-            self.unmark(&self.state);
-        }
-    }
-}
-
-impl Drop for Live {
-    /// What workers reported can be said by nobody else: what the tape may not have is left to the next life. Where it has it after
-    /// all, nothing is open that it could be about.
-    fn drop(&mut self) {
-        let reports = self.held.iter().chain(&self.untried).filter(|held| held.reported().is_some()).count();
-        if reports > 0 && self.slot.is_ending() {
-            tracing::warn!(session = %self.slot.id, reports, "what workers reported was not recorded, and goes with the session");
-        }
-        let on_its_way = self.pending.drain(..).flat_map(|pending| std::iter::once(pending.signal).chain(pending.moot));
-        for signal in on_its_way.chain(self.held.drain(..)).chain(self.untried.drain(..)) {
-            let report = signal;
-            if report.reported().is_some() {
-                self.slot.report(self.life, report);
-            }
-        }
     }
 }

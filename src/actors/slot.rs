@@ -19,23 +19,38 @@
 mod inbox;
 mod sleep;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
+    time::Duration,
+};
 
-use tokio::{sync::oneshot, time::Instant};
-use tokio_util::task::TaskTracker;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     actors::{host::Host, shell::Mailbox, tapes::OpenTape},
     error::{OpenError, PassivateError, SendError},
     event::{Event, EventStream, Ring},
-    ids::{MessageId, Seq, SessionId},
-    session::{Held, Input, Refusal, ReplyTo, State, TurnEnd},
+    ids::{MessageId, Millis, Seq, SessionId},
+    session::{BeginAnchor, Command, CommandEnd, Held, Refusal, Reply as CoreReply, ReplyTo, Report, State, TurnEnd},
     supervisor::ActorCard,
     tape::TapeError,
 };
-use inbox::{Inbox, Unsettled, Waiters};
+use inbox::{Ends, Inbox, Unsettled, Waiters};
 
 pub(crate) use inbox::{OutcomeReply, QUESTIONS_MAX, Question, Reply, Wake, Work};
+
+/// How long a command waits for its answer, where it is no stop: for a disk that is slow, or for a session that does not wake up.
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
+/// Says to each what became of what it wanted.
+fn tell(ends: Ends) {
+    // A host that stopped waiting can ask again with the same message id.
+    ends.into_iter().for_each(|(reply, how)| drop(reply.send(how)));
+}
 
 /// A session beside its actor.
 pub(crate) struct Slot {
@@ -44,6 +59,8 @@ pub(crate) struct Slot {
     /// Held while the tape is read for a life.
     pub(crate) loading: Mutex<()>,
     inner: Mutex<Inner>,
+    /// A worker has reported, or a life begins.
+    moved: Notify,
 }
 
 /// Small, because there is one for each session that somebody holds a handle of; what only a waking session needs is in the
@@ -135,7 +152,7 @@ impl Slot {
         let phase = Phase::Passive;
         let (used, ring, told, inbox) = (Instant::now(), None, None, None);
         let inner = Inner { door, parked, phase, life: 0, place: 0, next_reply: 1, used, ring, told, inbox };
-        Slot { id, host, loading: Mutex::default(), inner: Mutex::new(inner) }
+        Slot { id, host, loading: Mutex::default(), inner: Mutex::new(inner), moved: Notify::new() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -145,27 +162,44 @@ impl Slot {
 
     // ---- what comes in -------------------------------------------------------------------------------------------------
 
-    /// Hands in what a host wants. Answers when the decision about it is on the tape.
-    pub(crate) fn input(
+    /// Hands in what somebody wants. Answers when the decision about it is on the tape.
+    pub(crate) fn command(
         self: &Arc<Self>,
-        input: impl FnOnce(ReplyTo) -> Input,
-    ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
+        command: impl Into<Command>,
+    ) -> Result<(ReplyTo, oneshot::Receiver<Result<Held, SendError>>), SendError> {
+        let command = command.into();
         let mut inner = self.inner();
         if let Some(refusal) = inner.refusal() {
             return Err(refusal);
         }
-        let to = ReplyTo(inner.next_reply);
-        inner.next_reply += 1;
-        let input = input(to);
         // A person's answer, an abort and the like still reach a session that finishes its turn.
-        let begins = matches!(&input, Input::Command { command, .. } if command.begins_work());
-        if inner.door == Door::Draining && begins {
+        if inner.door == Door::Draining && command.begins_work() {
             return Err(SendError::Draining);
         }
-        let answer = inner.inbox().input(to, input)?;
+        let to = ReplyTo(inner.next_reply);
+        inner.next_reply += 1;
+        let answer = inner.inbox().command(to, command)?;
         inner.used = Instant::now();
         self.rouse_locked(inner);
-        Ok(answer)
+        Ok((to, answer))
+    }
+
+    /// Hands in what somebody wants, and waits for the answer: as long as it takes for a stop, [`ANSWER_WAIT`] at most for all else.
+    pub(crate) async fn ask(self: &Arc<Self>, command: impl Into<Command>) -> Result<Held, SendError> {
+        let command = command.into();
+        let stops = command.stops();
+        let (to, mut answer) = self.command(command)?;
+        // Nobody is left who could answer: the tokio runtime of the tree is gone.
+        let gone = SendError::Unsettled { message: None };
+        if stops {
+            return answer.await.map_err(|_| gone)?;
+        }
+        if let Ok(answer) = tokio::time::timeout(ANSWER_WAIT, &mut answer).await {
+            return answer.map_err(|_| gone)?;
+        }
+        let Some(error) = self.inner().inbox.as_mut().map(|inbox| inbox.withdraw(to)) else { return Err(gone) };
+        // It may have come just now.
+        answer.try_recv().unwrap_or(Err(error))
     }
 
     /// Asks the actor something.
@@ -181,25 +215,75 @@ impl Slot {
     }
 
     /// A worker of that life reports. Reports of an earlier life are late and say nothing that the next life relies on.
-    pub(crate) fn report(&self, life: u32, report: Input) {
+    pub(crate) fn report(&self, life: u32, ticket: Seq, report: Report) {
         let mut inner = self.inner();
-        if inner.life == life
-            && let Some(inbox) = &mut inner.inbox
-        {
-            inbox.reports.push_back(report);
-            inbox.wake();
+        if let Some(inbox) = &mut inner.inbox {
+            if inbox.mailbox.report(life, ticket, report) {
+                inbox.at_work.retain(|at_work| *at_work != ticket);
+                inbox.wake();
+            }
+            drop(inner);
+            self.moved.notify_waiters();
         }
     }
 
-    /// Whether a report is there that nobody took yet.
-    pub(crate) fn has_report(&self, which: impl Fn(&Input) -> bool) -> bool {
-        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.reports.iter().any(which))
+    /// A worker of the turn begins: the token that stops it.
+    pub(crate) fn begin_worker(&self, ticket: Seq) -> CancellationToken {
+        let mut inner = self.inner();
+        let inbox = inner.inbox();
+        inbox.at_work.push(ticket);
+        inbox.stop_token()
+    }
+
+    /// Returns when no worker of the turn is at work.
+    pub(crate) async fn workers_down(&self) {
+        loop {
+            let moved = self.moved.notified();
+            if self.inner().inbox.as_ref().is_none_or(|inbox| inbox.at_work.is_empty()) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Whether somebody works on a ticket's behalf no more: it has reported.
+    pub(crate) fn has_report(&self, ticket: Seq) -> bool {
+        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.has_report(ticket))
+    }
+
+    /// Whether nothing waits for the actor and it has nothing in hand.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.inner().inbox.as_ref().is_none_or(|inbox| inbox.mailbox.is_empty())
+    }
+
+    /// Whether a stop waits for its record: nothing begins before that.
+    pub(crate) fn stop_waits(&self) -> bool {
+        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.stop_waits())
+    }
+
+    /// Whether the disk has refused what waits.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.refusal().is_some())
+    }
+
+    /// When the actor is to look again by itself.
+    pub(crate) fn due(&self, state: &State) -> Option<Millis> {
+        self.inner().inbox.as_ref().and_then(|inbox| inbox.mailbox.due(state))
+    }
+
+    /// The session wants a new anchor of itself.
+    pub(crate) fn want_anchor(&self) {
+        if let Some(inbox) = &mut self.inner().inbox {
+            // Nothing is lost without it: the session opens from the anchor before.
+            drop(inbox.mailbox.command(ReplyTo::NOBODY, BeginAnchor.into()));
+            inbox.wake();
+        }
     }
 
     /// The tape says that an append is settled.
     pub(crate) fn settled(&self, result: Result<Seq, TapeError>) {
         if let Some(inbox) = &mut self.inner().inbox {
-            inbox.settled.push_back(result);
+            inbox.settled = Some(result);
             inbox.wake();
         }
     }
@@ -243,26 +327,37 @@ impl Slot {
 
     // ---- the actor's side ----------------------------------------------------------------------------------------------
 
-    /// Takes the next thing to do: what hosts say in its order, then what workers report, then questions.
-    pub(crate) fn take(&self) -> Option<Work> {
-        self.inner().inbox.as_mut().and_then(|inbox| inbox.take())
+    /// Takes the next thing to do, over the state that the tape has.
+    pub(crate) fn take(&self, state: &State, now: Millis) -> Option<Work> {
+        self.inner().inbox.as_mut().and_then(|inbox| inbox.take(state, now))
     }
 
-    /// Answers an input; it leaves the slot.
-    pub(crate) fn answer(&self, to: ReplyTo, answer: Result<Held, SendError>) {
-        let reply = self.inner().inbox.as_mut().and_then(|inbox| inbox.answered(to));
-        if let Some(reply) = reply {
-            // A host that stopped waiting can ask again with the same message id.
-            drop(reply.send(answer));
-        }
-    }
-
-    /// It was decided so about an input, as the entries through that one will say; or they will not (`None`). A next life that
-    /// finds them on its tape gives that answer, and does not decide once more.
-    pub(crate) fn decided(&self, to: ReplyTo, how: Option<(Seq, Result<Held, SendError>)>) {
+    /// What was decided is handed to the tape, through that entry, and will be answered so.
+    pub(crate) fn handed_over(&self, upto: Seq, replies: Vec<(ReplyTo, CoreReply)>) {
         if let Some(inbox) = &mut self.inner().inbox {
-            inbox.decided(to, how);
+            inbox.mailbox.handed_over(upto, replies);
         }
+    }
+
+    /// The tape has it. Those who asked for it are answered.
+    pub(crate) fn recorded(&self) {
+        let ends = self.inner().inbox.as_mut().map(|inbox| {
+            let replies = inbox.mailbox.recorded();
+            inbox.ends(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))).collect())
+        });
+        tell(ends.unwrap_or_default());
+    }
+
+    /// The tape does not take it. Those who asked for it are told; what stays is tried again. Says how many were told.
+    pub(crate) fn refused(&self, error: &TapeError, now: Millis) -> usize {
+        let ends = self.inner().inbox.as_mut().map(|inbox| {
+            let ends = inbox.mailbox.refused(error, now);
+            inbox.ends(ends)
+        });
+        let ends = ends.unwrap_or_default();
+        let told = ends.len();
+        tell(ends);
+        told
     }
 
     /// Through which entry those who listen and wait have been told, by all lives since it woke, or since somebody listens.
@@ -331,13 +426,13 @@ impl Slot {
         self.inner().inbox.as_mut().and_then(|inbox| inbox.prepared.take())
     }
 
-    /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again. Gives its
-    /// number, and the reports that were left.
-    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, last: Seq) -> (u32, Vec<Input>) {
+    /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again, or answered as the tape has it. Gives its
+    /// number.
+    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, last: Seq) -> u32 {
         let mut inner = self.inner();
         inner.life = inner.life.wrapping_add(1);
         let life = inner.life;
-        let left = inner.inbox().begin_life(mailbox, card.clone(), last);
+        let ends = inner.inbox().begin_life(life, mailbox, card.clone(), last);
         let mut sleepers = Vec::new();
         if inner.phase == Phase::Passivating {
             // It crashed on its way to bed, and is up again.
@@ -346,7 +441,9 @@ impl Slot {
         }
         drop(inner);
         sleepers.into_iter().for_each(|slept| slept.tell(Err(PassivateError::Busy { why: "it has just restarted" })));
-        (life, left)
+        tell(ends);
+        self.moved.notify_waiters();
+        life
     }
 
     /// Everything that a life of the actor started.
@@ -368,9 +465,24 @@ impl Slot {
         self.inner().inbox.as_ref().map_or(0, |inbox| inbox.asked())
     }
 
-    /// How many inputs have no answer yet.
+    /// A life begins, of an actor that a test works by hand.
+    #[cfg(test)]
+    pub(crate) fn next_life(&self, life: u32, last: Seq) {
+        let mut inner = self.inner();
+        inner.life = life;
+        let inbox = inner.inbox();
+        inbox.settled = None;
+        inbox.at_work.clear();
+        let ends = inbox.mailbox.begin(life, last);
+        let ends = inbox.ends(ends);
+        drop(inner);
+        tell(ends);
+    }
+
+    /// How many commands have no answer yet.
+    #[cfg(test)]
     pub(crate) fn depth(&self) -> usize {
-        self.inner().inbox.as_ref().map_or(0, |inbox| inbox.depth())
+        self.inner().inbox.as_ref().map_or(0, |inbox| inbox.mailbox.depth())
     }
 
     /// The actor says whether anything keeps it awake.
@@ -434,7 +546,7 @@ impl Slot {
         inner.door = inner.door.max(door);
         let waiters = match (door, &mut inner.inbox) {
             (Door::Closed, Some(inbox)) => {
-                inbox.mailbox = None;
+                inbox.actor = None;
                 inbox.take_waiters()
             }
             _ => Waiters::none(),
@@ -486,11 +598,6 @@ impl Slot {
     pub(crate) fn give_up(&self) {
         let unsettled = self.inner().inbox.as_mut().map_or_else(Vec::new, |inbox| inbox.take_unsettled());
         unsettled.into_iter().for_each(|left| left.tell(None, &SendError::Closed));
-    }
-
-    /// Whether nobody takes up what its actor leaves: it is stopped, or the runtime is.
-    pub(crate) fn is_ending(&self) -> bool {
-        matches!(self.inner().refusal(), Some(SendError::Stopped | SendError::Closed))
     }
 
     /// It takes inputs again. Whether it was parked.

@@ -52,7 +52,7 @@ impl SummaryWorker {
                 Ok(Err(_)) => Err(format!("it was not written within {} s", LIMIT.as_secs()).as_str().into()),
                 Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic)).as_str().into()),
             };
-            post.report(Report::Summarised { result, lost }.of(post.ticket));
+            post.report(Report::Summarised { result, lost });
         });
         SummaryWorker { task: task.abort_handle() }
     }

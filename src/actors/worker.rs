@@ -20,7 +20,7 @@ use crate::{
     ids::Seq,
     message::{ErrorReason, ModelRef},
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
-    session::{Input, Report},
+    session::Report,
     supervisor::WorkerCard,
     tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
 };
@@ -43,8 +43,9 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    pub(crate) fn report(&self, signal: Input) {
-        self.slot.report(self.life, signal);
+    /// Says what came of it: once, when nothing of it is left.
+    pub(crate) fn report(&self, report: Report) {
+        self.slot.report(self.life, self.ticket, report);
     }
 
     /// Shows a provisional event.
@@ -76,54 +77,61 @@ impl Post {
     }
 }
 
-/// A running model request.
+/// A running model request. It is cut off by its token, in whichever thread that is cancelled.
 pub(crate) struct RequestWorker {
     /// Taken by [`RequestWorker::cut`], which waits for its end.
     task: Option<tokio::task::JoinHandle<()>>,
+    stop: CancellationToken,
     post: Post,
-    partial: Arc<Mutex<String>>,
 }
 
 impl RequestWorker {
     /// Makes the request in a task of its own.
     pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> RequestWorker {
-        let partial = Arc::<Mutex<String>>::default();
-        let (text, for_cut) = (partial.clone(), post.clone());
-        let tasks = post.slot.tasks();
+        let (stop, for_cut) = (post.slot.begin_worker(post.ticket), post.clone());
+        let (cut, tasks) = (stop.clone(), post.slot.tasks());
         let task = tasks.spawn(async move {
+            let partial = Mutex::default();
             let made = async {
-                let made = make(&post, &model, &request, &text).await;
+                let made = make(&post, &model, &request, &partial).await;
                 fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
                 made
             };
-            let made = AssertUnwindSafe(made).catch_unwind().await;
-            let ticket = post.ticket;
+            let made = tokio::select! {
+                made = AssertUnwindSafe(made).catch_unwind() => Some(made),
+                () = cut.cancelled() => None,
+            };
             drop(card);
             post.report(match made {
-                Ok(Ok(answer)) => Report::Answered { answer }.of(ticket),
-                Ok(Err(error)) => Report::Failed { error }.of(ticket),
-                Err(panic) => {
+                Some(Ok(Ok(answer))) => Report::Answered { answer },
+                Some(Ok(Err(error))) => Report::Failed { error },
+                Some(Err(panic)) => {
                     let text = format!("the model client crashed: {}", panic_text(&*panic));
-                    Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }.of(ticket)
+                    Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
+                }
+                None => {
+                    let text = partial.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
+                    Report::CutOff { partial }
                 }
             });
         });
-        RequestWorker { task: Some(task), post: for_cut, partial }
+        RequestWorker { task: Some(task), stop, post: for_cut }
     }
 
     /// Closes the stream. What had arrived as text is reported when the request is down, so that the next one does not run
     /// beside it; one that blocks its thread is waited for 1 s. Once; again it is nothing new.
     pub(crate) fn cut(&mut self) {
-        let (post, partial) = (self.post.clone(), self.partial.clone());
+        self.stop.cancel();
+        let post = self.post.clone();
         let Some(mut task) = self.task.take() else { return };
-        task.abort();
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
-            // However it ended, it is down then; or it is left behind, and its report finds its ticket closed.
-            drop(tokio::time::timeout(DOWN, &mut task).await);
-            let text = std::mem::take(&mut *partial.lock().unwrap_or_else(PoisonError::into_inner));
-            let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
-            post.report(Report::CutOff { partial }.of(post.ticket));
+            if tokio::time::timeout(DOWN, &mut task).await.is_err() {
+                // It is left behind, and its own report finds its ticket closed.
+                task.abort();
+                post.report(Report::CutOff { partial: Vec::new() });
+            }
         });
     }
 }
@@ -175,7 +183,7 @@ impl CallWorker {
         context: CallContext,
         card: WorkerCard,
     ) -> CallWorker {
-        let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, kill) = (post.slot.begin_worker(post.ticket), CancellationToken::new());
         let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
@@ -194,7 +202,7 @@ impl CallWorker {
             if let Some(mut result) = result {
                 // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
                 result.changes = changes.take().map(Box::new);
-                post.report(Report::Returned { result }.of(post.ticket));
+                post.report(Report::Returned { result });
             }
         });
         worker

@@ -162,7 +162,7 @@ impl Command {
                     |receipt| json!({"message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition}),
                 )
             }
-            Command::Abort { reason } => session.abort(reason).await.map(|()| json!({})),
+            Command::Abort { reason } => session.abort(reason).await.map(|_| json!({})),
             Command::Queue => session.queue().await.map(|queue| json!({"queue": queue})),
             Command::Withdraw { message } => session.withdraw(message).await.map(|()| json!({})),
             Command::Answer { ask, grant } => session.answer(ask, grant).await.map(|()| json!({})),

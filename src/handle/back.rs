@@ -7,15 +7,15 @@
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use crate::{
     error::{OpenError, RollbackError, SendError},
-    handle::{Session, context::Leaving, fork::WRITTEN_WAIT},
+    handle::{Session, context::Leaving},
     ids::{MessageId, Seq, SessionId},
     session::{
         Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RolledBack, State,
-        Wanted, Written, look_back,
+        Wanted, look_back,
     },
     tape::{TapeError, TapeStore},
 };
@@ -83,8 +83,7 @@ impl Session {
     ///
     /// # Errors
     /// [`SendError::Busy`] while a turn runs; [`Refusal::Moved`](crate::session::Refusal::Moved) where something was decided in
-    /// between; [`RollbackError::NoPoint`]; [`TapeError::Busy`] as [`SendError::Storage`] where what was decided last does not come
-    /// to the tape within half a minute.
+    /// between; [`RollbackError::NoPoint`].
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, RollbackError> {
         self.rollback_with(Wanted::Point(to.into()), RollbackOptions::new()).await
     }
@@ -143,30 +142,11 @@ impl Session {
         if let Some(turn) = &now.turn {
             return Err(SendError::Busy { turn: turn.id }.into());
         }
-        self.written(now.seq).await?;
         let (store, id) = (self.host.store.clone(), self.id().clone());
         let found =
             tokio::task::spawn_blocking(move || look(&*store, &id, &now, &wanted).map(|back| (now, back))).await;
         let (now, back) = found.map_err(|_| SendError::Closed)??;
         Ok((now, Arc::new(back)))
-    }
-
-    /// Returns when the tape has all that was decided through that entry.
-    ///
-    /// # Errors
-    /// [`TapeError::Busy`] as [`SendError::Storage`] where the disk does not answer for half a minute. [`SendError::Storage`], or
-    /// [`Refusal::Moved`] as [`SendError::Refused`], where it never will: the disk refused, and the session went back to what it
-    /// was before.
-    pub(super) async fn written(&self, upto: Seq) -> Result<(), SendError> {
-        if self.slot.told().load(Ordering::Relaxed) >= upto.0 {
-            return Ok(());
-        }
-        let asked = tokio::time::timeout(WRITTEN_WAIT, self.ask(|reply| Written.to(reply))).await;
-        match asked.map_err(|_| SendError::Storage(TapeError::Busy { waiting: 1 }))?? {
-            Held::Done(seq) if seq >= upto => Ok(()),
-            Held::Done(seq) => Err(Refusal::Moved { expected: upto, actual: seq }.into()),
-            Held::Receipt(_) => Err(SendError::Closed),
-        }
     }
 
     async fn record(
@@ -176,7 +156,7 @@ impl Session {
         summary: Option<Arc<BranchSummary>>,
     ) -> Result<Rollback, RollbackError> {
         let (recorded, put_back, has_summary) = (back.clone(), files.clone(), summary.is_some());
-        match self.ask(|reply| RollBack { back: recorded, files: put_back, summary }.to(reply)).await? {
+        match self.ask(RollBack { back: recorded, files: put_back, summary }).await? {
             Held::Done(entry) => {
                 let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
                 Ok(Rollback { entry, to, gone, again, files, summary: has_summary })

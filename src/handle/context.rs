@@ -29,7 +29,7 @@ impl Session {
     /// [`SendError::Refused`] where a summary is being written already, there is nothing that one could replace, or the budget
     /// does not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
-        self.ask(|reply| Compact.to(reply)).await.map(drop)
+        self.ask(Compact).await.map(drop)
     }
 
     /// Puts back what the newest compaction replaced, and behind it what was said since: read from the tape, and put in place
@@ -45,7 +45,6 @@ impl Session {
         if newest == Seq::ZERO {
             return Err(SendError::Refused(Refusal::NothingToUndo));
         }
-        self.written(now.seq).await?;
         let (store, id) = (self.host.store.clone(), self.slot.id.clone());
         let read = tokio::task::spawn_blocking(move || store.read_to(&id, newest)).await;
         let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?.entries;
@@ -53,7 +52,7 @@ impl Session {
         // The session was made from these entries, so they can be read; what cannot is not undone.
         let undone = entries.ok().and_then(|entries| Undone::of(&entries));
         let undone = Arc::new(undone.ok_or(SendError::Refused(Refusal::NothingToUndo))?);
-        self.ask(|reply| UndoCompaction { undone }.to(reply)).await.map(drop)
+        self.ask(UndoCompaction { undone }).await.map(drop)
     }
 
     /// Pins a message that stands in the context: its words stay there, whole, whatever is summed up or cut off later. A message
@@ -64,7 +63,7 @@ impl Session {
     /// [`SendError::Refused`]: [`Refusal::NotInContext`] where the message waits, was never said, or was summed up before, and
     /// [`Refusal::PinsFull`] where there is no room for it.
     pub async fn pin(&self, message: MessageId) -> Result<(), SendError> {
-        self.ask(|reply| PinMessage { message }.to(reply)).await.map(drop)
+        self.ask(PinMessage { message }).await.map(drop)
     }
 
     /// Takes a pin back. The words stay where they stand now, and the next compaction sums them up.
@@ -72,7 +71,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Refused`] with [`Refusal::NotPinned`].
     pub async fn unpin(&self, message: MessageId) -> Result<(), SendError> {
-        self.ask(|reply| UnpinMessage { message }.to(reply)).await.map(drop)
+        self.ask(UnpinMessage { message }).await.map(drop)
     }
 
     /// The messages that are pinned, in the order in which they were.
@@ -106,7 +105,7 @@ impl Session {
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
         let leaving = self.begin_leaving(&state, &left).await?;
         let (branch, leaving) = self.sum_up(&mut left, leaving, key).await;
-        let left = self.ask(|reply| LeaveBranch { branch: branch.into() }.to(reply)).await.map(drop);
+        let left = self.ask(LeaveBranch { branch: branch.into() }).await.map(drop);
         // Its ticket is closed, or the session says why that cannot be written.
         drop(leaving);
         left
@@ -125,7 +124,7 @@ impl Session {
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
         let session = self.clone();
         let begin = async move {
-            match session.ask(|reply| SumUpBranch { request: Box::new(request) }.to(reply)).await {
+            match session.ask(SumUpBranch { request: Box::new(request) }).await {
                 Ok(Held::Done(ticket)) => {
                     let tries = summary::Tries::default();
                     let mut leaving = Leaving { session, ticket, asked, price, input, tries };
@@ -210,6 +209,6 @@ impl Drop for Leaving {
         let (ticket, lost) = (self.ticket, self.tries.in_vain(false));
         let why = Box::new("nobody waited for it".into());
         // Where the ticket is closed by now this changes nothing. A session that is closed counts what was held when it wakes.
-        drop(self.session.slot.input(|reply| GiveUpBranch { ticket, why, lost }.to(reply)));
+        drop(self.session.slot.command(GiveUpBranch { ticket, why, lost }));
     }
 }

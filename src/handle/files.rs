@@ -51,7 +51,7 @@ impl Session {
                 Ok(Arc::new(restore::carry_out(&plan, &bench, how)))
             });
             let files = done.await.map_err(|_| RestoreError::CutOff)??;
-            let recorded = session.ask(|reply| RecordRestored { files: files.clone() }.to(reply)).await;
+            let recorded = session.ask(RecordRestored { files: files.clone() }).await;
             match recorded {
                 Ok(Held::Done(entry)) => Ok(Restored { entry, files }),
                 Ok(Held::Receipt(_)) => Err(RestoreError::CutOff),

@@ -3,10 +3,7 @@
 //! Both read tapes in a thread for that, and no actor waits for it. A fork is one line on a new tape. A merge is one entry on
 //! the tape that it is merged into, which takes it only if nothing was decided in between; the fork is read and not changed.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use crate::{
     actors::host::Host,
@@ -18,17 +15,13 @@ use crate::{
     ids::{MessageId, Millis, Seq, SessionId},
     runtime::put_to_sleep,
     session::{
-        Entry, Held, Merged, NoPoint, Point, Record, Refusal, Spent, State, Wanted, Written, find_point, is_whole,
-        plan_merge,
+        Entry, Held, Merged, NoPoint, Point, Record, Refusal, Spent, State, Wanted, find_point, is_whole, plan_merge,
     },
     tape::{Appended, Deleted, TapeError, TapeStore},
 };
 
 /// How often a merge is worked out anew where something was decided in between.
 const TRIES_MAX: u32 = 5;
-
-/// How long a fork, a merge, or a way back waits for what was decided before it to come to the tape.
-pub(super) const WRITTEN_WAIT: Duration = Duration::from_secs(30);
 
 /// How a fork was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,18 +70,20 @@ impl Session {
     /// What it may use of a budget is what was left there (`docs/SEMANTICS.md`, "Forks").
     ///
     /// # Errors
-    /// See [`ForkError`]; [`TapeError::Busy`] where what was decided last does not come to the tape within half a minute. No session
-    /// was made then. Dropped half-way, or where the process dies, one may be left that nobody
+    /// See [`ForkError`]; [`TapeError::Busy`] where the point lies in what is just being written: try again. No session was made then. Dropped half-way, or where the process dies, one may be left that nobody
     /// was told of and that does nothing.
     pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, ForkError> {
         let (host, id, at, fork) = (self.host.clone(), self.id().clone(), at.into(), SessionId::new());
         let made = fork.clone();
-        let upto = match at {
-            Point::At(seq) => Some(seq),
-            Point::BeforeMessage(_) | Point::BeforeTurn(_) => None,
-        };
-        written(&self.host, &id, upto).await?;
-        let forked = tokio::task::spawn_blocking(move || fork_at(&*host.store, &id, &at, &made, host.clock.now()));
+        let forked = tokio::task::spawn_blocking(move || {
+            let forked = fork_at(&*host.store, &id, &at, &made, host.clock.now())?;
+            if published(&host, &id).is_some_and(|upto| forked.entry > upto) {
+                // It stands on an append that may still be cut back.
+                drop(host.store.delete(&made));
+                return Err(TapeError::Busy { waiting: 1 }.into());
+            }
+            Ok::<_, ForkError>(forked)
+        });
         forked.await.map_err(|_| OpenError::Closed)??;
         let session = Session { host: self.host.clone(), slot: self.host.slot(&fork) };
         if let Err(error) = session.up().await {
@@ -108,8 +103,7 @@ impl Session {
     /// merged; an undo here takes back a merge whole, and then it can be merged again.
     ///
     /// # Errors
-    /// See [`MergeError`]; [`TapeError::Busy`] where what was decided last, on either side, does not come to the tape within half a
-    /// minute. Both sides are what they were then.
+    /// See [`MergeError`]. Both sides are what they were then.
     pub async fn merge(&self, fork: &SessionId) -> Result<Merge, MergeError> {
         self.merge_and(fork, Afterwards::Keep).await
     }
@@ -131,8 +125,6 @@ impl Session {
             if let Some(turn) = &here.turn {
                 return Err(MergeError::Busy { session: self.id().clone(), turn: turn.id });
             }
-            self.written(here.seq).await?;
-            written(&self.host, fork, None).await?;
             let (host, fork) = (self.host.clone(), fork.clone());
             let found = tokio::task::spawn_blocking(move || work_out(&host, &here, &fork)).await;
             let planned = found.map_err(|_| SendError::Closed)??;
@@ -143,7 +135,7 @@ impl Session {
                 break (None, planned);
             }
             let merged = planned.merged.clone();
-            match self.ask(|reply| crate::session::Merge { merged }.to(reply)).await {
+            match self.ask(crate::session::Merge { merged }).await {
                 Ok(Held::Done(entry)) => break (Some(entry), planned),
                 Ok(Held::Receipt(_)) => return Err(SendError::Closed.into()),
                 Err(SendError::Refused(Refusal::Moved { .. })) if tries < TRIES_MAX => {}
@@ -179,30 +171,22 @@ impl Session {
     }
 }
 
-/// Returns when all that a session has decided so far is on its tape, where it is awake here, or all up to an entry. One that cannot
-/// say, because it is parked or its disk refuses, has nothing more there that anybody was told of.
-///
-/// # Errors
-/// [`TapeError::Busy`] where its disk, or its actor, does not answer for half a minute.
-async fn written(host: &Arc<Host>, id: &SessionId, upto: Option<Seq>) -> Result<(), OpenError> {
-    let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };
+/// Through which entry readers may read a session: all that it has been told of. What stands behind that may still be cut back.
+/// Nothing where it is not awake here: then nothing is on its way.
+pub(super) fn published(host: &Host, id: &SessionId) -> Option<Seq> {
+    let slot = host.slots.awake_one(id)?;
     let told = slot.told().load(Ordering::Relaxed);
-    if upto.is_some_and(|upto| upto.0 <= told) {
-        return Ok(());
-    }
-    let session = Session { host: host.clone(), slot };
-    let asked = tokio::time::timeout(WRITTEN_WAIT, session.ask(|reply| Written.to(reply))).await;
-    asked.map(drop).map_err(|_| TapeError::Busy { waiting: 1 }.into())
+    (told > 0).then_some(Seq(told))
 }
 
-/// Makes a session that goes on from an entry of another one; from where that one stands now, also where its disk is behind.
+/// Makes a session that goes on from an entry of another one; from the newest that is on its tape where none is named.
 ///
 /// # Errors
 /// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
 pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Seq>) -> Result<SessionId, OpenError> {
-    written(host, parent, at).await?;
     let (host, parent, fork) = (host.clone(), parent.clone(), SessionId::new());
     let made = tokio::task::spawn_blocking(move || {
+        let at = at.or_else(|| published(&host, &parent));
         host.store.fork(&parent, at, &fork, host.clock.now())?;
         Ok::<_, OpenError>(fork)
     });
@@ -331,7 +315,10 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Merg
         return Err(not_a_fork());
     }
     let then = state_at(store, fork, forked.seq.next())?;
-    let there = typed(fork, &store.read(fork, forked.seq.next())?)?;
+    let mut there = typed(fork, &store.read(fork, forked.seq.next())?)?;
+    if let Some(upto) = published(host, fork) {
+        there.retain(|entry| entry.seq <= upto);
+    }
     let mut now = then.clone();
     there.iter().for_each(|entry| now.apply(entry));
     if let Some(turn) = &now.turn {

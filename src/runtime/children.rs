@@ -16,7 +16,6 @@ use crate::{
         activation::Flight,
         first_append::FirstAppend,
         links::{Birth, NotUp, Nursery},
-        session::kept,
         slot::{Door, Question, Slot},
     },
     error::{OpenError, SendError, SpawnError},
@@ -27,7 +26,7 @@ use crate::{
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
         Adopt, BeAdopted, Delivery, Down, End, Entry, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Record,
-        Refusal, Settings, Spawn, State, TaskOrder, Tie, Told, toolset,
+        Refusal, Settings, Spawn, State, TaskOrder, Tie, Told, kept, toolset,
     },
     tape::TapeError,
     tool::Toolbox,
@@ -100,7 +99,7 @@ impl Session {
         let settings = of_child(&parent, options, workspace, &self.host.toolbox);
         let order = Box::new(TaskOrder { settings, prompt });
         let id = child.clone();
-        let held = self.ask(|reply| Spawn { child: id, order, link }.to(reply)).await?;
+        let held = self.ask(Spawn { child: id, order, link }).await?;
         self.child(child, held).await
     }
 
@@ -119,7 +118,7 @@ impl Session {
         }
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
         let id = child.clone();
-        let held = self.ask(|reply| Adopt { child: id, link }.to(reply)).await?;
+        let held = self.ask(Adopt { child: id, link }).await?;
         let adopted = self.child(child.clone(), held).await?;
         // The watch over it says so too, and again after a crash; said here, it is so when this returns.
         let state = self.state().await?;
@@ -129,7 +128,7 @@ impl Session {
             _ => Limits::default(),
         };
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, state.settings.above_children());
-        adopted.session.ask(|reply| BeAdopted { tie, above }.to(reply)).await?;
+        adopted.session.ask(BeAdopted { tie, above }).await?;
         Ok(adopted)
     }
 
@@ -141,7 +140,7 @@ impl Session {
     /// [`SendError::Closed`], [`SendError::Parked`], [`SendError::Storage`].
     pub async fn end(&self, reason: impl Into<String>) -> Result<(), SendError> {
         let reason = kept(reason.into());
-        self.ask(|reply| End { reason }.to(reply)).await.map(drop)
+        self.ask(End { reason }).await.map(drop)
     }
 
     pub(super) async fn child(&self, child: SessionId, held: Held) -> Result<Child, SpawnError> {
@@ -247,7 +246,7 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
         let (parent, ticket) = (origin.parent.clone(), origin.ticket);
         tracing::warn!(session = %child.id(), %parent, why, "a child lost its parent and is an orphan");
         // It is not told where it goes down again just now; the next start tries anew.
-        drop(child.ask(|reply| Orphan { parent, ticket, why }.to(reply)).await);
+        drop(child.ask(Orphan { parent, ticket, why }).await);
     }
 }
 

@@ -277,7 +277,7 @@ async fn a_drain_after_the_end_opens_no_door() {
     assert!(runtime.shutdown().await.is_empty());
     assert!(runtime.drain(Duration::from_secs(1)).await.is_empty());
     assert_eq!(runtime.inner.host.slots.door(), Door::Closed);
-    assert!(matches!(session.slot.input(|reply| crate::session::GoOn.to(reply)), Err(crate::SendError::Closed)));
+    assert!(matches!(session.slot.command(crate::session::GoOn), Err(crate::SendError::Closed)));
 }
 
 /// Two say "create it, or else resume it" of one that sleeps: the first finds that it exists, and the second, who asked while

@@ -43,7 +43,7 @@ impl Decide for Abort {
         Some(self.reason.clone())
     }
 
-    fn ends_the_turn(&self) -> bool {
+    fn stops(&self) -> bool {
         true
     }
 }

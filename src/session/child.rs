@@ -27,6 +27,10 @@ impl Decide for StopTask {
         Ok(Held::Done(draft.state.seq))
     }
 
+    fn stops(&self) -> bool {
+        true
+    }
+
     fn in_words(&self) -> String {
         format!("parent {} stopped the task", self.parent)
     }

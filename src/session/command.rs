@@ -15,7 +15,7 @@ use crate::{
         branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
         child::{BeAdopted, Orphan, StopTask},
         compact::Compact,
-        decide::{Configure, Draft, Written},
+        decide::{Configure, Draft},
         end::End,
         handoff::{BeginAnchor, HandOff},
         inbox::{EditMessage, SendMessage, WithdrawMessage},
@@ -60,9 +60,14 @@ pub(super) trait Decide {
         false
     }
 
-    /// Whether it ends the running turn. What it stops is stopped at once, so it is held where the disk refuses it.
-    fn ends_the_turn(&self) -> bool {
+    /// Whether it stops what runs: it stays where the disk refuses it, for what it stops is stopped at once.
+    fn stops(&self) -> bool {
         false
+    }
+
+    /// The size of what it brings, in bytes, about.
+    fn bytes(&self) -> usize {
+        0
     }
 
     /// Whether it stands alone in its append, and nothing more follows from it.
@@ -115,7 +120,6 @@ commands! {
     GoOn,
     Pause,
     Resume,
-    Written,
     Configure,
     Compact,
     RecordRestored,
@@ -174,10 +178,16 @@ impl Command {
         self.as_decide().adds_work()
     }
 
-    /// Whether it ends the running turn.
+    /// Whether it stops what runs.
     #[must_use]
-    pub fn ends_the_turn(&self) -> bool {
-        self.as_decide().ends_the_turn()
+    pub fn stops(&self) -> bool {
+        self.as_decide().stops()
+    }
+
+    /// The size of what it brings, in bytes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.as_decide().bytes()
     }
 
     /// Whether it stands alone in its append, and nothing more follows from it.

@@ -39,20 +39,6 @@ impl Decide for Configure {
     }
 }
 
-/// Somebody wants to hear when all that was decided so far is on the tape. Nothing follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Written;
-
-impl Decide for Written {
-    fn name(&self) -> &'static str {
-        "waits for its tape"
-    }
-
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        Ok(Held::Done(draft.state.seq))
-    }
-}
-
 /// What a decision may look at beside the state: values that the shell hands in.
 #[derive(Clone, Copy, Debug)]
 pub struct Env<'a> {
@@ -130,7 +116,20 @@ pub struct Decision {
 /// comes before a recovery or before the end of the turn: those decide about all that is open.
 #[must_use]
 pub fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
-    let mut draft = Draft::new(state, env, now);
+    decide_and_watch(state, inputs, env, now, |_, _| {})
+}
+
+/// The same, and shows each entry as it is written, with the state before it: an entry is applied once, and whoever makes events
+/// of it need not apply it again.
+#[must_use]
+pub fn decide_and_watch<'a>(
+    state: &State,
+    inputs: &[Input],
+    env: &'a Env<'a>,
+    now: Millis,
+    mut watch: impl FnMut(&State, &Entry) + 'a,
+) -> Decision {
+    let mut draft = Draft::new(state, env, now, &mut watch);
     for (at, input) in inputs.iter().enumerate() {
         draft.cause = None;
         let is_recorded_only =
@@ -200,15 +199,16 @@ pub(super) struct Draft<'a> {
     pub(super) env: &'a Env<'a>,
     pub(super) now: Millis,
     pub(super) cause: Option<Cause>,
+    watch: &'a mut dyn FnMut(&State, &Entry),
     entries: Vec<Entry>,
     directives: Vec<Directive>,
 }
 
 impl<'a> Draft<'a> {
-    fn new(state: &State, env: &'a Env<'a>, now: Millis) -> Draft<'a> {
+    fn new(state: &State, env: &'a Env<'a>, now: Millis, watch: &'a mut dyn FnMut(&State, &Entry)) -> Draft<'a> {
         // Time never runs backwards within a session, whatever the machine's clock does.
         let now = now.max(state.time);
-        Draft { state: state.clone(), env, now, cause: None, entries: Vec::new(), directives: Vec::new() }
+        Draft { state: state.clone(), env, now, cause: None, watch, entries: Vec::new(), directives: Vec::new() }
     }
 
     /// Writes an entry about a ticket, or one that opens a ticket of its own.
@@ -220,6 +220,7 @@ impl<'a> Draft<'a> {
         let step = self.state.turn.as_ref().map(|turn| turn.step.saturating_add(u32::from(first_try)));
         let step = step.filter(|step| *step > 0);
         let entry = Entry { seq, time: self.now, cause: self.cause.clone(), turn, step, ticket, record };
+        (self.watch)(&self.state, &entry);
         self.state.apply(&entry);
         self.entries.push(entry);
         seq

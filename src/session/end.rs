@@ -24,7 +24,7 @@ impl Decide for End {
         "the session was ended".to_owned()
     }
 
-    fn ends_the_turn(&self) -> bool {
+    fn stops(&self) -> bool {
         true
     }
 }

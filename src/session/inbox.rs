@@ -50,6 +50,14 @@ impl Decide for SendMessage {
         Some(self.message.text())
     }
 
+    fn stops(&self) -> bool {
+        self.delivery == Delivery::Steer(Steering::AbortRunning)
+    }
+
+    fn bytes(&self) -> usize {
+        self.message.bytes()
+    }
+
     fn begins_work(&self) -> bool {
         true
     }
@@ -81,6 +89,10 @@ impl Decide for EditMessage {
 
     fn said(&self) -> Option<String> {
         Some(self.message.text())
+    }
+
+    fn bytes(&self) -> usize {
+        self.message.bytes()
     }
 
     fn adds_work(&self) -> bool {

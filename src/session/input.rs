@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    ids::Seq,
+    ids::{MessageId, Seq},
     model::{Answer, AnswerPart, ModelError},
     session::{Command, Down},
     tool::ToolResult,
@@ -121,6 +121,13 @@ impl Report {
     }
 }
 
+fn part_bytes(part: &AnswerPart) -> usize {
+    match part {
+        AnswerPart::Text { text, .. } | AnswerPart::Reasoning { text, .. } => text.len(),
+        AnswerPart::Call { input, .. } => input.len(),
+    }
+}
+
 impl Input {
     /// The kind of input, in a few words.
     #[must_use]
@@ -161,12 +168,48 @@ impl Input {
         }
     }
 
+    /// The message that it sends.
+    #[must_use]
+    pub fn message(&self) -> Option<&MessageId> {
+        match self {
+            Input::Command { command: Command::SendMessage(send), .. } => Some(&send.message.id),
+            _ => None,
+        }
+    }
+
+    /// Whether it stops what runs: an abort, the end, a task that is stopped, a message that aborts. What it stops is stopped at once,
+    /// and nothing starts before its record.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Input::Command { command, .. } if command.stops())
+    }
+
+    /// Whether it stands alone in its append.
+    #[must_use]
+    pub fn stands_alone(&self) -> bool {
+        matches!(self, Input::Command { command, .. } if command.stands_alone())
+    }
+
+    /// Its size in bytes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        const HEAD: usize = 512;
+        let own = match self {
+            Input::Command { command, .. } => command.bytes(),
+            Input::Report { report: Report::Answered { answer }, .. } => answer.parts.iter().map(part_bytes).sum(),
+            Input::Report { report: Report::CutOff { partial }, .. } => partial.iter().map(part_bytes).sum(),
+            Input::Report { report: Report::Returned { result }, .. } => {
+                result.content.len() + result.attachments.iter().map(|file| file.url.len()).sum::<usize>()
+            }
+            Input::Report { report: Report::Summarised { result: Ok((text, _)), .. }, .. } => text.len(),
+            Input::Report { report: Report::TaskDown { down }, .. } => down.text.len(),
+            Input::Report { .. } | Input::Timer | Input::Recover => 0,
+        };
+        HEAD + own
+    }
+
     /// Whether what came before it is recorded and nothing more follows from that: this decides about all that is open.
     pub(super) fn settles_what_is_open(&self) -> bool {
-        match self {
-            Input::Command { command, .. } => command.ends_the_turn(),
-            Input::Recover => true,
-            Input::Report { .. } | Input::Timer => false,
-        }
+        *self == Input::Recover || self.is_stop()
     }
 }

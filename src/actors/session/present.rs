@@ -112,14 +112,22 @@ pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
         Work::Question(Question::Crash(_)) => return ("drill", None),
         Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
         Work::Settled(Err(_)) => return ("not settled", None),
-        Work::Report(input) | Work::Input(input) => input,
+        Work::Stop(input) => input,
+        Work::Decide(inputs) => match inputs.first() {
+            Some(input) => input,
+            None => return ("nothing", None),
+        },
     };
     (input.name(), input.about().map(|Seq(seq)| seq))
 }
 
 /// What was said, for whoever traces a session in full.
 pub(super) fn in_full(work: &Work) -> Option<String> {
-    let (Work::Report(input) | Work::Input(input)) = work else { return None };
+    let input = match work {
+        Work::Decide(inputs) => inputs.first()?,
+        Work::Stop(input) => input,
+        Work::Settled(_) | Work::Question(_) => return None,
+    };
     match input {
         Input::Command { command, .. } => command.said(),
         Input::Report { report: Report::Returned { result }, .. } => Some(result.content.clone()),

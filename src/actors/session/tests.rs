@@ -2,10 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod later;
-
-use std::sync::atomic::Ordering;
-
 use tokio::sync::oneshot;
 
 use super::*;
@@ -17,7 +13,7 @@ use crate::{
     message::{Finish, Message, ModelRef},
     model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
     permission::Profile,
-    session::{Abort, Configure, Delivery, Held, Outcome, Pause, ReplyTo, Report, SendMessage, Settings},
+    session::{Abort, Command, Configure, Delivery, Held, Outcome, Pause, Report, SendMessage, Settings, Steering},
     supervisor::{Registry, card::Shown},
     tape::{
         LINE_BYTES_MAX, Store,
@@ -108,157 +104,254 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     Bench { live, disk, store, _card: card, _folder: folder }
 }
 
+/// What somebody waits for.
+type Answered = oneshot::Receiver<Result<Held, SendError>>;
+
 impl Bench {
-    fn send(&self, id: &str) -> oneshot::Receiver<Result<Held, SendError>> {
-        let message = Message::user("go").with_id(id.into());
-        let send = |reply| SendMessage { message, delivery: Delivery::Queue, expect_turn: None }.to(reply);
-        self.live.slot.input(send).unwrap()
+    /// Hands in a command, and lets the actor work.
+    fn ask(&mut self, command: impl Into<Command>) -> Answered {
+        let (_, answer) = self.live.slot.command(command).unwrap();
+        self.work();
+        answer
+    }
+
+    fn work(&mut self) {
+        self.live.work().unwrap();
+    }
+
+    fn send(&mut self, id: &str) -> Answered {
+        self.ask(message(id, Delivery::Queue))
+    }
+
+    /// A worker reports, and the actor works.
+    fn report(&mut self, ticket: Seq, report: Report) {
+        self.live.slot.report(self.live.life, ticket, report);
+        self.work();
+    }
+
+    fn returned(&mut self, ticket: Seq, content: &str) {
+        self.report(ticket, Report::Returned { result: ToolResult::ok(content) });
+    }
+
+    fn failed(&mut self, ticket: Seq) {
+        self.report(ticket, Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") });
+    }
+
+    fn request(&self) -> Seq {
+        self.live.state.request().unwrap().0
+    }
+
+    /// A turn whose model asked for so many calls, which run.
+    fn calls(&mut self, many: usize) -> Vec<Seq> {
+        drop(self.send("m"));
+        let call =
+            |n| AnswerPart::Call { id: format!("{n}").into(), name: "waits".into(), input: "{}".into(), extra: None };
+        let answer = Answer::new((0..many).map(call).collect(), Finish::ToolCalls);
+        self.report(self.request(), Report::Answered { answer });
+        self.running()
+    }
+
+    fn running(&self) -> Vec<Seq> {
+        let calls = self.live.workers.iter().filter(|(_, worker)| matches!(worker, Worker::Call(_)));
+        calls.map(|(ticket, _)| *ticket).collect()
+    }
+
+    fn is_stopping(&self, ticket: Seq) -> bool {
+        matches!(self.live.workers.get(&ticket), Some(Worker::Call(worker)) if worker.is_stopping())
+    }
+
+    fn requests(&self) -> usize {
+        self.live.workers.values().filter(|worker| matches!(worker, Worker::Request(_))).count()
+    }
+
+    fn history(&self) -> String {
+        self.live.state.history.iter().map(|item| format!("{item:?}\n")).collect()
+    }
+
+    /// From here on the disk takes its time: what is appended is in flight until it is let go.
+    fn hold_up_the_disk(&mut self) {
+        self.disk.be_slow();
+        // The first slow write makes the store leave the next ones to its thread.
+        let mut settings = (*self.live.state.settings).clone();
+        settings.retries_max += 1;
+        drop(self.ask(Configure { before: None, settings: Box::new(settings) }));
+        self.disk.shut();
+    }
+
+    fn let_the_disk_go(&mut self) {
+        self.disk.open_up();
+        assert!(self.store.settle(Duration::from_secs(60)));
+        self.work();
+    }
+
+    async fn later(&mut self, time: Duration) {
+        tokio::time::advance(time).await;
+        self.work();
+    }
+
+    /// The actor dies, and its next incarnation begins over what the tape has.
+    fn dies(self) -> Bench {
+        let Bench { live, disk, store, _card, _folder } = self;
+        let Live { host, slot, card, life, tape, .. } = live;
+        drop(tape);
+        let loaded = host.store.load(&slot.id, &build::notify(&slot), Duration::from_secs(60)).unwrap();
+        let state = build::fold_of(&slot.id, &loaded.entries).unwrap();
+        #[cfg(feature = "fault-injection")]
+        let tape = Tape::new(loaded.tape, None);
+        #[cfg(not(feature = "fault-injection"))]
+        let tape = loaded.tape;
+        slot.next_life(life + 1, state.seq);
+        let live = Live::new(host, slot, card, life + 1, tape, state);
+        let mut bench = Bench { live, disk, store, _card, _folder };
+        bench.work();
+        bench
     }
 }
 
-/// While the disk refuses, a moment that is due is decided about when the disk is tried again, and not at every wake: else
-/// each try would set the next one off at once.
-#[tokio::test(start_paused = true)]
-async fn a_disk_that_refuses_is_not_asked_again_by_every_tick() {
-    let mut bench = bench();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let ticket = bench.live.state.request().unwrap().0;
-    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
-    let due = bench.live.state.due().unwrap();
-    bench.disk.fail_from(0, ALL);
-    tokio::time::advance(due.since(bench.live.now()) + std::time::Duration::from_millis(1)).await;
-    bench.live.after_work();
-    assert_eq!((bench.live.held.len(), bench.live.due()), (1, None));
+fn message(id: &str, delivery: Delivery) -> SendMessage {
+    SendMessage { message: Message::user("go").with_id(id.into()), delivery, expect_turn: None }
+}
 
+fn abort() -> Abort {
+    Abort { reason: "enough".to_owned() }
+}
+
+/// While the disk refuses, what stays is tried again in its own time, and not at every wake.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_refuses_is_not_asked_again_at_every_wake() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.disk.fail_from(0, ALL);
+    bench.failed(bench.request());
     let tried = bench.disk.operations.load(Ordering::SeqCst);
-    (0..20).for_each(|_| bench.live.after_work());
+    (0..20).for_each(|_| bench.work());
     assert_eq!(bench.disk.operations.load(Ordering::SeqCst), tried);
-    assert_eq!(bench.live.timer.as_ref().map(|(at, _)| *at), bench.live.storage_retry);
-
+    assert!(bench.live.timer.is_some() && bench.live.state.due().is_none(), "the state is what it was");
     bench.disk.heal();
-    tokio::time::advance(std::time::Duration::from_secs(1)).await;
-    bench.live.after_work();
-    assert!(bench.live.held.is_empty() && bench.live.state.request().is_some());
+    bench.later(Duration::from_secs(1)).await;
+    assert!(bench.live.state.due().is_some(), "the failure is recorded, and waits for its retry");
 }
 
-/// A receipt that only waits with an append for the disk speaks of what that append records: where it fails, whoever waits for
-/// it is told so, and can send again.
-#[tokio::test]
-async fn replies_behind_a_failed_append_are_told_of_it() {
-    let mut bench = bench();
-    bench.disk.be_slow();
-    // The first slow write makes the store leave the next ones to its thread.
-    bench.live.on(Configure { before: None, settings: Box::new(other_settings(&bench.live)) }.to(ReplyTo(0)));
-    bench.disk.shut();
-    let (first, again) = (bench.send("m"), bench.send("m"));
-    bench.live.work();
-    assert_eq!(bench.live.pending.len(), 1);
-    bench.disk.fail_from(0, ALL);
-    bench.disk.open_up();
-    assert!(bench.store.settle(std::time::Duration::from_secs(60)));
-    bench.live.work();
-    for reply in [first, again] {
-        assert!(matches!(reply.await.unwrap(), Err(SendError::Storage(_))));
-    }
-    assert!(bench.live.pending.is_empty() && bench.live.state.turn.is_none());
-}
-
-/// The end of a runtime refuses at once what nobody has taken up. What is on its way to the tape keeps its place; where nobody can
-/// say any more what became of it, the error names the message, so that it can be sent again.
-#[tokio::test]
-async fn what_is_on_its_way_to_the_tape_is_not_refused_as_if_it_were_not() {
-    let mut bench = bench();
-    bench.disk.be_slow();
-    // The first slow write makes the store leave the next ones to its thread.
-    bench.live.on(Configure { before: None, settings: Box::new(other_settings(&bench.live)) }.to(ReplyTo(0)));
-    bench.disk.shut();
-    let mut taken = bench.send("m");
-    bench.live.work();
-    let mut unseen = bench.send("late");
-    bench.live.slot.set_door(crate::actors::slot::Door::Closed);
-    assert!(matches!(unseen.try_recv(), Ok(Err(SendError::Closed))));
-    assert!(taken.try_recv().is_err(), "its append is under way");
-    bench.live.slot.give_up();
-    assert!(matches!(taken.try_recv(), Ok(Err(SendError::Unsettled { message: Some(id) })) if id == "m".into()));
-    assert_eq!(bench.live.slot.depth(), 0);
-    bench.disk.open_up();
-    assert!(bench.store.settle(std::time::Duration::from_secs(60)));
-}
-
-/// A full disk holds up what is recorded, and never what stops: an abort ends every process at once, and is recorded before
-/// what workers reported, so that none of their reports starts anything first.
+/// A command that the disk refuses never takes effect: its sender is told at once, and nothing of it comes later.
 #[tokio::test(start_paused = true)]
-async fn an_abort_on_a_full_disk_stops_what_runs_and_is_recorded_before_what_was_reported() {
+async fn a_refused_command_is_told_and_never_takes_effect() {
     let mut bench = bench();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let ticket = bench.live.state.request().unwrap().0;
-    let call = |id: &str| AnswerPart::Call { id: id.into(), name: "waits".into(), input: "{}".into(), extra: None };
-    let answer = Answer::new(vec![call("a"), call("b")], Finish::ToolCalls);
-    bench.live.on(Report::Answered { answer }.of(ticket));
-    let [a, b] = bench.live.calls.keys().copied().collect::<Vec<_>>()[..] else { panic!("two calls run") };
-
     bench.disk.fail_from(0, ALL);
-    bench.live.on(Report::Returned { result: ToolResult::ok("done") }.of(a));
-    let slot = bench.live.slot.clone();
-    let mut aborted = slot.input(|reply| Abort { reason: "enough".into() }.to(reply)).unwrap();
-    bench.live.work();
-    assert!(bench.live.calls[&b].is_stopping());
-    assert!(matches!(bench.live.held.front(), Some(Input::Command { command: crate::session::Command::Abort(_), .. })));
-    assert!(aborted.try_recv().is_err(), "it is not on the tape yet");
-    bench.live.on(Report::Returned { result: ToolResult::error("stopped") }.of(b));
-
+    assert!(matches!(bench.send("m").await.unwrap(), Err(SendError::Storage(_))));
+    assert!(matches!(bench.ask(Pause).await.unwrap(), Err(SendError::Storage(_))));
     bench.disk.heal();
-    tokio::time::advance(std::time::Duration::from_secs(1)).await;
-    bench.live.after_work();
+    bench.later(Duration::from_secs(5)).await;
+    assert!(bench.live.state.turn.is_none() && bench.live.state.queue.is_empty() && !bench.live.state.paused);
+}
+
+/// The same behind a slow disk, in one batch: each of its senders is told.
+#[tokio::test]
+async fn all_commands_of_a_refused_batch_are_told() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let first = bench.send("a");
+    let behind = [bench.send("b"), bench.send("c")];
+    bench.disk.fail_from(0, ALL);
+    bench.let_the_disk_go();
+    assert!(matches!(first.await.unwrap(), Err(SendError::Storage(_))));
+    for answer in behind {
+        assert!(matches!(answer.await.unwrap(), Err(SendError::Storage(_))));
+    }
+    assert!(bench.live.writing.is_none() && bench.live.state.turn.is_none());
+}
+
+/// What waits behind an append is decided about in one, and each sender has an answer of their own.
+#[tokio::test]
+async fn what_waits_behind_a_flight_is_one_append() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.hold_up_the_disk();
+    let first = bench.send("a");
+    let behind: Vec<_> = (0..10).map(|n| bench.send(&format!("b{n}"))).collect();
+    let before = bench.store.appends(&bench.live.slot.id).unwrap().len();
+    bench.let_the_disk_go();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    bench.work();
+    assert!(first.await.unwrap().is_ok());
+    for answer in behind {
+        assert!(matches!(answer.await.unwrap(), Ok(Held::Receipt(_))));
+    }
+    assert_eq!(bench.store.appends(&bench.live.slot.id).unwrap().len(), before + 2);
+    assert_eq!(bench.live.state.queue.len(), 11);
+}
+
+/// A full disk holds up what is recorded, and never what stops: an abort ends every process in the thread of its sender, and what was
+/// reported before it is recorded without starting anything.
+#[tokio::test(start_paused = true)]
+async fn an_abort_on_a_full_disk_stops_what_runs_and_nothing_starts() {
+    let mut bench = bench();
+    let [a, b] = bench.calls(2)[..] else { panic!("two calls run") };
+    bench.disk.fail_from(0, ALL);
+    bench.returned(a, "done");
+    let (_, mut aborted) = bench.live.slot.command(abort()).unwrap();
+    assert!(bench.is_stopping(b), "before the actor has heard of it");
+    bench.work();
+    assert!(aborted.try_recv().is_err(), "it is not on the tape yet");
+    bench.returned(b, "stopped");
+    bench.disk.heal();
+    bench.later(Duration::from_secs(1)).await;
     assert!(aborted.await.unwrap().is_ok());
     let end = bench.live.state.ended.back().unwrap();
     assert!(matches!(&end.outcome, Outcome::Aborted { reason } if reason == "enough"));
-    assert!(bench.live.state.request().is_none() && bench.live.requests.is_empty(), "no step followed");
-    assert!(bench.live.state.history.iter().any(|item| format!("{item:?}").contains("done")));
+    assert!(bench.live.state.request().is_none() && bench.requests() == 0, "no step followed");
+    assert!(bench.history().contains("done"));
 }
 
-/// What is held came before what a host says now: it is recorded first, or neither is.
-#[tokio::test(start_paused = true)]
-async fn what_is_held_is_recorded_before_what_is_said_later() {
+/// A stop while an append is in flight: what it stops is stopped, and its record follows.
+#[tokio::test]
+async fn a_stop_during_a_flight_stops_at_once_and_is_recorded_after_it() {
     let mut bench = bench();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    bench.disk.fail_from(0, ALL);
-    let slot = bench.live.slot.clone();
-    let aborted = slot.input(|reply| Abort { reason: "enough".into() }.to(reply)).unwrap();
-    bench.live.work();
-    assert_eq!(bench.live.requests.len(), 1, "it is being cut, and has not said that it is down");
-    let refused = bench.send("too early");
-    bench.live.work();
-    assert!(matches!(refused.await.unwrap(), Err(SendError::Storage(_))));
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    bench.hold_up_the_disk();
+    let queued = bench.send("later");
+    let mut steered = bench.ask(message("now", Delivery::Steer(Steering::AbortRunning)));
+    assert!(bench.is_stopping(a) && steered.try_recv().is_err());
+    bench.let_the_disk_go();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    bench.work();
+    assert!(queued.await.unwrap().is_ok() && steered.await.unwrap().is_ok());
+    assert_eq!(bench.live.state.steering.len(), 1);
+}
 
+/// However often the disk is tried, and however often somebody aborts meanwhile, a call is reported once.
+#[tokio::test(start_paused = true)]
+async fn stops_and_reports_stay_and_are_recorded_once() {
+    let mut bench = bench();
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    bench.disk.fail_from(0, ALL);
+    bench.returned(a, "done");
+    bench.returned(a, "again");
+    let aborts = [bench.ask(abort()), bench.ask(abort())];
+    for _ in 0..10 {
+        bench.later(Duration::from_secs(1)).await;
+        assert_eq!(bench.live.slot.depth(), 2);
+    }
     bench.disk.heal();
-    let later = bench.send("instead");
-    bench.live.work();
-    assert!(aborted.await.unwrap().is_ok() && later.await.unwrap().is_ok());
-    let turn = bench.live.state.turn.as_ref().unwrap();
-    assert!(turn.ending.is_some() && bench.live.state.queue.len() == 1, "it is about the turn before the message");
+    bench.later(Duration::from_secs(1)).await;
+    for aborted in aborts {
+        assert!(aborted.await.unwrap().is_ok());
+    }
+    assert!(bench.live.slot.is_quiet() && bench.live.state.turn.is_none());
+    assert_eq!(bench.history().matches("done").count(), 1);
 }
 
 /// Who waits for a turn is not told of an end that the disk may still refuse.
 #[tokio::test]
 async fn an_outcome_is_told_when_it_is_on_the_tape() {
     let mut bench = bench();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let ticket = bench.live.state.request().unwrap().0;
-    bench.disk.be_slow();
-    bench.live.on(Configure { settings: Box::new(other_settings(&bench.live)), before: None }.to(ReplyTo(0)));
-    bench.disk.shut();
-    bench.live.on(Report::Answered { answer: Answer::new(Vec::new(), Finish::Stop) }.of(ticket));
+    drop(bench.send("m"));
+    let ticket = bench.request();
+    bench.hold_up_the_disk();
+    bench.report(ticket, Report::Answered { answer: Answer::new(Vec::new(), Finish::Stop) });
     let (reply, mut outcome) = oneshot::channel();
     bench.live.answer(Question::Outcome("m".into(), reply));
-    assert!(bench.live.state.turn.is_none() && outcome.try_recv().is_err());
-    bench.disk.open_up();
-    assert!(bench.store.settle(std::time::Duration::from_secs(60)));
-    bench.live.work();
+    assert!(bench.live.state.turn.is_some() && outcome.try_recv().is_err());
+    bench.let_the_disk_go();
     assert!(outcome.await.unwrap().is_ok());
 }
 
@@ -269,74 +362,8 @@ async fn a_turn_that_cannot_be_marked_does_not_begin() {
     let open = bench._folder.path().join("open");
     std::fs::remove_dir_all(&open).unwrap();
     std::fs::write(&open, "in the way").unwrap();
-    let receipt = bench.send("m");
-    bench.live.work();
-    assert!(matches!(receipt.await.unwrap(), Err(SendError::Storage(_))));
+    assert!(matches!(bench.send("m").await.unwrap(), Err(SendError::Storage(_))));
     assert!(bench.live.state.turn.is_none());
-}
-
-/// Who can say it again is told at once; nothing of it comes later, when nobody thinks of it any more.
-#[tokio::test(start_paused = true)]
-async fn a_pause_on_a_full_disk_is_told_that_it_was_not_recorded() {
-    let mut bench = bench();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let ticket = bench.live.state.request().unwrap().0;
-    bench.disk.fail_from(0, ALL);
-    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
-    let slot = bench.live.slot.clone();
-    let paused = slot.input(|reply| Pause.to(reply)).unwrap();
-    bench.live.work();
-    assert!(matches!(paused.await.unwrap(), Err(SendError::Storage(_))));
-    assert_eq!(bench.live.held.len(), 1);
-}
-
-/// A report that no tape can take would be tried again for ever, and all that comes behind it, an abort too, would wait.
-#[tokio::test(start_paused = true)]
-async fn a_report_that_is_too_large_is_recorded_smaller() {
-    let mut bench = bench();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let ticket = bench.live.state.request().unwrap().0;
-    let call = AnswerPart::Call { id: "a".into(), name: "waits".into(), input: "{}".into(), extra: None };
-    bench.live.on(Report::Answered { answer: Answer::new(vec![call], Finish::ToolCalls) }.of(ticket));
-    let a = *bench.live.calls.keys().next().unwrap();
-    let result = ToolResult::ok("done").with_details("x".repeat(LINE_BYTES_MAX).into());
-    bench.live.on(Report::Returned { result }.of(a));
-    assert!(bench.live.held.is_empty());
-    assert!(bench.live.state.history.iter().any(|item| format!("{item:?}").contains("the whole result is too large")));
-
-    let ticket = bench.live.state.request().unwrap().0;
-    let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX), extra: None };
-    let before = bench.live.state.spent.usage.output;
-    let usage = crate::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
-    let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
-    bench.live.on(Report::Answered { answer }.of(ticket));
-    let end = bench.live.state.ended.back().unwrap();
-    assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
-    assert!(end.text.starts_with("xx") && end.text.contains("the whole answer is too large"));
-    assert_eq!(bench.live.state.spent.usage.output, before + 4_000_000, "it was paid for");
-    assert!(bench.live.held.is_empty() && bench.live.state.is_idle());
-}
-
-/// What a life knows is worth nothing where the tape is not what it wrote: it ends, and the next one reads the tape.
-#[tokio::test]
-async fn a_tape_that_somebody_else_changed_ends_the_life() {
-    let mut bench = bench();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let ticket = bench.live.state.request().unwrap().0;
-    let tape = bench._folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
-    std::io::Write::write_all(&mut std::fs::File::options().append(true).open(tape).unwrap(), b"{}\n").unwrap();
-    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
-    let why = format!("{:?}", bench.live.given_up().unwrap());
-    assert!(why.contains("was changed by somebody else"), "{why}");
-    // What the worker reported is left to the next life.
-    let slot = bench.live.slot.clone();
-    drop(bench);
-    assert!(slot.has_report(
-        |report| matches!(report, Input::Report { ticket: of, report: Report::Failed { .. } } if *of == ticket)
-    ));
 }
 
 /// A mark that no turn follows would keep an idle session from being deleted, and wake it at every start.
@@ -344,67 +371,234 @@ async fn a_tape_that_somebody_else_changed_ends_the_life() {
 async fn an_idle_session_has_no_mark_of_an_open_turn() {
     let mut bench = bench();
     bench.store.mark_open(&bench.live.slot.id).unwrap();
-    bench.live.recover(Vec::new());
+    bench.work();
     assert_eq!(bench.store.open_sessions().unwrap(), []);
     bench.disk.fail_from(0, ALL);
-    let receipt = bench.send("m");
-    bench.live.work();
-    assert!(matches!(receipt.await.unwrap(), Err(SendError::Storage(_))));
+    assert!(matches!(bench.send("m").await.unwrap(), Err(SendError::Storage(_))));
     bench.disk.heal();
     assert_eq!(bench.store.open_sessions().unwrap(), []);
 }
 
-/// A fork of "now" has all that was decided by then: it waits for a disk that is behind, however long that takes.
-#[tokio::test]
-async fn a_fork_of_now_waits_until_its_parents_newest_entry_is_on_the_tape() {
+/// A report that no tape can take would be tried again for ever, and all that comes behind it would wait.
+#[tokio::test(start_paused = true)]
+async fn a_report_that_is_too_large_is_recorded_smaller() {
     let mut bench = bench();
-    bench.disk.be_slow();
-    // The first slow write makes the store leave the next ones to its thread.
-    bench
-        .live
-        .on(Configure { before: None, settings: Box::new(other_settings(&bench.live)) }.to(crate::session::ReplyTo(0)));
-    bench.disk.shut();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let (decided, host) = (bench.live.state.seq, bench.live.host.clone());
-    assert_eq!(bench.live.pending.len(), 1);
-    let id = bench.live.slot.id.clone();
-    let fork = crate::handle::fork_now(&host, &id, None);
-    tokio::pin!(fork);
-    // It has asked, and the session has heard of it; the disk has the entries of neither.
-    assert!(futures_util::poll!(&mut fork).is_pending());
-    bench.live.work();
-    assert!(futures_util::poll!(&mut fork).is_pending(), "the tape does not have it yet");
-    bench.disk.open_up();
-    assert!(bench.store.settle(std::time::Duration::from_secs(60)));
-    bench.live.work();
-    let fork = fork.await.unwrap();
-    assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, decided);
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    let result = ToolResult::ok("done").with_details("x".repeat(LINE_BYTES_MAX).into());
+    bench.report(a, Report::Returned { result });
+    assert!(bench.history().contains("the whole result is too large"));
+    let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX), extra: None };
+    let before = bench.live.state.spent.usage.output;
+    let usage = crate::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
+    let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
+    bench.report(bench.request(), Report::Answered { answer });
+    let end = bench.live.state.ended.back().unwrap();
+    assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
+    assert!(end.text.starts_with("xx") && end.text.contains("the whole answer is too large"));
+    assert_eq!(bench.live.state.spent.usage.output, before + 4_000_000, "it was paid for");
+    assert!(bench.live.slot.is_quiet() && bench.live.state.is_idle());
 }
 
-fn other_settings(live: &Live) -> Settings {
-    let mut settings = (*live.state.settings).clone();
-    settings.retries_max = 2;
-    settings
+/// Beside one that is too large, the others of its batch are recorded: they are decided one by one.
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_decided_one_by_one() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.hold_up_the_disk();
+    let first = bench.send("a");
+    let large = Message::user("x".repeat(LINE_BYTES_MAX)).with_id("large".into());
+    let small = bench.send("small");
+    let large = bench.ask(SendMessage { message: large, delivery: Delivery::Queue, expect_turn: None });
+    let paused = bench.ask(Pause);
+    bench.let_the_disk_go();
+    (0..5).for_each(|_| {
+        assert!(bench.store.settle(Duration::from_secs(60)));
+        bench.work();
+    });
+    assert!(first.await.unwrap().is_ok() && small.await.unwrap().is_ok() && paused.await.unwrap().is_ok());
+    assert!(matches!(large.await.unwrap(), Err(SendError::Storage(TapeError::TooLarge { .. }))));
+    assert!(bench.live.state.paused && bench.live.state.queue.len() == 2);
+}
+
+/// What an incarnation knows is worth nothing where the tape is not what it wrote: it ends, and what was reported stays.
+#[tokio::test]
+async fn a_tape_that_somebody_else_changed_ends_the_incarnation() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    let ticket = bench.request();
+    let tape = bench._folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
+    std::io::Write::write_all(&mut std::fs::File::options().append(true).open(tape).unwrap(), b"{}\n").unwrap();
+    bench.live.slot.report(0, ticket, Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") });
+    let why = format!("{:?}", bench.live.work().unwrap_err());
+    assert!(why.contains("was changed by somebody else"), "{why}");
+    assert!(bench.live.slot.has_report(ticket));
+}
+
+/// An actor that dies between the append and the pop: its next incarnation finds the entry, and gives the answer of then.
+#[tokio::test]
+async fn a_crash_between_append_and_pop_is_answered_by_the_next_incarnation() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let mut answer = bench.send("m");
+    assert!(bench.live.writing.is_some() && answer.try_recv().is_err());
+    bench.disk.open_up();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    let mut bench = bench.dies();
+    assert!(matches!(answer.await.unwrap(), Ok(Held::Receipt(_))));
+    bench.let_the_disk_go();
+    assert!(bench.live.slot.is_quiet() && bench.live.state.turn.is_some());
+}
+
+/// An actor that dies before its append: what it had in hand is there again.
+#[tokio::test]
+async fn a_crash_in_front_of_the_append_loses_nothing() {
+    let mut bench = bench();
+    bench.work();
+    let (_, answer) = bench.live.slot.command(message("m", Delivery::Queue)).unwrap();
+    assert!(matches!(bench.live.slot.take(&bench.live.state, bench.live.now()), Some(Work::Decide(_))));
+    let bench = bench.dies();
+    assert!(answer.await.unwrap().is_ok());
+    assert!(bench.live.state.turn.is_some());
+}
+
+/// After two incarnations died over it, a command is answered so, and what came behind it is decided.
+#[tokio::test]
+async fn an_input_that_two_incarnations_died_over_is_given_up() {
+    let mut bench = bench();
+    bench.work();
+    let (_, poison) = bench.live.slot.command(message("poison", Delivery::Queue)).unwrap();
+    assert!(bench.live.slot.take(&bench.live.state, bench.live.now()).is_some());
+    let slot = bench.live.slot.clone();
+    slot.next_life(1, bench.live.state.seq);
+    (bench.live.life, bench.live.workers) = (1, Default::default());
+    let (_, behind) = slot.command(Pause).unwrap();
+    let state = bench.live.state.clone();
+    let take = || match slot.take(&state, bench.live.now()) {
+        Some(Work::Decide(inputs)) => inputs,
+        _ => panic!("something is to be decided"),
+    };
+    assert_eq!(take()[..], [Input::Recover]);
+    slot.recorded();
+    assert_eq!(take().len(), 1, "what an incarnation died over is decided about alone");
+    let bench = bench.dies();
+    assert!(matches!(poison.await.unwrap(), Err(SendError::Crashed)));
+    assert!(behind.await.unwrap().is_ok());
+    assert!(bench.live.state.paused && bench.live.state.turn.is_none());
+}
+
+/// A report that comes too late, of an earlier incarnation, is dropped: the next one has decided about its ticket.
+#[tokio::test]
+async fn a_late_report_of_an_earlier_incarnation_is_dropped() {
+    let mut bench = bench();
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    let mut bench = bench.dies();
+    bench.live.slot.report(0, a, Report::Returned { result: ToolResult::ok("late") });
+    bench.work();
+    let history = bench.history();
+    assert!(!history.contains("late") && history.contains("unknown"), "{history}");
+}
+
+/// What was reported in time is recorded in front of the recovery, and starts nothing of its own: also where it is too large, and where
+/// the disk does not take it at first.
+#[tokio::test(start_paused = true)]
+async fn what_was_reported_before_a_crash_is_recorded_in_front_of_recovery() {
+    let mut bench = bench();
+    let calls = bench.calls(2);
+    bench.disk.fail_from(0, ALL);
+    let large = ToolResult::ok("large").with_details("x".repeat(LINE_BYTES_MAX).into());
+    bench.returned(calls[0], "done");
+    bench.report(calls[1], Report::Returned { result: large });
+    let mut bench = bench.dies();
+    bench.disk.heal();
+    bench.later(Duration::from_secs(1)).await;
+    let history = bench.history();
+    assert!(history.contains("done") && history.contains("the whole result is too large"), "{history}");
+    assert!(!history.contains("unknown"), "{history}");
+}
+
+/// A reason that no line takes is cut; it ends no incarnation, and the turn is ended.
+#[tokio::test]
+async fn a_reason_that_is_too_large_is_cut() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    drop(bench.ask(Abort { reason: "x".repeat(LINE_BYTES_MAX) }));
+    let ending = bench.live.state.turn.as_ref().unwrap().ending.clone().unwrap();
+    let Outcome::Aborted { reason } = ending else { panic!("{ending:?}") };
+    assert_eq!(reason.len(), 64 * 1024);
+}
+
+/// The end of a runtime refuses at once what nobody has in hand. What is on its way to the tape keeps its place; where nobody can
+/// say any more what became of it, the error names the message, so that it can be sent again.
+#[tokio::test]
+async fn what_is_on_its_way_to_the_tape_is_not_refused_as_if_it_were_not() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let mut taken = bench.send("m");
+    let mut waits = bench.send("late");
+    bench.live.slot.set_door(crate::actors::slot::Door::Closed);
+    assert!(matches!(waits.try_recv(), Ok(Err(SendError::Closed))));
+    assert!(taken.try_recv().is_err(), "its append is under way");
+    bench.live.slot.give_up();
+    assert!(matches!(taken.try_recv(), Ok(Err(SendError::Unsettled { message: Some(id) })) if id == "m".into()));
+    assert_eq!(bench.live.slot.depth(), 0);
+    bench.disk.open_up();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+}
+
+/// A command is answered within ten seconds, whatever the disk does: one in flight may yet be recorded, one that waits never is.
+#[tokio::test(start_paused = true)]
+async fn a_command_on_a_hung_disk_is_answered_within_ten_seconds() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let slot = bench.live.slot.clone();
+    let flying = tokio::spawn({
+        let slot = slot.clone();
+        async move { slot.ask(message("m", Delivery::Queue)).await }
+    });
+    tokio::task::yield_now().await;
+    bench.work();
+    let waiting = tokio::spawn({
+        let slot = slot.clone();
+        async move { slot.ask(Pause).await }
+    });
+    tokio::task::yield_now().await;
+    bench.work();
+    assert!(matches!(waiting.await.unwrap(), Err(SendError::Storage(TapeError::Busy { .. }))));
+    assert!(matches!(flying.await.unwrap(), Err(SendError::Unsettled { .. })));
+    bench.let_the_disk_go();
+    assert!(bench.live.state.turn.is_some() && !bench.live.state.paused);
+}
+
+/// A fork of "now" has what the tape has: nothing that may still be cut back.
+#[tokio::test]
+async fn a_fork_of_now_has_what_is_published() {
+    let mut bench = bench();
+    bench.work();
+    bench.hold_up_the_disk();
+    let published = bench.live.state.seq;
+    let _receipt = bench.send("m");
+    assert!(bench.live.writing.is_some());
+    bench.disk.open_up();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    // It is on the disk, and its session has not heard of it.
+    let (host, id) = (bench.live.host.clone(), bench.live.slot.id.clone());
+    let fork = crate::handle::fork_now(&host, &id, None).await.unwrap();
+    assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, published);
 }
 
 /// A clock that was set back between two lives makes no wait longer: the second before a retry is a second, and is over when it is
 /// over.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_back_makes_no_wait_longer() {
-    let mut bench = bench_ahead(std::time::Duration::from_secs(3_600));
+    let mut bench = bench_ahead(Duration::from_secs(3_600));
     let before = bench.live.now();
-    let _receipt = bench.send("m");
-    bench.live.work();
-    let ticket = bench.live.state.request().unwrap().0;
-    bench.live.on(Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") }.of(ticket));
+    drop(bench.send("m"));
+    bench.failed(bench.request());
     let wait = bench.live.state.due().unwrap().since(before);
-    assert!(wait <= std::time::Duration::from_secs(2), "{wait:?}");
-    bench.live.after_work();
+    assert!(wait <= Duration::from_secs(2), "{wait:?}");
     let (at, _) = bench.live.timer.as_ref().unwrap();
-    let timer = bench.live.clock.instant(*at) - tokio::time::Instant::now();
-    assert!(timer <= std::time::Duration::from_secs(2), "{timer:?}");
-    tokio::time::advance(timer).await;
-    bench.live.after_work();
+    let timer = bench.live.clock.instant(*at) - Instant::now();
+    assert!(timer <= Duration::from_secs(2), "{timer:?}");
+    bench.later(timer).await;
     assert!(bench.live.state.request().is_some(), "it is made again");
 }

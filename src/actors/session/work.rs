@@ -1,50 +1,74 @@
-//! What a session's actor does as the core directs it: workers are started, told to stop, and forgotten when they have reported.
+//! Who is at work for a session: begun as its state says, told to stop as the core directs, and forgotten when they have reported.
 
 use crate::{
     actors::{
+        links::Watcher,
         session::{Live, build},
         summary::SummaryWorker,
         worker::{CallWorker, Post, RequestWorker},
     },
-    error::SendError,
     ids::Seq,
-    session::{CallState, Directive, Input, Open, Report, compaction_prompt},
+    session::{Directive, Due, Open, Report, Told, compaction_prompt},
 };
 
+/// Somebody who is at work on a ticket. Dropping it ends the work.
+pub(super) enum Worker {
+    Request(RequestWorker),
+    Call(CallWorker),
+    Summary { _at_work: SummaryWorker },
+    Child(Watcher),
+}
+
 impl Live {
-    pub(super) fn carry_out(&mut self, directive: Directive) {
-        fault!(self.host.store.faults(), "session.carry_out", self.slot.id.as_str());
-        match directive {
-            Directive::StartRequest(ticket) => self.start_request(ticket),
-            Directive::StartCall(ticket) => self.start_call(ticket),
-            Directive::StartCompaction(ticket) => self.start_compaction(ticket),
-            Directive::StopCompaction(ticket) => drop(self.compactions.remove(&ticket)),
-            Directive::CutRequest(ticket) => {
-                match self.requests.get_mut(&ticket) {
-                    // It stays until it has reported, so that it is never said of a running request that it is down.
-                    Some(worker) => worker.cut(),
-                    None => self.report_for(ticket, Report::CutOff { partial: Vec::new() }.of(ticket)),
+    /// Begins all that is open, due, and has nobody at work on it; tells children what they are told by now; ends what nobody wants any
+    /// more. Nothing begins while a stop waits for its record.
+    pub(super) fn begin_what_is_due(&mut self) {
+        let open = &self.state.open;
+        self.workers.retain(|ticket, _| open.contains_key(ticket));
+        for (ticket, task) in self.state.tasks() {
+            if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
+                watcher.tell(task.told, self.state.closed.clone().unwrap_or_default());
+            }
+        }
+        if self.slot.stop_waits() {
+            return;
+        }
+        let due = self.state.due_work(|ticket| self.workers.contains_key(&ticket) || self.slot.has_report(ticket));
+        for due in due {
+            fault!(self.host.store.faults(), "session.carry_out", self.slot.id.as_str());
+            match due {
+                Due::Request(ticket) => self.start_request(ticket),
+                Due::Call(ticket) => self.start_call(ticket),
+                Due::Summary(ticket) => self.start_compaction(ticket),
+                Due::Task(ticket) => self.watch_over(ticket, None),
+                Due::Gone(ticket) => {
+                    let report = match self.state.open.get(&ticket) {
+                        Some(Open::Call(_)) => Report::Returned { result: build::never_ran() },
+                        _ => Report::CutOff { partial: Vec::new() },
+                    };
+                    self.post(ticket).report(report);
                 }
             }
-            Directive::StopCall(ticket) => match self.calls.get(&ticket) {
-                Some(worker) => worker.stop(),
-                None => self.report_for(ticket, Report::Returned { result: build::never_ran() }.of(ticket)),
-            },
-            Directive::StartTask(ticket) | Directive::PartTask(ticket) => self.see_to_task(ticket),
-            Directive::StopTask(ticket) => self.stop_task(ticket),
-            Directive::Reply(to, reply) => self.slot.answer(to, reply.map_err(SendError::from)),
         }
     }
 
-    pub(super) fn report(&self, report: Input) {
-        self.slot.report(self.life, report);
-    }
-
-    /// Reports in the place of a worker that is not there: it was never started. One that has reported needs no second word, however
-    /// often it is told to stop while the disk refuses.
-    fn report_for(&self, ticket: Seq, report: Input) {
-        if !self.is_reported(ticket) {
-            self.report(report);
+    /// Stops what the core says is to be stopped. Never waits for the tape. What has not begun yet is found by its state.
+    pub(super) fn stop_all(&mut self, directives: &[Directive]) {
+        for directive in directives {
+            match directive {
+                Directive::CutRequest(ticket) | Directive::StopCall(ticket) => match self.workers.get_mut(ticket) {
+                    // It stays until it has reported, so that it is never said of one that runs that it is down.
+                    Some(Worker::Request(worker)) => worker.cut(),
+                    Some(Worker::Call(worker)) => worker.stop(),
+                    _ => {}
+                },
+                Directive::StopTask(ticket) => match self.workers.get(ticket) {
+                    Some(Worker::Child(watcher)) => watcher.tell(Told::Stop, Default::default()),
+                    // Nobody watches yet; or the task was decided just now, and then there is nothing to stop.
+                    _ => self.watch_over(*ticket, Some(Told::Stop)),
+                },
+                _ => {}
+            }
         }
     }
 
@@ -61,11 +85,7 @@ impl Live {
     }
 
     fn start_request(&mut self, ticket: Seq) {
-        // A stop may have overtaken a start that waited for the tape; its report is on the way then.
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
-        if open.closing {
-            return;
-        }
         let model = open.model.clone();
         let request = build::request(&self.host, &self.state, ticket, open);
         let doing = format!(
@@ -73,43 +93,54 @@ impl Live {
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
         let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
-        self.requests.insert(ticket, RequestWorker::start(self.post(ticket), model, request, card));
+        let worker = RequestWorker::start(self.post(ticket), model, request, card);
+        self.workers.insert(ticket, Worker::Request(worker));
         fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
     }
 
     fn start_compaction(&mut self, ticket: Seq) {
         let Some(asked) = compaction_prompt(&self.state, ticket) else { return };
-        let card = self.host.registry.worker(
-            &self.card,
-            &format!("compaction {ticket}"),
-            "compaction",
-            asked.model.to_string(),
-        );
-        self.compactions.insert(ticket, SummaryWorker::start(self.post(ticket), asked, card));
+        let doing = asked.model.to_string();
+        let card = self.host.registry.worker(&self.card, &format!("compaction {ticket}"), "compaction", doing);
+        let worker = SummaryWorker::start(self.post(ticket), asked, card);
+        self.workers.insert(ticket, Worker::Summary { _at_work: worker });
     }
 
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
-        if open.state != CallState::Running {
-            return;
-        }
         match build::call(&self.host, &self.state, ticket, open) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.tool);
                 let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
-                self.calls.insert(ticket, CallWorker::start(self.post(ticket), call, tool, context, card));
+                let worker = CallWorker::start(self.post(ticket), call, tool, context, card);
+                self.workers.insert(ticket, Worker::Call(worker));
                 fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
             }
-            Err(result) => self.report(Report::Returned { result }.of(ticket)),
+            Err(result) => self.post(ticket).report(Report::Returned { result }),
+        }
+    }
+
+    /// Watches over the child of a task, and tells it what the state says it is told, or that.
+    fn watch_over(&mut self, ticket: Seq, told: Option<Told>) {
+        let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
+        let above = std::sync::Arc::new(self.state.settings.above_children());
+        let why = self.state.closed.clone().unwrap_or_default();
+        let watcher = Watcher::start(self.post(ticket), task, told.unwrap_or(task.told), above, why);
+        self.workers.insert(ticket, Worker::Child(watcher));
+    }
+
+    /// The session was set to something else: where it may do less, its children may too.
+    pub(super) fn narrow_children(&self) {
+        let above = std::sync::Arc::new(self.state.settings.above_children());
+        for worker in self.workers.values() {
+            if let Worker::Child(watcher) = worker {
+                watcher.narrow(&above);
+            }
         }
     }
 
     /// A worker that has reported is down.
-    pub(super) fn forget_worker(&mut self, input: &Input) {
-        let Some(ticket) = input.reported() else { return };
-        self.requests.remove(&ticket);
-        self.calls.remove(&ticket);
-        self.compactions.remove(&ticket);
-        self.children.forget(ticket);
+    pub(super) fn forget_worker(&mut self, ticket: Seq) {
+        self.workers.remove(&ticket);
     }
 }

@@ -85,7 +85,7 @@ impl Slot {
                 // Whoever started it hears of it too, and has the word.
                 let inbox = inner.inbox();
                 inbox.vacated = true;
-                inbox.mailbox = None;
+                inbox.actor = None;
             }
             Phase::Active | Phase::Passivating => self.vacated_locked(inner),
         }
@@ -93,7 +93,7 @@ impl Slot {
 
     fn vacated_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         let refusal = inner.refusal();
-        inner.inbox().mailbox = None;
+        inner.inbox().actor = None;
         if refusal.is_none() && !inner.inbox().is_empty() {
             let sleepers = std::mem::take(&mut inner.inbox().sleepers);
             let flight = self.take_off(&mut inner);
@@ -196,7 +196,7 @@ impl Slot {
         }
         inner.phase = Phase::Passivating;
         let inbox = inner.inbox();
-        inbox.mailbox = None;
+        inbox.actor = None;
         inbox.sleepers.push(slept);
         true
     }

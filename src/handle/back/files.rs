@@ -108,7 +108,7 @@ impl Session {
         let left = forth.refused.len();
         for files in [done.clone(), Arc::new(forth)] {
             // What cannot be recorded is in the notes beside the tape.
-            drop(self.ask(|reply| RecordRestored { files }.to(reply)).await);
+            drop(self.ask(RecordRestored { files }).await);
         }
         left
     }

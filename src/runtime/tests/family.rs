@@ -43,9 +43,9 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let settings = (*parent.state().await.unwrap().settings).clone();
     let (id, order) = (child.clone(), Box::new(TaskOrder { settings, prompt: Message::user("work") }));
     // On one thread the actor finds both, and its watcher begins when it knows of the stop.
-    let spawn = |reply| Spawn { child: id, order, link: Link::default() }.to(reply);
-    let spawned = parent.slot.input(spawn).unwrap();
-    let aborted = parent.slot.input(|reply| Abort { reason: "enough".to_owned() }.to(reply)).unwrap();
+    let spawn = Spawn { child: id, order, link: Link::default() };
+    let spawned = parent.slot.command(spawn).unwrap().1;
+    let aborted = parent.slot.command(Abort { reason: "enough".to_owned() }).unwrap().1;
     let held = spawned.await.unwrap().unwrap();
     aborted.await.unwrap().unwrap();
     let state = parent.state().await.unwrap();

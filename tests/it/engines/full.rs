@@ -100,7 +100,7 @@ async fn a_turn_ends_although_memory_is_full() {
         let refused = other.prompt("more").await.unwrap_err();
         assert!(matches!(&refused, SendError::Storage(TapeError::MemoryFull { .. })), "{refused}");
         match aborts {
-            true => tokio::time::timeout(LONG, session.abort("enough")).await.unwrap().unwrap(),
+            true => tokio::time::timeout(LONG, session.abort("enough")).await.unwrap().map(drop).unwrap(),
             false => hold.release(),
         }
         let answer = tokio::time::timeout(LONG, receipt.wait()).await.unwrap().unwrap();

@@ -19,10 +19,10 @@ use tamtam::{
 
 use super::{Engine, Gate, Kept, Own, each_engine, say, seen, until};
 
-/// An abort that found nothing to end was decided, though nothing of it is on the tape: the next life does not decide it again, for
-/// it would end the turn of a message that was sent after it.
+/// An abort that waits behind an append when its actor dies is decided by the next life in its order: it does not end the turn of a
+/// message that was sent after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_decided_without_an_entry_is_not_decided_again_by_the_next_life() {
+async fn what_waits_behind_an_append_is_decided_in_its_order_by_the_next_life() {
     let own = Own::new();
     let engine = Engine::of(Kept::Own(own.clone()));
     let (runtime, _) = engine.start().await;
@@ -30,7 +30,7 @@ async fn what_was_decided_without_an_entry_is_not_decided_again_by_the_next_life
     say(&session, "before").await;
     own.hold(true);
     let crash = async {
-        until("all three are decided", || own.outstanding.load(Ordering::SeqCst) == 2).await;
+        until("the first is on its way", || own.outstanding.load(Ordering::SeqCst) == 1).await;
         runtime.operate().crash(session.id().as_str(), "on purpose").unwrap();
         until("its actor has crashed", || runtime.crashes().len() == 1).await;
         own.hold(false);
@@ -140,9 +140,9 @@ impl Tool for Detailed {
     }
 }
 
-/// A row that an engine does not take is its own fault alone: what was queued behind it fails with it, and is recorded as it is.
+/// A row that an engine does not take is its own fault alone: what waits behind it is recorded as it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_queued_behind_a_row_that_is_too_large_is_recorded_whole() {
+async fn what_waits_behind_a_row_that_is_too_large_is_recorded_whole() {
     let own = Own::new();
     let engine = Engine::of(Kept::Own(own.clone()));
     let tool = Detailed::default();
@@ -155,7 +155,8 @@ async fn what_was_queued_behind_a_row_that_is_too_large_is_recorded_whole() {
     own.hold(true);
     for on_their_way in 1..=2 {
         tool.gate.open.add_permits(1);
-        until("a result is on its way", || own.outstanding.load(Ordering::SeqCst) == on_their_way).await;
+        until("a result is there", || tool.returned.load(Ordering::SeqCst) == on_their_way).await;
+        until("the first is on its way", || own.outstanding.load(Ordering::SeqCst) == 1).await;
     }
     own.hold(false);
     assert_eq!(turn.wait().await.unwrap().outcome, Outcome::Done);
