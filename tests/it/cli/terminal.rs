@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::lab::{Lab, has, processes};
+use super::lab::{Lab, has};
 
 const CTRL_C: &str = "\u{3}";
 
@@ -116,7 +116,7 @@ fn a_second_ctrl_c_leaves_what_resume_goes_on_with() {
         run.until_text("aborting; Ctrl-C again leaves");
         run.type_keys(CTRL_C);
         let ended = run.end();
-        assert_eq!((ended.code, processes("sleep 44.5")), (130, 0), "{}", ended.stdout);
+        assert_eq!((ended.code, lab.processes("sleep 44.5")), (130, 0), "{}", ended.stdout);
         ended.stdout.contains("error: left; `tamtam resume ")
     });
     assert!(left, "the second Ctrl-C came to nothing three times");
