@@ -26,7 +26,7 @@ use tokio::{sync::watch, task::AbortHandle};
 use crate::{held::Holds, hooks::HostHook, tape};
 
 /// How long anything may take that a scenario waits for. Nothing ever waits so long unless it is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The world of one scenario. The runtime starts with the first thing that is said to it.
 #[derive(cucumber::World)]

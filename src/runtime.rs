@@ -219,8 +219,12 @@ impl Runtime {
         parked.map(|(session, why)| Parked { session, why }).collect()
     }
 
-    /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state. The next message wakes
-    /// it. One that sleeps already is fine.
+    /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state: by then it is no more in
+    /// the tree, lists show it as passive, a sweep may take it and another process may open it. The next message wakes it, also
+    /// one that comes meanwhile. One that sleeps already is fine.
+    ///
+    /// A tape is given back behind what waits for the disk; while that stands still, so does this. Dropping the future stops
+    /// waiting, and nothing else.
     ///
     /// # Errors
     /// [`PassivateError::Busy`] where it has something to do; [`PassivateError::Parked`].
@@ -471,7 +475,17 @@ impl Runtime {
 }
 
 /// See [`Runtime::passivate`].
-pub(crate) async fn put_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
+pub(crate) async fn put_to_sleep(host: &Arc<Host>, id: &SessionId) -> Result<(), PassivateError> {
+    ask_to_sleep(host, id).await?;
+    // Its actor is gone, and its engine may be at giving the tape back still.
+    if let Some(given_back) = host.slot(id).given_back() {
+        given_back.cancelled().await;
+    }
+    Ok(())
+}
+
+/// Returns when its actor is gone.
+async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
     let until = tokio::time::Instant::now() + PASSING_WAIT;
     loop {
         let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };

@@ -62,7 +62,7 @@ pub(crate) use index::{Card, Cards, Fold, Folded};
 pub(crate) use layout::plain_anchor_name as anchor_name_of;
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
-pub use log::Notify;
+pub use log::{GivenBack, Notify};
 pub use memory::{MemoryLimits, MemoryStore};
 pub use read::Repair;
 pub(crate) use store::Standings;

@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio_util::sync::{CancellationToken, DropGuard};
+
 use crate::{
     ids::{Seq, SessionId},
     tape::{Appended, Damage, Deleted, Entry, LoadedTape, Notify, Repair, Store, TapeError, TapeStore, TapeWriter},
@@ -31,14 +33,26 @@ pub(crate) struct Tapes {
 
 /// A tape that this runtime has open. Dropping it gives the session back.
 #[derive(Debug)]
-pub(crate) struct OpenTape {
-    // Dropped first, so that it is given back when somebody hears of it.
-    writer: Arc<Writer>,
-    _hold: Hold,
-}
+pub(crate) struct OpenTape(Arc<Writer>);
 
 /// Empty once the runtime has taken it back.
-type Writer = Mutex<Option<Box<dyn TapeWriter>>>;
+type Writer = Mutex<Option<Lent>>;
+
+/// What an engine lent. What stands beside the writer goes to the engine with it, and is dropped when the engine has the session
+/// back: so nobody hears of that before it is so.
+#[derive(Debug)]
+struct Lent {
+    writer: Box<dyn TapeWriter>,
+    hold: Hold,
+    until: DropGuard,
+}
+
+impl Lent {
+    fn give_back(self) {
+        let Lent { writer, hold, until } = self;
+        writer.give_back(Box::new(move || drop((hold, until))));
+    }
+}
 
 /// A tape that was loaded.
 #[derive(Debug)]
@@ -60,6 +74,8 @@ struct OpenTapes {
 struct Held {
     by: usize,
     writer: Weak<Writer>,
+    /// Cancelled when the engine has the newest writer back; nothing before the first one.
+    given_back: Option<CancellationToken>,
 }
 
 /// Somebody of this runtime has a session, or tries to get it.
@@ -183,10 +199,20 @@ impl Tapes {
         Ok(loaded.entries.last().map_or(Seq::ZERO, |entry| entry.seq))
     }
 
+    /// What is cancelled when the engine has that session back; nothing where this runtime does not have it.
+    pub(crate) fn given_back(&self, session: &SessionId) -> Option<CancellationToken> {
+        let held = self.open.held();
+        held.get(session).and_then(|held| held.given_back.clone())
+    }
+
     fn opened(&self, hold: Hold, writer: Box<dyn TapeWriter>) -> OpenTape {
-        let writer = Arc::new(Mutex::new(Some(writer)));
-        self.open.held().entry(hold.session.clone()).or_default().writer = Arc::downgrade(&writer);
-        OpenTape { writer, _hold: hold }
+        let (session, given_back) = (hold.session.clone(), CancellationToken::new());
+        let until = given_back.clone().drop_guard();
+        let writer = Arc::new(Mutex::new(Some(Lent { writer, hold, until })));
+        let mut held = self.open.held();
+        let held = held.entry(session).or_default();
+        (held.writer, held.given_back) = (Arc::downgrade(&writer), Some(given_back));
+        OpenTape(writer)
     }
 
     /// As [`TapeStore::delete`].
@@ -219,7 +245,9 @@ impl Tapes {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
                 Err(TryLockError::WouldBlock) => None,
             };
-            drop(taken);
+            if let Some(lent) = taken {
+                lent.give_back();
+            }
         }
         match &self.files {
             Some(files) => files.close(limit),
@@ -246,8 +274,8 @@ impl fmt::Debug for Tapes {
 impl OpenTape {
     fn write(&mut self, write: impl FnOnce(&mut dyn TapeWriter) -> Appended) -> Appended {
         // An engine that panicked in an append is asked again: what it has is for it to say.
-        match self.writer.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            Some(writer) => write(&mut **writer),
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(lent) => write(&mut *lent.writer),
             None => Appended::Now(Err(TapeError::Closed)),
         }
     }
@@ -260,5 +288,14 @@ impl OpenTape {
     /// As [`TapeWriter::begin_anchor`]; closed once the runtime has ended.
     pub(crate) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
         self.write(|writer| writer.begin_anchor(name, first))
+    }
+}
+
+impl Drop for OpenTape {
+    fn drop(&mut self) {
+        let lent = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lent) = lent {
+            lent.give_back();
+        }
     }
 }

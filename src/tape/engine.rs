@@ -10,8 +10,8 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
-    Anchor, Appended, Damage, Deleted, Entry, Finding, Forked, Notify, ReadTo, Repair, SessionSummary, Store, Tape,
-    TapeError,
+    Anchor, Appended, Damage, Deleted, Entry, Finding, Forked, GivenBack, Notify, ReadTo, Repair, SessionSummary,
+    Store, Tape, TapeError,
 };
 use crate::ids::{Millis, Seq, SessionId};
 
@@ -41,13 +41,14 @@ use crate::ids::{Millis, Seq, SessionId};
 /// [`create`](TapeStore::create) and [`load`](TapeStore::load) claim a session, for as long as their writer is not dropped;
 /// meanwhile others are refused as [`TapeError::Claimed`], through this value, a clone of it, or from another process where the
 /// engine is shared by several. A dropped writer gives the session back behind its last append, and a `load` through the same
-/// value waits for that, instead of being refused. Reading claims nothing.
+/// value waits for that, instead of being refused. The runtime drops none: it calls [`TapeWriter::give_back`], and a session
+/// sleeps only when that was answered. Reading claims nothing.
 ///
 /// # Which threads
 ///
 /// | called | on | may wait |
 /// |---|---|---|
-/// | [`TapeWriter::append`], [`begin_anchor`](TapeWriter::begin_anchor), `last`, `outstanding`, and the writer's drop | an async thread, one at a time for each writer | no |
+/// | [`TapeWriter::append`], [`begin_anchor`](TapeWriter::begin_anchor), `last`, `outstanding`, `give_back`, and the writer's drop | an async thread, one at a time for each writer | no |
 /// | [`mark_open`](TapeStore::mark_open), [`mark_closed`](TapeStore::mark_closed) | an async thread | no: what is slow is done behind, in order; a mark too many does no harm |
 /// | `spill_path`, `files_path`, `processes_path` | any thread | no: a name is made, nothing is looked at |
 /// | all else | a thread for what blocks | yes |
@@ -215,6 +216,14 @@ pub trait TapeWriter: Send + fmt::Debug {
 
     /// Appends one entry as the first of a new anchor.
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended;
+
+    /// Gives the session back, and tells `then` when that is done: when [`TapeStore::held_sessions`] does not name it, and
+    /// whoever wants it can claim it. As it is by default, it is right for a writer whose drop does not return before that; one
+    /// whose drop leaves it to somebody else has that one tell `then`.
+    fn give_back(self: Box<Self>, then: GivenBack) {
+        drop(self);
+        then();
+    }
 }
 
 /// A tape that was loaded.
@@ -247,6 +256,10 @@ impl TapeWriter for Tape {
 
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
         Tape::begin_anchor(self, name, first)
+    }
+
+    fn give_back(self: Box<Self>, then: GivenBack) {
+        Tape::give_back(*self, then);
     }
 }
 

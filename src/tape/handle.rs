@@ -6,7 +6,7 @@ use super::{
     Damage, Entry, TapeError,
     layout::{anchor_name, anchor_number, plain_anchor_name},
     line::{Chain, encode_lines},
-    log::{Log, State, lock},
+    log::{GivenBack, Log, State, lock},
     queue::{Job, What},
     store::Inner,
 };
@@ -104,6 +104,12 @@ impl Tape {
             Ok(appended) => appended,
             Err(error) => Appended::Now(Err(error)),
         }
+    }
+
+    /// Gives the session back, as dropping the tape does, and tells `then` when that is done: now, or behind what waits for the
+    /// disk. Never waits itself.
+    pub fn give_back(self, then: GivenBack) {
+        *lock(&self.log.then) = Some(then);
     }
 
     fn try_append(&mut self, anchor: Option<&str>, entries: &[Entry]) -> Result<Appended, TapeError> {

@@ -28,6 +28,11 @@ use crate::ids::{Seq, SessionId};
 /// Called by the store's I/O thread: it must be short, must not block and must not wait for the store.
 pub type Notify = Arc<dyn Fn(Result<Seq, TapeError>) + Send + Sync>;
 
+/// Told once a session was given back: from then on whoever wants it can claim it. Dropped without a call it says the same.
+///
+/// Called on any thread; it must be short, must not block and must not wait for the store.
+pub type GivenBack = Box<dyn FnOnce() + Send>;
+
 /// Locks, also after a panic: what is behind these locks is set in one go.
 pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,6 +48,8 @@ pub(super) struct Log {
     used: AtomicU64,
     /// Taken out when the tape is given back.
     pub(super) claim: Mutex<Option<Claim>>,
+    /// Told behind that.
+    pub(super) then: Mutex<Option<GivenBack>>,
 }
 
 /// What is known of a tape.
@@ -124,6 +131,7 @@ impl Log {
             file: Mutex::new(file),
             used: AtomicU64::new(0),
             claim: Mutex::new(Some(claim)),
+            then: Mutex::new(None),
         }
     }
 }

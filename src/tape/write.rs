@@ -223,6 +223,10 @@ impl Writer {
             live.remove(&log.session);
         }
         self.released.notify_all();
+        drop(live);
+        if let Some(then) = lock(&log.then).take() {
+            then();
+        }
     }
 }
 

@@ -20,14 +20,14 @@ fn peak_kb(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A run that floods with numbered lines for 2 s, and is sent a message after half a second.
-fn flooded(steering: &str, check: impl FnOnce(&Path, &[Value], u64)) {
+/// A run that floods with numbered lines for so many seconds at most, and is sent a message after half a second.
+fn flooded(steering: &str, limit: u64, check: impl FnOnce(&Path, &[Value], u64)) {
     let folder = taped::folder();
     let home = folder.path();
     fs::create_dir(home.join("work")).unwrap();
     let script = json!({"replies": [
         {"calls": [
-            {"name": "bash", "input": {"command": "seq 1 inf", "timeout": 2}},
+            {"name": "bash", "input": {"command": "seq 1 inf", "timeout": limit}},
             {"name": "write", "input": {"path": "late.txt", "content": "late"}},
         ]},
         {"expect": ["user: stop"], "text": "Stopped."},
@@ -81,9 +81,10 @@ fn true_tail(content: &str) -> Vec<u64> {
 /// Issue 4 "must show" 6, nasty case 8, R14: the call runs to its limit, and the message waits for it as it should.
 #[test]
 fn nasty_08_a_flood_until_its_limit_is_bounded_and_steered() {
-    flooded("skip_remaining", |home, lines, _| {
+    // Long enough for a busy machine to take the message before it is over.
+    flooded("skip_remaining", 4, |home, lines, _| {
         let content = result(lines);
-        assert!(content.ends_with("Command timed out after 2 seconds"), "{}", &content[content.len() - 200..]);
+        assert!(content.ends_with("Command timed out after 4 seconds"), "{}", &content[content.len() - 200..]);
         assert!(content.len() < 53_000);
         let tail = true_tail(&content);
         let sessions = fs::read_dir(home.join("store/sessions")).unwrap();
@@ -93,7 +94,7 @@ fn nasty_08_a_flood_until_its_limit_is_bounded_and_steered() {
         let kept = files[0].metadata().unwrap().len();
         match content.contains("the file is full") {
             true => assert_eq!(kept, 64 * 1024 * 1024, "capped"),
-            // A busy machine may write less than the cap in two seconds; then all of it is there.
+            // A busy machine may write less than the cap in that time; then all of it is there.
             false => {
                 assert!(kept < 64 * 1024 * 1024, "it is full, and nobody is told");
                 let end = fs::read(files[0].path()).unwrap();
@@ -109,7 +110,7 @@ fn nasty_08_a_flood_until_its_limit_is_bounded_and_steered() {
 /// Issue 4 "must show" 6: a message that aborts ends the flood long before its limit, and the end is kept all the same.
 #[test]
 fn nasty_08_a_flood_is_ended_by_a_message_that_aborts() {
-    flooded("abort_running", |_, lines, _| {
+    flooded("abort_running", 60, |_, lines, _| {
         let content = result(lines);
         assert!(content.ends_with("Command aborted"), "{}", &content[content.len() - 200..]);
         true_tail(&content);

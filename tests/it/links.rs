@@ -186,12 +186,16 @@ async fn a_child_outlives_the_crashes_of_its_parent_and_its_own() {
     lab.model.barrier("child").reached().await;
     let incarnation = |lab: &Lab| lab.runtime.tree().find(child.session().id().as_str()).unwrap().incarnation;
     let before = incarnation(&lab);
+    let is_under = || {
+        let tree = lab.runtime.tree();
+        tree.find(lab.parent.id().as_str()).is_some_and(|node| node.find(child.session().id().as_str()).is_some())
+    };
+    // Its parent says where it is shown when it knows that the child is up; the child may ask its model before that.
+    until(async || is_under()).await;
     lab.runtime.restart(lab.parent.id()).await.unwrap();
     assert_eq!(incarnation(&lab), before);
     lab.runtime.restart(child.session().id()).await.unwrap();
-    let tree = lab.runtime.tree();
-    let under = || tree.find(lab.parent.id().as_str()).unwrap().find(child.session().id().as_str()).is_some();
-    assert!(under(), "{tree}");
+    assert!(is_under(), "{}", lab.runtime.tree());
     lab.model.barrier("child").release();
     assert_eq!(down(&child).await, DownReason::Done);
     lab.parent.wait().await.unwrap();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     actors::{
@@ -149,6 +150,15 @@ impl Slot {
             unsettled.into_iter().for_each(|left| left.tell(last, &refusal));
         };
         drop(host.tasks.spawn_on(settling, &host.tokio));
+    }
+
+    /// What is cancelled when the engine has the tape back of a session that sleeps; nothing where it has, and where the session
+    /// is awake again.
+    pub(crate) fn given_back(&self) -> Option<CancellationToken> {
+        let host = self.host.upgrade()?;
+        // No other life can have begun under the lock, so the tape is the one that is on its way back.
+        let inner = self.inner();
+        if inner.phase == Phase::Passive { host.store.given_back(&self.id) } else { None }
     }
 
     /// Wants the session to go to sleep, if it has nothing to do. Never wakes it.

@@ -19,13 +19,14 @@ use crate::{
 
 /// A child's place; it outlives the child's crashes.
 pub(super) struct Place {
+    /// Dropped first: by what is dropped with `start` others hear that the place was given up, and then it is in no tree.
+    pub(super) shown: Shown,
     pub(super) kind: ChildKind,
     pub(super) restart: Restart,
     /// Not kept for temporary children once they have started.
     pub(super) start: Option<StartFn>,
     pub(super) start_timeout: Option<Duration>,
     pub(super) workers: Option<Workers>,
-    pub(super) shown: Shown,
     /// What the last start had to say.
     pub(super) info: Option<Arc<str>>,
     pub(super) life: Option<Life>,
@@ -35,12 +36,12 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(spec: ChildSpec, registry: &Registry, supervisor: &ActorCard) -> Place {
         Place {
+            shown: registry.show(Some(supervisor), spec.id.as_str(), spec.label),
             kind: spec.kind,
             restart: spec.policy.restart,
             start: Some(spec.start),
             start_timeout: spec.start_timeout,
             workers: spec.workers,
-            shown: registry.show(Some(supervisor), spec.id.as_str(), spec.label),
             info: None,
             life: None,
             timer: None,

@@ -77,6 +77,31 @@ async fn invariant_08_inspection_answers_during_a_start_a_storm_and_a_shutdown()
     assert!(lab.registry.snapshot().is_empty());
 }
 
+/// The start of a child; when that is given up, it looks whether the child is in the tree.
+struct Looks(Registry, std::sync::mpsc::Sender<bool>);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.1.send(self.0.snapshot()[0].find("leaves").is_some()).unwrap();
+    }
+}
+
+/// Whoever put a session to sleep hears of it so, and then looks at the tree.
+#[tokio::test(start_paused = true)]
+async fn who_hears_that_a_place_was_given_up_finds_its_child_in_the_tree_no_more() {
+    let lab = Lab::start(park_after(0)).await;
+    let (tell, found) = std::sync::mpsc::channel();
+    let looks = Looks(lab.registry.clone(), tell);
+    let leaves = ChildSpec::new("leaves", move |_| {
+        let _ = &looks;
+        async { Ok(()) }
+    });
+    lab.sup.start_child(leaves.restart(Restart::Transient)).await.unwrap();
+    quiet().await;
+    assert_eq!(found.try_recv(), Ok(false));
+    lab.end().await;
+}
+
 /// What a hand may do to one of four children.
 #[derive(Clone, Copy, Debug)]
 enum Hand {

@@ -298,6 +298,18 @@ fn sessions_are_listed_marked_and_found_again() {
     });
 }
 
+/// A tape is given back behind what waits for the disk; who is told of it can have it, and so can others.
+#[test]
+fn who_gives_a_session_back_is_told_when_others_can_have_it() {
+    each_engine(|engine, store| {
+        let (tell, told) = std::sync::mpsc::channel();
+        talked(store, "s").tape.give_back(Box::new(move || tell.send(()).unwrap()));
+        told.recv_timeout(LONG).unwrap();
+        assert_eq!(store.held_sessions().unwrap(), [], "{engine}");
+        drop(Tape::load(store, "s"));
+    });
+}
+
 /// Which sessions go on from which, and whose entries are whose.
 #[test]
 fn where_forks_come_from_is_known() {

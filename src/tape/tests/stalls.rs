@@ -65,6 +65,22 @@ fn a_write_of_the_thread_that_does_not_come_back_holds_up_nobody() {
     });
 }
 
+/// Nobody who gives a session back waits for the disk, and nobody is told before others can have it.
+#[test]
+fn a_session_is_given_back_behind_what_the_disk_holds_up() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (_folder, store) = while_the_first_is_held_up(&["a", "b"], |store, disk, others| {
+        let leaves = store.create(&id("leaves"), deaf()).unwrap();
+        assert!(matches!(others[0].tape.append(&[entry(1)]), Appended::Later));
+        disk.wait_until_so_many_wait(2);
+        leaves.give_back(Box::new(move || tell.send(()).unwrap()));
+        assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
+        assert!(store.held_sessions().unwrap().contains(&id("leaves")));
+    });
+    told.recv_timeout(LONG).unwrap();
+    assert_eq!(store.held_sessions().unwrap(), []);
+}
+
 /// The mark of an open turn is made before the append that opens it, and taken away after all that came before.
 #[test]
 fn marks_of_open_turns_are_left_to_the_thread_while_the_disk_stands_still() {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::{Lab, over_both_wires};
 use crate::support::{
     aimock::{answer, call},
     said::{Said, Wire},
-    tamtam::{Ended, Tamtam, event, is_event},
+    tamtam::{Ended, LIMIT, Tamtam, event, is_event},
 };
 
 over_both_wires! {
@@ -35,14 +35,20 @@ fn fixtures(command: &str) -> Vec<Value> {
     ]
 }
 
-/// Waits until the command runs, and half a second more; then sends the message, and lets the run come to its end.
+/// Waits until the command has made the file `begun`; then sends the message, makes the file `go` when that is taken, and lets the
+/// run come to its end.
 fn steer(lab: &Lab, mut run: Tamtam, message: &Value) -> Ended {
     run.until("the command", |line| event(line) == "call_started" && line["name"] == "bash");
-    std::thread::sleep(Duration::from_millis(500));
+    let until = Instant::now() + LIMIT;
+    while !lab.file("begun").exists() {
+        assert!(Instant::now() < until, "the command does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert!(!lab.mark.processes(run.pid()).is_empty(), "the command's processes would not be found if they were left");
     run.say(message);
     let receipt = run.until("the receipt", |line| line["reply"]["command"] == "send");
     assert!(receipt["reply"]["error"].is_null() && receipt["reply"]["message"].is_string(), "{receipt}");
+    lab.put("go", "");
     run.until("the delivery", is_event("delivered"));
     run.end()
 }
@@ -73,7 +79,8 @@ fn judge(lab: &Lab, ended: &Ended, first: impl Fn(&str) -> bool) {
 }
 
 fn a_steering_message_skips_the_calls_that_have_not_started(wire: Wire) {
-    let lab = Lab::new(wire, &fixtures("sleep 2; echo one"));
+    // It runs until the message is taken, however long that takes.
+    let lab = Lab::new(wire, &fixtures("touch begun; until [ -e go ]; do sleep 0.05; done; echo one"));
     lab.put("NOTES.md", "The gong is in the cellar.\n");
     let ended = steer(&lab, lab.run("do four things"), &json!({"send": MESSAGE, "delivery": "steer"}));
     judge(&lab, &ended, |result| result.contains("one") && !result.contains("Skipped"));
@@ -83,7 +90,7 @@ fn an_aborting_message_leaves_no_process_when_the_model_is_asked_again(wire: Wir
     let left = Arc::new(Mutex::new(Vec::new()));
     let seen = left.clone();
     // One of its processes has left the group and the session of the command. Both sleep longer than any test waits.
-    let command = "echo begun; setsid sleep 600 & sleep 600; echo one";
+    let command = "echo begun; setsid sleep 600 & touch begun; sleep 600; echo one";
     let lab = Lab::with_hook(wire, &fixtures(command), move |mark, number| {
         if number == 1 {
             *seen.lock().unwrap() = mark.processes(0);

@@ -2,7 +2,7 @@
 
 use std::{io::BufRead as _, process::Stdio};
 
-use super::lab::{Lab, processes};
+use super::lab::Lab;
 use crate::support::taped::LeftOut;
 
 #[test]
@@ -24,7 +24,7 @@ fn the_demo_steers_crashes_recovers_and_ends_0() {
     ] {
         assert!(ended.stdout.contains(said), "{said:?} is missing in {}", ended.stdout);
     }
-    assert_eq!(processes("sleep 30"), 0);
+    assert_eq!(lab.processes("sleep 30"), 0);
     // The tape that it names is there.
     let store = ended.stdout.lines().find_map(|line| line.split("--store ").nth(1)).unwrap();
     assert_eq!(lab.run(&["tape", "verify", "--store", store]).code, 0);

@@ -85,6 +85,16 @@ impl Lab {
         command
     }
 
+    /// How many processes of this lab run this command line: those of others on the machine, and of another run of the same test,
+    /// have another home.
+    pub(super) fn processes(&self, command: &str) -> usize {
+        let home = self.path("home").display().to_string();
+        let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
+        let read = |path: PathBuf| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).replace('\0', " ");
+        let runs = |process: &PathBuf| read(process.join("cmdline")).trim() == command;
+        all.filter(runs).filter(|process| read(process.join("environ")).contains(&home)).count()
+    }
+
     pub(super) fn run(&self, arguments: &[&str]) -> Ended {
         Live::start(self.command(arguments)).end()
     }
@@ -228,13 +238,6 @@ impl Drop for Live {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The processes that run this command line.
-pub(super) fn processes(command: &str) -> usize {
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).replace('\0', " ").trim() == command).count()
 }
 
 /// Whether a text is in a file.

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::lab::{Ended, Lab, has, processes};
+use super::lab::{Ended, Lab, has};
+
+/// A command that runs until the test makes the file `go`.
+const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.05; done; echo one";
 
 /// An answer with four calls; the first takes a while.
 fn four_calls(command: &str) -> Value {
@@ -33,7 +36,7 @@ fn results(ended: &Ended) -> Vec<(String, Value)> {
 fn a_steering_message_skips_the_calls_that_were_not_started() {
     let lab = Lab::new();
     let model = lab.script(json!([
-        four_calls("sleep 1; echo one"),
+        four_calls(UNTIL_GO),
         {"expect": ["result bash: one", "user: stop and read NOTES.md"], "text": "I read."},
     ]));
     let mut run = lab.start(&["run", "--json", "--session", "s", "--permission", "auto", "--model", &model, "go"]);
@@ -43,6 +46,7 @@ fn a_steering_message_skips_the_calls_that_were_not_started() {
     run.say(r#"{"send":"stop and read NOTES.md","delivery":"steer"}"#);
     let reply = run.until(|line| !line["reply"].is_null());
     assert_eq!((&reply["reply"]["command"], &reply["reply"]["disposition"]), (&json!("send"), &json!("steering")));
+    std::fs::write(lab.work("go"), "").unwrap();
     let ended = run.end();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let results = results(&ended);
@@ -70,14 +74,14 @@ fn an_aborting_message_ends_the_running_process_before_the_next_request() {
         lab.script(json!([four_calls("sleep 41.5; echo late"), {"expect": ["user: stop"], "text": "Stopped."}]));
     let mut run = lab.start(&["run", "--json", "--permission", "auto", "--model", &model, "go"]);
     run.until_event("call_started");
-    let until = Instant::now() + Duration::from_secs(10);
-    while processes("sleep 41.5") == 0 && Instant::now() < until {
+    let until = Instant::now() + Duration::from_secs(60);
+    while lab.processes("sleep 41.5") == 0 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(processes("sleep 41.5"), 1);
+    assert_eq!(lab.processes("sleep 41.5"), 1);
     run.say(r#"{"send":"stop","delivery":"steer","steering":"abort_running"}"#);
     run.until(|line| line["event"] == "step_started" && line["step"] == 2);
-    assert_eq!(processes("sleep 41.5"), 0);
+    assert_eq!(lab.processes("sleep 41.5"), 0);
     let ended = run.end();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(results(&ended)[0].1, "aborted");
@@ -88,7 +92,7 @@ fn an_aborting_message_ends_the_running_process_before_the_next_request() {
 #[test]
 fn every_line_is_answered_in_order_and_a_bad_one_changes_nothing() {
     let lab = Lab::new();
-    let model = lab.script(json!([four_calls("sleep 1; echo one"), {"text": "first"}, {"text": "second"}]));
+    let model = lab.script(json!([four_calls(UNTIL_GO), {"text": "first"}, {"text": "second"}]));
     let mut run = lab.start(&["run", "--json", "--permission", "auto", "--model", &model, "go"]);
     run.until_event("call_started");
     for line in [
@@ -109,6 +113,8 @@ fn every_line_is_answered_in_order_and_a_bad_one_changes_nothing() {
     assert_eq!(texts, ["later", "never"]);
     run.say(&json!({"withdraw": queue[1]["message"]["id"]}).to_string());
     run.say(r#"{"withdraw":"no such message"}"#);
+    run.until(|line| line["reply"]["error"]["kind"] == "not_waiting");
+    std::fs::write(lab.work("go"), "").unwrap();
     run.close_stdin();
     let ended = run.end();
     let lines = ended.lines();
@@ -199,6 +205,6 @@ fn an_abort_ends_with_130_and_leaves_no_process() {
             (130, &json!("aborted")),
             "{how}"
         );
-        assert_eq!(processes(&format!("sleep {seconds}")), 0);
+        assert_eq!(lab.processes(&format!("sleep {seconds}")), 0);
     }
 }

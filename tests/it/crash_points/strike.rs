@@ -81,6 +81,13 @@ impl Strike {
         self.at(point, nth, || std::panic::resume_unwind(Box::new(STRUCK)));
     }
 
+    /// Panics at the next passing of that point, whoever passes it meanwhile.
+    pub(crate) fn panic_at_next(&self, point: &str) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let nth = inner.passed.get(point).copied().unwrap_or(0) + 1;
+        inner.plans.push((point.to_owned(), nth, Box::new(|| std::panic::resume_unwind(Box::new(STRUCK)))));
+    }
+
     /// How often each point was passed.
     pub(crate) fn passed(&self) -> BTreeMap<String, u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).passed.clone()

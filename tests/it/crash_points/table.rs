@@ -223,11 +223,21 @@ async fn the_end_of_the_root_is_told_to_whoever_sends() {
     let runtime = builder.faults(strike.faults()).start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     let point = "supervisor.message runtime/sessions";
-    // Four crashes of the sessions' supervisor within its window are more than the root lets pass.
-    for _ in 0..5 {
-        strike.panic_at(point, strike.passed()[point] + 1);
-        let _ = soon("an answer", runtime.unpark(&"nobody".parse().unwrap())).await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    // Four crashes of the sessions' supervisor within its window are more than the root lets pass. Between two of its lives it takes
+    // no message.
+    let strikes = async {
+        loop {
+            let struck = strike.struck();
+            strike.panic_at_next(point);
+            while strike.struck() == struck {
+                let _ = soon("an answer", runtime.unpark(&"nobody".parse().unwrap())).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    };
+    tokio::select! {
+        _ = soon("the end of the root", runtime.ended()) => {}
+        () = strikes => {}
     }
     let sent = soon("an answer", session.prompt("are you there?")).await;
     assert!(sent.is_err(), "{sent:?}");

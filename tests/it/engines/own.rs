@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex,
@@ -15,8 +16,8 @@ use std::{
 use tamtam::{
     Millis, Seq, SessionId,
     tape::{
-        Anchor, Appended, Deleted, Entry, Finding, Forked, LoadedTape, MemoryStore, Notify, ReadTo, SessionSummary,
-        TapeError, TapeStore, TapeWriter,
+        Anchor, Appended, Deleted, Entry, Finding, Forked, GivenBack, LoadedTape, MemoryStore, Notify, ReadTo,
+        SessionSummary, TapeError, TapeStore, TapeWriter,
     },
 };
 
@@ -83,6 +84,16 @@ impl Own {
         self.is_late.store(true, Ordering::SeqCst);
     }
 
+    /// Gives back what was kept by then.
+    pub(super) fn give_back(&self) {
+        self.leaving.lock().unwrap().clear();
+    }
+
+    /// Whether the handle of a session is gone, and the session not given back yet.
+    pub(super) fn is_leaving(&self, session: &SessionId) -> bool {
+        self.standing.inner.lock().unwrap().closing.contains(session)
+    }
+
     /// From now on nothing is written, or all that waits.
     pub(super) fn hold(&self, hold: bool) {
         self.standing.inner.lock().unwrap().held = hold;
@@ -122,7 +133,8 @@ impl Own {
     fn writer(&self, session: SessionId, mut writer: Box<dyn TapeWriter>, notify: Notify) -> Box<dyn TapeWriter> {
         let (queue, jobs) = mpsc::channel::<Job>();
         let (last, outstanding) = (writer.last(), Arc::new(AtomicUsize::new(0)));
-        let (own, told, id) = (self.clone(), outstanding.clone(), session.clone());
+        let then = Then::default();
+        let (own, told, id, tell) = (self.clone(), outstanding.clone(), session.clone(), then.clone());
         std::thread::spawn(move || {
             let mut failure = None;
             for Job { anchor, entries } in jobs {
@@ -147,8 +159,11 @@ impl Own {
             drop(writer);
             own.standing.inner.lock().unwrap().closing.remove(&id);
             own.standing.moved.notify_all();
+            if let Some(then) = tell.0.lock().unwrap().take() {
+                then();
+            }
         });
-        Box::new(OwnWriter { own: self.clone(), session, queue: Some(queue), last, outstanding })
+        Box::new(OwnWriter { own: self.clone(), session, queue: Some(queue), last, outstanding, then })
     }
 }
 
@@ -164,6 +179,16 @@ struct Job {
     entries: Vec<Entry>,
 }
 
+/// Who is told when a session was given back.
+#[derive(Clone, Default)]
+struct Then(Arc<Mutex<Option<GivenBack>>>);
+
+impl fmt::Debug for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Then").finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 struct OwnWriter {
     own: Own,
@@ -171,6 +196,7 @@ struct OwnWriter {
     queue: Option<mpsc::Sender<Job>>,
     last: Seq,
     outstanding: Arc<AtomicUsize>,
+    then: Then,
 }
 
 impl OwnWriter {
@@ -202,6 +228,11 @@ impl TapeWriter for OwnWriter {
 
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
         self.push(Some(name.to_owned()), vec![first.clone()])
+    }
+
+    fn give_back(self: Box<Self>, then: GivenBack) {
+        // Told by the thread, which learns of it when this is dropped.
+        *self.then.0.lock().unwrap() = Some(then);
     }
 }
 
@@ -348,7 +379,7 @@ impl TapeStore for Own {
             }
             std::thread::yield_now();
         }
-        self.leaving.lock().unwrap().clear();
+        self.give_back();
         self.wait_while(until, |inner| !inner.closing.is_empty())
     }
 

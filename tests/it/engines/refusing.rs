@@ -1,9 +1,14 @@
 //! An engine that takes nothing for a while, or cannot read: hosts are told, what is open is held, and it goes on when the engine
 //! does.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{pin::pin, sync::atomic::Ordering, time::Duration};
 
-use tamtam::{DownReason, Link, Outcome, SendError, SessionOptions, session::Record, tape::TapeError};
+use futures_util::poll;
+use tamtam::{
+    DownReason, Link, Outcome, SendError, SessionOptions, SessionQuery,
+    session::Record,
+    tape::{Standing, TapeError},
+};
 
 use super::{Engine, Kept, Own, count, say, seen, until};
 
@@ -66,6 +71,54 @@ async fn an_end_waits_until_the_engine_has_given_everything_back() {
     let session = second.resume(session.id()).await.unwrap();
     assert_eq!(seen(&session).await, ["before", "re before"]);
     assert!(second.shutdown().await.is_empty());
+}
+
+/// Who puts a session to sleep hears of it when the engine has the session back, and no earlier: else a list right behind that shows
+/// it as live, a sweep spares it and another process is refused. Found by a list that did.
+#[tokio::test]
+async fn a_session_sleeps_when_its_engine_has_it_back_and_no_earlier() {
+    let own = Own::new();
+    let engine = Engine::of(Kept::Own(own.clone()));
+    let (runtime, _) = engine.start().await;
+    let session = runtime.create(engine.options()).await.unwrap();
+    say(&session, "hello").await;
+    own.give_back_late();
+    let mut asleep = pin!(runtime.passivate(session.id()));
+    // All is done but for the engine; whoever could be told of that has been, for all of it is on this one thread.
+    while !own.is_leaving(session.id()) || !runtime.awake().is_empty() {
+        assert!(poll!(asleep.as_mut()).is_pending(), "its engine has it still");
+        tokio::task::yield_now().await;
+    }
+    assert!(poll!(asleep.as_mut()).is_pending(), "its engine has it still");
+    let mut again = pin!(runtime.passivate(session.id()));
+    assert!(poll!(again.as_mut()).is_pending(), "also for who asks again");
+    assert!(runtime.tree().find("s").is_none());
+    own.give_back();
+    assert_eq!((asleep.await, again.await), (Ok(()), Ok(())));
+    let listed = runtime.sessions(SessionQuery::default()).await.unwrap().sessions;
+    assert_eq!(listed[0].standing, Standing::Passive);
+
+    // What comes in meanwhile wakes it, and the one who put it to sleep does not wait for the next time.
+    say(&session, "again").await;
+    let mut asleep = pin!(runtime.passivate(session.id()));
+    while !own.is_leaving(session.id()) || !runtime.awake().is_empty() {
+        assert!(poll!(asleep.as_mut()).is_pending(), "its engine has it still");
+        tokio::task::yield_now().await;
+    }
+    assert!(poll!(asleep.as_mut()).is_pending(), "its engine has it still");
+    let said = tokio::spawn({
+        let session = session.clone();
+        async move { say(&session, "meanwhile").await }
+    });
+    while runtime.awake().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(poll!(asleep.as_mut()).is_pending(), "its engine has it still");
+    own.give_back();
+    assert_eq!(asleep.await, Ok(()));
+    assert_eq!(said.await.unwrap(), "re meanwhile");
+    assert_eq!(runtime.awake(), [session.id().clone()]);
+    assert!(runtime.shutdown().await.is_empty());
 }
 
 /// A child that cannot be read for a while is looked at again: `lost` would be said for ever.

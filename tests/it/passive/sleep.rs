@@ -8,7 +8,7 @@ use tamtam::{
     tape::{Store, StoreOptions, TapeError},
 };
 
-use super::{Arc, Duration, SessionOptions, ask, counts, create, event, options, said, start, until};
+use super::{Arc, Duration, SessionOptions, ask, counts, create, event, options, said, start};
 
 use crate::support::taped;
 
@@ -24,7 +24,7 @@ async fn the_next_message_wakes_a_session_that_sleeps() {
 
     runtime.passivate(session.id()).await.unwrap();
     assert_eq!(runtime.awake(), []);
-    until("it is not in the tree", || runtime.tree().find(session.id().as_str()).is_none()).await;
+    assert!(runtime.tree().find(session.id().as_str()).is_none());
     assert!(!folder.path().join("store/sessions").join(session.id().as_str()).join("claim").exists());
     // Again is fine, and wakes nobody.
     runtime.passivate(session.id()).await.unwrap();

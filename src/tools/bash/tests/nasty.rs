@@ -113,19 +113,22 @@ fn nasty_08_a_disk_that_hangs_holds_nothing_up() {
     let scene = scene();
     let (free, hang) = std::sync::mpsc::channel::<()>();
     let result = runtime.block_on(async {
-        let call = scene.call(json!({ "command": "touch ready; sleep 0.2; yes", "timeout": 2 }));
+        let call =
+            scene.call(json!({ "command": "touch ready; until [ -e go ]; do sleep 0.02; done; yes", "timeout": 4 }));
         let disk = async {
             while !scene.path("ready").exists() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             tokio::task::spawn_blocking(move || hang.recv_timeout(Duration::from_secs(60)));
+            // Only then there is anything to keep, and it stands in line behind that.
+            fs::write(scene.path("go"), "").unwrap();
         };
         tokio::join!(call, disk).0
     });
     assert_eq!(result.details["timed_out"], true);
     assert!(number(&result.details["duration_ms"]) < 20_000, "{}", result.details["duration_ms"]);
     assert!(result.content.contains("could not be kept: the disk did not answer in time"), "{}", result.content);
-    assert!(result.content.ends_with("y\ny\n\nCommand timed out after 2 seconds"));
+    assert!(result.content.ends_with("y\ny\n\nCommand timed out after 4 seconds"));
     drop(free);
     runtime.shutdown_timeout(Duration::from_secs(10));
     assert_eq!(fs::read_dir(scene.folder.path().join("spill")).map_or(0, Iterator::count), 0);

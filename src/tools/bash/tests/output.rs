@@ -96,8 +96,8 @@ async fn f_22_a_command_runs_in_bash_within_its_limits() {
     let result = scene.call(json!({ "command": only_bash, "cwd": "sub" })).await;
     assert_eq!((&result.details["stdout"], &result.details["stderr"]), (&json!("y bash\n"), &json!("sub\n")));
     assert_eq!(scene.bash("pwd").await.content, scene.path("").canonicalize().unwrap().display().to_string());
-    let result = scene.call(json!({ "command": "echo begun; sleep 60", "timeout": 1 })).await;
-    assert_eq!(result.content, "begun\n\nCommand timed out after 1 seconds");
+    let result = scene.call(json!({ "command": "echo begun; sleep 60", "timeout": 3 })).await;
+    assert_eq!(result.content, "begun\n\nCommand timed out after 3 seconds");
     assert_eq!(result.details["timed_out"], true);
     let result = scene.bash("seq 1 9000").await;
     assert!(result.content.contains("7000 lines omitted") && result.content.ends_with("\n8999\n9000"));
