@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "coverage"))
 
-from claims import add_claims  # noqa: E402
+from claims import CLAIMS, add_claims  # noqa: E402
 from history import losses  # noqa: E402
 from lists import CHECKLIST, RULINGS, SCENARIOS, read_rows  # noqa: E402
 from pages import FILES, covered_in, page, told  # noqa: E402
@@ -49,7 +49,8 @@ def unsaid(run, rows):
 def misstated(run, rows):
     """Ids that name no row, and rows that lack a part though nothing of them is shown."""
     bad = [f"no such id: {one}" for one in sorted(run.unknown)]
-    return bad + [f"{row.id} says what it lacks, and no test shows the rest" for row in rows if row.lacks and not run.showing(row.id)]
+    nothing = [row.id for row in rows if row.lacks and not run.showing(row.id)]
+    return bad + [f"{one} says what it lacks, and no test shows the rest" for one in nothing]
 
 
 def stale(root, pages):
@@ -58,17 +59,18 @@ def stale(root, pages):
     for file, text in pages.items():
         old = (root / file).read_text(encoding="utf-8") if (root / file).exists() else ""
         bad += [f"{one} was covered and is no longer" for one in sorted(covered_in(old) - covered_in(text))]
-        bad += [f"{file} does not tell of this run: run python3 tests/coverage.py" for _ in [0] if old != text]
+        if old != text:
+            bad.append(f"{file} does not tell of this run: run python3 tests/coverage.py")
     return bad
 
 
-def judge(root, is_partial):
+def judge(root, claims, is_partial):
     """The run under a root: its pages, the lines that say how much is covered, and what is wrong with it."""
     rows = read_rows(root)
     run = read_run(root, {row.id for row in rows})
     bad = unsaid(run, rows)
     if not is_partial:
-        bad += add_claims(run, rows) + misstated(run, rows) + losses(root, run)
+        bad += add_claims(run, rows, claims) + misstated(run, rows) + losses(root, run)
     else:
         bad += [f"no such id: {one}" for one in sorted(run.unknown)]
     lines = [f"{len(run.tests)} tests ran", *(told(run, rows, kind) for kind in (SCENARIOS, CHECKLIST, RULINGS))]
@@ -96,7 +98,7 @@ def main():
     results = ROOT / "target" / "results"
     if not (results / "bdd.json").exists() or not list(results.glob("*.log")):
         sys.exit(f"no results in {results}: run tests/all.sh first")
-    pages, lines, bad = judge(ROOT, asked.partial)
+    pages, lines, bad = judge(ROOT, CLAIMS, asked.partial)
     print("\n".join(lines))
     if asked.check:
         bad += stale(ROOT, pages)
