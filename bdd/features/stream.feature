@@ -98,7 +98,7 @@ Feature: An integrator shows an answer while it is written
     Then the answer is "前后"
     And the text was shown in the pieces "前", "后"
 
-  # STREAM-008: played by a script; no provider is asked
+  # STREAM-008: the sum is shown as one delta of the runtime and is the answer; a script answers, no provider is asked
   @STREAM-008
   Scenario: A sum is streamed
     Given the model answers "2"
