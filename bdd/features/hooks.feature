@@ -1,7 +1,7 @@
 Feature: Code of the host stands at fixed points
   A gate may refuse, a pipe may rewrite; neither can break the session.
 
-  @BDD-HOOK-001 @BDD-HOOK-003 @BDD-HOOK-004 @BDD-HOOK-018
+  @BDD-HOOK-001 @BDD-HOOK-004 @BDD-HOOK-018
   Scenario: A gate that lets everything pass changes nothing
     Given a gate of the host that lets everything pass
     And the file "x.txt" with "x marks"
@@ -25,6 +25,22 @@ Feature: Code of the host stands at fixed points
       | turn_started  |
       | step_started  |
       | turn_finished |
+
+  @BDD-HOOK-003
+  Scenario: The end of a step names its calls
+    Given the file "a.txt" with "first"
+    And the file "d/b.txt" with "second"
+    And the model calls in one answer:
+      | tc_1 | read | {"path": "a.txt"} |
+      | tc_2 | ls   | {"path": "."}     |
+      | tc_3 | ls   | {"path": "d"}     |
+    And the model calls read with {"path": "missing.txt"}
+    And the model answers "ok"
+    When the host asks "What is there?"
+    Then each step ends with the names of its calls:
+      | read, ls, ls |
+      | read         |
+      |              |
 
   # The blocked command left no file.
   @BDD-HOOK-006
