@@ -1,7 +1,7 @@
 Feature: A host stops an agent
   Every open call is answered, no process is left, and the session can go on.
 
-  # effect: the command and its child are gone, and the call is answered as aborted
+  # ABORT-001: the command and its child are gone, and the call is answered as aborted
   @ABORT-001 @B-04
   Scenario: A running command is killed with its children
     Given the model calls bash with {"command": "sleep 300 & echo $! > pid; echo running; wait"}
@@ -15,7 +15,7 @@ Feature: A host stops an agent
       | call_finished | "error":"aborted" |
       | turn_finished | aborted           |
 
-  # effect: the first is stopped, the other two never ran, and all three are answered
+  # ABORT-002: the first is stopped, the other two never ran, and all three are answered
   @ABORT-002
   Scenario: Calls that were not started are not started any more
     Given the model calls in one answer:
@@ -32,7 +32,7 @@ Feature: A host stops an agent
     And the file "three.txt" does not exist
     And 3 call_finished events were shown
 
-  # effect: the turn ends as aborted though the model never answers, and the request is let go of
+  # ABORT-003: the turn ends as aborted though the model never answers, and the request is let go of
   @ABORT-003
   Scenario: An abort while the model is silent ends the turn
     Given the model answers in pieces:
@@ -55,7 +55,7 @@ Feature: A host stops an agent
     And the host asks "再来"
     Then the answer is "恢复后正常"
 
-  # effect: the partial text is in the conversation, on the tape, and in the next request
+  # The partial text is in the conversation, on the tape, and in the next request.
   @ABORT-005 @T-06
   Scenario: What the model had said before the abort is kept
     Given the model answers in pieces:
@@ -79,7 +79,7 @@ Feature: A host stops an agent
       | model | 已保留内容 |
       | user  | 继续       |
 
-  # effect: the reason stands in the outcome, the event and on the tape
+  # The reason stands in the outcome, the event and on the tape.
   @ABORT-006 @ABORT-007 @ABORT-011
   Scenario Outline: <id>: The reason of an abort is kept
     Given the model answers in pieces:
@@ -100,7 +100,7 @@ Feature: A host stops an agent
       | ABORT-007 | timeout     |
       | ABORT-011 | test_reason |
 
-  # effect: the next turn ends as done, with nothing of the abort in it
+  # The next turn ends as done, with nothing of the abort in it.
   @ABORT-008 @ABORT-009 @ABORT-010
   Scenario: Nothing of an abort is left for the next turn
     Given the model answers in pieces:

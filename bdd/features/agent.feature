@@ -97,14 +97,14 @@ Feature: A host talks with an agent that uses tools
       | call   | ls               |
       | result | 1B one.txt\n        1B two.txt |
 
-  # effect: played by a script with the real runtime; no provider is asked
+  # Played by a script with the real runtime; no provider is asked.
   @BDD-AGENT-009
   Scenario: A sum
     Given the model answers "2"
     When the host asks "1+1=? digits only"
     Then the answer is "2"
 
-  # effect: played by a script with the real read tool; the content went to the model
+  # Played by a script with the real read tool; the content went to the model.
   @BDD-AGENT-010
   Scenario: A file is read on request
     Given the file "test.txt" with "E2E test content"
@@ -117,7 +117,7 @@ Feature: A host talks with an agent that uses tools
       | call   | read             |
       | result | E2E test content |
 
-  # effect: played by a script with the real write tool; the file is on the disk
+  # Played by a script with the real write tool; the file is on the disk.
   @BDD-AGENT-011
   Scenario: A file is made on request
     Given the model calls write with {"path": "hello.txt", "content": "hello from gong"}
@@ -126,7 +126,7 @@ Feature: A host talks with an agent that uses tools
     Then the file "hello.txt" holds "hello from gong"
     And the only call_finished event is about "\"name\":\"write\""
 
-  # effect: played by a script with the real tools; the file is changed on the disk
+  # Played by a script with the real tools; the file is changed on the disk.
   @BDD-AGENT-012
   Scenario: A file is read and then changed on request
     Given the file "data.txt" with "original data"
@@ -167,7 +167,7 @@ Feature: A host talks with an agent that uses tools
       | accepted | 请用中文回答         |
       | answer   | 中文回复：一切正常。 |
 
-  # effect: 40,000 characters come back byte for byte, in the answer and on the tape
+  # BDD-AGENT-016: 40,000 characters come back byte for byte, in the answer and on the tape
   @BDD-AGENT-016
   Scenario: A long Chinese text is passed on unchanged
     Given the model answers "长文本返回" 8000 times over
@@ -188,7 +188,7 @@ Feature: A host talks with an agent that uses tools
       | step_finished |
       | turn_finished |
 
-  # effect: folder, file and content are Chinese, and the model is told the content
+  # BDD-AGENT-018: folder, file and content are Chinese, and the model is told the content
   @BDD-AGENT-018
   Scenario: A path may be Chinese
     Given the file "数据/测试.txt" with "中文路径下的内容"
@@ -201,7 +201,7 @@ Feature: A host talks with an agent that uses tools
       | call   | 数据/测试.txt    |
       | result | 中文路径下的内容 |
 
-  # effect: the result names the tools there are, and the model goes on with that
+  # TOOL-EDGE-006: the result names the tools there are, and the model goes on with that
   @BDD-AGENT-019 @TOOL-EDGE-006 @E-12
   Scenario: A tool that does not exist is an answer to the model, not a crash
     Given the model calls nonexistent_tool with {"a": 1}
@@ -251,7 +251,7 @@ Feature: A host talks with an agent that uses tools
       | call_started  | read |
       | call_finished | read |
 
-  # effect: the command and its child are gone from the process table after the timeout
+  # The command and its child are gone from the process table after the timeout.
   @BDD-AGENT-023
   Scenario: A command that never ends is ended at its time limit
     Given the model calls bash with {"command": "tail -f /dev/null & echo $! > pid; wait", "timeout": 1}
@@ -302,7 +302,7 @@ Feature: A host talks with an agent that uses tools
     Then the answer is "好的"
     And the session goes on working
 
-  # effect: the deltas are the runtime's own events, and joined they are the answer on the tape
+  # BDD-AGENT-027: the deltas are the runtime's own events, and joined they are the answer on the tape
   @BDD-AGENT-027
   Scenario: An answer is shown while it is written
     Given the model answers in pieces:
@@ -337,7 +337,8 @@ Feature: A host talks with an agent that uses tools
       | call_finished | streamed |
       | text_delta    | streamed |
 
-  # effect: the command did not run (its file is not there), and the model is told who blocked it
+  # BDD-AGENT-029: the command did not run (its file is not there), and the model is told who blocked it
+  # BDD-HOOK-005: the call has no effect and one result, a failure that says that a hook blocked it; the turn goes on
   @BDD-AGENT-029 @BDD-HOOK-005 @BDD-E2E-014 @R-01
   Scenario: A gate of the host blocks a tool
     Given a gate of the host that blocks bash
@@ -351,7 +352,8 @@ Feature: A host talks with an agent that uses tools
       | call   | bash            |
       | failed | Blocked by hook |
 
-  # effect: the key is neither in any request nor on the tape
+  # BDD-AGENT-030: the key is neither in any request nor on the tape
+  # BDD-HOOK-008: the result that the model reads has [REDACTED] in the place of the key, and the rest as it was
   @BDD-AGENT-030 @BDD-HOOK-008 @BDD-E2E-015
   Scenario: A result hook hides a key from the model
     Given a result hook of the host that hides keys
@@ -367,7 +369,7 @@ Feature: A host talks with an agent that uses tools
       | result | API_KEY=[REDACTED] ok |
     And the text "sk-1234567890" is nowhere on the tape
 
-  # effect: the first call really ran, the other two never did, and all three are answered before the message
+  # BDD-AGENT-031: the first call really ran, the other two never did, and all three are answered before the message
   @BDD-AGENT-031 @A-05 @T-01 @T-02
   Scenario: A message in mid-turn skips the calls that were not started
     Given the file "keep.txt" with "kept content"
@@ -395,7 +397,7 @@ Feature: A host talks with an agent that uses tools
     And the file "skip1.txt" does not exist
     And the file "skip2.txt" does not exist
 
-  # effect: the next request holds the skip result and then the message, and the model acts on it
+  # BDD-AGENT-032: the next request holds the skip result and then the message, and the model acts on it
   @BDD-AGENT-032 @T-03
   Scenario: A message in mid-turn changes what the agent does next
     Given the file "keep.txt" with "kept content"
@@ -423,7 +425,7 @@ Feature: A host talks with an agent that uses tools
     And the events show in this order:
       | call_finished | the data |
 
-  # effect: the request is made again after the wait, and nothing is compacted
+  # BDD-AGENT-033: the request is made again after the wait, and nothing is compacted
   @BDD-AGENT-033 @J-28
   Scenario: A rate limit is waited for
     Given the model fails as rate_limited with "429 rate limit exceeded" and may be asked again after 5 ms
@@ -474,7 +476,7 @@ Feature: A host talks with an agent that uses tools
       | call_finished | "name":"write" |
       | call_finished | state ok       |
 
-  # effect: the second prompt waits; the model is never asked twice at the same time
+  # The second prompt waits; the model is never asked twice at the same time.
   @BDD-AGENT-038 @B-02 @C-14
   Scenario: A second prompt waits for its turn
     Given the model answers in pieces:
@@ -496,7 +498,7 @@ Feature: A host talks with an agent that uses tools
       | user      | 第二 |
       | assistant | 二   |
 
-  # effect: the second prompt is refused, and nothing of it is on the tape
+  # The second prompt is refused, and nothing of it is on the tape.
   @BDD-AGENT-038
   Scenario: A prompt that is only for an idle session is refused by a busy one
     Given the model answers in pieces:
@@ -527,7 +529,7 @@ Feature: A host talks with an agent that uses tools
       | result | I exist   |
       | failed | tc_2      |
 
-  # effect: after an abort in mid-batch every call has its result, and the next request is valid
+  # After an abort in mid-batch every call has its result, and the next request is valid.
   @BDD-AGENT-039
   Scenario: No call is left without a result after an interruption
     Given calls of read are held
@@ -551,7 +553,7 @@ Feature: A host talks with an agent that uses tools
       | user   | Go on          |
     And the file "no.txt" does not exist
 
-  # effect: an answer without any part leaves no empty message for the next request
+  # TOOL-EDGE-007: an answer without any part leaves no empty message for the next request
   @BDD-AGENT-040 @TOOL-EDGE-007
   Scenario: An empty answer disturbs no later request
     Given the model answers with nothing
@@ -563,7 +565,7 @@ Feature: A host talks with an agent that uses tools
       | user | 一 |
       | user | 二 |
 
-  # effect: each result stands under the id of its own call
+  # BDD-AGENT-041: each result stands under the id of its own call
   @BDD-AGENT-041
   Scenario: Results of calls that run together belong to their own ids
     Given the file "a.txt" with "content a"
@@ -585,7 +587,7 @@ Feature: A host talks with an agent that uses tools
       | result | tc_b read:      1 content b |
       | result | tc_c read:      1 content c |
 
-  # effect: the tape has the results as they came, the request has them in call order
+  # BDD-AGENT-041: the tape has the results as they came, the request has them in call order
   @BDD-AGENT-041 @B-15 @C-15
   Scenario: Results stand in call order though the first call ends last
     Given the file "a.txt" with "content a"
@@ -612,7 +614,7 @@ Feature: A host talks with an agent that uses tools
       | result | tc_b ls       |
       | result | tc_c find     |
 
-  # effect: the host's own finder of models is asked, and its model answers
+  # The host's own finder of models is asked, and its model answers.
   @BDD-AGENT-042 @SESSION-BACKEND-001 @SESSION-BACKEND-002
   Scenario: A host brings its own models and finds them by name
     Given the models of the host are found by name, and the session uses "mock:mock-chat"
@@ -666,7 +668,7 @@ Feature: A host talks with an agent that uses tools
       | call   | call:id/with-special_chars.123 read         |
       | result | call:id/with-special_chars.123 read:        |
 
-  # effect: the permission rules let the call run, the file is written, and the turn ends with stop
+  # The permission rules let the call run, the file is written, and the turn ends with stop.
   @B-23
   Scenario: A program is made
     Given the profile auto

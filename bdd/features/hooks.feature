@@ -1,7 +1,7 @@
 Feature: Code of the host stands at fixed points
   A gate may refuse, a pipe may rewrite; neither can break the session.
 
-  @BDD-HOOK-001 @BDD-HOOK-003 @BDD-HOOK-004 @BDD-HOOK-018
+  @BDD-HOOK-001 @BDD-HOOK-004 @BDD-HOOK-018
   Scenario: A gate that lets everything pass changes nothing
     Given a gate of the host that lets everything pass
     And the file "x.txt" with "x marks"
@@ -26,7 +26,23 @@ Feature: Code of the host stands at fixed points
       | step_started  |
       | turn_finished |
 
-  # effect: the blocked command left no file
+  @BDD-HOOK-003
+  Scenario: The end of a step names its calls
+    Given the file "a.txt" with "first"
+    And the file "d/b.txt" with "second"
+    And the model calls in one answer:
+      | tc_1 | read | {"path": "a.txt"} |
+      | tc_2 | ls   | {"path": "."}     |
+      | tc_3 | ls   | {"path": "d"}     |
+    And the model calls read with {"path": "missing.txt"}
+    And the model answers "ok"
+    When the host asks "What is there?"
+    Then each step ends with the names of its calls:
+      | read, ls, ls |
+      | read         |
+      |              |
+
+  # The blocked command left no file.
   @BDD-HOOK-006
   Scenario: One gate that blocks is enough
     Given a gate of the host that lets everything pass
@@ -37,7 +53,7 @@ Feature: Code of the host stands at fixed points
     Then the answer is "blocked"
     And the file "ran.txt" does not exist
 
-  # effect: two hooks, each adding its mark, in the order in which the host added them
+  # BDD-HOOK-009: two hooks, each adding its mark, in the order in which the host added them
   @BDD-HOOK-009 @R-02 @R-05
   Scenario: Result hooks are chained
     Given a result hook of the host that adds "[a]"
@@ -51,7 +67,7 @@ Feature: Code of the host stands at fixed points
       | call   | read          |
       | result | content[a][b] |
 
-  # effect: the text is changed; the details and the title of the real tool are as they were
+  # BDD-HOOK-010: the text is changed; the details and the title of the real tool are as they were
   @BDD-HOOK-010
   Scenario: A result hook that changes the text leaves the rest
     Given a result hook of the host that adds "[a]"
@@ -63,7 +79,7 @@ Feature: Code of the host stands at fixed points
     And the only call_finished event is about "\"exit_code\":3"
     And the only call_finished event is about "\"title\":\"echo out; exit 3\""
 
-  # effect: the changed text is what is on the tape and what the model is told
+  # The changed text is what is on the tape and what the model is told.
   @BDD-HOOK-012 @BDD-E2E-018
   Scenario: An input hook changes what was said
     Given an input hook of the host that puts "[filtered] " before each message
@@ -75,7 +91,7 @@ Feature: Code of the host stands at fixed points
       | user      | [filtered] 原文 |
       | assistant | ok              |
 
-  # effect: the sender is told, the model is not asked, and nothing is on the tape
+  # The sender is told, the model is not asked, and nothing is on the tape.
   @BDD-HOOK-013
   Scenario: An input hook deals with a message itself
     Given an input hook of the host that deals with every message itself
@@ -85,7 +101,7 @@ Feature: Code of the host stands at fixed points
     And the model was asked 0 times
     And the text "你好" is nowhere on the tape
 
-  # effect: the crash of the second gate is never reported, for it was not asked
+  # The crash of the second gate is never reported, for it was not asked.
   @BDD-HOOK-019 @R-05
   Scenario: After a refusal no other gate is asked
     Given a gate of the host that blocks read

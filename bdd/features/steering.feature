@@ -1,7 +1,7 @@
 Feature: An integrator speaks to an agent that is at work
   A message that was acknowledged is never lost; the sender chooses what becomes of the calls that run.
 
-  # effect: seen on a running session: it waits in the queue, is delivered once, and waits no more
+  # Seen on a running session: it waits in the queue, is delivered once, and waits no more.
   @BDD-STEER-001
   Scenario: A steering message waits, is delivered, and waits no more
     Given calls of read are held
@@ -21,7 +21,7 @@ Feature: An integrator speaks to an agent that is at work
       | failed | ENOENT   |
       | user   | 中断请求 |
 
-  # effect: the text is what the model reads as the result of its call
+  # The text is what the model reads as the result of its call.
   @BDD-STEER-002
   Scenario: A skipped command says so and names its tool
     Given calls of read are held
@@ -38,7 +38,7 @@ Feature: An integrator speaks to an agent that is at work
       | call_finished | Skipped due to queued user message: bash |
     And the file "ran.txt" does not exist
 
-  # effect: a turn without any message in between delivers nothing
+  # A turn without any message in between delivers nothing.
   @BDD-STEER-003 @BDD-STEER-004
   Scenario: Where nobody steers nothing is skipped
     Given the file "x.txt" with "x"
@@ -51,7 +51,7 @@ Feature: An integrator speaks to an agent that is at work
     And 0 steered events were shown
     And the file "y.txt" holds "y"
 
-  # effect: both are in the next request, in the order in which they were sent
+  # Both are in the next request, in the order in which they were sent.
   @BDD-STEER-005
   Scenario: Two steering messages are delivered together, in order
     Given calls of read are held
@@ -71,7 +71,7 @@ Feature: An integrator speaks to an agent that is at work
       | user   | second |
     And the model was asked 2 times
 
-  # effect: the receipt and the event name it as steering, and the model gets it within the turn
+  # The receipt and the event name it as steering, and the model gets it within the turn.
   @BDD-STEER-006
   Scenario: A message that is sent as steering joins the running turn
     Given calls of read are held
@@ -89,7 +89,7 @@ Feature: An integrator speaks to an agent that is at work
       | delivered     |        |
       | turn_finished | 马上   |
 
-  # effect: the steering message is in the running turn, the follow-up in a turn of its own after it
+  # The steering message is in the running turn, the follow-up in a turn of its own after it.
   @BDD-STEER-007 @BDD-STEER-008 @FOLLOWUP-002 @FOLLOWUP-005 @B-19
   Scenario Outline: <id>: Steering goes before a follow-up, whichever was sent first
     Given calls of read are held
@@ -120,7 +120,7 @@ Feature: An integrator speaks to an agent that is at work
       | BDD-STEER-007 FOLLOWUP-002 B-19 | follows up with "later" | steers "now"            |
       | BDD-STEER-008 FOLLOWUP-005 B-19 | steers "now"            | follows up with "later" |
 
-  # effect: the agent takes it up by itself when the turn is over
+  # FOLLOWUP-001: the agent takes it up by itself when the turn is over
   @FOLLOWUP-001 @T-04 @C-13
   Scenario: A follow-up becomes the next turn by itself
     Given the model answers in pieces:
@@ -138,7 +138,7 @@ Feature: An integrator speaks to an agent that is at work
       | model | step 1 done                 |
       | user  | Please continue with step 2 |
 
-  # effect: without a follow-up the session is idle after its turn and asks the model nothing more
+  # Without a follow-up the session is idle after its turn and asks the model nothing more.
   @FOLLOWUP-003 @B-05 @B-20
   Scenario: Without a follow-up the work ends
     Given the model answers "done"
@@ -147,7 +147,7 @@ Feature: An integrator speaks to an agent that is at work
     Then the model was asked 1 time
     And no message waits
 
-  # effect: each is a turn of its own, in the order in which they were sent
+  # Each is a turn of its own, in the order in which they were sent.
   @FOLLOWUP-004
   Scenario: Follow-ups are taken one by one, in order
     Given the model answers in pieces:

@@ -1,6 +1,10 @@
 Feature: An integrator shows an answer while it is written
 
-  # effect: the deltas are the runtime's events; joined they are the answer
+  # STREAM-001: the runtime's own deltas are the three pieces, the last of them a full-width mark, and joined they are the answer
+  # STREAM-005: three pieces of one letter each are three deltas in their order, each inside its step
+  # STREAM-009: five pieces are five deltas, none joined with its neighbour, and the answer is all of them
+  # STREAM-010: two pieces are two deltas, and the answer is both
+  # STREAM-011: four pieces of one Chinese character each are shown whole, and joined they are the answer
   @STREAM-001 @STREAM-005 @STREAM-009 @STREAM-010 @STREAM-011
   Scenario Outline: <id>: Pieces are shown as they come
     Given the model answers in the pieces <pieces>
@@ -17,7 +21,7 @@ Feature: An integrator shows an answer while it is written
       | STREAM-010 | "H", "i"                  | Hi         |
       | STREAM-011 | "中", "文", "流", "式"    | 中文流式   |
 
-  # effect: the call's events stand between the two streamed texts
+  # STREAM-002: the call's events stand between the two streamed texts
   @STREAM-002 @B-17
   Scenario: A tool runs within a streamed turn
     Given the file "s.txt" with "from the file"
@@ -35,7 +39,7 @@ Feature: An integrator shows an answer while it is written
       | text_delta    | 读到了        |
       | step_finished |               |
 
-  # effect: the stream is closed by the abort, and the text that had arrived is kept
+  # STREAM-003: the stream is closed by the abort, and the text that had arrived is kept
   @STREAM-003 @D-04
   Scenario: What was shown before an abort is kept
     Given the model answers in pieces:
@@ -53,7 +57,7 @@ Feature: An integrator shows an answer while it is written
       | part_updated  | 已收到             |
       | step_finished | "interrupted":true |
 
-  # effect: an abort before any text leaves no text, and the next turn streams
+  # STREAM-004: an abort before any text leaves no text, and the next turn streams
   @STREAM-004
   Scenario: An abort before the first piece shows nothing
     Given the model answers in pieces:
@@ -70,7 +74,7 @@ Feature: An integrator shows an answer while it is written
     And nowhere was the model told "不应到达"
     And 1 text_delta event was shown
 
-  # effect: the pieces are the runtime's events of a turn with the gate in it
+  # STREAM-006: the pieces are the runtime's events of a turn with the gate in it
   @STREAM-006
   Scenario: A host's gate does not disturb the stream
     Given a gate of the host that lets everything pass
@@ -79,7 +83,7 @@ Feature: An integrator shows an answer while it is written
     Then the answer is "通过"
     And the text was shown in the pieces "通", "过"
 
-  # effect: the stream stands still until the first piece was seen, and then goes on where it stopped
+  # STREAM-007: the stream stands still until the first piece was seen, and then goes on where it stopped
   @STREAM-007
   Scenario: A pause in the stream does not end it
     Given the model answers in pieces:
@@ -94,7 +98,7 @@ Feature: An integrator shows an answer while it is written
     Then the answer is "前后"
     And the text was shown in the pieces "前", "后"
 
-  # effect: played by a script; no provider is asked
+  # STREAM-008: the sum is shown as one delta of the runtime and is the answer; a script answers, no provider is asked
   @STREAM-008
   Scenario: A sum is streamed
     Given the model answers "2"
@@ -102,7 +106,7 @@ Feature: An integrator shows an answer while it is written
     Then the answer is "2"
     And the text was shown in the pieces "2"
 
-  # effect: the runtime's own events of a real call; arguments are shown when they are complete
+  # The runtime's own events of a real call; arguments are shown when they are complete.
   @STREAM-012 @STREAM-013
   Scenario: A call is shown from its announcement to its end
     Given the model calls bash with {"command": "echo shown"}
@@ -182,7 +186,7 @@ Feature: An integrator shows an answer while it is written
       | call_started  | read |
       | call_finished | read |
 
-  # effect: nothing more is shown after the listener has gone, and the turn ends all the same
+  # STREAM-018: nothing more is shown after the listener has gone, and the turn ends all the same
   @STREAM-018
   Scenario: A listener that has gone is shown nothing
     Given the model answers "一"
@@ -202,7 +206,7 @@ Feature: An integrator shows an answer while it is written
       | request_failed | permanent auth failure |
       | turn_finished  | permanent auth failure |
 
-  # effect: the text of the interrupted stream stays in the conversation and goes to the model
+  # The text of the interrupted stream stays in the conversation and goes to the model.
   @STREAM-ERR-001
   Scenario: The text of an interrupted stream is kept
     Given the model answers in pieces:
@@ -220,7 +224,7 @@ Feature: An integrator shows an answer while it is written
       | model | helloworld  |
       | user  | interrupted |
 
-  # effect: a stream that broke is tried again; its half text is neither in the answer nor told to the model
+  # A stream that broke is tried again; its half text is neither in the answer nor told to the model.
   Scenario: The text of a broken stream is not doubled
     Given the model answers in pieces:
       | text    | hel |
@@ -233,7 +237,7 @@ Feature: An integrator shows an answer while it is written
       | assistant | hello |
     And nowhere was the model told "hel"
 
-  # effect: a message that goes through a hook while another answer streams waits for its turn
+  # STREAM-ERR-004: a message that goes through a hook while another answer streams waits for its turn
   @STREAM-ERR-004
   Scenario: A hook that works during a stream does not get in its way
     Given an input hook of the host that puts "[seen] " before each message
@@ -254,7 +258,7 @@ Feature: An integrator shows an answer while it is written
       | assistant | 二          |
     And each text delta stands inside a step
 
-  # effect: over several steps, tools and turns no delta is ever shown outside of its step
+  # Over several steps, tools and turns no delta is ever shown outside of its step.
   @STREAM-ERR-005
   Scenario: No text is shown outside of a step
     Given the file "s.txt" with "x"
@@ -268,7 +272,7 @@ Feature: An integrator shows an answer while it is written
     Then the answer is "再见"
     And each text delta stands inside a step
 
-  # effect: the positions are those of the runtime's own events
+  # STREAM-ERR-006: the positions are those of the runtime's own events
   @STREAM-ERR-006
   Scenario: Two calls of one answer are told apart by their position
     Given the model calls in one answer:

@@ -1,7 +1,7 @@
 Feature: Whole conversations, from the first word to the tape
   The rows that were played with a live provider; here a script plays the model, and all else is real.
 
-  # effect: played by a script; the answer and the tape are those of the real runtime
+  # Played by a script; the answer and the tape are those of the real runtime.
   @BDD-E2E-001 @BDD-E2E-002 @BDD-E2E-003 @BDD-E2E-012
   Scenario Outline: <id>: A question and its answer
     Given the model answers "<answer>"
@@ -40,7 +40,7 @@ Feature: Whole conversations, from the first word to the tape
     When the host asks "Write greeting.txt"
     Then the file "greeting.txt" holds "hello e2e test"
 
-  # effect: the second reading gives the model what the edit made
+  # The second reading gives the model what the edit made.
   @BDD-E2E-006
   Scenario: A file is read, edited and read again
     Given the file "abc.txt" with "alpha beta gamma"
@@ -59,7 +59,7 @@ Feature: Whole conversations, from the first word to the tape
       | call   | read             |
       | result | alpha BETA gamma |
 
-  # effect: the second request carries the first turn word for word
+  # The second request carries the first turn word for word.
   @BDD-E2E-007
   Scenario: The second turn knows the first
     Given the model answers "记住了"
@@ -103,7 +103,7 @@ Feature: Whole conversations, from the first word to the tape
       | result | recovery success |
     And the session goes on working
 
-  # effect: the last of the 500 lines reached the model, under its number
+  # The last of the 500 lines reached the model, under its number.
   @BDD-E2E-011
   Scenario: A file of 500 lines is read
     Given the file "big.txt" of 500 lines with 80 characters each
@@ -131,7 +131,7 @@ Feature: Whole conversations, from the first word to the tape
     And the file "b.txt" holds "B"
     And the file "c.txt" holds "C"
 
-  # effect: the seam that carries the ruling: the call of a crashing gate is blocked (C-27), and the turn goes on
+  # The seam that carries the ruling: the call of a crashing gate is blocked (C-27), and the turn goes on.
   @BDD-E2E-016 @BDD-HOOK-015 @BDD-HOOK-016 @C-27 @R-06
   Scenario: A gate that crashes blocks its call and nothing else
     Given a gate of the host that crashes
@@ -149,7 +149,7 @@ Feature: Whole conversations, from the first word to the tape
       | call_finished | blocked                      |
     And the session goes on working
 
-  # effect: a failed request is made again, a hook of the host sees a result, a person says no, text is shown as it comes, and the turn is stopped
+  # A failed request is made again, a hook of the host sees a result, a person says no, text is shown as it comes, and the turn is stopped.
   @B-18
   Scenario: A turn recovers, is guarded, streams and is stopped
     Given the profile ask
@@ -182,7 +182,7 @@ Feature: Whole conversations, from the first word to the tape
       | turn_finished  | enough          |
     And the session goes on working
 
-  # effect: both turns, and the tape, are without the key
+  # Both turns, and the tape, are without the key.
   @BDD-E2E-019
   Scenario: A key stays hidden over two turns
     Given a result hook of the host that hides keys
@@ -211,7 +211,7 @@ Feature: Whole conversations, from the first word to the tape
       | step_finished |               |
       | turn_finished |               |
 
-  # effect: the conversation is rebuilt from the tape by another runtime, and goes to the model
+  # The conversation is rebuilt from the tape by another runtime, and goes to the model.
   @BDD-E2E-SESSION-001
   Scenario: A conversation is there after a restart
     Given the model answers "2"
@@ -228,7 +228,7 @@ Feature: Whole conversations, from the first word to the tape
       | model | 2        |
       | user  | 再算一次 |
 
-  # effect: a session whose actor is stopped and started by the operator reads its own tape
+  # A session whose actor is stopped and started by the operator reads its own tape.
   @BDD-E2E-SESSION-002
   Scenario: An operator restarts a session, and nothing is lost
     Given the file "n.txt" with "2"

@@ -214,6 +214,17 @@ fn deltas_in_steps(lab: &mut Lab) {
     }
 }
 
+/// A row for each step: the names in call order.
+#[then("each step ends with the names of its calls:")]
+fn steps_name_calls(lab: &mut Lab, step: &gherkin::Step) {
+    let wanted: Vec<_> = step.table().expect("a table").rows.iter().map(|row| row[0].clone()).collect();
+    let ends = lab.events().into_iter().filter_map(|event| match &event.kind {
+        EventKind::StepFinished { calls, .. } => Some(calls.join(", ")),
+        _ => None,
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), wanted);
+}
+
 #[then(regex = r"^the text was shown in the pieces (.+)$")]
 fn text_pieces(lab: &mut Lab, pieces: String) {
     assert_eq!(deltas(lab), quoted(&pieces));

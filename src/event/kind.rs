@@ -216,6 +216,9 @@ pub enum EventKind {
     },
     /// A request and its calls are done.
     StepFinished {
+        /// The tools that it called, in call order; one that it called twice stands there twice.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<String>,
         /// How the answer ended.
         finish: Finish,
         /// Tokens of the step.

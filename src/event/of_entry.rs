@@ -225,7 +225,7 @@ fn left_after(before: &State, entry: &Entry) -> Limits {
 fn answer_events(answer: &Answer, charge: Charge, interrupted: bool, left: Limits) -> Vec<EventKind> {
     let mut kinds: Vec<_> = answer.parts.iter().map(|part| EventKind::PartUpdated { part: part_of(part) }).collect();
     if !has_calls(answer) {
-        kinds.push(step_finished(answer.finish, charge, interrupted, left));
+        kinds.push(step_finished(vec![], answer.finish, charge, interrupted, left));
     }
     kinds
 }
@@ -263,12 +263,19 @@ fn result_events(
     let is_last = before.calls().count() == 1;
     let answer = before.turn.as_ref().and_then(|turn| turn.answered);
     if let (true, Some((finish, charge))) = (is_last, answer) {
-        kinds.push(step_finished(finish, charge, false, left_after(before, entry)));
+        let calls = names_of_batch(before, call);
+        kinds.push(step_finished(calls, finish, charge, false, left_after(before, entry)));
     }
     kinds
 }
 
-fn step_finished(finish: Finish, charge: Charge, interrupted: bool, left: Limits) -> EventKind {
+/// The tools of the newest answer, in call order. `last` is the one call of it that has no result yet.
+fn names_of_batch(before: &State, last: &OpenCall) -> Vec<String> {
+    let batch = before.turn.as_ref().map_or(&[][..], |turn| &turn.batch);
+    batch.iter().map(|item| item.result.as_ref().map_or(&last.tool, |result| &result.name).clone()).collect()
+}
+
+fn step_finished(calls: Vec<String>, finish: Finish, charge: Charge, interrupted: bool, left: Limits) -> EventKind {
     let Charge { usage, estimated, cost } = charge;
-    EventKind::StepFinished { finish, usage, estimated, cost: cost.shown(), left, interrupted }
+    EventKind::StepFinished { calls, finish, usage, estimated, cost: cost.shown(), left, interrupted }
 }

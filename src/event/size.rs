@@ -28,6 +28,7 @@ impl Event {
             | EventKind::HookError { error, .. }
             | EventKind::StorageFailed { error } => error.len(),
             EventKind::TurnFinished { text, .. } => text.len(),
+            EventKind::StepFinished { calls, .. } => calls.iter().map(|name| size_of::<String>() + name.len()).sum(),
             EventKind::CompactionFinished { summary, .. } => summary.as_ref().map_or(0, |summary| summary.len()),
             EventKind::BranchSummary { summary, .. } => summary.len(),
             EventKind::TaskFinished { down, .. } => down.text.len(),

@@ -125,7 +125,8 @@ mod tests {
         assert_eq!(shown(items), "user 1, answer ab, result a, result b, user 1, answer ");
     }
 
-    /// V11, TOOL-EDGE-004: an orphan result is told as what it is, and a call without a result gets one.
+    /// V11: a call without a result gets one.
+    /// TOOL-EDGE-004: a result that belongs to no call is given to the model as what it is, and the request stays valid.
     #[test]
     fn every_call_gets_one_result_and_every_result_has_a_call() {
         assert_eq!(shown(vec![answer(&["a", "b"]), result("b"), user("u")]), "answer ab, none a, result b, user 1");

@@ -42,7 +42,8 @@ fn turn_ends(folder: &Path, session: &Session) -> Vec<Seq> {
     entries.iter().filter(|entry| entry.kind == "turn_finished").map(|entry| entry.seq).collect()
 }
 
-/// SESSION-001, 004, 005, 006: both go on, each alone; a fork of the fork too; and all of it is there after a restart.
+/// SESSION-001, 005, 006: both go on, each alone; a fork of the fork too; and all of it is there after a restart.
+/// SESSION-004: three levels: a fork of a fork of the first session answers with the turns of all three.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_goes_on_from_where_it_was_made_and_its_parent_does_not_notice() {
     let folder = taped::folder();

@@ -198,7 +198,7 @@ async fn a_tool_that_misbehaves_costs_its_own_call_and_nothing_else() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// T-02, T-03, BDD-AGENT-031: steering in mid-call lets the running call finish, skips the rest, and is read next.
+/// T-02, T-03: a message that aborts what runs stops the running call, skips the calls that were not started, and is read next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steering_skips_the_calls_not_yet_started() {
     let folder = taped::folder();
@@ -287,7 +287,8 @@ async fn an_interrupted_turn_goes_on_when_the_runtime_starts_again() {
     assert!(second.shutdown().await.is_empty());
 }
 
-/// T-06, ABORT-001: an abort ends the call, answers it, holds what is queued, and the next send goes on.
+/// T-06: an abort ends the call, answers it, holds what is queued, and the queue goes on when it is told to.
+/// ABORT-001: a tool that would run for ever is stopped, the turn ends as aborted with the reason, and nothing stays open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abort_closes_everything_and_holds_the_queue() {
     let folder = taped::folder();
@@ -346,7 +347,8 @@ async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// K-08, K-11, BDD-AGENT-033: a failure that may pass is tried again, seen as an event, and eats no step; a bad key is not.
+/// K-08, K-11: a failure that may pass is tried again, seen as an event, and eats no step; a bad key is not.
+/// BDD-AGENT-033: after a 429 the request is made again when the seconds that the server named are over, and the turn answers.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_transient_failure_is_retried_and_a_permanent_one_is_not() {
     let folder = taped::folder();

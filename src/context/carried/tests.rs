@@ -39,8 +39,9 @@ fn done(id: &str, tool: &str, path: &str) -> [Item; 2] {
     [calls(&[(id, tool, &format!(r#"{{"path":"{path}"}}"#))]), result(id, 7, false)]
 }
 
-/// J-24, COST-ERR-005, BDD-COMPACT-020 (seed), BDD-COMPACT-018 (seed: the file list): read and changed files are told from the
-/// calls that did what they were to do.
+/// J-24, BDD-COMPACT-020 (seed), BDD-COMPACT-018 (seed: the file list): read and changed files are told from the calls that did
+/// what they were to do.
+/// COST-ERR-005: the files of the calls that succeeded stand in the text that takes the place of the calls.
 #[test]
 fn bdd_compact_020_files_are_told_from_the_calls_that_succeeded() {
     let mut items: Vec<Item> = (0..5).flat_map(|n| done("r", "read_file", &format!("f{n}.rs"))).collect();

@@ -46,7 +46,8 @@ fn bdd_compact_019_021_a_first_summary_is_asked_for_under_six_headings() {
     assert!(!prompt.contains("earlier-summary") && !prompt.contains("turn-in-progress"));
 }
 
-/// J-26, BDD-COMPACT-020, 022, PROMPT-006: where there is an earlier summary it is given, to be brought up to date.
+/// J-26, BDD-COMPACT-020, PROMPT-006: where there is an earlier summary it is given, to be brought up to date.
+/// BDD-COMPACT-022: the prompt to the summariser holds the earlier summary word for word, and asks for an update of it.
 #[test]
 fn bdd_compact_022_a_second_summary_updates_the_first() {
     let items = [user("go on")];
@@ -66,7 +67,8 @@ fn the_beginning_of_a_split_turn_is_named_as_such() {
     assert!(prefix.contains("second") && prefix.contains("The turn in progress goes on"));
 }
 
-/// J-24, COST-ERR-005, BDD-COMPACT-020 (DSL reading): calls reach the summariser by their names.
+/// J-24, BDD-COMPACT-020 (DSL reading): calls reach the summariser by their names.
+/// COST-ERR-005: each of five pairs of call and result is in what the summariser reads.
 #[test]
 fn bdd_compact_020_calls_reach_the_summariser() {
     let mut items = Vec::new();

@@ -87,7 +87,8 @@ fn the_limit_is_200_and_at_most_1000() {
     assert!(found.ends_with("[Showing 1000 of 1001 files. Refine the pattern or search a folder further down.]"));
 }
 
-/// F-08, BDD-FIND-006
+/// F-08: links are found by their own names.
+/// BDD-FIND-006: a link to a file and one to a folder are listed; a file behind links that make a circle is listed once.
 #[test]
 fn bdd_find_006_links_are_listed_and_not_followed() {
     let lab = lab(&["real.txt", "d/inner.txt"]);

@@ -23,7 +23,8 @@ fn bdd_ls_002_an_empty_folder() {
     assert_eq!(lab.ok("ls", json!({})), "(empty directory)");
 }
 
-/// F-06, BDD-LS-003
+/// F-06: folders and files, in their order.
+/// BDD-LS-003: the whole list is asserted: folders first, then files by name, without regard to case.
 #[test]
 fn bdd_ls_003_directories_first_then_by_name() {
     let lab = Lab::new();

@@ -40,8 +40,11 @@ fn text(ended: &Ended) -> Value {
     ended.lines().last().unwrap()["result"]["text"].clone()
 }
 
-/// CLI-COMPACT-001, 002, 003, 004, 005: the compaction is seen, its turn answers normally, its anchor is on the tape, and
-/// another process goes on with the user's question still in the context.
+/// CLI-COMPACT-001: the events tell of a compaction that began and ended, and the summary is what the model reads in its place.
+/// CLI-COMPACT-002: the turn that brought the compaction on answers as any other.
+/// CLI-COMPACT-003: the anchor of the compaction is a folder of the tape, and the tape verifies; there is nothing to save.
+/// CLI-COMPACT-004: a new process has the user's first question in its context, and all three questions are on the tape.
+/// CLI-COMPACT-005: the session that another process summed up answers the next prompt.
 #[test]
 fn a_session_that_was_summed_up_goes_on_in_other_processes() {
     let lab = Lab::new();
@@ -62,7 +65,7 @@ fn a_session_that_was_summed_up_goes_on_in_other_processes() {
     assert_eq!(said, 3);
 }
 
-/// CLI-COMPACT-001 for people: a line says that it is done.
+/// CLI-COMPACT-001: people who read no events are told in a line that it begins, and in another what it came to.
 #[test]
 fn people_are_told_that_it_is_summed_up() {
     let lab = Lab::new();

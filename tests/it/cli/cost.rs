@@ -16,7 +16,8 @@ fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// X-02, COST-ERR-007: each step, the turn and the result carry tokens and cost, end to end.
+/// each step, the turn and the result carry tokens and cost.
+/// COST-ERR-007: the binary prints what a provider's figures (200 in, 80 out, then 10, 5 and 200 cached) come to, in tokens and money.
 #[test]
 fn each_step_and_the_result_carry_tokens_and_cost() {
     let lab = Lab::new();

@@ -49,7 +49,9 @@ fn a_failure_after_an_abort_is_not_retried() {
     assert!(aborted(&play) && play.state.open.is_empty());
 }
 
-/// ABORT-001, ABORT-002, promise 2: the running call is stopped, the others are answered.
+/// Promise 2: the running call is stopped, the others are answered.
+/// ABORT-001: the core tells the shell to stop the running call, and the turn ends when its result, "stopped", is in.
+/// ABORT-002: the second and the third call are answered as aborted before they were started, and never start.
 #[test]
 fn aborting_a_batch_answers_every_call() {
     let (mut play, calls) = Play::with_calls(&["bash", "write", "read"]);

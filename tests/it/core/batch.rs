@@ -39,7 +39,7 @@ fn at_most_eight_calls_run_at_a_time() {
     assert_eq!(play.started(), [calls[9]]);
 }
 
-/// BDD-AGENT-041, #1446: results are matched by ticket and rendered in call order, whatever order they come in.
+/// BDD-AGENT-041: of three results the last comes first; each stands at the place of its call, though two calls have one id (#1446).
 #[test]
 fn results_stand_in_call_order() {
     let mut play = Play::new();

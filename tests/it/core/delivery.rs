@@ -97,7 +97,9 @@ fn an_answer_that_overtakes_its_cut_is_kept_whole() {
 
 // ── a call is pending ──
 
-/// T-01, T-02, T-03, BDD-AGENT-031, BDD-AGENT-032, BDD-STEER-002: the running call finishes, the rest is skipped at once.
+/// T-01, T-02, T-03, BDD-STEER-002: the running call finishes, the rest is skipped at once.
+/// BDD-AGENT-031: the first call keeps its result, and both calls behind it are answered as skipped without being started.
+/// BDD-AGENT-032: in what the model reads next the message stands behind the skip results.
 #[test]
 fn skip_remaining_skips_pending_calls_and_lets_the_running_one_finish() {
     let (mut play, calls) = Play::with_calls(&["bash", "write", "write"]);
@@ -390,7 +392,8 @@ fn one_at_a_time_never_starts_a_request_that_a_waiting_message_would_cut() {
     assert_eq!(play.waiting().0, ["third"]);
 }
 
-/// T-04, FOLLOWUP-001, FOLLOWUP-004: each queued message gets a turn of its own.
+/// T-04, FOLLOWUP-004: each queued message gets a turn of its own.
+/// FOLLOWUP-001: the turn that takes a queued message up begins by itself, with the answer that ends the turn before.
 #[test]
 fn queued_messages_get_a_turn_each() {
     let mut play = Play::new();

@@ -70,7 +70,8 @@ fn an_empty_answer_leaves_no_empty_item() {
     assert_eq!((play.history(), play.outcome()), (vec!["user: go".to_owned()], Some(Outcome::Done)));
 }
 
-/// TOOL-EDGE-006, B-14: the model is told which tools there are, and the turn goes on.
+/// B-14: a call that cannot run is an answer to the model, and the turn goes on.
+/// TOOL-EDGE-006: the result of a call of an unknown tool begins with the error and lists the tools there are.
 #[test]
 fn a_call_of_an_unknown_tool_is_answered() {
     let mut play = Play::new();

@@ -49,7 +49,9 @@ async fn bdd_bash_015_too_many_lines_keep_the_last_ones_and_a_file() {
     assert_eq!((&result.details["truncated"], &result.details["temp_file"]), (&json!(false), &Value::Null));
 }
 
-/// BDD-BASH-016 (both meanings), BDD-TRC-014, F-24, F-25, H04: too many bytes.
+/// F-24, F-25, H04: too many bytes.
+/// BDD-BASH-016: the last of 50,000 numbers is shown, and the notice names the file that has them all (both meanings).
+/// BDD-TRC-014: the notice says that there were 108,894 bytes in 20,000 lines.
 #[tokio::test]
 async fn bdd_bash_016_too_many_bytes_keep_the_end_and_a_file_with_everything() {
     let scene = scene();
@@ -71,7 +73,8 @@ async fn bdd_bash_016_too_many_bytes_keep_the_end_and_a_file_with_everything() {
     }
 }
 
-/// BDD-BASH-017, BASH-ERR-005: characters that are split between reads, and at the cut.
+/// BASH-ERR-005: characters that are split between reads, and at the cut.
+/// BDD-BASH-017: output over the limit, in characters of three bytes, is cut between two of them, so that no character is torn.
 #[tokio::test]
 async fn bdd_bash_017_characters_are_never_torn() {
     let scene = scene();
