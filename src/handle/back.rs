@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::{
     error::{OpenError, RollbackError, SendError},
-    handle::{Session, context::Leaving},
+    handle::{Session, context::Leaving, fork::TRIES_MAX},
     ids::{MessageId, Seq, SessionId},
     session::{
         Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RolledBack, State,
@@ -72,6 +72,15 @@ impl RollbackOptions {
         self.summary = true;
         self
     }
+
+    /// Whether nothing is to go along.
+    fn is_plain(&self) -> bool {
+        #[cfg(all(unix, feature = "tools"))]
+        let takes_files = self.files.is_some();
+        #[cfg(not(all(unix, feature = "tools")))]
+        let takes_files = false;
+        !self.summary && !takes_files
+    }
 }
 
 impl Session {
@@ -119,6 +128,9 @@ impl Session {
         options: RollbackOptions,
     ) -> Result<Rollback, RollbackError> {
         let wanted = to.into();
+        if options.is_plain() {
+            return self.go_back(wanted).await;
+        }
         let (now, back) = self.way_back(wanted.clone()).await?;
         let (back, summary, leaving) = match options.summary {
             true => self.what_is_left(now, back, wanted).await?,
@@ -134,6 +146,19 @@ impl Session {
         // The summary was handed in: its ticket is closed by now, or by this.
         drop(leaving);
         done
+    }
+
+    /// Goes back and takes nothing along. Where something comes to the tape in between it is worked out anew.
+    async fn go_back(&self, wanted: Wanted) -> Result<Rollback, RollbackError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (_, back) = self.way_back(wanted.clone()).await?;
+            match self.record(back, None, None).await {
+                Err(RollbackError::Session(SendError::Refused(Refusal::Moved { .. }))) if tries < TRIES_MAX => {}
+                done => return done,
+            }
+        }
     }
 
     /// Works out where to, from the state as it is now.

@@ -20,8 +20,8 @@ use crate::{
     tape::{Appended, Deleted, TapeError, TapeStore},
 };
 
-/// How often a merge is worked out anew where something was decided in between.
-const TRIES_MAX: u32 = 5;
+/// How often a merge, or a way back, is worked out anew where something was decided in between.
+pub(super) const TRIES_MAX: u32 = 5;
 
 /// How a fork was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]

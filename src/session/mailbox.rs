@@ -587,6 +587,161 @@ mod tests {
     use super::*;
     use crate::{ids::Seq, message::FilePart};
 
+    fn state() -> State {
+        let settings = crate::session::Settings::new("/w", "fake/model".parse().unwrap());
+        State::new("s".parse().unwrap(), settings, Millis(0))
+    }
+
+    /// A mailbox whose incarnation has recovered.
+    fn awake() -> Mailbox {
+        let mut mailbox = Mailbox::default();
+        mailbox.begin(1, Seq(1));
+        assert!(matches!(mailbox.next(&state(), Millis(0)), Act::Decide(inputs) if inputs[..] == [Input::Recover]));
+        mailbox.recorded();
+        mailbox
+    }
+
+    fn pause(to: u64) -> Input {
+        crate::session::Pause.to(ReplyTo(to))
+    }
+
+    fn abort(to: u64) -> Input {
+        Abort { reason: String::new() }.to(ReplyTo(to))
+    }
+
+    fn done(ticket: u64) -> Input {
+        Report::Returned { result: ToolResult::ok("done") }.of(Seq(ticket))
+    }
+
+    fn put(mailbox: &mut Mailbox, inputs: &[Input]) {
+        for input in inputs.iter().cloned() {
+            match input {
+                Input::Command { reply, command } => mailbox.command(reply, command).unwrap(),
+                Input::Report { ticket, report } => assert!(mailbox.report(1, ticket, report)),
+                _ => panic!("it comes by itself"),
+            }
+        }
+    }
+
+    fn decides(mailbox: &mut Mailbox) -> Vec<Input> {
+        match mailbox.next(&state(), Millis(0)) {
+            Act::Decide(inputs) => inputs.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn disk() -> TapeError {
+        TapeError::MemoryFull { of: "bytes", max: 0 }
+    }
+
+    /// Commands in the order of their arrival, then reports; those that came before a stop are taken before it.
+    #[test]
+    fn one_append_takes_what_waits_in_its_order() {
+        let mut mailbox = awake();
+        put(&mut mailbox, &[done(4), pause(1), done(5), pause(2)]);
+        assert_eq!(decides(&mut mailbox), [pause(1), pause(2), done(4), done(5)]);
+        mailbox.recorded();
+        put(&mut mailbox, &[done(4), pause(1), abort(2), done(5), pause(3)]);
+        assert_eq!(decides(&mut mailbox), [pause(1), done(4), abort(2), pause(3), done(5)]);
+    }
+
+    /// No append takes more than 64 inputs, or 1 MiB of them; what begins an anchor stands alone.
+    #[test]
+    fn one_append_takes_so_much_and_no_more() {
+        let mut mailbox = awake();
+        (1..=100).for_each(|to| put(&mut mailbox, &[pause(to)]));
+        assert_eq!(decides(&mut mailbox).len(), BATCH_MAX);
+        mailbox.recorded();
+        assert_eq!(decides(&mut mailbox).len(), 100 - BATCH_MAX);
+        mailbox.recorded();
+        let large = Report::Returned { result: ToolResult::ok("x".repeat(BATCH_BYTES_MAX)) };
+        put(&mut mailbox, &[pause(1), large.clone().of(Seq(4)), done(5)]);
+        assert_eq!(decides(&mut mailbox), [pause(1)]);
+        mailbox.recorded();
+        assert_eq!(decides(&mut mailbox), [large.of(Seq(4))]);
+        mailbox.recorded();
+        let anchor = crate::session::BeginAnchor.to(ReplyTo::NOBODY);
+        put(&mut mailbox, &[anchor.clone(), pause(2)]);
+        mailbox.recorded();
+        assert_eq!(decides(&mut mailbox), [anchor]);
+    }
+
+    /// Even aborts have a bound, far above that of what adds work.
+    #[test]
+    fn even_aborts_have_a_bound() {
+        let mut mailbox = awake();
+        let abort = || Abort { reason: String::new() };
+        let taken = (1..10_000).take_while(|to| mailbox.command(ReplyTo(*to), abort().into()).is_ok()).count();
+        assert_eq!(taken, COMMANDS_OF_ALL_KINDS_MAX);
+    }
+
+    /// Where the disk refuses, commands are told and go; stops and reports stay, and are tried again when it is time.
+    #[test]
+    fn what_the_disk_refuses_is_told_or_stays() {
+        let mut mailbox = awake();
+        put(&mut mailbox, &[pause(1), abort(2), done(4)]);
+        decides(&mut mailbox);
+        put(&mut mailbox, &[pause(3)]);
+        let told: Vec<_> = mailbox.refused(&disk(), Millis(0)).into_iter().map(|(to, _)| to).collect();
+        assert_eq!(told, [ReplyTo(1), ReplyTo(3)]);
+        assert!(
+            matches!(mailbox.next(&state(), Millis(0)), Act::Stop(stop) if stop == abort(2)) || mailbox.stop_waits()
+        );
+        assert!(matches!(mailbox.next(&state(), Millis(1)), Act::Rest));
+        assert_eq!(mailbox.due(&state()), Some(Millis(500)));
+        let Act::Decide(again) = mailbox.next(&state(), Millis(500)) else { panic!("it is time") };
+        assert_eq!(again[..], [abort(2), done(4)]);
+    }
+
+    /// On a full disk what adds work is not even tried while something stays: the reserve is for that.
+    #[test]
+    fn a_full_disk_takes_no_new_work_while_something_stays() {
+        let mut mailbox = awake();
+        put(&mut mailbox, &[done(4)]);
+        decides(&mut mailbox);
+        assert!(mailbox.refused(&disk(), Millis(0)).is_empty());
+        let message = crate::message::Message::user("go");
+        let send = crate::session::SendMessage { message, delivery: Default::default(), expect_turn: None };
+        assert!(matches!(mailbox.command(ReplyTo(1), send.into()), Err(NotTaken::Disk(_))));
+        put(&mut mailbox, &[abort(2)]);
+    }
+
+    /// One report a ticket, of the incarnation that is.
+    #[test]
+    fn a_report_names_its_incarnation_and_comes_once() {
+        let mut mailbox = awake();
+        let report = || Report::TaskLeft;
+        assert!(!mailbox.report(0, Seq(4), report()) && mailbox.report(1, Seq(4), report()));
+        assert!(!mailbox.report(1, Seq(4), report()));
+    }
+
+    /// A report over which two incarnations died becomes a failure of its ticket, and is decided about alone.
+    #[test]
+    fn a_poisonous_report_becomes_a_failure_of_its_ticket() {
+        let mut mailbox = awake();
+        put(&mut mailbox, &[done(4), done(5)]);
+        decides(&mut mailbox);
+        mailbox.begin(2, Seq(1));
+        assert_eq!(decides(&mut mailbox).len(), 3, "with the recovery");
+        mailbox.begin(3, Seq(1));
+        let inputs = decides(&mut mailbox);
+        assert!(inputs[..2].iter().all(|input| format!("{input:?}").contains("crashed twice")), "{inputs:?}");
+    }
+
+    /// What was handed over and is on the tape is answered as it was decided; what is not there is decided again.
+    #[test]
+    fn the_tape_says_what_became_of_what_was_in_flight() {
+        for (last, is_there) in [(Seq(7), true), (Seq(6), false)] {
+            let mut mailbox = awake();
+            put(&mut mailbox, &[pause(1)]);
+            decides(&mut mailbox);
+            mailbox.handed_over(Seq(7), vec![(ReplyTo(1), Ok(crate::session::Held::Done(Seq(7))))]);
+            assert!(mailbox.is_in_flight());
+            assert_eq!(mailbox.begin(2, last).len(), usize::from(is_there));
+            assert_eq!(mailbox.depth(), usize::from(!is_there));
+        }
+    }
+
     /// However often it is too large, it is bare at some time, and then there is nothing smaller.
     #[test]
     fn a_result_is_made_smaller_once_and_keeps_its_words() {
