@@ -149,6 +149,11 @@ text_id! {
 }
 
 text_id! {
+    /// Which command: whoever gives one has it done once, and asks with it what became of it.
+    CommandId
+}
+
+text_id! {
     /// The id that a model gave to one of its tool calls; unique within one answer only.
     CallId
 }

@@ -38,6 +38,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actors::{
+        facts,
         host::{Clock, Host},
         observers::Tell,
         shell::{Behaviour, Context, ExitError, Init},
@@ -51,6 +52,7 @@ use crate::{
     session::{BeginAnchor, Decision, Directive, Entry, Env, Input, Record, ReplyTo, State, decide},
     supervisor::{ActorCard, ExitReason},
     tape::{Appended, TapeError},
+    tool::CallFacts,
 };
 #[cfg(feature = "fault-injection")]
 use held_back::Tape;
@@ -110,6 +112,13 @@ impl SessionActor {
         }
     }
 
+    /// What the tools say by now of the calls that are not over.
+    async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
+        let (places, calls): (Vec<_>, Vec<_>) =
+            state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
+        places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
+    }
+
     /// What an earlier life had put on the tape and told nobody of: it died before the disk answered, or right behind that.
     async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
         let told = Seq(self.slot.told().load(Ordering::Relaxed));
@@ -141,6 +150,7 @@ impl Behaviour for SessionActor {
             return Err(ExitError::Failed("its tape went to another start".to_owned()));
         };
         let untold = self.untold(&state).await;
+        let calls = self.facts(&state).await;
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
@@ -148,7 +158,7 @@ impl Behaviour for SessionActor {
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.tell(untold);
-        live.recover(left);
+        live.recover(left, calls);
         if let Some(why) = live.given_up() {
             return Err(ExitError::As(why));
         }
@@ -275,11 +285,11 @@ impl Live {
     }
 
     /// Takes up what an earlier life left: reports that arrived, then whatever is still open.
-    fn recover(&mut self, left: Vec<Input>) {
+    fn recover(&mut self, left: Vec<Input>, calls: BTreeMap<u32, CallFacts>) {
         for report in left {
             self.record_only(report);
         }
-        self.on(Input::Recover);
+        self.on(Input::Recover { calls });
         // An earlier life may have died between its mark and its turn, or between a turn's end and its mark.
         self.unmark_if_finished();
         self.after_work();
@@ -408,7 +418,6 @@ impl Live {
     fn decide(&mut self, signal: &Input) -> Decision {
         self.draws = self.draws.wrapping_add(1);
         let env = Env {
-            toolbox: &self.host.toolbox,
             globs: &self.host.globs,
             host_rules: self.host.rules.as_ref(),
             tools_tokens: self.host.tools_tokens,
@@ -416,7 +425,6 @@ impl Live {
             toolbox_hash: &self.host.toolbox_hash,
             asks_are_heard: self.slot.is_heard(),
             jitter: build::draw(&self.slot.id, self.life, self.draws),
-            verdicts: None,
         };
         decide(&self.state, std::slice::from_ref(signal), &env, self.now())
     }

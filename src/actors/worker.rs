@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    actors::{host::Host, slot::Slot},
+    actors::{facts, host::Host, slot::Slot},
+    context::of_text,
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookFailure, panic_text},
     ids::Seq,
@@ -81,26 +82,41 @@ pub(crate) struct RequestWorker {
     /// Taken by [`RequestWorker::cut`], which waits for its end.
     task: Option<tokio::task::JoinHandle<()>>,
     post: Post,
-    partial: Arc<Mutex<String>>,
+    partial: Arc<Mutex<Partial>>,
+}
+
+/// What has arrived of an answer.
+#[derive(Default)]
+struct Partial {
+    text: String,
+    /// Thoughts and arguments of calls: not kept of an answer that is cut off, and counted all the same.
+    beside: String,
 }
 
 impl RequestWorker {
     /// Makes the request in a task of its own.
     pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> RequestWorker {
-        let partial = Arc::<Mutex<String>>::default();
+        let partial = Arc::<Mutex<Partial>>::default();
         let (text, for_cut) = (partial.clone(), post.clone());
         let tasks = post.slot.tasks();
         let task = tasks.spawn(async move {
             let made = async {
                 let made = make(&post, &model, &request, &text).await;
                 fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
-                made
+                match made {
+                    Ok(answer) => {
+                        let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
+                        let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
+                        Ok((answer, calls))
+                    }
+                    Err(error) => Err(error),
+                }
             };
             let made = AssertUnwindSafe(made).catch_unwind().await;
             let ticket = post.ticket;
             drop(card);
             post.report(match made {
-                Ok(Ok(answer)) => Report::Answered { answer }.of(ticket),
+                Ok(Ok((answer, calls))) => Report::Answered { answer, calls }.of(ticket),
                 Ok(Err(error)) => Report::Failed { error }.of(ticket),
                 Err(panic) => {
                     let text = format!("the model client crashed: {}", panic_text(&*panic));
@@ -121,9 +137,10 @@ impl RequestWorker {
         tasks.spawn(async move {
             // However it ended, it is down then; or it is left behind, and its report finds its ticket closed.
             drop(tokio::time::timeout(DOWN, &mut task).await);
-            let text = std::mem::take(&mut *partial.lock().unwrap_or_else(PoisonError::into_inner));
+            let arrived = std::mem::take(&mut *partial.lock().unwrap_or_else(PoisonError::into_inner));
+            let (text, thrown_away) = (arrived.text, of_text(&arrived.beside));
             let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
-            post.report(Report::CutOff { partial }.of(post.ticket));
+            post.report(Report::CutOff { partial, thrown_away }.of(post.ticket));
         });
     }
 }
@@ -136,24 +153,36 @@ impl Drop for RequestWorker {
     }
 }
 
-async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Mutex<String>) -> Result<Answer, ModelError> {
+async fn make(
+    post: &Post,
+    model: &ModelRef,
+    request: &Request,
+    partial: &Mutex<Partial>,
+) -> Result<Answer, ModelError> {
     fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.host.models.find(model)?;
     let mut sub = 0;
+    let arrived = || partial.lock().unwrap_or_else(PoisonError::into_inner);
     let mut deltas = |delta: Delta| {
         sub += 1;
         post.show(
             sub,
             match delta {
                 Delta::Text(text) => {
-                    partial.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+                    arrived().text.push_str(&text);
                     EventKind::TextDelta { text }
                 }
                 Delta::ReasoningStarted => EventKind::ReasoningStarted {},
-                Delta::Reasoning(text) => EventKind::ReasoningDelta { text },
+                Delta::Reasoning(text) => {
+                    arrived().beside.push_str(&text);
+                    EventKind::ReasoningDelta { text }
+                }
                 Delta::ReasoningEnded => EventKind::ReasoningEnded {},
                 Delta::CallPending { index, id, name } => EventKind::CallPending { index, call: id, name },
-                Delta::CallInput { index, text } => EventKind::CallInput { index, text },
+                Delta::CallInput { index, text } => {
+                    arrived().beside.push_str(&text);
+                    EventKind::CallInput { index, text }
+                }
             },
         );
     };

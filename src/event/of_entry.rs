@@ -39,6 +39,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     };
     match &entry.record {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
+        Record::CallFacts { .. } => vec![],
         Record::Released {} | Record::Pruned { .. } | Record::Narrowed { .. } | Record::HostRules { .. } => vec![],
         // Whoever asked for it is told; what it costs stands in `left`.
         Record::BranchOpened(_) | Record::BranchFailed { .. } => vec![],
@@ -118,7 +119,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             vec![EventKind::Ask {
                 ask: entry.seq,
                 call: call.id.clone(),
-                name: call.tool.clone(),
+                name: call.facts.tool.clone(),
                 input: call.input.clone(),
                 access: access.clone(),
                 expires: *expires,
@@ -130,7 +131,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             vec![EventKind::CallStarted {
                 ticket,
                 call: call.id.clone(),
-                name: call.tool.clone(),
+                name: call.facts.tool.clone(),
                 input: call.input.clone(),
                 attempt: *attempt,
             }]
@@ -253,7 +254,7 @@ fn result_events(
     let mut kinds = vec![EventKind::CallFinished {
         ticket: entry.ticket.unwrap_or(entry.seq),
         call: call.id.clone(),
-        name: call.tool.clone(),
+        name: call.facts.tool.clone(),
         error: result.error,
         content: result.content.clone(),
         title: result.title.clone(),

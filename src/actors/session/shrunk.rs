@@ -3,9 +3,10 @@
 
 use crate::{
     actors::session::Live,
+    context::of_item,
     error::SendError,
     message::Finish,
-    model::{Answer, AnswerPart, ModelError},
+    model::{Answer, AnswerPart, Item, ModelError},
     session::{Abort, Command, End, Input, NoSummary, Report},
     supervisor::ExitReason,
     tape::TapeError,
@@ -55,13 +56,15 @@ fn smaller(input: &Input, bytes: usize, max: usize) -> Option<Input> {
     let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
     Some(match input {
         Input::Report { ticket, report } => smaller_report(report, too_large)?.of(*ticket),
-        Input::Command { reply, command: Command::Abort(Abort { reason }) } if reason.len() > WORDS_BYTES_MAX => {
-            Abort { reason: kept(reason.clone()) }.to(*reply)
+        Input::Command { reply, command: Command::Abort(Abort { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
+            let command = Abort { reason: kept(reason.clone()) }.into();
+            Input::Command { reply: *reply, command, id: id.clone() }
         }
-        Input::Command { reply, command: Command::End(End { reason }) } if reason.len() > WORDS_BYTES_MAX => {
-            End { reason: kept(reason.clone()) }.to(*reply)
+        Input::Command { reply, command: Command::End(End { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
+            let command = End { reason: kept(reason.clone()) }.into();
+            Input::Command { reply: *reply, command, id: id.clone() }
         }
-        Input::Command { .. } | Input::Timer | Input::Recover => return None,
+        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Look => return None,
     })
 }
 
@@ -69,17 +72,21 @@ fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option
     Some(match report {
         // It ends the turn as an answer that was cut short does. It is not asked for again: the same question gets as large an
         // answer, and this one was paid for.
-        Report::Answered { answer } if !is_short(answer) => {
+        Report::Answered { answer, .. } if !is_short(answer) => {
             let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
             let parts = vec![AnswerPart::Text { text, extra: None }];
             let (usage, model) = (answer.usage, answer.model.clone());
-            Report::Answered { answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) } }
+            let answer = Answer { usage, model, ..Answer::new(parts, Finish::Length) };
+            Report::Answered { answer, calls: Vec::new() }
         }
         Report::Failed { error } if error.message.len() > WORDS_BYTES_MAX => {
             let message = kept(error.message.clone());
             Report::Failed { error: ModelError { message, ..error.clone() } }
         }
-        Report::CutOff { partial } if !partial.is_empty() => Report::CutOff { partial: Vec::new() },
+        Report::CutOff { partial, thrown_away } if !partial.is_empty() => {
+            let arrived = Item::Assistant(Answer::new(partial.clone(), Finish::Unknown));
+            Report::CutOff { partial: Vec::new(), thrown_away: thrown_away.saturating_add(of_item(&arrived)) }
+        }
         Report::Returned { result } if !is_bare(result) => {
             let content = format!("{}\n[{}]", kept(result.content.clone()), too_large("the whole result"));
             let unlisted = result.changes.as_ref().map(|_| too_large("the list of changed files"));

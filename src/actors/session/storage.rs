@@ -185,7 +185,7 @@ impl Live {
 /// Whether an input comes from somebody who is told that it was not recorded, and can say it again. An abort and an end do not
 /// belong here: what they stop is stopped already, so they are held.
 pub(super) fn is_told(input: &Input) -> bool {
-    matches!(input, Input::Command { reply, command } if *reply != ReplyTo::NOBODY && !command.ends_the_turn()
+    matches!(input, Input::Command { reply, command, .. } if *reply != ReplyTo::NOBODY && !command.ends_the_turn()
         && !matches!(command, Command::GiveUpBranch(_)))
 }
 

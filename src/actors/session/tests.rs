@@ -98,7 +98,8 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     settings.rules = vec![Profile::Auto.ruleset()];
     let mut state = State::new(id, settings, now);
     let record = Record::State(Arc::new(state.clone()));
-    let first = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
+    let first =
+        Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, input: None, record };
     assert!(matches!(tape.append(&[first.to_tape().unwrap()]), Appended::Now(Ok(_))));
     state.apply(&first);
     #[cfg(feature = "fault-injection")]
@@ -196,7 +197,7 @@ async fn an_abort_on_a_full_disk_stops_what_runs_and_is_recorded_before_what_was
     let ticket = bench.live.state.request().unwrap().0;
     let call = |id: &str| AnswerPart::Call { id: id.into(), name: "waits".into(), input: "{}".into(), extra: None };
     let answer = Answer::new(vec![call("a"), call("b")], Finish::ToolCalls);
-    bench.live.on(Report::Answered { answer }.of(ticket));
+    bench.live.on(Report::Answered { answer, calls: Vec::new() }.of(ticket));
     let [a, b] = bench.live.calls.keys().copied().collect::<Vec<_>>()[..] else { panic!("two calls run") };
 
     bench.disk.fail_from(0, ALL);
@@ -252,7 +253,7 @@ async fn an_outcome_is_told_when_it_is_on_the_tape() {
     bench.disk.be_slow();
     bench.live.on(Configure { settings: Box::new(other_settings(&bench.live)), before: None }.to(ReplyTo(0)));
     bench.disk.shut();
-    bench.live.on(Report::Answered { answer: Answer::new(Vec::new(), Finish::Stop) }.of(ticket));
+    bench.live.on(Report::Answered { answer: Answer::new(Vec::new(), Finish::Stop), calls: Vec::new() }.of(ticket));
     let (reply, mut outcome) = oneshot::channel();
     bench.live.answer(Question::Outcome("m".into(), reply));
     assert!(bench.live.state.turn.is_none() && outcome.try_recv().is_err());
@@ -299,7 +300,9 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
     let call = AnswerPart::Call { id: "a".into(), name: "waits".into(), input: "{}".into(), extra: None };
-    bench.live.on(Report::Answered { answer: Answer::new(vec![call], Finish::ToolCalls) }.of(ticket));
+    bench
+        .live
+        .on(Report::Answered { answer: Answer::new(vec![call], Finish::ToolCalls), calls: Vec::new() }.of(ticket));
     let a = *bench.live.calls.keys().next().unwrap();
     let result = ToolResult::ok("done").with_details("x".repeat(LINE_BYTES_MAX).into());
     bench.live.on(Report::Returned { result }.of(a));
@@ -311,7 +314,7 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     let before = bench.live.state.spent.usage.output;
     let usage = crate::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
     let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
-    bench.live.on(Report::Answered { answer }.of(ticket));
+    bench.live.on(Report::Answered { answer, calls: Vec::new() }.of(ticket));
     let end = bench.live.state.ended.back().unwrap();
     assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
     assert!(end.text.starts_with("xx") && end.text.contains("the whole answer is too large"));
@@ -344,7 +347,7 @@ async fn a_tape_that_somebody_else_changed_ends_the_life() {
 async fn an_idle_session_has_no_mark_of_an_open_turn() {
     let mut bench = bench();
     bench.store.mark_open(&bench.live.slot.id).unwrap();
-    bench.live.recover(Vec::new());
+    bench.live.recover(Vec::new(), BTreeMap::new());
     assert_eq!(bench.store.open_sessions().unwrap(), []);
     bench.disk.fail_from(0, ALL);
     let receipt = bench.send("m");

@@ -23,7 +23,7 @@ impl Live {
                 match self.requests.get_mut(&ticket) {
                     // It stays until it has reported, so that it is never said of a running request that it is down.
                     Some(worker) => worker.cut(),
-                    None => self.report_for(ticket, Report::CutOff { partial: Vec::new() }.of(ticket)),
+                    None => self.report_for(ticket, Report::CutOff { partial: Vec::new(), thrown_away: 0 }.of(ticket)),
                 }
             }
             Directive::StopCall(ticket) => match self.calls.get(&ticket) {
@@ -95,7 +95,7 @@ impl Live {
         }
         match build::call(&self.host, &self.state, ticket, open) {
             Ok((call, tool, context)) => {
-                let id = format!("{} {ticket}", open.tool);
+                let id = format!("{} {ticket}", open.facts.tool);
                 let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
                 self.calls.insert(ticket, CallWorker::start(self.post(ticket), call, tool, context, card));
                 fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());

@@ -43,7 +43,7 @@ impl Bench {
         let call =
             |n| AnswerPart::Call { id: format!("{n}").into(), name: "waits".into(), input: "{}".into(), extra: None };
         let answer = Answer::new((0..many).map(call).collect(), Finish::ToolCalls);
-        self.live.on(Report::Answered { answer }.of(ticket));
+        self.live.on(Report::Answered { answer, calls: Vec::new() }.of(ticket));
         self.live.calls.keys().copied().collect()
     }
 
@@ -169,7 +169,7 @@ async fn a_report_of_an_earlier_life_is_held_in_front_of_recovery() {
     let large = ToolResult::ok("large").with_details("x".repeat(LINE_BYTES_MAX).into());
     let left = [ToolResult::ok("done"), large];
     let left = calls.iter().zip(left).map(|(ticket, result)| Report::Returned { result }.of(*ticket));
-    bench.live.recover(left.collect());
+    bench.live.recover(left.collect(), BTreeMap::new());
     bench.disk.heal();
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
     bench.live.after_work();
@@ -209,7 +209,7 @@ async fn a_summary_whose_end_was_not_recorded_is_taken() {
         bench.live.on(send(id));
         let ticket = bench.live.state.request().unwrap().0;
         let text = AnswerPart::Text { text: "word ".repeat(400), extra: None };
-        bench.live.on(Report::Answered { answer: Answer::new(vec![text], Finish::Stop) }.of(ticket));
+        bench.live.on(Report::Answered { answer: Answer::new(vec![text], Finish::Stop), calls: Vec::new() }.of(ticket));
     }
     bench.live.on(Compact.to(ReplyTo(0)));
     let (ticket, _) = bench.live.state.compaction().unwrap();
@@ -285,7 +285,7 @@ async fn an_anchor_that_was_left_over_and_cannot_be_made_holds_up_nothing() {
     bench.configure();
     let upto = bench.live.state.seq;
     bench.disk.fail_from(0, ALL);
-    bench.live.recover(vec![BeginAnchor.to(ReplyTo::NOBODY)]);
+    bench.live.recover(vec![BeginAnchor.to(ReplyTo::NOBODY)], BTreeMap::new());
     assert_eq!((bench.live.held.len(), bench.live.state.seq), (0, upto));
     bench.disk.heal();
     let receipt = bench.send("m");
