@@ -372,6 +372,7 @@ fn entry(seq: u64) -> Entry {
         turn: Some(Seq(1)),
         step: Some(1),
         ticket: None,
+        input: None,
         kind: "note".into(),
         data: serde_json::value::to_raw_value(&data).unwrap(),
     }

@@ -17,6 +17,7 @@
 //! | `host.rs` | what all sessions of a runtime share |
 
 pub(crate) mod activation;
+mod facts;
 pub(crate) mod first_append;
 pub(crate) mod host;
 pub(crate) mod links;

@@ -149,8 +149,22 @@ text_id! {
 }
 
 text_id! {
+    /// Which command: whoever gives one has it done once, and asks with it what became of it.
+    CommandId
+}
+
+text_id! {
     /// The id that a model gave to one of its tool calls; unique within one answer only.
     CallId
+}
+
+impl CommandId {
+    /// A new id that no other command has.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
+    pub fn new() -> CommandId {
+        CommandId(uuid::Uuid::now_v7().to_string().into())
+    }
 }
 
 impl MessageId {

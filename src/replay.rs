@@ -1,13 +1,13 @@
 //! Replay: a session again from its tape, with no network and no tool.
 //!
-//! Every append of a tape is one decision of the core. A replay walks through them: it finds the signal that each decision
-//! answered (`infer.rs`), reads back what else it looked at (`inputs.rs`), decides again, and compares what comes out with what
-//! stands there, entry by entry: kind, data, cause, turn, step, ticket. Requests are built anew from the folded history, so
-//! that their hashes are compared too. The state that the next decision starts from is the fold of what stands on the tape.
+//! Every append of a tape is one decision of the core, and says which inputs it was made for and what it looked at. A replay
+//! walks through them: it reads the inputs back (`decision.rs`), decides again, and compares what comes out with what stands
+//! there, entry by entry: kind, data, cause, turn, step, ticket, and what is said of the input. Requests are built anew from the
+//! folded history, so that their hashes are compared too. The state that the next decision starts from is the fold of what
+//! stands on the tape.
 //!
-//! It starts nothing, writes nothing and asks nobody. What only the shell knew (the words of an answer, of a result, of an
-//! error) is taken from the tape; what a call wanted is known where somebody was asked about it, and every other call is
-//! taken to have been judged rightly, unless its tools are given ([`Replay::toolbox`]).
+//! It starts nothing, writes nothing and asks nobody. Calls are judged again by what the tape says that they wanted; where
+//! tools are given, by what those say ([`Replay::toolbox`]).
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -34,12 +34,9 @@
 //! ```
 
 mod case;
+mod decision;
 mod difference;
 mod diverge;
-mod infer;
-mod inputs;
-mod older;
-mod tools;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -47,12 +44,13 @@ use crate::{
     context::Window,
     ids::{Millis, Seq, SessionId},
     permission::Globs,
-    session::{BadRecord, Entry, Record, Settings, State, decide},
+    session::{BadRecord, Record, Settings, State},
     tape::{Append, Store, TapeError},
     tool::Toolbox,
 };
 
 pub use case::{CheckError, Checked, check, write_test};
+use decision::Recorded;
 pub use difference::Difference;
 pub use diverge::{Divergence, diverge};
 
@@ -66,6 +64,18 @@ pub enum ReplayError {
     /// An entry is of a kind that is not known here, or has another shape.
     #[error(transparent)]
     Entry(#[from] BadRecord),
+    /// An entry does not say what it followed from, or says what cannot be: no decision of this library wrote it so.
+    #[error("{} line {line}: entry {seq} cannot be replayed: {why}", .file.display())]
+    NoInput {
+        /// The entry.
+        seq: Seq,
+        /// The file that it stands in.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
     /// There is nothing on it, or it does not begin with a state.
     #[error("there is nothing to replay: a tape begins with an entry of the kind state")]
     NoBeginning,
@@ -81,6 +91,10 @@ struct Given {
 }
 
 impl Given {
+    fn is_nothing(&self) -> bool {
+        self.prompt.is_none() && self.settings.is_none() && self.toolbox.is_none() && self.window.is_none()
+    }
+
     /// Puts what is handed in over what the tape says.
     fn put_into(&self, state: &mut State) {
         if let Some(settings) = &self.settings
@@ -101,8 +115,7 @@ impl Given {
 /// After a difference it goes on from what stands on the tape, so that later decisions are judged by themselves.
 #[derive(Debug)]
 pub struct Replay {
-    appends: Vec<(Append, Vec<Entry>)>,
-    inputs: inputs::Inputs,
+    decisions: Vec<Recorded>,
     given: Given,
     globs: Globs,
     /// The append that is next.
@@ -150,24 +163,20 @@ impl Replay {
     /// A replay of a tape that was read before.
     ///
     /// # Errors
-    /// [`ReplayError::Entry`], [`ReplayError::NoBeginning`].
+    /// [`ReplayError::Entry`], [`ReplayError::NoInput`], [`ReplayError::NoBeginning`].
     pub fn of(appends: Vec<Append>) -> Result<Replay, ReplayError> {
-        let typed = |append: Append| {
-            let entries = append.entries.iter().map(Entry::from_tape).collect::<Result<Vec<_>, _>>()?;
-            Ok((append, entries))
-        };
-        let appends = appends.into_iter().map(typed).collect::<Result<Vec<_>, BadRecord>>()?;
-        if !appends.first().is_some_and(|(_, entries)| begins(entries)) {
+        let decisions = appends.into_iter().enumerate().map(|(n, append)| Recorded::read(append, n == 0));
+        let decisions = decisions.collect::<Result<Vec<_>, _>>()?;
+        if !decisions.first().is_some_and(Recorded::begins) {
             return Err(ReplayError::NoBeginning);
         }
-        let inputs = inputs::Inputs::of(appends.iter().flat_map(|(_, entries)| entries));
-        Ok(Replay { appends, inputs, given: Given::default(), globs: Globs::default(), next: 0, state: None })
+        Ok(Replay { decisions, given: Given::default(), globs: Globs::default(), next: 0, state: None })
     }
 
     /// Begins at the newest anchor, as a session does that is opened: what was before it is not looked at.
     #[must_use]
     pub fn from_newest_anchor(mut self) -> Replay {
-        self.next = self.appends.iter().rposition(|(_, entries)| begins(entries)).unwrap_or(0);
+        self.next = self.decisions.iter().rposition(Recorded::begins).unwrap_or(0);
         self
     }
 
@@ -204,13 +213,13 @@ impl Replay {
     /// How many decisions are on the tape.
     #[must_use]
     pub fn decisions(&self) -> usize {
-        self.appends.len()
+        self.decisions.len()
     }
 
     /// How many entries are on the tape.
     #[must_use]
     pub fn entries(&self) -> usize {
-        self.appends.iter().map(|(_, entries)| entries.len()).sum()
+        self.decisions.iter().map(|recorded| recorded.entries.len()).sum()
     }
 
     /// The state that the newest decision left on the tape, with what was handed in; nothing before the first.
@@ -223,37 +232,24 @@ impl Replay {
     pub fn first_difference(&mut self) -> Option<Difference> {
         self.find_map(|step| step.difference)
     }
-
-    /// Decides again, and gives what was answered and the first difference.
-    fn decide_again(&self, state: &State, append: &Append, entries: &[Entry]) -> (String, Option<Difference>) {
-        let now = entries.first().map_or(state.time, |entry| entry.time);
-        let around = inputs::Around::of(&self.inputs, &self.given, state, entries);
-        let mut closest: Option<(usize, String, Difference)> = None;
-        for signal in infer::signals(state, entries) {
-            let decision = decide(state, std::slice::from_ref(&signal), &around.env(&self.globs), now);
-            let words = infer::in_words(&signal);
-            match difference::first(append, &decision.entries) {
-                None => return (words, None),
-                // Of two that are as close the likelier one is told.
-                Some((equal, _)) if closest.as_ref().is_some_and(|(best, ..)| equal <= *best) => {}
-                Some((equal, found)) => closest = Some((equal, words, found)),
-            }
-        }
-        closest.map_or_else(|| ("nothing".to_owned(), None), |(_, words, found)| (words, Some(found)))
-    }
 }
 
 impl Iterator for Replay {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        let (append, entries) = self.appends.get(self.next).map(|(append, entries)| (append, &entries[..]))?;
+        let recorded = self.decisions.get(self.next)?;
+        let Recorded { append, entries, .. } = recorded;
         let first = entries.first()?;
         // What no decision wrote follows from nothing before it; what is read must still be what was written.
-        let as_read = || difference::first(append, entries).map(|(_, found)| found);
-        let (signal, difference) = match (&self.state, infer::beside_the_core(&first.record)) {
+        let as_read = || difference::first(append, entries, true);
+        let (signal, difference) = match (&self.state, recorded.beside_the_core()) {
             (Some(_), Some(words)) => (words, as_read()),
-            (Some(state), None) => self.decide_again(state, append, entries),
+            (Some(state), None) => {
+                let decided = recorded.again(state, &self.given, &self.globs).entries;
+                // With other tools or windows a decision looks at other things; what follows from them is what counts.
+                (recorded.in_words(), difference::first(append, &decided, self.given.is_nothing()))
+            }
             (None, _) => ("the beginning".to_owned(), as_read()),
         };
         let step = Step {
@@ -278,9 +274,4 @@ impl Iterator for Replay {
         self.next += 1;
         Some(step)
     }
-}
-
-/// Whether a replay can begin with these entries.
-fn begins(entries: &[Entry]) -> bool {
-    matches!(entries, [Entry { record: Record::State(_), .. }, ..])
 }

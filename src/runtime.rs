@@ -508,7 +508,8 @@ fn make_tape(host: &Host, slot: &Arc<Slot>, settings: crate::session::Settings) 
     let now = host.clock.now();
     let mut state = State::new(slot.id.clone(), settings, now);
     let record = Record::State(Arc::new(state.clone()));
-    let entry = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
+    let entry =
+        Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, input: None, record };
     let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
     if let Err(error) = first.append(&mut tape, &[line]) {
         drop(tape);

@@ -9,6 +9,7 @@
 mod arguments;
 mod changes;
 mod context;
+mod facts;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod files;
 pub mod partial_json;
@@ -26,6 +27,8 @@ use serde_json::Value;
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
 pub use changes::{ChangeLog, Changes, FileChange, FileImage, FileState};
 pub use context::{May, Progress, ToolContext, blocking};
+pub(crate) use facts::arguments;
+pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]
 pub use files::{Files, KeepLimits};
 pub use result::ToolResult;
@@ -34,7 +37,7 @@ pub use toolbox::Toolbox;
 pub use crate::model::BoxFuture;
 
 /// What may be done about a call whose outcome is not known because the runtime died while it ran (promise 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// It changes nothing: it may run again.
@@ -120,14 +123,4 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Carries out one call. What goes wrong is a result too: see [`ToolResult::error`].
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
-}
-
-/// What a call wants to do; where the tool panics over its arguments, what the model is told of it.
-///
-/// The arguments are the model's, and the code may be the host's: a panic must cost this call, and not the session, which would
-/// meet the same call in each of its lives.
-pub(crate) fn access_of(tool: &dyn Tool, arguments: &Value) -> Result<Vec<Access>, String> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tool.access(arguments))).map_err(|_| {
-        format!("The tool {} crashed over these arguments; the call was not run. Try other arguments.", tool.name())
-    })
 }

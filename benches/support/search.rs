@@ -49,6 +49,7 @@ pub fn search() {
                 turn: Some(Seq(1)),
                 step: Some(1),
                 ticket: None,
+                input: None,
                 kind: "message".into(),
                 data: serde_json::value::to_raw_value(&data).unwrap(),
             };

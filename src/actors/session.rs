@@ -32,6 +32,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actors::{
+        facts,
         host::{Clock, Host},
         observers::Tell,
         shell::{Behaviour, Context, ExitError, Init},
@@ -43,6 +44,7 @@ use crate::{
     session::{Decision, Directive, Entry, Env, Input, Record, State, decide, decide_and_watch},
     supervisor::{ActorCard, ExitReason},
     tape::{Appended, Store, TapeError},
+    tool::CallFacts,
 };
 #[cfg(feature = "fault-injection")]
 use held_back::Tape;
@@ -102,6 +104,13 @@ impl SessionActor {
         }
     }
 
+    /// What the tools say by now of the calls that are not over.
+    async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
+        let (places, calls): (Vec<_>, Vec<_>) =
+            state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
+        places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
+    }
+
     /// What an earlier life had put on the tape and told nobody of: it died before the disk answered, or right behind that.
     async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
         let told = Seq(self.slot.told().load(Ordering::Relaxed));
@@ -133,10 +142,11 @@ impl Behaviour for SessionActor {
             return Err(ExitError::Failed("its tape went to another start".to_owned()));
         };
         let untold = self.untold(&state).await;
+        let calls = self.facts(&state).await;
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
-        let life = self.slot.begin_life(cx.mailbox(), cx.card(), state.seq);
+        let life = self.slot.begin_life(cx.mailbox(), cx.card(), Input::Recover { calls }, state.seq);
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.tell(untold);
@@ -279,7 +289,7 @@ impl Live {
         match self.write(&writing) {
             Appended::Now(result) => {
                 fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
-                if inputs.contains(&Input::Recover) && inputs.len() > 1 {
+                if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. })) {
                     fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
                 }
                 self.settled(writing, result.map(drop))
@@ -295,7 +305,6 @@ impl Live {
     fn decide(&mut self, inputs: &[Input]) -> (Decision, Vec<Event>) {
         self.draws = self.draws.wrapping_add(1);
         let env = Env {
-            toolbox: &self.host.toolbox,
             globs: &self.host.globs,
             host_rules: self.host.rules.as_ref(),
             tools_tokens: self.host.tools_tokens,
@@ -303,7 +312,6 @@ impl Live {
             toolbox_hash: &self.host.toolbox_hash,
             asks_are_heard: self.slot.is_heard(),
             jitter: build::draw(&self.slot.id, self.life, self.draws),
-            verdicts: None,
         };
         let now = self.now();
         if !self.slot.is_heard() && !self.host.observers.watch() {

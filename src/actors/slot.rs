@@ -35,7 +35,9 @@ use crate::{
     error::{OpenError, PassivateError, SendError},
     event::{Event, EventStream, Ring},
     ids::{MessageId, Millis, Seq, SessionId},
-    session::{BeginAnchor, Command, CommandEnd, Held, Refusal, Reply as CoreReply, ReplyTo, Report, State, TurnEnd},
+    session::{
+        BeginAnchor, Command, CommandEnd, Held, Input, Refusal, Reply as CoreReply, ReplyTo, Report, State, TurnEnd,
+    },
     supervisor::ActorCard,
     tape::TapeError,
 };
@@ -275,7 +277,7 @@ impl Slot {
     pub(crate) fn want_anchor(&self) {
         if let Some(inbox) = &mut self.inner().inbox {
             // Nothing is lost without it: the session opens from the anchor before.
-            drop(inbox.mailbox.command(ReplyTo::NOBODY, BeginAnchor.into()));
+            drop(inbox.mailbox.command(ReplyTo::NOBODY, BeginAnchor.into(), None));
             inbox.wake();
         }
     }
@@ -428,11 +430,11 @@ impl Slot {
 
     /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again, or answered as the tape has it. Gives its
     /// number.
-    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, last: Seq) -> u32 {
+    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, recover: Input, last: Seq) -> u32 {
         let mut inner = self.inner();
         inner.life = inner.life.wrapping_add(1);
         let life = inner.life;
-        let ends = inner.inbox().begin_life(life, mailbox, card.clone(), last);
+        let ends = inner.inbox().begin_life(life, mailbox, card.clone(), recover, last);
         let mut sleepers = Vec::new();
         if inner.phase == Phase::Passivating {
             // It crashed on its way to bed, and is up again.
@@ -473,7 +475,7 @@ impl Slot {
         let inbox = inner.inbox();
         inbox.settled = None;
         inbox.at_work.clear();
-        let ends = inbox.mailbox.begin(life, last);
+        let ends = inbox.mailbox.begin(life, Input::recover(), last);
         let ends = inbox.ends(ends);
         drop(inner);
         tell(ends);

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    actors::{host::Host, slot::Slot},
+    actors::{facts, host::Host, slot::Slot},
+    context::of_text,
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookFailure, panic_text},
     ids::Seq,
@@ -85,17 +86,32 @@ pub(crate) struct RequestWorker {
     post: Post,
 }
 
+/// What has arrived of an answer.
+#[derive(Default)]
+struct Partial {
+    text: String,
+    /// Thoughts and arguments of calls: not kept of an answer that is cut off, and counted all the same.
+    beside: String,
+}
+
 impl RequestWorker {
     /// Makes the request in a task of its own.
     pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> RequestWorker {
         let (stop, for_cut) = (post.slot.begin_worker(post.ticket), post.clone());
         let (cut, tasks) = (stop.clone(), post.slot.tasks());
         let task = tasks.spawn(async move {
-            let partial = Mutex::default();
+            let partial = Mutex::<Partial>::default();
             let made = async {
                 let made = make(&post, &model, &request, &partial).await;
                 fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
-                made
+                match made {
+                    Ok(answer) => {
+                        let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
+                        let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
+                        Ok((answer, calls))
+                    }
+                    Err(error) => Err(error),
+                }
             };
             let made = tokio::select! {
                 made = AssertUnwindSafe(made).catch_unwind() => Some(made),
@@ -103,16 +119,17 @@ impl RequestWorker {
             };
             drop(card);
             post.report(match made {
-                Some(Ok(Ok(answer))) => Report::Answered { answer },
+                Some(Ok(Ok((answer, calls)))) => Report::Answered { answer, calls },
                 Some(Ok(Err(error))) => Report::Failed { error },
                 Some(Err(panic)) => {
                     let text = format!("the model client crashed: {}", panic_text(&*panic));
                     Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
                 }
                 None => {
-                    let text = partial.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    let arrived: Partial = partial.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    let (text, thrown_away) = (arrived.text, of_text(&arrived.beside));
                     let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
-                    Report::CutOff { partial }
+                    Report::CutOff { partial, thrown_away }
                 }
             });
         });
@@ -130,7 +147,7 @@ impl RequestWorker {
             if tokio::time::timeout(DOWN, &mut task).await.is_err() {
                 // It is left behind, and its own report finds its ticket closed.
                 task.abort();
-                post.report(Report::CutOff { partial: Vec::new() });
+                post.report(Report::CutOff { partial: Vec::new(), thrown_away: 0 });
             }
         });
     }
@@ -144,24 +161,36 @@ impl Drop for RequestWorker {
     }
 }
 
-async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Mutex<String>) -> Result<Answer, ModelError> {
+async fn make(
+    post: &Post,
+    model: &ModelRef,
+    request: &Request,
+    partial: &Mutex<Partial>,
+) -> Result<Answer, ModelError> {
     fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.host.models.find(model)?;
     let mut sub = 0;
+    let arrived = || partial.lock().unwrap_or_else(PoisonError::into_inner);
     let mut deltas = |delta: Delta| {
         sub += 1;
         post.show(
             sub,
             match delta {
                 Delta::Text(text) => {
-                    partial.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+                    arrived().text.push_str(&text);
                     EventKind::TextDelta { text }
                 }
                 Delta::ReasoningStarted => EventKind::ReasoningStarted {},
-                Delta::Reasoning(text) => EventKind::ReasoningDelta { text },
+                Delta::Reasoning(text) => {
+                    arrived().beside.push_str(&text);
+                    EventKind::ReasoningDelta { text }
+                }
                 Delta::ReasoningEnded => EventKind::ReasoningEnded {},
                 Delta::CallPending { index, id, name } => EventKind::CallPending { index, call: id, name },
-                Delta::CallInput { index, text } => EventKind::CallInput { index, text },
+                Delta::CallInput { index, text } => {
+                    arrived().beside.push_str(&text);
+                    EventKind::CallInput { index, text }
+                }
             },
         );
     };

@@ -110,11 +110,12 @@ impl RolledBack {
 }
 
 pub(super) fn entry_json(entry: &Entry) -> String {
-    let Entry { seq, time, cause, turn, step, ticket, kind, data } = entry;
-    let data: &serde_json::value::RawValue = data;
+    let Entry { seq, time, cause, turn, step, ticket, input, kind, data } = entry;
+    let value =
+        |text: &serde_json::value::RawValue| serde_json::from_str::<serde_json::Value>(text.get()).unwrap_or_default();
     json!({
-        "seq": seq, "time": time, "cause": cause, "turn": turn, "step": step, "ticket": ticket, "kind": kind,
-        "data": serde_json::from_str::<serde_json::Value>(data.get()).unwrap_or_default(),
+        "seq": seq, "time": time, "cause": cause, "turn": turn, "step": step, "ticket": ticket,
+        "in": input.as_deref().map(value), "kind": kind, "data": value(data),
     })
     .to_string()
 }

@@ -39,6 +39,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     };
     match &entry.record {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::Closing {} | Record::Ending { .. } => vec![],
+        Record::CallFacts { .. } => vec![],
         Record::Released {} | Record::Pruned { .. } | Record::Narrowed { .. } | Record::HostRules { .. } => vec![],
         // Whoever asked for it is told; what it costs stands in `left`.
         Record::BranchOpened(_) | Record::BranchFailed { .. } => vec![],
@@ -118,7 +119,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             vec![EventKind::Ask {
                 ask: entry.seq,
                 call: call.id.clone(),
-                name: call.tool.clone(),
+                name: call.facts.tool.clone(),
                 input: call.input.clone(),
                 access: access.clone(),
                 expires: *expires,
@@ -130,7 +131,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             vec![EventKind::CallStarted {
                 ticket,
                 call: call.id.clone(),
-                name: call.tool.clone(),
+                name: call.facts.tool.clone(),
                 input: call.input.clone(),
                 attempt: *attempt,
             }]
@@ -253,7 +254,7 @@ fn result_events(
     let mut kinds = vec![EventKind::CallFinished {
         ticket: entry.ticket.unwrap_or(entry.seq),
         call: call.id.clone(),
-        name: call.tool.clone(),
+        name: call.facts.tool.clone(),
         error: result.error,
         content: result.content.clone(),
         title: result.title.clone(),
@@ -272,7 +273,7 @@ fn result_events(
 /// The tools of the newest answer, in call order. `last` is the one call of it that has no result yet.
 fn names_of_batch(before: &State, last: &OpenCall) -> Vec<String> {
     let batch = before.turn.as_ref().map_or(&[][..], |turn| &turn.batch);
-    batch.iter().map(|item| item.result.as_ref().map_or(&last.tool, |result| &result.name).clone()).collect()
+    batch.iter().map(|item| item.result.as_ref().map_or(&last.facts.tool, |result| &result.name).clone()).collect()
 }
 
 fn step_finished(calls: Vec<String>, finish: Finish, charge: Charge, interrupted: bool, left: Limits) -> EventKind {

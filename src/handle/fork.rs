@@ -15,7 +15,8 @@ use crate::{
     ids::{MessageId, Millis, Seq, SessionId},
     runtime::put_to_sleep,
     session::{
-        Entry, Held, Merged, NoPoint, Point, Record, Refusal, Spent, State, Wanted, find_point, is_whole, plan_merge,
+        Entry, Held, Merged, NoPoint, Point, Record, Recorded, Refusal, Spent, State, Wanted, find_point, is_whole,
+        plan_merge,
     },
     tape::{Appended, Deleted, TapeError, TapeStore},
 };
@@ -288,6 +289,7 @@ fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> 
         turn: None,
         step: None,
         ticket: None,
+        input: Some(Recorded::new("roll_back")),
         record: Record::RolledBack(Arc::new(back)),
     };
     let line = entry.to_tape().map_err(|_| TapeError::Closed)?;

@@ -247,6 +247,14 @@ impl Answer {
         Answer { parts, finish, usage: Usage::default(), model: String::new(), fragment: Fragment::default() }
     }
 
+    /// Its calls, in order: the name as the model wrote it, and the arguments as they were received.
+    pub fn calls(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.parts.iter().filter_map(|part| match part {
+            AnswerPart::Call { name, input, .. } => Some((name.as_str(), input.as_str())),
+            _ => None,
+        })
+    }
+
     /// All text, joined without a separator.
     #[must_use]
     pub fn text(&self) -> String {

@@ -61,19 +61,39 @@ impl Difference {
                 Some("the words of the conversation, or the parameters of the request, are others")
             }
             ("request", "data.estimated" | "data.used") => Some("the conversation or the tools take more or less room"),
-            ("request", "data.usable" | "data.window.context" | "data.window.reserve") => {
-                Some("the model's window is another one")
-            }
+            ("request", "data.usable") => Some("the model's window is another one"),
             _ => None,
         }
     }
 }
 
-/// The first difference between the entries of an append and those that were decided, with the number of those before it that
-/// are equal.
-pub(super) fn first(append: &Append, decided: &[Entry]) -> Option<(usize, Difference)> {
+/// The first difference between the entries of an append and those that were decided; then, where that is to be compared too, the
+/// first in what they say of their inputs.
+pub(super) fn first(append: &Append, decided: &[Entry], with_inputs: bool) -> Option<Difference> {
     let count = append.entries.len().max(decided.len());
-    (0..count).find_map(|n| of_two(append, n, append.entries.get(n), decided.get(n)).map(|found| (n, found)))
+    let found = (0..count).find_map(|n| of_two(append, n, append.entries.get(n), decided.get(n)));
+    let of_inputs = || append.entries.iter().zip(decided).enumerate().find_map(|(n, two)| of_inputs(append, n, two));
+    found.or_else(|| with_inputs.then(of_inputs).flatten())
+}
+
+fn of_inputs(append: &Append, n: usize, (recorded, decided): (&tape::Entry, &Entry)) -> Option<Difference> {
+    let text = |entry: &tape::Entry| entry.input.as_ref().map(|input| input.get().to_owned());
+    let (was, is) = (text(recorded), text(&decided.to_tape().ok()?));
+    if was == is {
+        return None;
+    }
+    let values = [&was, &is].map(|text| text.as_deref().map(value).unwrap_or_default());
+    let place = of_values("in", &values[0], &values[1]).map_or_else(|| "in".to_owned(), |(path, ..)| path);
+    let (recorded_text, replayed) = both_short(was, is);
+    Some(Difference {
+        seq: recorded.seq,
+        file: append.file.clone(),
+        line: append.line + n,
+        kind: recorded.kind.clone(),
+        path: place,
+        recorded: recorded_text,
+        replayed,
+    })
 }
 
 fn of_two(append: &Append, n: usize, recorded: Option<&tape::Entry>, decided: Option<&Entry>) -> Option<Difference> {
@@ -93,7 +113,7 @@ fn of_two(append: &Append, n: usize, recorded: Option<&tape::Entry>, decided: Op
         Err(error) => return Some(found("", "data", None, Some(error.to_string()))),
     };
     let (recorded, replayed) = match (recorded, &replayed) {
-        (Some(recorded), Some(replayed)) if recorded == replayed => return None,
+        (Some(recorded), Some(replayed)) if recorded.is_like(replayed) => return None,
         (Some(recorded), Some(replayed)) if recorded.kind == replayed.kind => (recorded, replayed),
         (recorded, replayed) => {
             let kind = recorded.or(replayed.as_ref()).map_or("", |entry| &entry.kind);
@@ -110,14 +130,8 @@ fn of_two(append: &Append, n: usize, recorded: Option<&tape::Entry>, decided: Op
     if recorded.kind == "call_started" {
         keep_name(&was, &mut is);
     }
-    // What today's writer makes of the recorded entry: it adds the fields that its writer did not know.
-    let rewritten = Entry::from_tape(recorded).ok().and_then(|entry| entry.to_tape().ok());
-    let rewritten = rewritten.map(|entry| value(entry.data.get()));
-    let told = TELLING.iter().find_map(|key| {
-        let known = rewritten.as_ref().and_then(|known| known.get(key));
-        of_values(&format!("data.{key}"), was.get(key)?, is.get(key)?, known)
-    });
-    if let Some((path, was, is)) = told.or_else(|| of_values("data", &was, &is, rewritten.as_ref())) {
+    let told = TELLING.iter().find_map(|key| of_values(&format!("data.{key}"), was.get(key)?, is.get(key)?));
+    if let Some((path, was, is)) = told.or_else(|| of_values("data", &was, &is)) {
         let (was, is) = both_short(was.map(text), is.map(text));
         return Some(found(&recorded.kind, &path, was, is));
     }
@@ -164,18 +178,15 @@ pub(super) fn value(text: &str) -> Value {
 /// A place, and the two values there; nothing where a side has none.
 pub(super) type Place<'v> = (String, Option<&'v Value>, Option<&'v Value>);
 
-/// The first place where two values differ. A field that `a` lacks and `known` has, with the value that `b` has or with any, was
-/// not known to the writer of `a`: it says nothing.
-pub(super) fn of_values<'v>(path: &str, a: &'v Value, b: &'v Value, known: Option<&Value>) -> Option<Place<'v>> {
+/// The first place where two values differ.
+pub(super) fn of_values<'v>(path: &str, a: &'v Value, b: &'v Value) -> Option<Place<'v>> {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
             let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
             keys.into_iter().find_map(|key| {
                 let at = format!("{path}.{key}");
-                let added = known.and_then(|known| known.get(key));
                 match (a.get(key), b.get(key)) {
-                    (Some(a), Some(b)) => of_values(&at, a, b, added),
-                    (None, Some(_)) if added.is_some() => None,
+                    (Some(a), Some(b)) => of_values(&at, a, b),
                     (a, b) => Some((at, a, b)),
                 }
             })
@@ -183,7 +194,7 @@ pub(super) fn of_values<'v>(path: &str, a: &'v Value, b: &'v Value, known: Optio
         (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len())).find_map(|n| {
             let at = format!("{path}[{n}]");
             match (a.get(n), b.get(n)) {
-                (Some(a), Some(b)) => of_values(&at, a, b, known.and_then(|known| known.get(n))),
+                (Some(a), Some(b)) => of_values(&at, a, b),
                 (a, b) => Some((at, a, b)),
             }
         }),
@@ -225,32 +236,23 @@ mod tests {
 
     use super::*;
 
-    fn place(a: &Value, b: &Value, known: Option<&Value>) -> Option<String> {
-        of_values("data", a, b, known).map(|(path, ..)| path)
+    fn place(a: &Value, b: &Value) -> Option<String> {
+        of_values("data", a, b).map(|(path, ..)| path)
     }
 
     /// The first place is named, down to a field of an item.
     #[test]
     fn a_difference_is_found_down_to_its_field() {
         let a = json!({"x": 1, "list": [{"a": 1}, {"b": [1, 2]}], "y": "s"});
-        assert_eq!(place(&a, &a, None), None);
+        assert_eq!(place(&a, &a), None);
         for (b, at) in [
             (json!({"x": 1, "list": [{"a": 1}, {"b": [1, 3]}], "y": "t"}), "data.list[1].b[1]"),
             (json!({"x": 1, "list": [{"a": 1}], "y": "s"}), "data.list[1]"),
             (json!({"x": 1, "list": [{"a": 1}, {"b": [1, 2]}], "y": "s", "z": 1}), "data.z"),
             (json!({"list": [{"a": 1}, {"b": [1, 2]}], "y": "s"}), "data.x"),
         ] {
-            assert_eq!(place(&a, &b, None).unwrap(), at);
+            assert_eq!(place(&a, &b).unwrap(), at);
         }
-    }
-
-    /// A field that the writer of an older tape did not know says nothing; one that it knew and left out does.
-    #[test]
-    fn a_field_that_its_writer_did_not_know_is_no_difference() {
-        let (old, new) = (json!({"request": {"used": 1}}), json!({"request": {"used": 1, "window": 9}}));
-        let rewritten = json!({"request": {"used": 1, "window": 0}});
-        assert_eq!(place(&old, &new, Some(&rewritten)), None);
-        assert_eq!(place(&old, &new, Some(&old)).unwrap(), "data.request.window");
     }
 
     /// Of long texts the part is shown where they differ.

@@ -66,7 +66,7 @@ pub fn diverge(a: &[Append], b: &[Append]) -> Option<Divergence> {
             return Some(one_sided(left.seq, (Some(a_at), Some(left)), (Some(b_at), Some(right))));
         }
         let (is, other) = (names_a.plain(left), names_b.plain(right));
-        if let Some((path, a, b)) = of_values("", &is, &other, None) {
+        if let Some((path, a, b)) = of_values("", &is, &other) {
             let path = path.trim_start_matches('.').to_owned();
             let (a, b) = both_short(a.map(text), b.map(text));
             return Some(Divergence { seq: left.seq, a_at: Some(a_at), b_at: Some(b_at), path, a, b });

@@ -100,14 +100,14 @@ impl Reader<'_> {
                     // Those that wait, or are asked about, may run yet.
                     if let Open::Call(call) = open {
                         let started = matches!(call.state, CallState::Running | CallState::Closing);
-                        let call = Call { tool: call.tool.clone(), effect: call.effect, started };
+                        let call = Call { tool: call.facts.tool.clone(), effect: call.facts.effect, started };
                         self.calls.insert(*ticket, call);
                     }
                 }
             }
             Record::Settings(settings) => self.history.workspace.clone_from(&settings.workspace),
             Record::Call(call) => {
-                let call = Call { tool: call.tool.clone(), effect: call.effect, started: false };
+                let call = Call { tool: call.facts.tool.clone(), effect: call.facts.effect, started: false };
                 self.calls.insert(entry.seq, call);
             }
             Record::CallStarted { .. } => {

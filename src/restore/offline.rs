@@ -6,7 +6,7 @@ use crate::{
     error::SendError,
     ids::{Millis, Seq, SessionId},
     restore::{PlanError, Restore, RestoreError, Restored, carry_out, prepare},
-    session::{Entry, Record, State},
+    session::{Entry, Record, Recorded, State},
     tape::{Appended, Store, Tape, TapeError},
     tool::Toolbox,
 };
@@ -57,6 +57,7 @@ pub fn offline(
         turn: None,
         step: None,
         ticket: None,
+        input: Some(Recorded::new("restored")),
         record: Record::Restored(files.clone()),
     };
     let wait = || settlement.recv().unwrap_or(Err(TapeError::Closed)).map(drop);

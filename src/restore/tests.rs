@@ -15,8 +15,8 @@ use super::*;
 use crate::{
     ids::Millis,
     message::ErrorReason,
-    session::{CallOpened, Record, Settings, State},
-    tool::{ChangeLog, Effect, ToolContext, ToolResult, Toolbox},
+    session::{CallOpened, Judged, Record, Settings, State},
+    tool::{CallFacts, ChangeLog, Effect, ToolContext, ToolResult, Toolbox},
     tools::{Setup, bash::BashOptions, bash::LookLimits},
 };
 
@@ -49,7 +49,16 @@ impl Scene {
 
     fn push(&mut self, ticket: Option<Seq>, record: Record) -> Seq {
         let seq = self.seq().next();
-        self.entries.push(Entry { seq, time: Millis(1), cause: None, turn: None, step: None, ticket, record });
+        self.entries.push(Entry {
+            seq,
+            time: Millis(1),
+            cause: None,
+            turn: None,
+            step: None,
+            ticket,
+            input: None,
+            record,
+        });
         seq
     }
 
@@ -83,10 +92,10 @@ impl Scene {
     /// Calls a tool, and records it as a session would.
     pub(super) fn call(&mut self, tool: &str, arguments: Value) -> ToolResult {
         let effect = self.tools.find(tool).unwrap().effect();
-        let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), tool: tool.into(), effect, parallel: false };
+        let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), facts: facts(tool, effect) };
         let ticket = self.push(None, Record::Call(call));
         let result = self.run(tool, arguments, ticket);
-        self.push(Some(ticket), Record::Result { result: Arc::new(result.clone()), judged: None });
+        self.push(Some(ticket), Record::Result { result: Arc::new(result.clone()), judged: Judged::Allowed });
         result
     }
 
@@ -103,18 +112,11 @@ impl Scene {
 
     /// Calls a tool, and dies before its result is on the tape.
     pub(super) fn crash_in(&mut self, tool: &str, arguments: Value) {
-        let call = CallOpened {
-            answer: Seq(1),
-            index: 0,
-            id: "c".into(),
-            tool: tool.into(),
-            effect: Effect::Once,
-            parallel: false,
-        };
+        let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), facts: facts(tool, Effect::Once) };
         let ticket = self.push(None, Record::Call(call));
         drop(self.run(tool, arguments, ticket));
         let result = ToolResult::failed(ErrorReason::Unknown, "unknown");
-        self.push(Some(ticket), Record::Result { result: Arc::new(result), judged: None });
+        self.push(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
     }
 
     pub(super) fn write(&mut self, path: &str, content: &str) {
@@ -166,4 +168,9 @@ impl Scene {
     pub(super) fn steps(&self, since: Seq) -> Vec<(String, Step)> {
         self.plan(since).files.into_iter().map(|file| (file.path, file.step)).collect()
     }
+}
+
+/// What is told of a call of that tool.
+fn facts(tool: &str, effect: Effect) -> CallFacts {
+    CallFacts { tool: tool.to_owned(), effect, parallel: false, access: Vec::new(), unusable: None }
 }

@@ -370,8 +370,16 @@ impl Runtime {
             let records = [Record::State(Arc::new(state.clone())), accepted];
             let mut lines = Vec::new();
             for (seq, record) in (1..).zip(records) {
-                let entry =
-                    Entry { seq: Seq(seq), time: now, cause: None, turn: None, step: None, ticket: None, record };
+                let entry = Entry {
+                    seq: Seq(seq),
+                    time: now,
+                    cause: None,
+                    turn: None,
+                    step: None,
+                    ticket: None,
+                    input: None,
+                    record,
+                };
                 lines.push(entry.to_tape().map_err(|_| TapeError::Closed)?);
                 state.apply(&entry);
             }

@@ -11,7 +11,7 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Held, Open, Outcome, Record, Refusal, RequestOpened, Steering, batch,
+        CallState, Directive, Entry, Held, Open, Outcome, Record, Recorded, Refusal, RequestOpened, Steering, batch,
         command::Decide,
         compact::{self, Room},
         decide::Draft,
@@ -30,6 +30,14 @@ pub struct Abort {
 }
 
 impl Decide for Abort {
+    fn is() -> &'static str {
+        "abort"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Abort> {
+        Some(Abort { reason: why_aborted(wrote) })
+    }
+
     fn name(&self) -> &'static str {
         "abort"
     }
@@ -48,11 +56,28 @@ impl Decide for Abort {
     }
 }
 
+/// Why a turn was aborted, where these entries say that one was.
+pub(super) fn why_aborted(wrote: &[Entry]) -> String {
+    let reason = wrote.iter().find_map(|entry| match &entry.record {
+        Record::Ending { outcome: Outcome::Aborted { reason } } => Some(reason.clone()),
+        _ => None,
+    });
+    reason.unwrap_or_default()
+}
+
 /// A host lets held messages go, and an interrupted turn go on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoOn;
 
 impl Decide for GoOn {
+    fn is() -> &'static str {
+        "go_on"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<GoOn> {
+        Some(GoOn)
+    }
+
     fn name(&self) -> &'static str {
         "go on"
     }
@@ -76,6 +101,14 @@ impl Decide for GoOn {
 pub struct Pause;
 
 impl Decide for Pause {
+    fn is() -> &'static str {
+        "pause"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Pause> {
+        Some(Pause)
+    }
+
     fn name(&self) -> &'static str {
         "pause"
     }
@@ -93,6 +126,14 @@ impl Decide for Pause {
 pub struct Resume;
 
 impl Decide for Resume {
+    fn is() -> &'static str {
+        "resume"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Resume> {
+        Some(Resume)
+    }
+
     fn name(&self) -> &'static str {
         "resume"
     }
@@ -211,7 +252,7 @@ pub(super) fn strongest(draft: &Draft<'_>) -> Option<Steering> {
 }
 
 fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
-    draft.write(None, Record::TurnFinished { outcome, looked: Vec::new() });
+    draft.write(None, Record::TurnFinished { outcome });
 }
 
 /// Makes the first try of the next request; the second where the first was too large, and eats no step.
@@ -240,11 +281,10 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let Some(fit) = spending::for_request(draft, &model, by_window.unwrap_or(wanted)) else { return };
     let Fit { model, price, reserved, output_max, instead } = fit;
     let max_output = output_max.or(by_window);
-    let (instead, instead_of) = instead.map(|(breach, looked)| (breach, Box::new(looked))).unzip();
     let system = short_hash(settings.system.as_bytes());
     let tools = match last {
         true => String::new(),
-        false => draft.env.toolbox_hash.to_owned(),
+        false => draft.env.toolbox_hash(&draft.state.env).to_owned(),
     };
     let params = serde_json::to_string(&(&settings.params, &turn.tools, &settings.allowed_tools())).unwrap_or_default();
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
@@ -252,8 +292,6 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
     let items = draft.state.history.len();
     let (usable, estimated) = (room.usable(), compact::estimated(draft));
-    // As it is without the session's own settings, which can hide it: a replay finds it here.
-    let window = Some(draft.env.windows.window(&model));
     let opened = RequestOpened {
         model,
         attempt,
@@ -264,12 +302,10 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         used,
         usable,
         estimated,
-        window,
         price,
         reserved,
         max_output,
         instead,
-        instead_of,
         hash,
     };
     let ticket = draft.write(None, Record::Request(opened));
@@ -312,10 +348,7 @@ pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
 /// Ends the running turn, and no more.
 pub(super) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
     if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
-        draft.write(
-            None,
-            Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() }, looked: Vec::new() },
-        );
+        draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });
     }
 }
 

@@ -103,6 +103,11 @@ impl State {
                 self.in_turn(|turn| turn.retries = *attempt);
             }
             Record::Call(call) => self.open_call(entry.seq, call),
+            Record::CallFacts { facts, .. } => {
+                if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+                    call.facts = call.facts_now(facts);
+                }
+            }
             Record::Ask { call, access, expires } => {
                 self.open
                     .insert(entry.seq, Open::Ask(OpenAsk { call: *call, access: access.clone(), expires: *expires }));
@@ -174,6 +179,9 @@ impl State {
             Record::Resumed {} => self.paused = false,
         }
         self.set_clock(entry.time);
+        if let Some(input) = &entry.input {
+            self.take_note(input, entry.seq);
+        }
     }
 
     fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {

@@ -19,7 +19,8 @@ use crate::{
     ids::{MessageId, Seq},
     model::History,
     session::{
-        BranchSummary, ContextState, Directive, Held, Record, Refusal, RestoredFiles, State, branch, command::Decide,
+        BranchSummary, ContextState, Directive, Entry, Held, Record, Recorded, Refusal, RestoredFiles, State, branch,
+        command::{Decide, first},
         decide::Draft,
     },
 };
@@ -36,6 +37,27 @@ pub struct RollBack {
 }
 
 impl Decide for RollBack {
+    fn is() -> &'static str {
+        "roll_back"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<RollBack> {
+        let Record::RolledBack(back) = first(wrote)? else { return None };
+        let (mut files, mut summary) = (None, None);
+        for entry in &wrote[1..] {
+            match &entry.record {
+                Record::Restored(restored) => files = Some(restored.clone()),
+                Record::BranchSummary(branch) => summary = Some(branch.clone()),
+                _ => {}
+            }
+        }
+        Some(RollBack { back: back.clone(), files, summary })
+    }
+
+    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
+        branch::gives_up(wrote)
+    }
+
     fn name(&self) -> &'static str {
         "roll back"
     }

@@ -5,16 +5,14 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::{
     ids::Seq,
     message::{ErrorReason, Finish},
     model::{AnswerPart, Item},
     permission::{Action, seen_from},
     session::{
-        AskClosedWhy, CallOpened, CallState, Directive, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome, Record,
-        Refusal, Steering, Verdict, advance,
+        AskClosedWhy, CallOpened, CallState, Directive, Entry, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome,
+        Record, Recorded, Refusal, Steering, advance,
         command::Decide,
         decide::Draft,
         spending::{self, CallFit},
@@ -22,7 +20,7 @@ use crate::{
         toolset,
     },
     tape::Cause,
-    tool::{Access, Effect, ToolResult, access_of},
+    tool::{Access, CallFacts, ToolResult, Unusable, arguments},
 };
 
 /// A host answers an ask.
@@ -35,6 +33,18 @@ pub struct AnswerAsk {
 }
 
 impl Decide for AnswerAsk {
+    fn is() -> &'static str {
+        "answer_ask"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<AnswerAsk> {
+        let first = wrote.first()?;
+        match &first.record {
+            Record::Granted { grant } => Some(AnswerAsk { ask: first.ticket?, grant: grant.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "answer"
     }
@@ -59,8 +69,9 @@ impl Decide for AnswerAsk {
     }
 }
 
-/// Opens a ticket for each call of the newest answer that has none yet, and answers at once those that cannot run.
-pub(super) fn open(draft: &mut Draft<'_>) {
+/// Opens a ticket for each call of the newest answer that has none yet, and answers at once those that cannot run. What was told
+/// of a call is found by its place in the answer.
+pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts>) {
     let Some(turn) = draft.state.turn.clone() else { return };
     let (Some(answer_seq), Some(newest)) = (turn.answer, draft.state.history.last().cloned()) else { return };
     let Item::Assistant(answer) = newest.as_ref() else { return };
@@ -69,15 +80,8 @@ pub(super) fn open(draft: &mut Draft<'_>) {
         _ => None,
     });
     for (index, (id, name)) in (0..).zip(calls).skip(turn.batch.len()) {
-        let tool = draft.env.toolbox.find(name);
-        let record = Record::Call(CallOpened {
-            answer: answer_seq,
-            index,
-            id: id.clone(),
-            tool: tool.map_or(name.as_str(), |tool| tool.name()).to_owned(),
-            effect: draft.env.toolbox.effect(name).unwrap_or(Effect::Read),
-            parallel: draft.env.toolbox.is_parallel(name),
-        });
+        let facts = told(index).unwrap_or_else(|| CallFacts::unknown(name, "was not asked about this call"));
+        let record = Record::Call(CallOpened { answer: answer_seq, index, id: id.clone(), facts });
         draft.write(None, record);
     }
     let last = matches!(turn.next, Next::End(Outcome::StepLimit { .. }));
@@ -97,7 +101,7 @@ pub(super) fn open(draft: &mut Draft<'_>) {
             (_, Finish::ContentFilter) => {
                 Some((Judged::Withheld, "The provider withheld the answer; the call was not run.".to_owned()))
             }
-            _ => unusable(draft, ticket, &call),
+            _ => unusable(draft, &call),
         };
         if let Some((judged, text)) = cannot_run {
             fail(draft, ticket, judged, text);
@@ -106,52 +110,19 @@ pub(super) fn open(draft: &mut Draft<'_>) {
 }
 
 /// Why a call cannot be carried out at all: no such tool, or arguments that are no JSON object.
-fn unusable(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Option<(Judged, String)> {
-    if let Some(Verdict::Answered(judged @ Judged::NoTool, text)) = verdict(draft, ticket) {
-        return Some((*judged, text.clone()));
+fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(Judged, String)> {
+    if let Some(Unusable::NoTool(text)) = &call.facts.unusable {
+        return Some((Judged::NoTool, text.clone()));
     }
-    let Some(tool) = draft.env.toolbox.find(&call.tool) else {
-        return Some((Judged::NoTool, draft.env.toolbox.unknown_tool(&call.tool)));
-    };
-    let switched_off = draft.state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, tool.name()));
-    if !draft.state.settings.has_tool(tool.name()) {
-        return Some((Judged::NotOffered, format!("The tool {} is not among those of this agent.", tool.name())));
+    let tool = &call.facts.tool;
+    let switched_off = draft.state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, tool));
+    if !draft.state.settings.has_tool(tool) {
+        return Some((Judged::NotOffered, format!("The tool {tool} is not among those of this agent.")));
     }
     if switched_off {
-        return Some((Judged::NotOffered, format!("The tool {} is switched off in this turn.", tool.name())));
+        return Some((Judged::NotOffered, format!("The tool {tool} is switched off in this turn.")));
     }
     arguments(&call.input).err().map(|text| (Judged::BadArguments, text))
-}
-
-/// What was decided about a call before, where this is a replay.
-fn verdict<'d>(draft: &Draft<'d>, ticket: Seq) -> Option<&'d Verdict> {
-    draft.env.verdicts.and_then(|verdicts| verdicts.get(&ticket))
-}
-
-/// The arguments of a call as an object. Nothing at all counts as an empty one.
-pub(crate) fn arguments(input: &str) -> Result<Value, String> {
-    if input.trim().is_empty() {
-        return Ok(Value::Object(Default::default()));
-    }
-    match serde_json::from_str(input) {
-        Ok(Value::Object(fields)) => Ok(Value::Object(fields)),
-        Ok(Value::Null) => Ok(Value::Object(Default::default())),
-        Ok(other) => {
-            Err(format!("The arguments must be a JSON object, not {}; the call was not run.", kind_of(&other)))
-        }
-        Err(error) => Err(format!("The arguments are not valid JSON ({error}); the call was not run.")),
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// What the model hears beside the words of an answer, where the call ran in an earlier life and nobody knows how far.
@@ -162,12 +133,11 @@ const BEGUN: &str = "\nIt had been running when the runtime stopped before, and 
 fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: Judged, text: impl Into<String>) {
     let mut text = text.into();
     let has_run = open_call(draft, ticket).is_some_and(|call| call.attempts > 0);
-    // In a replay the words have it already.
-    if has_run && judged != Judged::Lost && !text.ends_with(BEGUN) {
+    if has_run && judged != Judged::Lost {
         text.push_str(BEGUN);
     }
     let result = Arc::new(ToolResult::failed(judged.reason(), text));
-    draft.write(Some(ticket), Record::Result { result, judged: Some(judged) });
+    draft.write(Some(ticket), Record::Result { result, judged });
 }
 
 /// One stride of a batch with open calls. Says whether the batch is done.
@@ -188,7 +158,8 @@ pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
 
 /// Applies a waiting steering message to each call, by the state the call is in.
 fn steer(draft: &mut Draft<'_>, steering: Steering) {
-    let calls: Vec<_> = draft.state.calls().map(|(ticket, call)| (ticket, call.state, call.tool.clone())).collect();
+    let calls: Vec<_> =
+        draft.state.calls().map(|(ticket, call)| (ticket, call.state, call.facts.tool.clone())).collect();
     for (ticket, state, tool) in calls {
         match (steering, state) {
             (Steering::FinishBatch, _) | (_, CallState::Closing) | (Steering::SkipRemaining, CallState::Running) => {}
@@ -220,10 +191,10 @@ fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
     let room = running < draft.state.settings.parallel_max.max(1);
     for (before, (ticket, call)) in draft.state.calls().enumerate() {
         if matches!(call.state, CallState::Pending | CallState::Allowed) {
-            let barrier_holds = !call.parallel && before > 0;
+            let barrier_holds = !call.facts.parallel && before > 0;
             return (!barrier_holds && room).then_some(ticket);
         }
-        if !call.parallel {
+        if !call.facts.parallel {
             return None;
         }
     }
@@ -251,12 +222,12 @@ enum Ruling {
 /// be looked at: not where the budget allows no call now.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
     let Some(call) = open_call(draft, ticket).cloned() else { return true };
-    if let Some((judged, text)) = unusable(draft, ticket, &call) {
+    if let Some((judged, text)) = unusable(draft, &call) {
         // The tools may be others than when the call was opened: the session was rebuilt in between.
         fail(draft, ticket, judged, text);
         return true;
     }
-    match judge(draft, ticket, &call) {
+    match judge(draft, &call) {
         Ruling::Run => return start_if_affordable(draft, ticket, &call),
         Ruling::Ask(access) => ask(draft, ticket, access),
         Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
@@ -270,24 +241,19 @@ fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
 }
 
 /// Judges a call by the rules that hold now, whether it begins or is to run again.
-fn judge(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Ruling {
-    let access = match verdict(draft, ticket) {
-        None => access(draft, call),
-        Some(Verdict::Wants(access)) => Ok(access.clone()),
-        Some(Verdict::Ran) => return Ruling::Run,
-        Some(Verdict::Answered(judged, text)) => return Ruling::Refuse(*judged, text.clone()),
-    };
-    let access = match access {
-        Ok(access) => access,
-        Err(text) => return Ruling::Refuse(Judged::Crashed, text),
-    };
-    let judgement = draft.state.settings.judge(&access, draft.env.globs);
+fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
+    if let Some(Unusable::Crashed(text)) = &call.facts.unusable {
+        return Ruling::Refuse(Judged::Crashed, text.clone());
+    }
+    let settings = &draft.state.settings;
+    let access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
+    let judgement = settings.judge(&access, draft.env.globs());
     // A call that names no access has nothing that could have been granted.
     let granted = || call.granted || (!access.is_empty() && access.iter().all(|access| is_granted(draft, access)));
     match judgement.action {
         Action::Allow => Ruling::Run,
         Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
-        Action::Ask if !draft.env.asks_are_heard => {
+        Action::Ask if !draft.env.asks_are_heard(&draft.state.env) => {
             let text = format!(
                 "Permission denied: {} must be asked for, and nobody listens who could answer.",
                 shown(&access)
@@ -299,18 +265,6 @@ fn judge(draft: &Draft<'_>, ticket: Seq, call: &OpenCall) -> Ruling {
             let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
             Ruling::Refuse(Judged::Denied, format!("Permission denied: {} by {by}.", shown(&access)))
         }
-    }
-}
-
-/// What a call wants to do, as its tool says; why it cannot run, where the tool crashes over its arguments.
-fn access(draft: &Draft<'_>, call: &OpenCall) -> Result<Vec<Access>, String> {
-    match (draft.env.toolbox.find(&call.tool), arguments(&call.input)) {
-        (Some(tool), Ok(arguments)) => {
-            let settings = &draft.state.settings;
-            let access = access_of(&**tool, &arguments)?;
-            Ok(seen_from(&settings.workspace, &settings.read_roots, access))
-        }
-        _ => Ok(Vec::new()),
     }
 }
 
@@ -346,17 +300,14 @@ fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>
 /// Runs a call again whose outcome is not known, where its effect allows that and so do the rules that hold now.
 ///
 /// What its effect is says the tool that would run, and not the tape alone: it may be another tool by now, and a tape may come
-/// from anybody.
+/// from anybody. That was told with the recovery, and a call that may not run again is closed before (`recover.rs`).
 pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
     let Some(call) = open_call(draft, ticket).cloned() else { return };
-    if let Some((judged, text)) = unusable(draft, ticket, &call) {
+    if let Some((judged, text)) = unusable(draft, &call) {
         return fail(draft, ticket, judged, text);
     }
-    if draft.env.toolbox.effect(&call.tool) == Some(Effect::Once) {
-        return close_unknown(draft, ticket);
-    }
     let Some(bytes) = spending::for_call_again(draft, &call) else { return close_unknown(draft, ticket) };
-    match judge(draft, ticket, &call) {
+    match judge(draft, &call) {
         Ruling::Run => start(draft, ticket, &call, bytes),
         Ruling::Ask(access) => ask(draft, ticket, access),
         Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
@@ -399,7 +350,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
         CallState::Pending | CallState::Allowed | CallState::Asking(_) => return,
     }
     spending::cut(&mut result, call);
-    draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: Some(Judged::Allowed) });
+    draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
 }
 
 /// A person answered an ask.
@@ -419,9 +370,9 @@ pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Resu
             fail(draft, call, Judged::Rejected, format!("The user rejected this call and says: {message}"));
         }
         Grant::Reject(None) => {
-            let tool = open_call(draft, call).map_or_else(String::new, |call| call.tool.clone());
+            let tool = open_call(draft, call).map_or_else(String::new, |call| call.facts.tool.clone());
             fail(draft, call, Judged::Rejected, "The user rejected this call.");
-            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool }, looked: Vec::new() });
+            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
         }
     }
     Ok(Held::Done(seq))

@@ -18,8 +18,12 @@ use crate::{
     message::ModelRef,
     model::{Item, Price, UserItem},
     session::{
-        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, command::Decide, decide::Draft,
-        record::is_none, said::Said, spent::in_vain,
+        Charge, Entry, Held, NoSummary, Open, Record, Recorded, Refusal, Reserve, State,
+        command::{Decide, first},
+        decide::Draft,
+        record::is_none,
+        said::Said,
+        spent::in_vain,
     },
     usage::Usage,
 };
@@ -32,6 +36,17 @@ pub struct SumUpBranch {
 }
 
 impl Decide for SumUpBranch {
+    fn is() -> &'static str {
+        "sum_up_branch"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<SumUpBranch> {
+        match first(wrote)? {
+            Record::BranchOpened(open) => Some(SumUpBranch { request: Box::new(open.clone()) }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "sum up branch"
     }
@@ -57,6 +72,17 @@ pub struct GiveUpBranch {
 }
 
 impl Decide for GiveUpBranch {
+    fn is() -> &'static str {
+        "give_up_branch"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<GiveUpBranch> {
+        let first = wrote.first()?;
+        let Record::BranchFailed { error, usage, estimated, lost } = &first.record else { return None };
+        let why = Box::new(NoSummary { error: error.clone(), usage: *usage, estimated: *estimated });
+        Some(GiveUpBranch { ticket: first.ticket?, why, lost: *lost })
+    }
+
     fn name(&self) -> &'static str {
         "branch failed"
     }
@@ -83,6 +109,21 @@ pub struct LeaveBranch {
 }
 
 impl Decide for LeaveBranch {
+    fn is() -> &'static str {
+        "leave_branch"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<LeaveBranch> {
+        match first(wrote)? {
+            Record::BranchSummary(branch) => Some(LeaveBranch { branch: branch.clone() }),
+            _ => None,
+        }
+    }
+
+    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
+        gives_up(wrote)
+    }
+
     fn name(&self) -> &'static str {
         "leave branch"
     }
@@ -196,6 +237,11 @@ impl BranchSummary {
             in_vain(request.lost, request.reserved, request.price).chain(answered)
         })
     }
+}
+
+/// A summary that is not taken is given up, and that alone is recorded.
+pub(super) fn gives_up(wrote: &[Entry]) -> Option<&'static str> {
+    matches!(first(wrote), Some(Record::BranchFailed { .. })).then(GiveUpBranch::is)
 }
 
 /// A host is about to have a branch summed up.

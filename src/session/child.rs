@@ -1,9 +1,15 @@
 //! A child's side of its task: what its parent tells it. What its DOWN is follows from its own entries (`apply/tasks.rs`).
 
+use serde_json::{Map, Value, json};
+
 use crate::{
     ids::{Seq, SessionId},
     permission::Chain,
-    session::{Held, Origin, Record, Refusal, Tie, advance, command::Decide, decide::Draft},
+    session::{
+        Entry, Held, Limits, Link, Origin, Record, Recorded, Refusal, Tie, advance,
+        command::{Decide, first},
+        decide::Draft,
+    },
 };
 
 /// To a child: its parent wants its task stopped.
@@ -18,6 +24,19 @@ pub struct StopTask {
 }
 
 impl Decide for StopTask {
+    fn is() -> &'static str {
+        "stop_task"
+    }
+
+    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<StopTask> {
+        let (parent, ticket) = parent_of(&recorded.fields)?;
+        Some(StopTask { parent, ticket, why: advance::why_aborted(wrote) })
+    }
+
+    fn record(&self, fields: &mut Map<String, Value>) {
+        record_parent(fields, &self.parent, self.ticket);
+    }
+
     fn name(&self) -> &'static str {
         "stopped by its parent"
     }
@@ -48,6 +67,22 @@ pub struct Orphan {
 }
 
 impl Decide for Orphan {
+    fn is() -> &'static str {
+        "orphaned"
+    }
+
+    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Orphan> {
+        let (parent, ticket) = parent_of(&recorded.fields)?;
+        match first(wrote)? {
+            Record::Orphaned { why } => Some(Orphan { parent, ticket, why: why.clone() }),
+            _ => None,
+        }
+    }
+
+    fn record(&self, fields: &mut Map<String, Value>) {
+        record_parent(fields, &self.parent, self.ticket);
+    }
+
     fn name(&self) -> &'static str {
         "orphaned"
     }
@@ -72,6 +107,27 @@ pub struct BeAdopted {
 }
 
 impl Decide for BeAdopted {
+    fn is() -> &'static str {
+        "adopted"
+    }
+
+    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<BeAdopted> {
+        match first(wrote)? {
+            Record::Adopted { tie, above } => Some(BeAdopted { tie: tie.clone(), above: above.clone() }),
+            // Who is its child already only says by whom it is told.
+            Record::Narrowed { above } => {
+                let (parent, ticket) = parent_of(&recorded.fields)?;
+                let (link, grant) = (Link::default(), Limits::default());
+                Some(BeAdopted { tie: Tie { parent, ticket, link, depth: 0, grant }, above: above.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    fn record(&self, fields: &mut Map<String, Value>) {
+        record_parent(fields, &self.tie.parent, self.tie.ticket);
+    }
+
     fn name(&self) -> &'static str {
         "adopted"
     }
@@ -127,4 +183,15 @@ pub(super) fn adopted(draft: &mut Draft<'_>, tie: &Tie, above: &[Chain]) -> Resu
     }
     let seq = draft.write(None, Record::Adopted { tie: tie.clone(), above: above.to_vec() });
     Ok(Held::Done(seq))
+}
+
+/// Who it is told by: no entry says so of one that is its child already.
+fn record_parent(fields: &mut Map<String, Value>, parent: &SessionId, ticket: Seq) {
+    fields.insert("parent".to_owned(), json!(parent));
+    fields.insert("ticket".to_owned(), json!(ticket));
+}
+
+fn parent_of(fields: &Map<String, Value>) -> Option<(SessionId, Seq)> {
+    let parent = fields.get("parent")?.as_str()?.parse().ok()?;
+    Some((parent, Seq(fields.get("ticket")?.as_u64()?)))
 }

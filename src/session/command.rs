@@ -4,11 +4,12 @@
 //! everything else that must know of all commands asks them through [`Decide`].
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     ids::Seq,
     session::{
-        Held, Input, Limits, Refusal, ReplyTo,
+        Entry, Held, Input, Limits, Record, Recorded, Refusal, ReplyTo,
         advance::{Abort, GoOn, Pause, Resume},
         back::RollBack,
         batch::AnswerAsk,
@@ -32,6 +33,28 @@ pub(super) trait Decide {
     /// What it is called, for the tree and for whoever replays.
     fn name(&self) -> &'static str;
 
+    /// What it is called on the tape.
+    fn is() -> &'static str
+    where
+        Self: Sized;
+
+    /// Reads it back from what it wrote by itself, and from what else was recorded of it. It need not be what it was: it must lead
+    /// to the same.
+    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Self>
+    where
+        Self: Sized;
+
+    /// What is recorded of it beside what it wrote: small values that no entry of it holds.
+    fn record(&self, fields: &mut Map<String, Value>) {
+        let _ = fields;
+    }
+
+    /// Another kind of command that it is recorded as, where it did what that one does.
+    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
+        let _ = wrote;
+        None
+    }
+
     /// What follows from it, and what its sender is told.
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal>;
 
@@ -48,6 +71,11 @@ pub(super) trait Decide {
     /// What was said, for whoever traces a session in full.
     fn said(&self) -> Option<String> {
         None
+    }
+
+    /// Whether its sender knows it by an id of its own.
+    fn has_an_id(&self) -> bool {
+        false
     }
 
     /// Whether it adds work: refused where the queue is full.
@@ -91,6 +119,22 @@ macro_rules! commands {
                     $(Command::$command(command) => command),*
                 }
             }
+
+            fn is(&self) -> &'static str {
+                match self {
+                    $(Command::$command(_) => <$command as Decide>::is()),*
+                }
+            }
+
+            /// Reads a command back from what is recorded of it.
+            pub(super) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
+                $(
+                    if recorded.is == <$command as Decide>::is() {
+                        return $command::read_back(recorded, wrote).map(Command::$command);
+                    }
+                )*
+                None
+            }
         }
 
         $(
@@ -104,7 +148,7 @@ macro_rules! commands {
                 /// The command, for whoever is to be answered so.
                 #[must_use]
                 pub fn to(self, reply: ReplyTo) -> Input {
-                    Input::Command { reply, command: self.into() }
+                    Input::Command { reply, command: self.into(), id: None }
                 }
             }
         )*
@@ -178,6 +222,12 @@ impl Command {
         self.as_decide().adds_work()
     }
 
+    /// Whether it ends the running turn, whatever that is at.
+    #[must_use]
+    pub fn ends_the_turn(&self) -> bool {
+        matches!(self, Command::Abort(_) | Command::End(_))
+    }
+
     /// Whether it stops what runs.
     #[must_use]
     pub fn stops(&self) -> bool {
@@ -196,9 +246,30 @@ impl Command {
         self.as_decide().stands_alone()
     }
 
+    /// Whether its sender knows it by an id of its own.
+    pub(super) fn has_an_id(&self) -> bool {
+        self.as_decide().has_an_id()
+    }
+
+    /// What its first entry says of it.
+    pub(super) fn recorded(&self, wrote: &[Entry]) -> Recorded {
+        let command = self.as_decide();
+        if let Some(is) = command.recorded_as(wrote) {
+            return Recorded::new(is);
+        }
+        let mut recorded = Recorded::new(self.is());
+        command.record(&mut recorded.fields);
+        recorded
+    }
+
     pub(super) fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         self.as_decide().decide(draft)
     }
+}
+
+/// What an input wrote first, by itself.
+pub(super) fn first(wrote: &[Entry]) -> Option<&Record> {
+    wrote.first().map(|entry| &entry.record)
 }
 
 /// What becomes of a message when the session is busy.

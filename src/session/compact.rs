@@ -22,8 +22,8 @@ use crate::{
     message::ModelRef,
     model::{Item, Price, UserItem},
     session::{
-        Charge, Directive, Held, Looked, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance,
-        command::Decide, decide::Draft, pin, record::is_none, spending,
+        Charge, Directive, Entry, Held, NoSummary, Open, Pin, Record, Recorded, Refusal, Reserve, State, Steering,
+        advance, command::Decide, decide::Draft, pin, record::is_none, spending,
     },
     usage::Usage,
 };
@@ -33,6 +33,14 @@ use crate::{
 pub struct Compact;
 
 impl Decide for Compact {
+    fn is() -> &'static str {
+        "compact"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Compact> {
+        Some(Compact)
+    }
+
     fn name(&self) -> &'static str {
         "compact"
     }
@@ -120,9 +128,6 @@ pub struct OpenCompaction {
     /// What is held back for its request.
     #[serde(default)]
     pub reserved: Reserve,
-    /// What was seen of the session's model, and of the one that sums up where that is another.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub looked: Vec<Looked>,
 }
 
 /// What takes the place of the items before the cut.
@@ -163,7 +168,7 @@ impl Compacted {
 pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
     let state = &draft.state;
     let turn_model = state.turn.as_ref().and_then(|turn| turn.model.as_ref());
-    let window = draft.env.windows.window(turn_model.unwrap_or(&state.settings.model));
+    let window = draft.model(turn_model.unwrap_or(&state.settings.model)).window;
     let window = state.settings.compaction.reserve.map_or(window, |reserve| window.with_reserve(reserve));
     (window, state.context.meter.used(estimated(draft)))
 }
@@ -181,7 +186,7 @@ pub(super) fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
 /// Our estimate of the next request, whole.
 pub(super) fn estimated(draft: &Draft<'_>) -> u64 {
     let state = &draft.state;
-    let beside = of_text(&state.settings.system).saturating_add(draft.env.tools_tokens);
+    let beside = of_text(&state.settings.system).saturating_add(draft.env.tools_tokens(&state.env));
     state.context.estimated.saturating_add(beside)
 }
 
@@ -254,21 +259,14 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal>
     let found = found.ok_or(Refusal::NothingToCompact)?;
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
     // It may have another window; and what it counts may be more than we estimate.
-    let shown = draft.env.windows.window(&model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
+    let shown = draft.model(&model).window.usable().saturating_mul(1_000) / meter.factor.max(1_000);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
     let reserve = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()));
     let (price, reserved) = reserve.ok_or(Refusal::SummaryOverBudget)?;
-    let turn_model = draft.state.turn.as_ref().and_then(|turn| turn.model.clone());
-    let own = turn_model.unwrap_or_else(|| settings.model.clone());
-    let mut looked = vec![Looked::at(draft, &own)];
-    if own != model {
-        looked.push(Looked::at(draft, &model));
-    }
     let opened = OpenCompaction {
         reason,
         price,
         reserved,
-        looked,
         model,
         room: shown,
         first_kept: found.first_kept,

@@ -1,19 +1,19 @@
 //! What an input means. The door of the core.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
-    context::{Window, of_text},
     ids::{Millis, Seq},
     message::ModelRef,
-    model::Price,
-    permission::{Globs, Ruleset},
     session::{
-        Directive, Entry, Held, Input, Judged, Record, Refusal, ReplyTo, Report, Settings, State, advance, batch,
-        command::Decide, compact, recover, retry, spending, tasks,
+        Directive, Entry, Env, Held, Input, ModelSeen, Record, Recorded, Refusal, ReplyTo, Report, Settings, State,
+        advance, batch,
+        command::{Decide, first},
+        compact,
+        env::Reader,
+        recorded, recover, retry, spending, tasks,
     },
     tape::Cause,
-    tool::{Access, Toolbox},
 };
 
 /// A host changes the settings; they hold from the next step on.
@@ -26,6 +26,17 @@ pub struct Configure {
 }
 
 impl Decide for Configure {
+    fn is() -> &'static str {
+        "configure"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Configure> {
+        match first(wrote)? {
+            Record::Settings(settings) => Some(Configure { before: None, settings: settings.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "configure"
     }
@@ -36,66 +47,6 @@ impl Decide for Configure {
 
     fn in_words(&self) -> String {
         "the settings were changed".to_owned()
-    }
-}
-
-/// What a decision may look at beside the state: values that the shell hands in.
-#[derive(Clone, Copy, Debug)]
-pub struct Env<'a> {
-    /// The tools that exist.
-    pub toolbox: &'a Toolbox,
-    /// The globs of rules, compiled once.
-    pub globs: &'a Globs,
-    /// The rules of the host. Where the tape has others, the decision says so first, and goes by these.
-    pub host_rules: Option<&'a Ruleset>,
-    /// Hash of the tools as models are told of them.
-    pub toolbox_hash: &'a str,
-    /// What the tools take in a request, in estimated tokens.
-    pub tools_tokens: u64,
-    /// The windows of models.
-    pub windows: &'a dyn Windows,
-    /// Whether anybody listens who could answer an ask.
-    pub asks_are_heard: bool,
-    /// A number from 0 up to 1, anew for each decision, for jitter.
-    pub jitter: f64,
-    /// What was decided about calls before, by their tickets, where a decision is made again without their tools: in a
-    /// replay. Nothing in a session that lives: there every call is judged by what its tool says that it wants.
-    pub verdicts: Option<&'a BTreeMap<Seq, Verdict>>,
-}
-
-/// What was decided about a call before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It ran. What it wanted was not written down, so it is not judged again.
-    Ran,
-    /// Somebody was asked about this, and the rules are asked again.
-    Wants(Vec<Access>),
-    /// It was answered without being run, with these words.
-    Answered(Judged, String),
-}
-
-/// What tools take in a request, in estimated tokens.
-#[must_use]
-pub fn tools_tokens(toolbox: &Toolbox) -> u64 {
-    of_text(&String::from_utf8_lossy(&toolbox.told()))
-}
-
-/// Knows how much models take, and what they cost. Pure: the same name always gives the same window, for one runtime.
-pub trait Windows: std::fmt::Debug {
-    /// The window of a model.
-    fn window(&self, model: &ModelRef) -> Window;
-
-    /// What the model's tokens cost; `None` where that is not known.
-    fn price(&self, model: &ModelRef) -> Option<Price> {
-        let _ = model;
-        None
-    }
-}
-
-/// Every model takes the same.
-impl Windows for Window {
-    fn window(&self, _: &ModelRef) -> Window {
-        *self
     }
 }
 
@@ -131,28 +82,44 @@ pub fn decide_and_watch<'a>(
 ) -> Decision {
     let mut draft = Draft::new(state, env, now, &mut watch);
     for (at, input) in inputs.iter().enumerate() {
-        draft.cause = None;
-        let is_recorded_only =
-            matches!(input, Input::Report { .. }) && inputs[at + 1..].iter().any(Input::settles_what_is_open);
+        if let Some((reply, done)) = draft.done_before(input) {
+            draft.reply(reply, Ok(Held::Done(done)));
+            continue;
+        }
+        let settles = |(n, later): (usize, &Input)| {
+            let is_new = || later.id().is_none_or(|id| !inputs[..n].iter().any(|input| input.id() == Some(id)));
+            n > at && later.settles_what_is_open() && is_new() && draft.done_before(later).is_none()
+        };
+        let is_recorded_only = matches!(input, Input::Report { .. }) && inputs.iter().enumerate().any(settles);
         let stands_alone = matches!(input, Input::Command { command, .. } if command.stands_alone());
         let goes_on = !is_recorded_only && !stands_alone;
+        draft.cause = None;
+        let from = draft.entries.len();
         if goes_on {
             draft.look_at_host();
         }
-        take(&mut draft, input);
+        let before = draft.entries.len();
+        let done = take(&mut draft, input);
+        let acted = draft.entries.len() > before;
         if goes_on {
             advance::advance(&mut draft);
         }
+        draft.record(input, from, acted, done);
     }
     draft.finish()
 }
 
-/// What an input says by itself, without what follows from it.
-fn take(draft: &mut Draft<'_>, input: &Input) {
+/// What an input says by itself, without what follows from it. Gives the entry that the sender of a command was told of.
+fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
     match input {
-        Input::Command { reply, command } => {
+        Input::Command { reply, command, .. } => {
             let answer = command.decide(draft);
+            let done = match answer {
+                Ok(Held::Done(done)) => Some(done),
+                _ => None,
+            };
             draft.reply(*reply, answer);
+            return done;
         }
         Input::Report { ticket, report } => report_of(draft, *ticket, report),
         Input::Timer => {
@@ -161,16 +128,18 @@ fn take(draft: &mut Draft<'_>, input: &Input) {
             spending::check_time(draft);
             retry::end_wait_when_due(draft);
         }
-        Input::Recover => recover::recover(draft),
+        Input::Recover { calls } => recover::recover(draft, calls),
+        Input::Look => {}
     }
+    None
 }
 
 /// What a worker says of its ticket.
 fn report_of(draft: &mut Draft<'_>, ticket: Seq, report: &Report) {
     match report {
-        Report::Answered { answer } => retry::answered(draft, ticket, answer),
+        Report::Answered { answer, calls } => retry::answered(draft, ticket, answer, calls),
         Report::Failed { error } => retry::failed(draft, ticket, error),
-        Report::CutOff { partial } => retry::cut_off(draft, ticket, partial),
+        Report::CutOff { partial, thrown_away } => retry::cut_off(draft, ticket, partial, *thrown_away),
         Report::Returned { result } => batch::returned(draft, ticket, result),
         Report::Summarised { result, lost } => compact::summarised(draft, ticket, result, *lost),
         Report::TaskDown { down } => tasks::down(draft, ticket, down),
@@ -196,7 +165,7 @@ fn configure(draft: &mut Draft<'_>, before: Option<&Settings>, settings: &Settin
 /// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.
 pub(super) struct Draft<'a> {
     pub(super) state: State,
-    pub(super) env: &'a Env<'a>,
+    pub(super) env: Reader<'a>,
     pub(super) now: Millis,
     pub(super) cause: Option<Cause>,
     watch: &'a mut dyn FnMut(&State, &Entry),
@@ -208,6 +177,7 @@ impl<'a> Draft<'a> {
     fn new(state: &State, env: &'a Env<'a>, now: Millis, watch: &'a mut dyn FnMut(&State, &Entry)) -> Draft<'a> {
         // Time never runs backwards within a session, whatever the machine's clock does.
         let now = now.max(state.time);
+        let env = Reader::new(env);
         Draft { state: state.clone(), env, now, cause: None, watch, entries: Vec::new(), directives: Vec::new() }
     }
 
@@ -219,7 +189,7 @@ impl<'a> Draft<'a> {
         let first_try = matches!(&record, Record::Request(request) if request.attempt == 1);
         let step = self.state.turn.as_ref().map(|turn| turn.step.saturating_add(u32::from(first_try)));
         let step = step.filter(|step| *step > 0);
-        let entry = Entry { seq, time: self.now, cause: self.cause.clone(), turn, step, ticket, record };
+        let entry = Entry { seq, time: self.now, cause: self.cause.clone(), turn, step, ticket, input: None, record };
         (self.watch)(&self.state, &entry);
         self.state.apply(&entry);
         self.entries.push(entry);
@@ -228,10 +198,36 @@ impl<'a> Draft<'a> {
 
     /// The rules of the host are those that it has now. They are on the tape before anything is decided by them.
     fn look_at_host(&mut self) {
-        let rules = self.env.host_rules;
+        let rules = self.env.host_rules();
         if self.state.settings.host.as_ref() != rules {
             self.write(None, Record::HostRules { rules: rules.cloned() });
         }
+    }
+
+    /// A model as it is seen now.
+    pub(super) fn model(&self, model: &ModelRef) -> ModelSeen {
+        self.env.model(&self.state.env, model)
+    }
+
+    /// Whom to answer, and with which entry, where the command was done before.
+    fn done_before(&self, input: &Input) -> Option<(ReplyTo, Seq)> {
+        let (Some(id), Input::Command { reply, .. }) = (input.id(), input) else { return None };
+        Some((*reply, self.state.done_under(id)?))
+    }
+
+    /// Says on the first entry that an input wrote what it was, and what was read for it. One that wrote nothing changed nothing.
+    fn record(&mut self, input: &Input, from: usize, acted: bool, done: Option<Seq>) {
+        let env = self.env.take();
+        let Some((entry, _)) = self.entries[from..].split_first() else { return };
+        let seq = entry.seq;
+        let id = input.id().filter(|_| acted).cloned().zip(done);
+        let mut recorded = Recorded::of(input, recorded::own(&self.entries[from..]), acted);
+        recorded.env = env;
+        if let Some((id, done)) = id {
+            (recorded.id, recorded.done) = (Some(id), Some(done).filter(|done| *done != seq));
+        }
+        self.state.take_note(&recorded, seq);
+        self.entries[from].input = Some(recorded);
     }
 
     /// Whether this decision opened that ticket: then nothing of it has begun.

@@ -196,8 +196,16 @@ mod tests {
         let mut settings = Settings::new("/srv", "x/y".parse().unwrap());
         let line = |seq: u64, record: Record| {
             let at = Seq(seq);
-            let entry =
-                Entry { seq: at, time: crate::Millis(seq), cause: None, turn: None, step: None, ticket: None, record };
+            let entry = Entry {
+                seq: at,
+                time: crate::Millis(seq),
+                cause: None,
+                turn: None,
+                step: None,
+                ticket: None,
+                input: None,
+                record,
+            };
             entry.to_tape().unwrap()
         };
         let accepted = |id: &str, text: &str| {

@@ -1,7 +1,12 @@
 //! The end of a session for good: its turn is aborted, what waits is taken back, its linked children end with it, and its
 //! other children are orphans. The tape stays, to be read.
 
-use crate::session::{Held, Record, Refusal, advance, command::Decide, decide::Draft, tasks};
+use crate::session::{
+    Entry, Held, Record, Recorded, Refusal, advance,
+    command::{Decide, first},
+    decide::Draft,
+    tasks,
+};
 
 /// A host ends the session for good.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +16,19 @@ pub struct End {
 }
 
 impl Decide for End {
+    fn is() -> &'static str {
+        "end"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<End> {
+        // Said again to a session that has ended, it says nothing.
+        let why = match first(wrote) {
+            Some(Record::Ended { why }) => why.clone(),
+            _ => String::new(),
+        };
+        Some(End { reason: why })
+    }
+
     fn name(&self) -> &'static str {
         "end"
     }

@@ -7,10 +7,16 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     ids::Seq,
-    session::{Held, Looked, Record, Refusal, State, command::Decide, compact, decide::Draft},
+    session::{
+        Entry, Held, Record, Recorded, Refusal, State,
+        command::{Decide, first},
+        compact,
+        decide::Draft,
+    },
     tape::anchor_name_of,
 };
 
@@ -19,6 +25,14 @@ use crate::{
 pub struct BeginAnchor;
 
 impl Decide for BeginAnchor {
+    fn is() -> &'static str {
+        "anchor"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<BeginAnchor> {
+        Some(BeginAnchor)
+    }
+
     fn name(&self) -> &'static str {
         "anchor"
     }
@@ -47,6 +61,23 @@ pub struct HandOff {
 }
 
 impl Decide for HandOff {
+    fn is() -> &'static str {
+        "hand_off"
+    }
+
+    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<HandOff> {
+        let Record::State(state) = first(wrote)? else { return None };
+        let is_summed_up = recorded.fields.contains_key(SUMMARISED);
+        let summary = state.context.summary.clone().filter(|_| is_summed_up);
+        Some(HandOff { name: state.anchor.as_ref()?.name.clone(), summary })
+    }
+
+    fn record(&self, fields: &mut Map<String, Value>) {
+        if has_words(self.summary.as_ref()) {
+            fields.insert(SUMMARISED.to_owned(), true.into());
+        }
+    }
+
     fn name(&self) -> &'static str {
         "handoff"
     }
@@ -62,6 +93,13 @@ impl Decide for HandOff {
     fn stands_alone(&self) -> bool {
         true
     }
+}
+
+/// What is recorded of a handoff beside its entry: that the host's own words are in the place of the conversation.
+const SUMMARISED: &str = "summarised";
+
+fn has_words(summary: Option<&Arc<str>>) -> bool {
+    summary.is_some_and(|summary| !summary.trim().is_empty())
 }
 
 /// What the first file of a tape is called.
@@ -80,9 +118,6 @@ pub struct AnchorMark {
     pub before_name: String,
     /// The last entry of that one.
     pub before_last: Seq,
-    /// Where a host's own summary took the place of the conversation: the model whose window bounds what is carried beside it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub looked: Vec<Looked>,
 }
 
 impl State {
@@ -92,8 +127,8 @@ impl State {
             Some(mark) => (mark.number, mark.name.clone()),
             None => (1, FIRST.to_owned()),
         };
-        let (number, before_last, looked) = (before.saturating_add(1), self.seq, Vec::new());
-        Arc::new(AnchorMark { number, name, before, before_name, before_last, looked })
+        let (number, before_last) = (before.saturating_add(1), self.seq);
+        Arc::new(AnchorMark { number, name, before, before_name, before_last })
     }
 
     /// A fork goes on in a file of its own, which follows the one that it was forked in.
@@ -121,16 +156,13 @@ pub(super) fn hand_off(draft: &mut Draft<'_>, name: &str, summary: Option<&Arc<s
     if let Some((ticket, _)) = draft.state.compaction() {
         return Err(Refusal::Compacting { ticket });
     }
-    let (mut whole, mut looked) = (draft.state.clone(), Vec::new());
-    if let Some(summary) = summary.filter(|summary| !summary.trim().is_empty()) {
-        looked.push(Looked::at(draft, &draft.state.settings.model));
+    let mut whole = draft.state.clone();
+    if let Some(summary) = summary.filter(|summary| has_words(Some(*summary))) {
         let whole_history = compact::in_place_of_all(draft, summary);
         whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
         // The entry of this handoff: no compaction from before it can be undone, for what was kept then is not there any more.
         Arc::make_mut(&mut whole.context).newest = draft.state.seq.next();
     }
-    let mut mark = whole.next_mark(anchor_name_of(name));
-    Arc::make_mut(&mut mark).looked = looked;
-    whole.anchor = Some(mark);
+    whole.anchor = Some(whole.next_mark(anchor_name_of(name)));
     Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
 }

@@ -6,8 +6,10 @@ use crate::{
     ids::{MessageId, Seq},
     message::{Message, MessageTime, Part, Role},
     session::{
-        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, command::Decide,
-        decide::Draft, pin, recover,
+        Delivery, Disposition, Entry, Held, Mode, Receipt, Record, Recorded, Refusal, Steering, Waiting, advance,
+        command::{Decide, first},
+        decide::Draft,
+        pin, recover,
     },
     tape::Cause,
 };
@@ -24,6 +26,19 @@ pub struct SendMessage {
 }
 
 impl Decide for SendMessage {
+    fn is() -> &'static str {
+        "send"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<SendMessage> {
+        match first(wrote)? {
+            Record::Accepted { message, delivery } => {
+                Some(SendMessage { message: (**message).clone(), delivery: *delivery, expect_turn: None })
+            }
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         match self.delivery {
             Delivery::Queue => "send",
@@ -44,6 +59,10 @@ impl Decide for SendMessage {
             Delivery::Reject => " to an idle session",
         };
         format!("message {} was sent{how}", self.message.id)
+    }
+
+    fn has_an_id(&self) -> bool {
+        true
     }
 
     fn said(&self) -> Option<String> {
@@ -75,6 +94,17 @@ pub struct EditMessage {
 }
 
 impl Decide for EditMessage {
+    fn is() -> &'static str {
+        "edit"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<EditMessage> {
+        match first(wrote)? {
+            Record::Edited { message } => Some(EditMessage { message: (**message).clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "edit"
     }
@@ -108,6 +138,17 @@ pub struct WithdrawMessage {
 }
 
 impl Decide for WithdrawMessage {
+    fn is() -> &'static str {
+        "withdraw"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<WithdrawMessage> {
+        match first(wrote)? {
+            Record::Withdrawn { id } => Some(WithdrawMessage { id: id.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "withdraw"
     }

@@ -1,12 +1,12 @@
 //! What goes into the core: a command of a host, a report of a worker, time that passed, a start after a crash.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    ids::{MessageId, Seq},
+    ids::{CommandId, MessageId, Seq},
     model::{Answer, AnswerPart, ModelError},
     session::{Command, Down},
-    tool::ToolResult,
+    tool::{CallFacts, ToolResult},
     usage::Usage,
 };
 
@@ -19,6 +19,8 @@ pub enum Input {
         reply: ReplyTo,
         /// What is wanted.
         command: Command,
+        /// Under which id: one that was done under it is not done again, and its sender is told what was done.
+        id: Option<CommandId>,
     },
     /// A worker reports. Taken only if its ticket is open.
     Report {
@@ -29,8 +31,14 @@ pub enum Input {
     },
     /// The clock passed a moment that an open ticket named.
     Timer,
-    /// The session was rebuilt from its tape, with these tickets open and no worker alive.
-    Recover,
+    /// The session was rebuilt from its tape, and no worker is alive.
+    Recover {
+        /// What the tools say by now of the calls that are not over ([`State::calls_to_ask`](crate::session::State::calls_to_ask)), by
+        /// their place in the answer that asked for them. Of a call that is left out holds what was said of it before.
+        calls: BTreeMap<u32, CallFacts>,
+    },
+    /// Nothing happened, and what follows from the state is decided: the host may have changed meanwhile.
+    Look,
 }
 
 /// What a worker says of its ticket.
@@ -41,6 +49,8 @@ pub enum Report {
     Answered {
         /// Its answer, complete.
         answer: Answer,
+        /// What the tools say of its calls, in their order.
+        calls: Vec<CallFacts>,
     },
     /// A model request failed.
     Failed {
@@ -51,6 +61,8 @@ pub enum Report {
     CutOff {
         /// What had arrived.
         partial: Vec<AnswerPart>,
+        /// What had arrived and was thrown away, in estimated tokens.
+        thrown_away: u64,
     },
     /// A call is over, and nothing of it is left.
     Returned {
@@ -129,6 +141,30 @@ fn part_bytes(part: &AnswerPart) -> usize {
 }
 
 impl Input {
+    /// A recovery after which the tools say what they said before.
+    #[must_use]
+    pub fn recover() -> Input {
+        Input::Recover { calls: BTreeMap::new() }
+    }
+
+    /// The same command under an id; any other input as it is.
+    #[must_use]
+    pub fn under(self, id: CommandId) -> Input {
+        match self {
+            Input::Command { reply, command, .. } => Input::Command { reply, command, id: Some(id) },
+            other => other,
+        }
+    }
+
+    /// The id that its command may be known by. A message has its own.
+    #[must_use]
+    pub fn id(&self) -> Option<&CommandId> {
+        match self {
+            Input::Command { command, id: Some(id), .. } if !command.has_an_id() => Some(id),
+            _ => None,
+        }
+    }
+
     /// The kind of input, in a few words.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -136,7 +172,8 @@ impl Input {
             Input::Command { command, .. } => command.name(),
             Input::Report { report, .. } => report.name(),
             Input::Timer => "tick",
-            Input::Recover => "recover",
+            Input::Recover { .. } => "recover",
+            Input::Look => "look",
         }
     }
 
@@ -146,7 +183,7 @@ impl Input {
         match self {
             Input::Command { command, .. } => command.about(),
             Input::Report { ticket, .. } => Some(*ticket),
-            Input::Timer | Input::Recover => None,
+            Input::Timer | Input::Recover { .. } | Input::Look => None,
         }
     }
 
@@ -196,20 +233,24 @@ impl Input {
         const HEAD: usize = 512;
         let own = match self {
             Input::Command { command, .. } => command.bytes(),
-            Input::Report { report: Report::Answered { answer }, .. } => answer.parts.iter().map(part_bytes).sum(),
-            Input::Report { report: Report::CutOff { partial }, .. } => partial.iter().map(part_bytes).sum(),
+            Input::Report { report: Report::Answered { answer, .. }, .. } => answer.parts.iter().map(part_bytes).sum(),
+            Input::Report { report: Report::CutOff { partial, .. }, .. } => partial.iter().map(part_bytes).sum(),
             Input::Report { report: Report::Returned { result }, .. } => {
                 result.content.len() + result.attachments.iter().map(|file| file.url.len()).sum::<usize>()
             }
             Input::Report { report: Report::Summarised { result: Ok((text, _)), .. }, .. } => text.len(),
             Input::Report { report: Report::TaskDown { down }, .. } => down.text.len(),
-            Input::Report { .. } | Input::Timer | Input::Recover => 0,
+            Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look => 0,
         };
         HEAD + own
     }
 
     /// Whether what came before it is recorded and nothing more follows from that: this decides about all that is open.
     pub(super) fn settles_what_is_open(&self) -> bool {
-        *self == Input::Recover || self.is_stop()
+        match self {
+            Input::Command { command, .. } => command.ends_the_turn(),
+            Input::Recover { .. } => true,
+            Input::Report { .. } | Input::Timer | Input::Look => false,
+        }
     }
 }

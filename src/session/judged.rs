@@ -41,9 +41,6 @@ pub enum Judged {
     Aborted,
     /// The turn was ended first, because a budget does not allow more.
     OverBudget,
-    /// A word of a later version.
-    #[serde(other)]
-    Other,
 }
 
 impl Judged {
@@ -63,8 +60,7 @@ impl Judged {
             | Judged::LastStep
             | Judged::CutShort
             | Judged::Withheld
-            | Judged::Allowed
-            | Judged::Other => ErrorReason::Failed,
+            | Judged::Allowed => ErrorReason::Failed,
         }
     }
 }

@@ -23,7 +23,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    ids::{MessageId, Millis, Seq},
+    ids::{CommandId, MessageId, Millis, Seq},
     message::{ErrorReason, Finish},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
     session::{
@@ -64,8 +64,8 @@ pub struct Mailbox {
     arrivals: u64,
     hand: Option<Hand>,
     incarnation: u32,
-    /// Whether this incarnation has decided about what it found open.
-    recovered: bool,
+    /// What this incarnation is told first, until the tape has what follows from it.
+    recover: Option<Input>,
     refused: Option<Refused>,
     /// The moment that the core was last told had passed: it is told once of each.
     timed: Option<Millis>,
@@ -158,7 +158,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`NotTaken`]: nothing was taken.
-    pub fn command(&mut self, reply: ReplyTo, command: Command) -> Result<(), NotTaken> {
+    pub fn command(&mut self, reply: ReplyTo, command: Command, id: Option<CommandId>) -> Result<(), NotTaken> {
         let (depth, adds) = (self.depth(), command.adds_work());
         if reply != ReplyTo::NOBODY && depth >= if adds { COMMANDS_MAX } else { COMMANDS_OF_ALL_KINDS_MAX } {
             return Err(NotTaken::Full(depth));
@@ -168,7 +168,7 @@ impl Mailbox {
             // The disk's reserve is for what stays: it closes what is open.
             return Err(NotTaken::Disk(refused.error.clone()));
         }
-        self.put(Waiting::new(Input::Command { reply, command }));
+        self.put(Waiting::new(Input::Command { reply, command, id }));
         Ok(())
     }
 
@@ -196,10 +196,10 @@ impl Mailbox {
         if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.tried)) {
             return self.next_stop(due);
         }
-        if !self.recovered {
+        if let Some(recover) = self.recover.clone() {
             let reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
             let reports: Vec<_> = reports.map(|(at, _)| *at).collect();
-            return self.take(reports, Some(Input::Recover));
+            return self.take(reports, Some(recover));
         }
         let (batch, is_all) = self.batch();
         let is_news = self.timed != due;
@@ -222,7 +222,7 @@ impl Mailbox {
         }
         match due {
             // A limit of time that is over stops what runs.
-            Some(_) if self.recovered && self.stopped != due => {
+            Some(_) if self.recover.is_none() && self.stopped != due => {
                 self.stopped = due;
                 Act::Stop(Input::Timer)
             }
@@ -296,7 +296,9 @@ impl Mailbox {
     /// The tape has what was decided, or there was nothing to record: the inputs leave, and their senders are answered.
     pub fn recorded(&mut self) -> Vec<(ReplyTo, Reply)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
-        self.recovered |= hand.inputs.contains(&Input::Recover);
+        if recovers(&hand) {
+            self.recover = None;
+        }
         let (_, replies) = hand.flight.unwrap_or_default();
         self.refused = None;
         replies
@@ -308,7 +310,7 @@ impl Mailbox {
         let Some(hand) = self.hand.take() else { return Vec::new() };
         self.timed = None;
         let is_the_inputs = matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. });
-        let (is_alone, recovers) = (hand.of.len() == 1, hand.inputs.contains(&Input::Recover));
+        let (is_alone, recovers) = (hand.of.len() == 1, recovers(&hand));
         self.put_back(hand, |waiting| match is_the_inputs {
             true => waiting.alone = true,
             false => waiting.tried = true,
@@ -376,11 +378,11 @@ impl Mailbox {
 
     // ---- incarnations ----------------------------------------------------------------------------------------------------
 
-    /// An incarnation begins, over a tape that ends there. What its predecessor had in hand is there again; what the tape has is
+    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again; what the tape has is
     /// answered as it was decided. Gives the answers.
-    pub fn begin(&mut self, incarnation: u32, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
+    pub fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
         self.incarnation = incarnation;
-        (self.recovered, self.timed, self.stopped, self.refused) = (false, None, None, None);
+        (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
         let mut ends = Vec::new();
         match self.hand.take() {
             Some(Hand { flight: Some((upto, replies)), .. }) if upto <= last => {
@@ -488,10 +490,15 @@ impl Mailbox {
     #[must_use]
     pub fn due(&self, state: &State) -> Option<Millis> {
         match &self.refused {
-            Some(refused) if !self.waiting.is_empty() || !self.recovered => Some(refused.until),
+            Some(refused) if !self.waiting.is_empty() || self.recover.is_some() => Some(refused.until),
             _ => state.due().filter(|due| self.timed != Some(*due)),
         }
     }
+}
+
+/// Whether an incarnation decides about what it found open.
+fn recovers(hand: &Hand) -> bool {
+    hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. }))
 }
 
 /// The same input, smaller; `None` where it cannot be made so.
@@ -499,13 +506,13 @@ fn smaller(input: &Input, bytes: usize, max: usize) -> Option<Input> {
     let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
     Some(match input {
         Input::Report { ticket, report } => smaller_report(report, too_large)?.of(*ticket),
-        Input::Command { reply, command: Command::Abort(Abort { reason }) } if reason.len() > WORDS_BYTES_MAX => {
-            Abort { reason: kept(reason.clone()) }.to(*reply)
+        Input::Command { reply, command: Command::Abort(Abort { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
+            Input::Command { reply: *reply, command: Abort { reason: kept(reason.clone()) }.into(), id: id.clone() }
         }
-        Input::Command { reply, command: Command::End(End { reason }) } if reason.len() > WORDS_BYTES_MAX => {
-            End { reason: kept(reason.clone()) }.to(*reply)
+        Input::Command { reply, command: Command::End(End { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
+            Input::Command { reply: *reply, command: End { reason: kept(reason.clone()) }.into(), id: id.clone() }
         }
-        Input::Command { .. } | Input::Timer | Input::Recover => return None,
+        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Look => return None,
     })
 }
 
@@ -513,17 +520,22 @@ fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option
     Some(match report {
         // It ends the turn as an answer that was cut short does. It is not asked for again: the same question gets as large an
         // answer, and this one was paid for.
-        Report::Answered { answer } if !is_short(answer) => {
+        Report::Answered { answer, .. } if !is_short(answer) => {
             let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
             let parts = vec![AnswerPart::Text { text, extra: None }];
             let (usage, model) = (answer.usage, answer.model.clone());
-            Report::Answered { answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) } }
+            Report::Answered {
+                answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) },
+                calls: Vec::new(),
+            }
         }
         Report::Failed { error } if error.message.len() > WORDS_BYTES_MAX => {
             let message = kept(error.message.clone());
             Report::Failed { error: ModelError { message, ..error.clone() } }
         }
-        Report::CutOff { partial } if !partial.is_empty() => Report::CutOff { partial: Vec::new() },
+        Report::CutOff { partial, thrown_away } if !partial.is_empty() => {
+            Report::CutOff { partial: Vec::new(), thrown_away: *thrown_away }
+        }
         Report::Returned { result } if !is_bare(result) => {
             let content = format!("{}\n[{}]", kept(result.content.clone()), too_large("the whole result"));
             let unlisted = result.changes.as_ref().map(|_| too_large("the list of changed files"));
@@ -595,8 +607,8 @@ mod tests {
     /// A mailbox whose incarnation has recovered.
     fn awake() -> Mailbox {
         let mut mailbox = Mailbox::default();
-        mailbox.begin(1, Seq(1));
-        assert!(matches!(mailbox.next(&state(), Millis(0)), Act::Decide(inputs) if inputs[..] == [Input::Recover]));
+        mailbox.begin(1, Input::recover(), Seq(1));
+        assert!(matches!(mailbox.next(&state(), Millis(0)), Act::Decide(inputs) if inputs[..] == [Input::recover()]));
         mailbox.recorded();
         mailbox
     }
@@ -616,7 +628,7 @@ mod tests {
     fn put(mailbox: &mut Mailbox, inputs: &[Input]) {
         for input in inputs.iter().cloned() {
             match input {
-                Input::Command { reply, command } => mailbox.command(reply, command).unwrap(),
+                Input::Command { reply, command, id } => mailbox.command(reply, command, id).unwrap(),
                 Input::Report { ticket, report } => assert!(mailbox.report(1, ticket, report)),
                 _ => panic!("it comes by itself"),
             }
@@ -671,7 +683,7 @@ mod tests {
     fn even_aborts_have_a_bound() {
         let mut mailbox = awake();
         let abort = || Abort { reason: String::new() };
-        let taken = (1..10_000).take_while(|to| mailbox.command(ReplyTo(*to), abort().into()).is_ok()).count();
+        let taken = (1..10_000).take_while(|to| mailbox.command(ReplyTo(*to), abort().into(), None).is_ok()).count();
         assert_eq!(taken, COMMANDS_OF_ALL_KINDS_MAX);
     }
 
@@ -702,7 +714,7 @@ mod tests {
         assert!(mailbox.refused(&disk(), Millis(0)).is_empty());
         let message = crate::message::Message::user("go");
         let send = crate::session::SendMessage { message, delivery: Default::default(), expect_turn: None };
-        assert!(matches!(mailbox.command(ReplyTo(1), send.into()), Err(NotTaken::Disk(_))));
+        assert!(matches!(mailbox.command(ReplyTo(1), send.into(), None), Err(NotTaken::Disk(_))));
         put(&mut mailbox, &[abort(2)]);
     }
 
@@ -721,9 +733,9 @@ mod tests {
         let mut mailbox = awake();
         put(&mut mailbox, &[done(4), done(5)]);
         decides(&mut mailbox);
-        mailbox.begin(2, Seq(1));
+        mailbox.begin(2, Input::recover(), Seq(1));
         assert_eq!(decides(&mut mailbox).len(), 3, "with the recovery");
-        mailbox.begin(3, Seq(1));
+        mailbox.begin(3, Input::recover(), Seq(1));
         let inputs = decides(&mut mailbox);
         assert!(inputs[..2].iter().all(|input| format!("{input:?}").contains("crashed twice")), "{inputs:?}");
     }
@@ -737,7 +749,7 @@ mod tests {
             decides(&mut mailbox);
             mailbox.handed_over(Seq(7), vec![(ReplyTo(1), Ok(crate::session::Held::Done(Seq(7))))]);
             assert!(mailbox.is_in_flight());
-            assert_eq!(mailbox.begin(2, last).len(), usize::from(is_there));
+            assert_eq!(mailbox.begin(2, Input::recover(), last).len(), usize::from(is_there));
             assert_eq!(mailbox.depth(), usize::from(!is_there));
         }
     }

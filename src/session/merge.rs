@@ -17,7 +17,11 @@ use crate::{
     ids::{MessageId, Millis, Seq, SessionId},
     model::{History, Item, ToolResultItem},
     session::{
-        Entry, Held, Record, Refusal, Spent, State, Trail, command::Decide, decide::Draft, said::Said, trail::jumps,
+        Entry, Held, Record, Recorded, Refusal, Spent, State, Trail,
+        command::{Decide, first},
+        decide::Draft,
+        said::Said,
+        trail::jumps,
     },
     tool::FileChange,
 };
@@ -30,6 +34,17 @@ pub struct Merge {
 }
 
 impl Decide for Merge {
+    fn is() -> &'static str {
+        "merge"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Merge> {
+        match first(wrote)? {
+            Record::Merged(merged) => Some(Merge { merged: merged.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "merge"
     }

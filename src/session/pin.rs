@@ -17,7 +17,12 @@ use crate::{
     ids::MessageId,
     message::Message,
     model::Item,
-    session::{Held, Looked, Outcome, Record, Refusal, State, command::Decide, compact, decide::Draft},
+    session::{
+        Entry, Held, Outcome, Record, Recorded, Refusal, State,
+        command::{Decide, first},
+        compact,
+        decide::Draft,
+    },
 };
 
 /// A host pins a message that stands in the context.
@@ -28,6 +33,17 @@ pub struct PinMessage {
 }
 
 impl Decide for PinMessage {
+    fn is() -> &'static str {
+        "pin"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<PinMessage> {
+        match first(wrote)? {
+            Record::Pinned { message } => Some(PinMessage { message: message.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "pin"
     }
@@ -49,6 +65,17 @@ pub struct UnpinMessage {
 }
 
 impl Decide for UnpinMessage {
+    fn is() -> &'static str {
+        "unpin"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<UnpinMessage> {
+        match first(wrote)? {
+            Record::Unpinned { message } => Some(UnpinMessage { message: message.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "unpin"
     }
@@ -138,8 +165,7 @@ pub(super) fn leave_no_room(draft: &mut Draft<'_>) -> bool {
          unpin some of them, or choose a model with a larger window",
         window.usable()
     );
-    let looked = vec![Looked::at(draft, &model)];
-    draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error }, looked });
+    draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error } });
     true
 }
 

@@ -6,18 +6,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    context::Window,
     ids::{CallId, MessageId, Millis, Seq, SessionId},
     message::{Message, ModelRef},
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Ruleset},
     session::{
-        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Judged, Limits, Link, Looked, Merged,
-        OpenBranch, OpenCompaction, Outcome, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder, Tie,
-        Undone,
+        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Judged, Limits, Link, Merged,
+        OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder,
+        Tie, Undone,
     },
     tape::{self, Cause, Forked, ImportedFrom},
-    tool::{Access, Effect, ToolResult},
+    tool::{Access, CallFacts, ToolResult},
     usage::Usage,
 };
 
@@ -36,6 +35,8 @@ pub struct Entry {
     pub step: Option<u32>,
     /// The ticket it is about, where it did not open it itself.
     pub ticket: Option<Seq>,
+    /// What input it followed from: on the first entry that one wrote. Those behind it without one belong to the same.
+    pub input: Option<Recorded>,
     /// What it says.
     pub record: Record,
 }
@@ -103,6 +104,14 @@ pub enum Record {
     },
     /// A call was asked for. Opens a ticket.
     Call(CallOpened),
+    /// Something else holds of an open call than was told before: the runtime was started with other tools.
+    CallFacts {
+        /// Its position among the calls of its answer, from 0.
+        index: u32,
+        /// What holds from here on.
+        #[serde(flatten)]
+        facts: CallFacts,
+    },
     /// A person is asked about a call. Opens a ticket.
     Ask {
         /// Which call.
@@ -128,9 +137,6 @@ pub enum Record {
         breach: Breach,
         /// When it stops by itself.
         expires: Millis,
-        /// What was seen of the models that it was too much for; nothing where it is not about a request.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        looked: Vec<Looked>,
     },
     /// A call is about to run: written before it does.
     CallStarted {
@@ -148,17 +154,13 @@ pub enum Record {
     Result {
         /// What came of it.
         result: Arc<ToolResult>,
-        /// Why it is that. Tapes of before the field was there do not say.
-        #[serde(default)]
-        judged: Option<Judged>,
+        /// Why it is that.
+        judged: Judged,
     },
     /// The turn is being ended: by a host, or by a rejection.
     Ending {
         /// How it will have ended.
         outcome: Outcome,
-        /// What was seen of the models that a budget did not allow a request to.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        looked: Vec<Looked>,
     },
     /// The session was rebuilt from its tape while a turn was running.
     Recovered {
@@ -172,9 +174,6 @@ pub enum Record {
         /// How it ended.
         #[serde(flatten)]
         outcome: Outcome,
-        /// What was seen of a model whose price was missing.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        looked: Vec<Looked>,
     },
     /// Old outputs of tools were left out of the context, to make room.
     Pruned {
@@ -326,16 +325,13 @@ pub struct RequestOpened {
     /// What a request to this model may take.
     #[serde(default)]
     pub usable: u64,
-    /// The model's window, as the host knows it. Tapes of before the field was there do not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<Window>,
     /// Our own estimate of the request, whole.
     #[serde(default)]
     pub estimated: u64,
     /// Tokens of the answer, at most, where the window or a budget leaves less than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// What its tokens cost; left out where that is not known. It stands here so that a replay comes to the same sums.
+    /// What its tokens cost; left out where that is not known. What is used is counted at this price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What is held back for it.
@@ -344,9 +340,6 @@ pub struct RequestOpened {
     /// The limit that sent it to this model instead of the one that was to be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Breach>,
-    /// The model that was to be asked, as it was seen then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instead_of: Option<Box<Looked>>,
     /// Hash of all that determines the request: the same after a crash.
     pub hash: String,
 }
@@ -376,12 +369,9 @@ pub struct CallOpened {
     pub index: u32,
     /// The id that the model gave to it.
     pub id: CallId,
-    /// The tool, by the name it has here; as the model wrote it where there is none.
-    pub tool: String,
-    /// What may be done after a crash.
-    pub effect: Effect,
-    /// Whether it may run beside others.
-    pub parallel: bool,
+    /// What was told of it.
+    #[serde(flatten)]
+    pub facts: CallFacts,
 }
 
 /// An entry that cannot be understood.
@@ -415,6 +405,7 @@ impl Entry {
             turn: self.turn,
             step: self.step,
             ticket: self.ticket,
+            input: self.input.as_ref().map(serde_json::value::to_raw_value).transpose()?,
             kind,
             data,
         })
@@ -430,7 +421,9 @@ impl Entry {
         // A provider's or a tool's value may be as deep as JSON is read (128 levels), and stands some levels down in its entry.
         json.disable_recursion_limit();
         let record = Record::deserialize(&mut json).and_then(|record| json.end().map(|()| record));
-        let record = record.map_err(|source| BadRecord { seq: line.seq, kind: line.kind.clone(), source })?;
+        let bad = |source| BadRecord { seq: line.seq, kind: line.kind.clone(), source };
+        let record = record.map_err(bad)?;
+        let input = line.input.as_ref().map(|input| serde_json::from_str(input.get())).transpose().map_err(bad)?;
         Ok(Entry {
             seq: line.seq,
             time: line.time,
@@ -438,6 +431,7 @@ impl Entry {
             turn: line.turn,
             step: line.step,
             ticket: line.ticket,
+            input,
             record,
         })
     }

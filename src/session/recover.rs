@@ -20,16 +20,18 @@
 //! A turn goes on by itself once; if it is cut off again with no new answer or result in between, it waits to be told to
 //! (promise 5), so that a turn that kills its process does not do so for ever.
 
+use std::collections::BTreeMap;
+
 use crate::{
     session::{CallState, Open, Record, Steering, advance, batch, compact, decide::Draft, retry, spending, tasks},
-    tool::Effect,
+    tool::{CallFacts, Effect},
 };
 
 /// Recoveries in a row, with no progress in between, after which a turn waits.
 const RECOVERIES_MAX: u32 = 1;
 
 /// The session was rebuilt and none of its workers is alive.
-pub(super) fn recover(draft: &mut Draft<'_>) {
+pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
     tasks::recover(draft);
     if draft.state.turn.is_none() {
         let written = |open: &Open| matches!(open, Open::Compaction(_) | Open::Branch(_));
@@ -42,13 +44,26 @@ pub(super) fn recover(draft: &mut Draft<'_>) {
     let n = draft.state.recoveries.saturating_add(1);
     let resumed = draft.state.settings.auto_resume && n <= RECOVERIES_MAX && !draft.state.waits;
     draft.write(None, Record::Recovered { n, resumed });
-    batch::open(draft);
+    learn(draft, calls);
+    batch::open(draft, |index| calls.get(&index).cloned());
     match resumed {
         true => start_again(draft),
         false => take_down(draft),
     }
     // It belongs to the session, so it does not wait for the turn to be told to go on.
     compact::start_again(draft);
+}
+
+/// The tools may be others than when the calls were opened: what holds of them by now is written before they are judged again.
+fn learn(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
+    for (index, ticket) in draft.state.open_batch() {
+        let Some(Open::Call(call)) = draft.state.open.get(&ticket) else { continue };
+        if let Some(facts) = calls.get(&index)
+            && call.facts_now(facts) != call.facts
+        {
+            draft.write(Some(ticket), Record::CallFacts { index, facts: facts.clone() });
+        }
+    }
 }
 
 /// Closes what cannot go on while no worker is alive: what was told to stop is down for certain, what is to be stopped need not
@@ -60,7 +75,7 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
     for (ticket, open) in open {
         match open {
             Open::Request(request) if request.closing || stops => retry::close_lost(draft, ticket),
-            Open::Call(call) => match (call.state, call.effect) {
+            Open::Call(call) => match (call.state, call.facts.effect) {
                 (CallState::Running, Effect::Once) | (CallState::Closing, _) => batch::close_unknown(draft, ticket),
                 (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),
                 _ => {}

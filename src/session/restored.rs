@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::Seq,
-    session::{Held, Record, Refusal, command::Decide, decide::Draft},
+    session::{
+        Entry, Held, Record, Recorded, Refusal,
+        command::{Decide, first},
+        decide::Draft,
+    },
     tool::FileChange,
 };
 
@@ -18,6 +22,17 @@ pub struct RecordRestored {
 }
 
 impl Decide for RecordRestored {
+    fn is() -> &'static str {
+        "restored"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<RecordRestored> {
+        match first(wrote)? {
+            Record::Restored(files) => Some(RecordRestored { files: files.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "restored"
     }

@@ -10,6 +10,7 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
     session::{Directive, Open, OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
+    tool::CallFacts,
     usage::Usage,
 };
 
@@ -28,22 +29,23 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 }
 
 /// The model answered.
-pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer) {
+pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer, calls: &[CallFacts]) {
     if let Some(request) = open_request(draft, ticket) {
         let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
         let answer = Arc::new(answer.clone());
         draft.write(Some(ticket), Record::Answer { answer, interrupted: false, estimated });
-        batch::open(draft);
+        batch::open(draft, |index| calls.get(index as usize).cloned());
     }
 }
 
 /// The stream was closed because the core said so. What had arrived as text is kept.
-pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart]) {
+pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], thrown_away: u64) {
     let Some(request) = open_request(draft, ticket) else { return };
     // The provider has read it and written that much, and says nothing of it.
     let read = draft.state.context.meter.used(request.estimated);
-    let estimated = spent::estimate(read, &Answer::new(partial.to_vec(), Finish::Unknown));
-    close_cut_off(draft, ticket, partial, estimated);
+    let written = spent::written(&Answer::new(partial.to_vec(), Finish::Unknown)).saturating_add(thrown_away);
+    let estimated = Usage { input: read, output: written, ..Usage::default() };
+    close_cut_off(draft, ticket, partial, Some(estimated));
 }
 
 /// The worker of a request went down with its process: what it used was counted then.
@@ -69,7 +71,7 @@ fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], est
 pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let Some(request) = open_request(draft, ticket) else { return };
     if request.closing {
-        return cut_off(draft, ticket, &[]);
+        return cut_off(draft, ticket, &[], 0);
     }
     let tries_before = request.attempt.saturating_sub(1);
     let turn = draft.state.turn.as_ref();
@@ -83,14 +85,14 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
         // The next step is held up until there is room, and is then made again: once (J-01).
         return;
     }
-    match plan(error, tries_before, draft.state.settings.retries_max, draft.env.jitter) {
+    match plan(error, tries_before, draft.state.settings.retries_max, &|| draft.env.jitter()) {
         Ok(wait) => {
             let until = draft.now.plus(wait.length);
             let record = Record::RetryWait { attempt: tries_before.saturating_add(1), until, server: wait.server };
             draft.write(None, record);
         }
         Err(why) => {
-            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error: why }, looked: Vec::new() });
+            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error: why } });
         }
     }
 }
@@ -103,7 +105,7 @@ struct Wait {
 }
 
 /// How long to wait before the request is made again, or why it is not.
-fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: f64) -> Result<Wait, String> {
+fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn() -> f64) -> Result<Wait, String> {
     if error.class() != RetryClass::Transient {
         return Err(error.message.clone());
     }
@@ -125,18 +127,9 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: f64) ->
         None => {
             let full = backoff(tries_before);
             // From 75 % up to 125 %, so that many sessions do not come back together.
-            Ok(Wait { length: full.mul_f64(0.75 + 0.5 * jitter.clamp(0.0, 1.0)).min(BACKOFF_MAX), server: false })
+            Ok(Wait { length: full.mul_f64(0.75 + 0.5 * jitter().clamp(0.0, 1.0)).min(BACKOFF_MAX), server: false })
         }
     }
-}
-
-/// The jitter that makes the wait before that retry so long, in milliseconds: what [`plan`] drew, read back from its outcome.
-pub(crate) fn jitter_of(attempt: u32, waited_ms: u64) -> f64 {
-    let full = backoff(attempt.saturating_sub(1)).as_secs_f64() * 1_000.0;
-    // Half a millisecond more, so that cutting off what is less than one gives the same again.
-    #[allow(clippy::cast_precision_loss, reason = "a wait is at most 30 s")]
-    let part = (waited_ms as f64 + 0.5) / full;
-    (part - 0.75) / 0.5
 }
 
 /// Our own wait after so many tries, without jitter.
@@ -169,7 +162,7 @@ mod tests {
     #[test]
     fn waits_double_and_end_after_three_retries() {
         let waits: Vec<_> = (0..4)
-            .map(|tries| plan(&error(ErrorKind::Network), tries, 3, 0.5).map(|wait| wait.length.as_millis()))
+            .map(|tries| plan(&error(ErrorKind::Network), tries, 3, &|| 0.5).map(|wait| wait.length.as_millis()))
             .collect();
         let given_up = "it failed (gave up after 3 retries)".to_owned();
         assert_eq!(waits, [Ok(1_000), Ok(2_000), Ok(4_000), Err(given_up)]);
@@ -179,21 +172,9 @@ mod tests {
     #[test]
     fn jitter_moves_a_wait_by_a_quarter_at_most() {
         let wait =
-            |tries, jitter| plan(&error(ErrorKind::Server), tries, 99, jitter).map(|wait| wait.length.as_millis());
+            |tries, jitter| plan(&error(ErrorKind::Server), tries, 99, &|| jitter).map(|wait| wait.length.as_millis());
         assert_eq!((wait(0, 0.0), wait(0, 1.0)), (Ok(750), Ok(1_250)));
         assert_eq!(wait(60, 1.0), Ok(30_000));
-    }
-
-    /// What a wait was drawn with can be read back from it, to the millisecond.
-    #[test]
-    fn a_wait_tells_the_jitter_that_made_it() {
-        for (tries, draw) in (0..8).flat_map(|tries| (0..=40).map(move |n| (tries, f64::from(n) / 40.0))) {
-            let ms = |jitter| plan(&error(ErrorKind::Network), tries, 99, jitter).map(|wait| wait.length.as_millis());
-            let waited = ms(draw).unwrap_or_default();
-            let again = ms(jitter_of(tries + 1, u64::try_from(waited).unwrap_or_default()));
-            // At the very top the half millisecond more is cut off.
-            assert!(again == Ok(waited), "{tries} {draw}: {waited} and {again:?}");
-        }
     }
 
     /// C-19, V01: a server's wait is honoured up to 60 s, and is an error above.
@@ -201,7 +182,7 @@ mod tests {
     fn a_servers_wait_is_honoured_up_to_a_minute() {
         let after = |ms| {
             let error = error(ErrorKind::RateLimited).with_retry_after(Some(Duration::from_millis(ms)));
-            plan(&error, 0, 3, 0.0)
+            plan(&error, 0, 3, &|| 0.0)
         };
         assert_eq!(after(60_000), Ok(Wait { length: Duration::from_secs(60), server: true }));
         assert!(after(61_000).is_err_and(|why| why.contains("61 s")));
@@ -211,7 +192,7 @@ mod tests {
     #[test]
     fn permanent_failures_are_not_retried() {
         for kind in [ErrorKind::Auth, ErrorKind::InvalidRequest, ErrorKind::ContextOverflow, ErrorKind::ContentPolicy] {
-            assert_eq!(plan(&error(kind), 0, 3, 0.0), Err("it failed".to_owned()), "{kind:?}");
+            assert_eq!(plan(&error(kind), 0, 3, &|| 0.0), Err("it failed".to_owned()), "{kind:?}");
         }
     }
 }

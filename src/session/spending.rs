@@ -9,7 +9,7 @@ use crate::{
     message::ModelRef,
     model::Price,
     session::{
-        AskClosedWhy, Breach, Extent, Grant, Held, Looked, OnBreach, Open, OpenCall, Outcome, Record, Refusal, Reserve,
+        AskClosedWhy, Breach, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal, Reserve,
         Resource, State, compact, decide::Draft,
     },
     tool::ToolResult,
@@ -29,7 +29,7 @@ pub(super) struct Fit {
     /// Tokens that the answer may have, where a budget limits them.
     pub(super) output_max: Option<u64>,
     /// The limit that did not allow the model that was to be asked.
-    pub(super) instead: Option<(Breach, Looked)>,
+    pub(super) instead: Option<Breach>,
 }
 
 /// Why a request is not made.
@@ -44,22 +44,19 @@ pub(super) fn for_request(draft: &mut Draft<'_>, model: &ModelRef, wanted: u64) 
     let first = match time(draft).map_or_else(|| fit(draft, model, wanted), |breach| Err(NoFit::Breach(breach))) {
         Ok(fit) => return Some(fit),
         Err(NoFit::Unpriced) => {
-            let (error, looked) = (unpriced(model), vec![Looked::at(draft, model)]);
-            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error }, looked });
+            let error = unpriced(model);
+            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error } });
             return None;
         }
         Err(NoFit::Breach(breach)) => breach,
     };
-    let mut looked = vec![Looked::at(draft, model)];
     if let (OnBreach::Model(second), Resource::Tokens | Resource::Usd) =
         (draft.state.settings.budget.on_breach.clone(), first.resource)
+        && let Ok(fit) = fit(draft, &second, wanted)
     {
-        match fit(draft, &second, wanted) {
-            Ok(fit) => return Some(Fit { instead: looked.pop().map(|looked| (first, looked)), ..fit }),
-            Err(_) => looked.push(Looked::at(draft, &second)),
-        }
+        return Some(Fit { instead: Some(first), ..fit });
     }
-    breached(draft, first, looked);
+    breached(draft, first);
     None
 }
 
@@ -74,7 +71,7 @@ fn unpriced(model: &ModelRef) -> String {
 fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
     let wanted = wanted.max(1);
     let input = input(draft);
-    let (model, price) = (model.clone(), draft.env.windows.price(model));
+    let (model, price) = (model.clone(), draft.model(model).price);
     let (tokens, usd) = (draft.state.room(Resource::Tokens), draft.state.room(Resource::Usd));
     if tokens.is_none() && usd.is_none() {
         let reserved = Reserve { input, output: 0 };
@@ -113,7 +110,7 @@ pub(super) fn for_summary(
     input: u64,
     output: u64,
 ) -> Option<(Option<Price>, Reserve)> {
-    let price = draft.env.windows.price(model);
+    let price = draft.model(model).price;
     Some((price, draft.state.reserve_for_summary(price.as_ref(), input, output)?))
 }
 
@@ -159,7 +156,7 @@ pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> CallFit {
         // What runs is let run, and gives back what it holds: then it is seen whether it is enough.
         Some(_) if runs(draft) => CallFit::Wait,
         Some(breach) => {
-            breached(draft, breach, Vec::new());
+            breached(draft, breach);
             CallFit::Wait
         }
     }
@@ -223,25 +220,25 @@ pub(super) fn check_time(draft: &mut Draft<'_>) {
         && !ending
         && let Some(breach) = time(draft)
     {
-        breached(draft, breach, Vec::new());
+        breached(draft, breach);
     }
 }
 
 /// What was set for a breach: a person is asked, or the turn ends.
-fn breached(draft: &mut Draft<'_>, breach: Breach, looked: Vec<Looked>) {
+fn breached(draft: &mut Draft<'_>, breach: Breach) {
     let asks = draft.state.settings.budget.on_breach == OnBreach::Ask;
     // Nobody can give a child more than its parent has granted.
-    if asks && breach.extent != Extent::Grant && draft.env.asks_are_heard {
+    if asks && breach.extent != Extent::Grant && draft.env.asks_are_heard(&draft.state.env) {
         let expires = draft.now.plus(draft.state.settings.ask_limit());
-        draft.write(None, Record::BudgetAsk { breach, expires, looked });
+        draft.write(None, Record::BudgetAsk { breach, expires });
     } else {
-        stop(draft, breach, looked);
+        stop(draft, breach);
     }
 }
 
-fn stop(draft: &mut Draft<'_>, breach: Breach, looked: Vec<Looked>) {
+fn stop(draft: &mut Draft<'_>, breach: Breach) {
     if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
-        draft.write(None, Record::Ending { outcome: Outcome::Budget { breach }, looked });
+        draft.write(None, Record::Ending { outcome: Outcome::Budget { breach } });
     }
 }
 
@@ -256,7 +253,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<H
     }
     let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
     if matches!(grant, Grant::Reject(_)) {
-        stop(draft, breach, Vec::new());
+        stop(draft, breach);
     }
     Ok(Held::Done(seq))
 }
@@ -267,7 +264,7 @@ pub(super) fn expire(draft: &mut Draft<'_>) {
     if open.expires <= draft.now {
         let breach = open.breach;
         draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
-        stop(draft, breach, Vec::new());
+        stop(draft, breach);
     }
 }
 

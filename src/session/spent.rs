@@ -157,8 +157,12 @@ pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> im
 
 /// Our estimate of an answer's tokens, where the provider gave none.
 pub(super) fn estimate(read: u64, answer: &Answer) -> Option<Usage> {
-    let written = of_item(&Item::Assistant(answer.clone()));
-    (answer.usage.total() == 0).then(|| Usage { input: read, output: written, ..Usage::default() })
+    (answer.usage.total() == 0).then(|| Usage { input: read, output: written(answer), ..Usage::default() })
+}
+
+/// Our estimate of the tokens that an answer took to write.
+pub(super) fn written(answer: &Answer) -> u64 {
+    of_item(&Item::Assistant(answer.clone()))
 }
 
 /// Our estimate of what a request used that failed: what broke off was read, and nobody says what was written.

@@ -8,15 +8,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{CallId, MessageId, Millis, Seq, SessionId},
+    ids::{CallId, CommandId, MessageId, Millis, Seq, SessionId},
     message::{Finish, Message, ModelRef},
-    model::{History, Params, Price, ToolResultItem},
+    model::{History, Item, Params, Price, ToolResultItem},
     session::{
-        Account, AnchorMark, Charge, ContextState, Delivery, Limits, MergedLast, OpenBranch, OpenBudgetAsk,
-        OpenCompaction, OpenTask, Origin, Outcome, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd, Told,
-        WentBack,
+        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, OpenBranch, OpenBudgetAsk,
+        OpenCompaction, OpenTask, Origin, Outcome, Recorded, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd,
+        Told, WentBack,
     },
-    tool::{Access, Effect},
+    tool::{Access, CallFacts},
     usage::Usage,
 };
 
@@ -25,6 +25,9 @@ pub(super) const TURNS_REMEMBERED: usize = 16;
 
 /// How many message ids a state remembers, so that the same id sent again is not taken twice.
 pub(super) const SEEN_MAX: usize = 4_096;
+
+/// How many commands a state remembers that were done, so that none is done twice.
+pub(super) const DONE_MAX: usize = 64;
 
 /// How many tasks that are over a state remembers.
 pub(super) const TASKS_REMEMBERED: usize = 32;
@@ -101,6 +104,12 @@ pub struct State {
     /// The anchor that it goes on from, and the one before that; absent before the first that was begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Arc<AnchorMark>>,
+    /// What the tape says last of what decisions looked at.
+    #[serde(default, skip_serializing_if = "EnvSeen::is_nothing")]
+    pub env: EnvSeen,
+    /// The newest commands that were done, oldest first, each with the entry that its sender was told.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub done: VecDeque<(CommandId, Seq)>,
 }
 
 impl State {
@@ -137,6 +146,8 @@ impl State {
             went_back: None,
             closed: None,
             anchor: None,
+            env: EnvSeen::default(),
+            done: VecDeque::new(),
         }
     }
 
@@ -205,6 +216,48 @@ impl State {
             Open::Call(call) => Some((*ticket, call)),
             _ => None,
         })
+    }
+
+    /// The calls of the newest answer that are open, by their place in it.
+    pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
+        let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
+        batch.filter(|(_, ticket)| matches!(self.open.get(ticket), Some(Open::Call(_)))).collect()
+    }
+
+    /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the tool,
+    /// and the arguments. A torn write may have left calls that have no tickets yet.
+    #[must_use]
+    pub fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
+        let open = self.open_batch();
+        let Some(turn) = &self.turn else { return Vec::new() };
+        let asked = open.iter().filter_map(|(index, ticket)| match self.open.get(ticket) {
+            Some(Open::Call(call)) => Some((*index, call.facts.tool.clone(), call.input.clone())),
+            _ => None,
+        });
+        let newest = self.history.last();
+        let torn = newest.iter().filter_map(|item| match item.as_ref() {
+            Item::Assistant(answer) => Some((0..).zip(answer.calls()).skip(turn.batch.len())),
+            _ => None,
+        });
+        let torn = torn.flatten().map(|(index, (name, input))| (index, name.to_owned(), input.into()));
+        asked.chain(torn).collect()
+    }
+
+    /// The entry that the sender of a command was told, where it was done under that id.
+    #[must_use]
+    pub fn done_under(&self, id: &CommandId) -> Option<Seq> {
+        self.done.iter().find(|(known, _)| known == id).map(|(_, seq)| *seq)
+    }
+
+    /// Takes note of the input that wrote an entry.
+    pub(super) fn take_note(&mut self, input: &Recorded, seq: Seq) {
+        self.env.learn(&input.env);
+        if let Some(id) = &input.id {
+            self.done.push_back((id.clone(), input.done.unwrap_or(seq)));
+            if self.done.len() > DONE_MAX {
+                self.done.pop_front();
+            }
+        }
     }
 
     /// The model request that is open.
@@ -364,16 +417,13 @@ pub struct OpenRequest {
 pub struct OpenCall {
     /// The id that the model gave to it.
     pub id: CallId,
-    /// Which tool.
-    pub tool: String,
+    /// What was told of it: its tool, and what it wants.
+    #[serde(flatten)]
+    pub facts: CallFacts,
     /// Its arguments, as received.
     pub input: Arc<str>,
     /// How far it is.
     pub state: CallState,
-    /// What may be done after a crash.
-    pub effect: Effect,
-    /// Whether it may run beside others.
-    pub parallel: bool,
     /// Whether a person said that it may run: then nobody is asked again before it runs again.
     #[serde(default)]
     pub granted: bool,
@@ -382,6 +432,15 @@ pub struct OpenCall {
     /// Bytes that its result may have, where a budget limits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+}
+
+impl OpenCall {
+    /// What holds of it where its tools say this by now. Of a call that has begun the stricter effect holds: the one that it began
+    /// with, or the one that it would have now.
+    pub(super) fn facts_now(&self, told: &CallFacts) -> CallFacts {
+        let effect = if self.attempts > 0 { told.effect.max(self.facts.effect) } else { told.effect };
+        CallFacts { effect, ..told.clone() }
+    }
 }
 
 /// How far an open call is.

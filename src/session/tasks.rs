@@ -9,8 +9,11 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::{Message, MessageTime, Role},
     session::{
-        Directive, Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent,
-        TaskOrder, Told, command::Decide, decide::Draft, end, toolset,
+        Directive, Down, DownReason, Entry, Held, Link, Open, OpenTask, Outcome, Record, Recorded, Refusal, Resource,
+        Settings, Spent, TaskOrder, Told,
+        command::{Decide, first},
+        decide::Draft,
+        end, toolset,
     },
 };
 
@@ -26,6 +29,19 @@ pub struct Spawn {
 }
 
 impl Decide for Spawn {
+    fn is() -> &'static str {
+        "spawn"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Spawn> {
+        match first(wrote)? {
+            Record::TaskStarted { child, link, order: Some(order), .. } => {
+                Some(Spawn { child: child.clone(), order: Box::new((**order).clone()), link: *link })
+            }
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "spawn"
     }
@@ -57,6 +73,17 @@ pub struct Adopt {
 }
 
 impl Decide for Adopt {
+    fn is() -> &'static str {
+        "adopt"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Adopt> {
+        match first(wrote)? {
+            Record::TaskStarted { child, link, order: None, .. } => Some(Adopt { child: child.clone(), link: *link }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "adopt"
     }

@@ -14,7 +14,6 @@ use crate::{
         BeginAnchor, Compact, Decision, Entry, Env, Input, Merged, Record, ReplyTo, Report, Settings, Spent, State,
         decide,
     },
-    tool::Toolbox,
     usage::Usage,
 };
 
@@ -59,22 +58,29 @@ fn said(items: usize) -> State {
         spill: None,
     };
     let record = Record::Merged(Arc::new(merged));
-    state.apply(&Entry { seq: Seq(1), time: Millis(1), cause: None, turn: None, step: None, ticket: None, record });
+    state.apply(&Entry {
+        seq: Seq(1),
+        time: Millis(1),
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        input: None,
+        record,
+    });
     state
 }
 
 /// A decision, and how many items were serialised and hashed for it.
 fn counted(state: &State, signal: &Input) -> (Decision, usize) {
-    let (toolbox, globs, window) = (Toolbox::default(), Globs::default(), Window::new(10_000_000, 1_000));
+    let (globs, window) = (Globs::default(), Window::new(10_000_000, 1_000));
     let env = Env {
-        toolbox: &toolbox,
         globs: &globs,
         toolbox_hash: "tools",
         tools_tokens: 0,
         windows: &window,
         asks_are_heard: true,
         jitter: 0.5,
-        verdicts: None,
         host_rules: None,
     };
     HASHED.with(|count| count.set(0));

@@ -13,7 +13,12 @@ use crate::{
     context::{Carried, of_item},
     ids::Seq,
     model::History,
-    session::{Entry, Held, Record, Refusal, State, command::Decide, compact, decide::Draft},
+    session::{
+        Entry, Held, Record, Recorded, Refusal, State,
+        command::{Decide, first},
+        compact,
+        decide::Draft,
+    },
 };
 
 /// A host wants the newest compaction undone, and brings what it replaced.
@@ -24,6 +29,17 @@ pub struct UndoCompaction {
 }
 
 impl Decide for UndoCompaction {
+    fn is() -> &'static str {
+        "undo_compaction"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<UndoCompaction> {
+        match first(wrote)? {
+            Record::CompactionUndone(undone) => Some(UndoCompaction { undone: undone.clone() }),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "undo compaction"
     }

@@ -124,7 +124,7 @@ mod tests {
     fn entry(seq: u64) -> Entry {
         let data = serde_json::value::to_raw_value(&seq).unwrap();
         let (seq, time) = (Seq(seq), Millis(1));
-        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, kind: "note".into(), data }
+        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: "note".into(), data }
     }
 
     /// A disk that is slow just now may leave it for later.

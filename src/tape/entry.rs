@@ -32,6 +32,8 @@ pub struct Entry {
     pub step: Option<u32>,
     /// The ticket it is about: a model request, a call, an ask, a wait.
     pub ticket: Option<Seq>,
+    /// What it followed from, as JSON: on the first entry that an input wrote. Those behind it without one belong to the same.
+    pub input: Option<Box<RawValue>>,
     /// What kind of entry: names the shape of `data`.
     pub kind: String,
     /// What it says, as JSON.
@@ -40,16 +42,18 @@ pub struct Entry {
 
 impl PartialEq for Entry {
     fn eq(&self, other: &Self) -> bool {
-        (self.seq, self.time, &self.cause, self.turn, self.step, self.ticket, &self.kind, self.data.get())
-            == (
-                other.seq,
-                other.time,
-                &other.cause,
-                other.turn,
-                other.step,
-                other.ticket,
-                &other.kind,
-                other.data.get(),
-            )
+        let (a, b) = (self.input.as_deref(), other.input.as_deref());
+        self.is_like(other) && a.map(RawValue::get) == b.map(RawValue::get)
+    }
+}
+
+impl Entry {
+    /// Whether both say the same, whatever they followed from.
+    pub(crate) fn is_like(&self, other: &Entry) -> bool {
+        let heads = |entry: &Entry| (entry.seq, entry.time, entry.turn, entry.step, entry.ticket);
+        heads(self) == heads(other)
+            && self.cause == other.cause
+            && self.kind == other.kind
+            && self.data.get() == other.data.get()
     }
 }

@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! {"v":1,"session":"s","seq":7,"id":"0193…","kind":"result","anchor":"001_session-start","time":1732000000000,
-//!  "cause":{"entry":6},"turn":2,"step":1,"ticket":6,"more":1,"data":{…},"sum":"61d3c2a09be4f7c5"}
+//!  "cause":{"entry":6},"turn":2,"step":1,"ticket":6,"more":1,"in":{…},"data":{…},"sum":"61d3c2a09be4f7c5"}
 //! ```
 //!
-//! - `cause`, `turn`, `step`, `ticket`, `more` and `prev` are left out where there is nothing to say.
+//! - `cause`, `turn`, `step`, `ticket`, `more`, `prev` and `in` are left out where there is nothing to say.
 //! - `sum` is the first 16 hex digits of BLAKE3 over the sum before and this line up to `,"sum"`.
 //!   It is always the last field and always computed so, whatever `v` says.
 //! - `more` counts the lines of the same append that follow: an append is read whole or not at all.
@@ -22,12 +22,11 @@ use uuid::Uuid;
 
 use crate::{
     ids::{Millis, Seq, SessionId},
-    tape::{Cause, Entry, TapeError, lineage::FORKED},
+    tape::{Cause, Entry, TapeError},
 };
 
-/// The newest format version that is read. A line is written in the oldest version that knows what it says: 1, and 2 for the
-/// line that a fork begins with, which a reader of version 1 would take for damage.
-pub(super) const VERSION: u64 = 2;
+/// The format version that is read and written.
+pub(super) const VERSION: u64 = 1;
 
 /// The largest line, in bytes. Larger outputs belong into the spill folder.
 pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -141,7 +140,8 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
             return Err(TapeError::Gap { session: chain.session.clone(), expected: seq.next(), got: entry.seq });
         }
         seq = entry.seq;
-        let bytes = entry.data.get().len() + entry.kind.len() + 512;
+        let input = entry.input.as_ref().map_or(0, |input| input.get().len());
+        let bytes = entry.data.get().len() + entry.kind.len() + input + 512;
         if bytes > LINE_BYTES_MAX {
             return Err(TapeError::TooLarge { bytes, max: LINE_BYTES_MAX });
         }
@@ -168,7 +168,7 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
 /// Built by hand, because the two largest parts (`data` and the fixed ones) need no serializer.
 fn encode_line(out: &mut Vec<u8>, chain: &Chain, entry: &Entry, more: usize, prev: Option<Sum>, sum: Sum) {
     let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
-    out.extend_from_slice(if entry.kind == FORKED { b"{\"v\":2,\"session\":\"" } else { b"{\"v\":1,\"session\":\"" });
+    out.extend_from_slice(b"{\"v\":1,\"session\":\"");
     out.extend_from_slice(chain.session.as_str().as_bytes());
     number(out, "\",\"seq\":", entry.seq.0);
     out.extend_from_slice(b",\"id\":\"");
@@ -197,8 +197,12 @@ fn encode_line(out: &mut Vec<u8>, chain: &Chain, entry: &Entry, more: usize, pre
         out.extend_from_slice(&prev.0);
         out.push(b'"');
     }
-    out.extend_from_slice(b",\"data\":");
     let data_from = out.len();
+    if let Some(input) = &entry.input {
+        out.extend_from_slice(b",\"in\":");
+        out.extend_from_slice(input.get().as_bytes());
+    }
+    out.extend_from_slice(b",\"data\":");
     out.extend_from_slice(entry.data.get().as_bytes());
     if memchr::memchr2(b'\n', b'\r', &out[data_from..]).is_some() {
         out[data_from..].iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
@@ -246,6 +250,8 @@ struct Line<'a> {
     more: usize,
     #[serde(borrow)]
     prev: Option<Cow<'a, str>>,
+    #[serde(rename = "in", borrow)]
+    input: Option<&'a RawValue>,
     #[serde(borrow)]
     data: &'a RawValue,
     #[serde(rename = "sum", borrow)]
@@ -423,6 +429,7 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
             turn: parsed.turn,
             step: parsed.step,
             ticket: parsed.ticket,
+            input: parsed.input.map(ToOwned::to_owned),
             kind: parsed.kind.into_owned(),
             data: parsed.data.to_owned(),
         };

@@ -58,6 +58,7 @@ impl Forked {
             turn: None,
             step: None,
             ticket: None,
+            input: None,
             kind: FORKED.to_owned(),
             data,
         }

@@ -59,12 +59,6 @@ impl Toolbox {
         self.specs.clone()
     }
 
-    /// Tools that are known by other names than their own, and are offered to nobody.
-    pub(crate) fn by_other_names(tools: BTreeMap<String, Arc<dyn Tool>>) -> Toolbox {
-        let tools = tools.into_iter().map(|(name, tool)| (name, Known::new(tool))).collect();
-        Toolbox { tools: Arc::new(tools), specs: Arc::new([]) }
-    }
-
     /// A hash of the tools as a model is told of them: the same for the same tools.
     #[must_use]
     pub fn hash(&self) -> String {

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
-    context::{Replaced, Window},
+    context::Replaced,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, UserItem},
     permission::{Chain, Ruleset},
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
-        Entry, Extent, ForkMade, Judged, Limits, Link, Looked, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
+        Entry, Extent, ForkMade, Judged, Limits, Link, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
         RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie,
         Undone, Way,
     },
     tape::{Cause, ImportedFrom},
-    tool::{Access, Effect, FileChange, FileImage, FileState, ToolResult},
+    tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, ToolResult},
     usage::{MicroUsd, PicoUsd, Usage},
 };
 
@@ -42,8 +42,6 @@ fn records() -> Vec<Record> {
     let price = Price { cache_read: Some(MicroUsd(25_000)), ..Price::new(MicroUsd(250_000), MicroUsd(2_000_000)) };
     let breach = Breach { resource: Resource::Usd, extent: Extent::Session, max: 9, used: 5, held: 1, needs: 4 };
     let grant = Limits { tokens: Some(10_000), usd: Some(PicoUsd(7)), ..Limits::default() };
-    let window = Window { context: 128, reserve: 28, output: 12 };
-    let looked = Looked { model: model(), window, price: Some(price), tools: 7 };
     let request = RequestOpened {
         model: model(),
         attempt: 1,
@@ -53,23 +51,21 @@ fn records() -> Vec<Record> {
         tools: "bb".into(),
         used: 20,
         usable: 100,
-        window: Some(window),
         estimated: 18,
         price: Some(price),
         reserved: Reserve { input: 20, output: 0 },
         max_output: Some(4_000),
         instead: Some(breach),
-        instead_of: Some(Box::new(looked.clone())),
         hash: "cc".into(),
     };
-    let opened = CallOpened {
-        answer: Seq(5),
-        index: 0,
-        id: "c-1".into(),
+    let facts = CallFacts {
         tool: "read".into(),
         effect: Effect::Read,
         parallel: true,
+        access: vec![Access::new("read", "a")],
+        unusable: None,
     };
+    let opened = CallOpened { answer: Seq(5), index: 0, id: "c-1".into(), facts: facts.clone() };
     let order = TaskOrder { settings: settings.clone(), prompt: Message::user("help").with_id("m-2".into()) };
     let mut down = Down::without_a_word(DownReason::Failed { error: "it failed".into() });
     down.lent = grant;
@@ -94,16 +90,17 @@ fn records() -> Vec<Record> {
         Record::RequestFailed { error, estimated: None },
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
         Record::Call(opened),
+        Record::CallFacts { index: 0, facts },
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
         Record::Granted { grant: Grant::Always(Scope::Session) },
         Record::AskClosed { why: AskClosedWhy::Expired },
-        Record::BudgetAsk { breach, expires: Millis(600_000), looked: vec![looked.clone()] },
+        Record::BudgetAsk { breach, expires: Millis(600_000) },
         Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200) },
         Record::Closing {},
-        Record::Result { result, judged: Some(Judged::Allowed) },
-        Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() }, looked: Vec::new() },
+        Record::Result { result, judged: Judged::Allowed },
+        Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() } },
         Record::Recovered { n: 1, resumed: true },
-        Record::TurnFinished { outcome: Outcome::Done, looked: Vec::new() },
+        Record::TurnFinished { outcome: Outcome::Done },
         Record::Released {},
         Record::Pruned { results: vec![2] },
         Record::Compaction(OpenCompaction {
@@ -116,7 +113,6 @@ fn records() -> Vec<Record> {
             room: 60,
             price: None,
             reserved: Reserve { input: 70, output: 0 },
-            looked: vec![looked],
         }),
         Record::Compacted(Arc::new(Compacted {
             summary: Some("## Goal".into()),
@@ -260,7 +256,16 @@ fn records() -> Vec<Record> {
 
 fn entry(record: Record) -> Entry {
     let cause = Some(Cause::Message("m-1".into()));
-    Entry { seq: Seq(7), time: Millis(1_000), cause, turn: Some(Seq(3)), step: Some(1), ticket: None, record }
+    Entry {
+        seq: Seq(7),
+        time: Millis(1_000),
+        cause,
+        turn: Some(Seq(3)),
+        step: Some(1),
+        ticket: None,
+        input: None,
+        record,
+    }
 }
 
 /// Design §9: the data of each entry kind.

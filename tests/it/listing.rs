@@ -364,7 +364,8 @@ fn brought_in(store: &Store, name: &str, parent: &str) {
     state.origin = Some(Arc::new(Origin { parent: parent.parse().unwrap(), ..crate::sim::tasks::origin() }));
     let record = Record::State(Arc::new(state));
     let entry =
-        Entry { seq: Seq(1), time: Millis(1), cause: None, turn: None, step: None, ticket: None, record }.to_tape();
+        Entry { seq: Seq(1), time: Millis(1), cause: None, turn: None, step: None, ticket: None, input: None, record }
+            .to_tape();
     let mut tape = store.create(&name.parse().unwrap(), Arc::new(|_| {})).unwrap();
     let _ = tape.append(&[entry.unwrap()]);
 }

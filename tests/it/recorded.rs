@@ -95,6 +95,7 @@ fn an_entry_of_any_kind_is_kept_and_found_by_its_kind() {
             turn: None,
             step: None,
             ticket: None,
+            input: None,
             kind: kind.into(),
             data: serde_json::value::to_raw_value(&json!({"text": "the gong was struck"})).unwrap(),
         };

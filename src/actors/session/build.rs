@@ -9,9 +9,9 @@ use crate::{
     message::ErrorReason,
     model::Request,
     permission::{Globs, seen_from},
-    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, State, arguments, toolset},
+    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, State, toolset},
     tape::TapeError,
-    tool::{Access, May, Tool, ToolResult, access_of},
+    tool::{Access, May, Tool, ToolResult, arguments},
 };
 
 /// How long a life waits for a tape that the life before it has.
@@ -144,12 +144,13 @@ pub(super) fn call(
     ticket: Seq,
     open: &OpenCall,
 ) -> Result<(HookCall, Arc<dyn Tool>, CallContext), ToolResult> {
-    let tool = host.toolbox.find(&open.tool).cloned();
-    let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(&open.tool)))?;
+    let name = &open.facts.tool;
+    let tool = host.toolbox.find(name).cloned();
+    let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(name)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
     let settings = &state.settings;
-    let accesses =
-        seen_from(&settings.workspace, &settings.read_roots, access_of(&*tool, &arguments).map_err(ToolResult::error)?);
+    // What was judged is what it may reach: the tool is not asked again.
+    let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
     let may = may(state, &accesses);
     let external = external(accesses);
     let context = CallContext {
@@ -160,7 +161,7 @@ pub(super) fn call(
         external,
         may,
     };
-    let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: open.tool.clone(), arguments };
+    let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: name.clone(), arguments };
     Ok((call, tool, context))
 }
 
@@ -189,7 +190,7 @@ pub(super) fn never_ran() -> ToolResult {
 /// A call in a few words, for the tree.
 pub(super) fn call_title(call: &OpenCall) -> String {
     let input: String = call.input.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
-    format!("{} {input}", call.tool)
+    format!("{} {input}", call.facts.tool)
 }
 
 /// A number from 0 up to 1 that differs between sessions, lives and draws. For jitter, not for secrets.

@@ -73,7 +73,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             }
             Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
                 tools = true;
-                what.push(format!("runs {}", call.tool));
+                what.push(format!("runs {}", call.facts.tool));
             }
             Open::Task(task) => what.push(format!("waits for {}", task.child)),
             Open::Call(_) => {}
@@ -132,7 +132,7 @@ pub(super) fn in_full(work: &Work) -> Option<String> {
         Input::Command { command, .. } => command.said(),
         Input::Report { report: Report::Returned { result }, .. } => Some(result.content.clone()),
         Input::Report { report: Report::Failed { error }, .. } => Some(error.to_string()),
-        Input::Report { report: Report::Answered { answer }, .. } => Some(answer.text()),
-        Input::Report { .. } | Input::Timer | Input::Recover => None,
+        Input::Report { report: Report::Answered { answer, .. }, .. } => Some(answer.text()),
+        Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look => None,
     }
 }

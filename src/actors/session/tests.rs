@@ -94,7 +94,8 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     settings.rules = vec![Profile::Auto.ruleset()];
     let mut state = State::new(id, settings, now);
     let record = Record::State(Arc::new(state.clone()));
-    let first = Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, record };
+    let first =
+        Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, input: None, record };
     assert!(matches!(tape.append(&[first.to_tape().unwrap()]), Appended::Now(Ok(_))));
     state.apply(&first);
     #[cfg(feature = "fault-injection")]
@@ -133,6 +134,12 @@ impl Bench {
         self.report(ticket, Report::Returned { result: ToolResult::ok(content) });
     }
 
+    fn answered(&mut self, ticket: Seq, answer: Answer) {
+        let tools = &self.live.host.toolbox;
+        let calls = answer.calls().map(|(name, input)| tools.facts(name, input)).collect();
+        self.report(ticket, Report::Answered { answer, calls });
+    }
+
     fn failed(&mut self, ticket: Seq) {
         self.report(ticket, Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") });
     }
@@ -147,7 +154,7 @@ impl Bench {
         let call =
             |n| AnswerPart::Call { id: format!("{n}").into(), name: "waits".into(), input: "{}".into(), extra: None };
         let answer = Answer::new((0..many).map(call).collect(), Finish::ToolCalls);
-        self.report(self.request(), Report::Answered { answer });
+        self.answered(self.request(), answer);
         self.running()
     }
 
@@ -347,7 +354,7 @@ async fn an_outcome_is_told_when_it_is_on_the_tape() {
     drop(bench.send("m"));
     let ticket = bench.request();
     bench.hold_up_the_disk();
-    bench.report(ticket, Report::Answered { answer: Answer::new(Vec::new(), Finish::Stop) });
+    bench.answered(ticket, Answer::new(Vec::new(), Finish::Stop));
     let (reply, mut outcome) = oneshot::channel();
     bench.live.answer(Question::Outcome("m".into(), reply));
     assert!(bench.live.state.turn.is_some() && outcome.try_recv().is_err());
@@ -391,7 +398,7 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     let before = bench.live.state.spent.usage.output;
     let usage = crate::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
     let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
-    bench.report(bench.request(), Report::Answered { answer });
+    bench.answered(bench.request(), answer);
     let end = bench.live.state.ended.back().unwrap();
     assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
     assert!(end.text.starts_with("xx") && end.text.contains("the whole answer is too large"));
@@ -477,7 +484,7 @@ async fn an_input_that_two_incarnations_died_over_is_given_up() {
         Some(Work::Decide(inputs)) => inputs,
         _ => panic!("something is to be decided"),
     };
-    assert_eq!(take()[..], [Input::Recover]);
+    assert_eq!(take()[..], [Input::recover()]);
     slot.recorded();
     assert_eq!(take().len(), 1, "what an incarnation died over is decided about alone");
     let bench = bench.dies();

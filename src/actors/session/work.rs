@@ -44,7 +44,7 @@ impl Live {
                 Due::Gone(ticket) => {
                     let report = match self.state.open.get(&ticket) {
                         Some(Open::Call(_)) => Report::Returned { result: build::never_ran() },
-                        _ => Report::CutOff { partial: Vec::new() },
+                        _ => Report::CutOff { partial: Vec::new(), thrown_away: 0 },
                     };
                     self.post(ticket).report(report);
                 }
@@ -110,7 +110,7 @@ impl Live {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
         match build::call(&self.host, &self.state, ticket, open) {
             Ok((call, tool, context)) => {
-                let id = format!("{} {ticket}", open.tool);
+                let id = format!("{} {ticket}", open.facts.tool);
                 let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
                 let worker = CallWorker::start(self.post(ticket), call, tool, context, card);
                 self.workers.insert(ticket, Worker::Call(worker));

@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     actors::{shell, slot::Slept, tapes::OpenTape},
     error::{PassivateError, SendError},
-    ids::{MessageId, Millis, Seq, SessionId},
+    ids::{CommandId, MessageId, Millis, Seq, SessionId},
     session::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
     supervisor::ActorCard,
     tape::TapeError,
@@ -157,8 +157,8 @@ impl Inbox {
         to: ReplyTo,
         command: Command,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
-        let ends_the_turn = matches!(command, Command::Abort(_) | Command::End(_));
-        if let Err(not_taken) = self.mailbox.command(to, command) {
+        let ends_the_turn = command.ends_the_turn();
+        if let Err(not_taken) = self.mailbox.command(to, command, Some(CommandId::new())) {
             if let Some(card) = &self.card {
                 card.rejected();
             }
@@ -266,6 +266,7 @@ impl Inbox {
         life: u32,
         actor: shell::Mailbox<Wake>,
         card: Arc<ActorCard>,
+        recover: Input,
         last: Seq,
     ) -> Ends {
         self.actor = Some(actor);
@@ -275,7 +276,7 @@ impl Inbox {
         self.woken = false;
         self.idle = false;
         self.stopped = false;
-        let ends = self.mailbox.begin(life, last);
+        let ends = self.mailbox.begin(life, recover, last);
         let ends = self.ends(ends);
         self.wake();
         ends

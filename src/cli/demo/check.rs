@@ -16,7 +16,7 @@ pub(super) fn tape(entries: &[Entry], acknowledged: &[MessageId]) -> Result<Stri
     for entry in entries {
         match &entry.record {
             Record::Delivered { ids } => ids.iter().for_each(|id| *delivered.entry(id).or_default() += 1),
-            Record::Call(call) => drop(calls.insert(entry.seq, (call.tool.as_str(), 0_usize))),
+            Record::Call(call) => drop(calls.insert(entry.seq, (call.facts.tool.as_str(), 0_usize))),
             Record::Result { result, .. } => {
                 let call = entry.ticket.and_then(|ticket| calls.get_mut(&ticket));
                 let (_, results) = call.ok_or_else(|| format!("entry {} is the result of no call", entry.seq))?;

@@ -507,14 +507,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
     scene.put("g", "old\n");
     let before = scene.seq();
     scene.edit("g", "old", "new");
-    let call = CallOpened {
-        answer: Seq(1),
-        index: 0,
-        id: "c".into(),
-        tool: "write".into(),
-        effect: Effect::Once,
-        parallel: false,
-    };
+    let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), facts: facts("write", Effect::Once) };
     let ticket = scene.push(None, Record::Call(call));
     scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None });
     let (parent, fork) = (scene.session.clone(), SessionId::new());
@@ -552,7 +545,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
     drop(carry_out(&plan, &bench, Restore::Whole));
     assert_eq!((scene.text("f"), scene.text("g")), ("old\n".into(), "old\n".into()));
     assert_eq!(seen_by_fork(&scene, forked_at).0, [], "a restore of the parent is the parent's");
-    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: None });
+    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
 }
 
 /// Finding: an anchor may begin while a call waits for its turn, or for somebody's word. What the call changes once it runs belongs to
@@ -561,14 +554,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
 fn a_call_that_waited_while_an_anchor_began_is_taken_back_too() {
     let mut scene = Scene::new();
     scene.put("f", "old\n");
-    let call = CallOpened {
-        answer: Seq(1),
-        index: 0,
-        id: "c".into(),
-        tool: "write".into(),
-        effect: Effect::Once,
-        parallel: false,
-    };
+    let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), facts: facts("write", Effect::Once) };
     let ticket = scene.push(None, Record::Call(call));
     let Record::State(first) = &scene.entries[0].record else { panic!("a tape begins with a state") };
     let mut state = (**first).clone();
@@ -577,7 +563,7 @@ fn a_call_that_waited_while_an_anchor_began_is_taken_back_too() {
     let anchor = scene.push(None, Record::State(Arc::new(state)));
     scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None });
     let result = scene.run("write", json!({"path": "f", "content": "new\n"}), ticket);
-    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: None });
+    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
     // Read from the anchor on, as for any entry behind it.
     scene.entries.drain(..2);
     assert_eq!(scene.steps(anchor), [("f".to_owned(), Step::Restore)]);

@@ -21,11 +21,9 @@ impl State {
         });
         let opened = OpenCall {
             id: call.id.clone(),
-            tool: call.tool.clone(),
+            facts: call.facts.clone(),
             input: input.unwrap_or_default().into(),
             state: CallState::Pending,
-            effect: call.effect,
-            parallel: call.parallel,
             granted: false,
             attempts: 0,
             bytes: None,
@@ -75,7 +73,7 @@ impl State {
         }
     }
 
-    pub(super) fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: Option<Judged>) {
+    pub(super) fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: Judged) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
         if call.attempts > 0 {
             // Our own words about a call, where they are longer than what was held back for it, are not the call's.
@@ -83,13 +81,13 @@ impl State {
             self.count(Spent { bytes, ..Spent::default() });
         }
         // What recovery itself answers is no progress: of a call that ran before, only what it brought is.
-        let is_ours = call.attempts > 0 && judged.is_some_and(|judged| judged != Judged::Allowed);
+        let is_ours = call.attempts > 0 && judged != Judged::Allowed;
         if result.error != Some(ErrorReason::Unknown) && !is_ours {
             self.recoveries = 0;
         }
         let item = ToolResultItem {
             call: call.id,
-            name: call.tool,
+            name: call.facts.tool,
             content: result.content.clone(),
             is_error: result.is_error(),
             attachments: result.attachments.clone(),

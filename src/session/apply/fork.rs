@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     ids::Seq,
     message::ErrorReason,
-    session::{CallState, Open, OpenCall, Outcome, Settings, Spent, State},
+    session::{CallState, Judged, Open, OpenCall, Outcome, Settings, Spent, State},
     tape::{Forked, ImportedFrom},
     tool::ToolResult,
     usage::Usage,
@@ -72,7 +72,7 @@ impl State {
     fn leave_open(&mut self, why: &str, reason: String) {
         let open: Vec<_> = self.calls().map(|(ticket, call)| (ticket, untold(call, why))).collect();
         for (ticket, result) in open {
-            self.take_result(ticket, &Arc::new(result), None);
+            self.take_result(ticket, &Arc::new(result), Judged::Lost);
         }
         self.open.clear();
         // A message that waits there was never said here: sent again, it is new.
@@ -86,6 +86,8 @@ impl State {
         // What was ready waited for a request that is not open any more.
         self.put_compacted_in_place();
         self.grants = Arc::default();
+        // Who did these did them there.
+        self.done.clear();
         self.origin = None;
         self.recoveries = 0;
         (self.held, self.paused, self.waits) = (false, false, false);

@@ -39,7 +39,7 @@ impl ImportedFrom {
     fn entry(&self, seq: Seq, time: Millis) -> Entry {
         let data = serde_json::value::to_raw_value(self).expect("ids, numbers and texts can be written as JSON");
         let kind = IMPORTED.to_owned();
-        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, kind, data }
+        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind, data }
     }
 }
 

@@ -25,6 +25,7 @@ fn entry(seq: u64, kind: &str, data: &Value) -> Entry {
         turn: None,
         step: None,
         ticket: None,
+        input: None,
         kind: kind.into(),
         data: to_raw_value(data).unwrap(),
     }

@@ -323,6 +323,7 @@ fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option
         turn: line.turn,
         step: line.step,
         ticket: line.ticket,
+        input: line.input.map(ToOwned::to_owned),
         kind: line.kind,
         data: line.data.to_owned(),
     };
@@ -338,6 +339,8 @@ struct Line<'a> {
     turn: Option<Seq>,
     step: Option<u32>,
     ticket: Option<Seq>,
+    #[serde(rename = "in", borrow)]
+    input: Option<&'a RawValue>,
     kind: String,
     #[serde(borrow)]
     data: &'a RawValue,

@@ -33,6 +33,7 @@ fn append(store: &Store, tape: &mut Tape, count: u64, says: &str) {
             turn: None,
             step: None,
             ticket: None,
+            input: None,
             kind: "message".into(),
             data,
         };
@@ -237,6 +238,7 @@ fn an_entry_that_replaces_another_replaces_its_words_too() {
         turn: None,
         step: None,
         ticket: None,
+        input: None,
         kind: "state".into(),
         data: to_raw_value(&serde_json::json!({ "text": "another" })).unwrap(),
     };

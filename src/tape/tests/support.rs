@@ -45,6 +45,7 @@ pub(crate) fn entry(seq: u64) -> Entry {
         turn: None,
         step: None,
         ticket: None,
+        input: None,
         kind: "note".into(),
         data: RawValue::from_string(data).unwrap(),
     }

@@ -34,7 +34,9 @@ fn aborting_a_stream_keeps_its_text() {
     assert_eq!(play.directives, [Directive::CutRequest(request)]);
     assert!(!play.state.is_idle());
     let thought = AnswerPart::Reasoning { text: "hm".into(), time: Default::default(), extra: None };
-    play.signal(Report::CutOff { partial: vec![thought, text("kept"), call("c", "bash", "{}")] }.of(request));
+    play.signal(
+        Report::CutOff { partial: vec![thought, text("kept"), call("c", "bash", "{}")], thrown_away: 0 }.of(request),
+    );
     assert_eq!(play.history(), ["user: go", "model: kept"]);
     assert!(aborted(&play) && play.state.is_idle());
 }

@@ -400,7 +400,7 @@ fn a_crash_between_a_summary_and_its_place_changes_no_request() {
     play.send("next");
     let (request, hash) = (play.request(), play.state.history_hash.clone());
     summarised(&mut play, Ok("sum"));
-    play.signal(Input::Recover);
+    play.signal(Input::recover());
     assert_eq!(play.directives, [Directive::StartRequest(request)]);
     assert_eq!(play.state.history_hash, hash);
     play.answer(vec![text("done")], Finish::Stop);
@@ -413,7 +413,7 @@ fn a_crash_begins_the_summary_again() {
     let mut play = talked(5, 500);
     compact(&mut play).unwrap();
     let open = ticket(&play);
-    play.signal(Input::Recover);
+    play.signal(Input::recover());
     assert_eq!(play.directives, [Directive::StartCompaction(open)]);
     summarised(&mut play, Ok("sum"));
     assert_eq!(play.state.context.compactions, 1);
@@ -498,7 +498,7 @@ fn what_the_summariser_is_shown_follows_what_it_counts() {
     let ticket_of_request = play.request();
     let mut answer = tamtam::model::Answer::new(vec![text("ok")], Finish::Stop);
     answer.usage.input = play.state.request().unwrap().1.estimated * 2;
-    play.signal(Report::Answered { answer }.of(ticket_of_request));
+    play.signal(Report::Answered { answer, calls: Vec::new() }.of(ticket_of_request));
     compact(&mut play).unwrap();
     let open = play.state.compaction().unwrap().1.clone();
     assert!(open.room <= open.usable * 6 / 10, "{open:?}");

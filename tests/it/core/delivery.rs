@@ -91,7 +91,7 @@ fn an_answer_that_overtakes_its_cut_is_kept_whole() {
     assert_eq!(play.newest(3, 45), ["model calls bash", "c0! Skipped due to queued user message: bash ", "user: no"]);
     // The cut itself then comes too late to mean anything.
     let request = play.request();
-    play.signal(tamtam::session::Report::CutOff { partial: vec![] }.of(Seq(request.0 - 5)));
+    play.signal(tamtam::session::Report::CutOff { partial: vec![], thrown_away: 0 }.of(Seq(request.0 - 5)));
     assert_eq!((play.entries.len(), play.directives.len()), (0, 0));
 }
 

@@ -34,21 +34,14 @@ fn a_handoff_is_one_entry_that_is_linked_to_its_predecessor() {
         before: 1,
         before_name: "session-start".into(),
         before_last: before.0,
-        looked: Vec::new(),
     };
     assert_eq!((mark(&play), play.history()), (first, before.1), "the conversation stays as it is");
     play.send("second");
     play.answer_text("two");
     let last = play.state.seq;
     handoff(&mut play, "phase-2", None).unwrap();
-    let second = AnchorMark {
-        number: 3,
-        name: "phase-2".into(),
-        before: 2,
-        before_name: "phase-1".into(),
-        before_last: last,
-        looked: Vec::new(),
-    };
+    let second =
+        AnchorMark { number: 3, name: "phase-2".into(), before: 2, before_name: "phase-1".into(), before_last: last };
     assert_eq!(mark(&play), second);
     play.crash();
     play.send("third");

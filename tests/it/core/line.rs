@@ -20,20 +20,22 @@ struct Line {
     step: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ticket: Option<Seq>,
+    #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
+    input: Option<Box<RawValue>>,
     kind: String,
     data: Box<RawValue>,
 }
 
 /// The entry as one line of JSON, through the core's own encoder.
 pub(crate) fn encode(entry: &Entry) -> Vec<u8> {
-    let tape::Entry { seq, time, cause, turn, step, ticket, kind, data } = entry.to_tape().unwrap();
-    let mut bytes = serde_json::to_vec(&Line { seq, time, cause, turn, step, ticket, kind, data }).unwrap();
+    let tape::Entry { seq, time, cause, turn, step, ticket, input, kind, data } = entry.to_tape().unwrap();
+    let mut bytes = serde_json::to_vec(&Line { seq, time, cause, turn, step, ticket, input, kind, data }).unwrap();
     bytes.push(b'\n');
     bytes
 }
 
 /// The entry that a line holds, through the core's own decoder.
 pub(crate) fn decode(bytes: &[u8]) -> Entry {
-    let Line { seq, time, cause, turn, step, ticket, kind, data } = serde_json::from_slice(bytes).unwrap();
-    Entry::from_tape(&tape::Entry { seq, time, cause, turn, step, ticket, kind, data }).unwrap()
+    let Line { seq, time, cause, turn, step, ticket, input, kind, data } = serde_json::from_slice(bytes).unwrap();
+    Entry::from_tape(&tape::Entry { seq, time, cause, turn, step, ticket, input, kind, data }).unwrap()
 }

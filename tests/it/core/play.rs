@@ -112,6 +112,7 @@ impl Play {
             turn: None,
             step: None,
             ticket: None,
+            input: None,
             record: Record::State(state.clone().into()),
         };
         let tape = vec![line::encode(&first)];
@@ -147,6 +148,7 @@ impl Play {
             turn: None,
             step: None,
             ticket: None,
+            input: Some(tamtam::session::Recorded::new("anchor")),
             record: Record::State(self.state.clone().into()),
         };
         self.state.apply(&first);
@@ -171,7 +173,6 @@ impl Play {
     pub(crate) fn inputs(&mut self, inputs: &[Input]) -> &mut Play {
         let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
-            toolbox: &self.toolbox,
             globs: &self.globs,
             host_rules: self.host_rules.as_ref(),
             tools_tokens: self.tools_tokens,
@@ -179,9 +180,9 @@ impl Play {
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.5,
-            verdicts: None,
         };
-        let decision = decide(&self.state, inputs, &env, self.now);
+        let told: Vec<_> = inputs.iter().map(|input| tools::told(&self.toolbox, &self.state, input)).collect();
+        let decision = decide(&self.state, &told, &env, self.now);
         self.before = self.tape.len();
         self.tape.extend(decision.entries.iter().map(line::encode));
         self.appends.push((decision.entries.len(), Made::Whole));
@@ -303,12 +304,12 @@ impl Play {
         let ticket = self.request();
         let mut answer = Answer::new(parts, finish);
         answer.usage = usage;
-        self.signal(Report::Answered { answer }.of(ticket))
+        self.signal(Report::Answered { answer, calls: Vec::new() }.of(ticket))
     }
 
     pub(crate) fn answer(&mut self, parts: Vec<AnswerPart>, finish: Finish) -> &mut Play {
         let ticket = self.request();
-        self.signal(Report::Answered { answer: Answer::new(parts, finish) }.of(ticket))
+        self.signal(Report::Answered { answer: Answer::new(parts, finish), calls: Vec::new() }.of(ticket))
     }
 
     /// The model answers with a text and has said all it wanted to.
@@ -340,7 +341,7 @@ impl Play {
     /// The request's stream was closed with that much of the answer there.
     pub(crate) fn cut_off(&mut self, partial: &str) -> &mut Play {
         let ticket = self.request();
-        self.signal(Report::CutOff { partial: vec![text(partial)] }.of(ticket))
+        self.signal(Report::CutOff { partial: vec![text(partial)], thrown_away: 0 }.of(ticket))
     }
 
     /// That much later the clock is looked at.
@@ -357,7 +358,7 @@ impl Play {
     /// The process dies with all of the tape written, and the session is rebuilt from it.
     pub(crate) fn crash(&mut self) -> &mut Play {
         self.state = self.fold();
-        self.signal(Input::Recover)
+        self.signal(Input::recover())
     }
 
     /// The process dies when only so many entries of the last decision were written.
@@ -424,6 +425,7 @@ impl Play {
             turn: None,
             step: None,
             ticket: None,
+            input: None,
             record,
         };
         self.tape.push(line::encode(&entry));

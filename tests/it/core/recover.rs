@@ -60,7 +60,7 @@ fn calls_that_a_late_report_opens_are_not_taken_for_calls_that_ran() {
     let ticket = play.request();
     let answer =
         tamtam::model::Answer::new(vec![super::play::call("c0", "bash", "{}")], tamtam::message::Finish::ToolCalls);
-    play.inputs(&[Report::Answered { answer }.of(ticket), Input::Recover]);
+    play.inputs(&[Report::Answered { answer, calls: Vec::new() }.of(ticket), Input::recover()]);
     let calls: Vec<_> = play.state.calls().map(|(ticket, _)| ticket).collect();
     assert_eq!((play.started(), keys(&play)[0].1), (calls, 1));
 }

@@ -7,7 +7,9 @@ use tamtam::{
     context::Window,
     message::Finish,
     model::{Item, Price},
-    session::{BranchSummary, Compact, LeaveBranch, Looked, OnBreach, Record, RollBack, Settings, Wanted, look_back},
+    session::{
+        BranchSummary, Compact, EnvSeen, LeaveBranch, ModelSeen, OnBreach, RollBack, Settings, Wanted, look_back,
+    },
     usage::{MicroUsd, Usage},
 };
 
@@ -46,17 +48,10 @@ fn another_life(play: &mut Play) {
     assert_eq!(play.outcome(), Some(Outcome::Done));
 }
 
-/// The looks that the tape says of, by the kinds of entries that say so.
-fn looks(play: &Play) -> Vec<(&'static str, Vec<Looked>)> {
-    let looks = play.tape().into_iter().filter_map(|entry| match entry.record {
-        Record::BudgetAsk { looked, .. } => Some(("ask", looked)),
-        Record::Ending { looked, .. } => Some(("ending", looked)),
-        Record::TurnFinished { looked, .. } => Some(("end", looked)),
-        Record::Request(request) => Some(("request", request.instead_of.into_iter().map(|looked| *looked).collect())),
-        Record::Compaction(opened) => Some(("compaction", opened.looked)),
-        _ => None,
-    });
-    looks.filter(|(_, looked)| !looked.is_empty()).collect()
+/// What the tape says of its models and tools at the end, one line each input that said something.
+fn looks(play: &Play) -> Vec<EnvSeen> {
+    let said = play.tape().into_iter().filter_map(|entry| Some(entry.input?.env));
+    said.filter(|env| !env.models.is_empty() || env.tools.is_some()).collect()
 }
 
 /// The tools alone are more than the budget: nothing says how large they were but the question for more.
@@ -65,8 +60,9 @@ fn a_request_that_a_person_is_asked_about_is_decided_again_by_what_was_seen() {
     let mut play = with(|settings| settings.budget.session.tokens = Some(1_500));
     play.send("go");
     let (ask, _) = play.state.budget_ask().expect("it is too much");
-    let seen = Looked { model: model("fake/model"), window: play.window, price: Some(DEAR), tools: 900 };
-    assert_eq!(looks(&play), [("ask", vec![seen])]);
+    let seen = &looks(&play)[0];
+    assert_eq!(seen.models["fake/model"], ModelSeen { window: play.window, price: Some(DEAR) });
+    assert_eq!(seen.tools.as_ref().unwrap().tokens, 900);
     play.grant(ask, Grant::Reject(None)).unwrap();
     another_life(&mut play);
 }
@@ -96,8 +92,7 @@ fn a_turn_that_ended_for_want_of_a_price_is_decided_again_without_one() {
     });
     play.send("go");
     assert!(matches!(play.outcome(), Some(Outcome::Failed { .. })));
-    let (kind, looked) = looks(&play).pop().unwrap();
-    assert_eq!((kind, looked[0].price), ("end", None));
+    assert_eq!(looks(&play)[0].models["fake/other"].price, None);
     another_life(&mut play);
 }
 
@@ -116,8 +111,8 @@ fn the_second_model_is_chosen_again_by_what_was_seen_of_the_first() {
     play.send("and the rest");
     play.answer_using(vec![text("all of it")], Finish::Stop, usage(15_000));
     play.send("and more");
-    let looks: Vec<_> = looks(&play).into_iter().map(|(kind, looked)| (kind, looked.len())).collect();
-    assert_eq!(looks, [("request", 1), ("request", 1), ("ending", 2)]);
+    let models: Vec<_> = looks(&play).iter().map(|seen| seen.models.len()).collect();
+    assert_eq!(models, [2], "both were seen once, and stayed what they were");
     another_life(&mut play);
 }
 
@@ -132,7 +127,7 @@ fn a_compaction_is_opened_again_by_the_windows_that_were_seen() {
     play.window = Window::new(9_000, 700);
     let reply = play.reply_to();
     play.signal(Compact.to(reply));
-    assert_eq!(looks(&play).len(), 1, "{:?}", play.reply);
+    assert_eq!(looks(&play).len(), 2, "{:?}", play.reply);
     another_life(&mut play);
 }
 

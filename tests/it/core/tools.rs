@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tamtam::{
     model::BoxFuture,
+    session::{Input, Report, State},
     tool::{Access, Effect, Tool, ToolContext, ToolResult, Toolbox},
 };
 
@@ -46,6 +47,21 @@ impl Tool for Fake {
 
     fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async { ToolResult::ok("") })
+    }
+}
+
+/// The input as a shell says it: with what these tools say of the calls that it is about.
+pub(crate) fn told(toolbox: &Toolbox, state: &State, input: &Input) -> Input {
+    match input {
+        Input::Report { ticket, report: Report::Answered { answer, calls } } if calls.is_empty() => {
+            let calls = answer.calls().map(|(name, input)| toolbox.facts(name, input)).collect();
+            Report::Answered { answer: answer.clone(), calls }.of(*ticket)
+        }
+        Input::Recover { calls } if calls.is_empty() => {
+            let asked = state.calls_to_ask().into_iter();
+            Input::Recover { calls: asked.map(|(index, name, input)| (index, toolbox.facts(&name, &input))).collect() }
+        }
+        other => other.clone(),
     }
 }
 

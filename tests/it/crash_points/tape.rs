@@ -35,6 +35,7 @@ fn entry(seq: u64) -> Entry {
         turn: None,
         step: None,
         ticket: None,
+        input: None,
         kind: "note".into(),
         data: serde_json::value::to_raw_value(&serde_json::json!({"text": format!("gong {seq}").repeat(40)})).unwrap(),
     }

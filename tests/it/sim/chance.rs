@@ -357,9 +357,9 @@ impl World {
         let stopped = worker.stopped && self.rng.percent(70);
         match (worker.work, stopped) {
             (Job::Summary, _) => self.summarised(ticket),
-            (Job::Request, true) => Report::CutOff { partial: self.partial() }.of(ticket),
+            (Job::Request, true) => Report::CutOff { partial: self.partial(), thrown_away: 0 }.of(ticket),
             (Job::Request, false) if self.rng.percent(12) => Report::Failed { error: self.error() }.of(ticket),
-            (Job::Request, false) => Report::Answered { answer: self.answer(ticket) }.of(ticket),
+            (Job::Request, false) => Report::Answered { answer: self.answer(ticket), calls: Vec::new() }.of(ticket),
             (Job::Call, true) => {
                 Report::Returned { result: ToolResult::failed(ErrorReason::Aborted, "stopped") }.of(ticket)
             }

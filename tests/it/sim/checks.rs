@@ -75,8 +75,11 @@ fn calls_and_asks(state: &State) -> Result<(), Broken> {
         let begun = matches!(call.state, CallState::Asking(_)) || runs(call.state);
         hold!(barrier.is_none() || !begun, "call {ticket} did not wait for {barrier:?}");
         let alone = state.calls().next().is_some_and(|(first, _)| first == ticket);
-        hold!(call.parallel || alone || !begun, "call {ticket} is a barrier and did not wait for those before it");
-        if !call.parallel {
+        hold!(
+            call.facts.parallel || alone || !begun,
+            "call {ticket} is a barrier and did not wait for those before it"
+        );
+        if !call.facts.parallel {
             barrier = Some(ticket);
         }
     }
@@ -125,7 +128,7 @@ pub(super) fn permitted(before: &State, entries: &[Entry], after: &State, toolbo
         let (Record::CallStarted { attempt, .. }, Some(ticket)) = (&entry.record, entry.ticket) else { continue };
         let Some(Open::Call(call)) = after.open.get(&ticket) else { continue };
         let arguments = serde_json::from_str(&call.input).unwrap_or_default();
-        let access = toolbox.find(&call.tool).map(|tool| tool.access(&arguments)).unwrap_or_default();
+        let access = toolbox.find(&call.facts.tool).map(|tool| tool.access(&arguments)).unwrap_or_default();
         let layers: Vec<_> = after.settings.host.iter().chain(&after.settings.rules).collect();
         let action = judge_all(&layers, &access, &Globs::default()).action;
         hold!(action != Action::Deny, "call {ticket} started and is denied");
@@ -216,7 +219,7 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
             Record::Call(call) => {
-                effects.insert(entry.seq, call.effect);
+                effects.insert(entry.seq, call.facts.effect);
                 results.insert(entry.seq, 0);
             }
             Record::CallStarted { attempt, key, .. } => {

@@ -112,7 +112,7 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
     let message = |id: &str| Message::user("words").with_id(id.into());
     let order = || TaskOrder { settings: (*state.settings).clone(), prompt: message("p") };
     let mut all = vec![
-        Input::Recover,
+        Input::recover(),
         Input::Timer,
         SendMessage { message: message("new"), delivery: Delivery::Queue, expect_turn: None }.to(reply),
         SendMessage {
@@ -140,10 +140,10 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
                 let parts = vec![text("so"), call("c0", "read", "{}"), call("c1", "bash", "{}")];
                 let mut answer = Answer::new(parts, Finish::ToolCalls);
                 answer.usage.input = rng.pick(&EXTREMES);
-                all.push(Report::Answered { answer }.of(ticket));
+                all.push(Report::Answered { answer, calls: Vec::new() }.of(ticket));
                 let error = ModelError::new(rng.pick(&[ErrorKind::Network, ErrorKind::ContextOverflow]), "no");
                 all.push(Report::Failed { error }.of(ticket));
-                all.push(Report::CutOff { partial: vec![text("half")] }.of(ticket));
+                all.push(Report::CutOff { partial: vec![text("half")], thrown_away: 0 }.of(ticket));
             }
             Open::Call(_) => all.push(Report::Returned { result: ToolResult::ok("ok") }.of(ticket)),
             Open::Ask(_) | Open::BudgetAsk(_) => {
@@ -193,6 +193,7 @@ fn read(entries: &[Entry], rng: &mut Rng) {
         turn: None,
         step: None,
         ticket: None,
+        input: None,
         record: Record::Imported(Box::new(ImportedFrom {
             session: "here".parse().unwrap(),
             from: "there".parse().unwrap(),
@@ -225,17 +226,16 @@ fn read(entries: &[Entry], rng: &mut Rng) {
 /// What follows from a signal, and what follows from that.
 fn judge(state: &State, signal: &Input) {
     let (toolbox, globs) = (tools::toolbox(), Globs::default());
+    let signal = &tools::told(&toolbox, state, signal);
     let window = Window { context: 300, reserve: 400, output: 60 };
     let env = Env {
         host_rules: None,
-        toolbox: &toolbox,
         globs: &globs,
         tools_tokens: 7,
         windows: &window,
         toolbox_hash: "tools",
         asks_are_heard: true,
         jitter: 0.5,
-        verdicts: None,
     };
     let after = decide(state, std::slice::from_ref(signal), &env, Millis(2_000_000)).after;
     drop(decide(&after, &[Input::Timer], &env, Millis(u64::MAX)));

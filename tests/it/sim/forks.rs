@@ -54,6 +54,7 @@ impl World {
             turn: None,
             step: None,
             ticket: None,
+            input: None,
             record: Record::Forked(Box::new(forked)),
         };
         let mut then = parent.clone();
@@ -74,7 +75,7 @@ impl World {
 
     fn play_fork(&mut self, happenings: u32) -> Result<(), Broken> {
         let before = self.state.clone();
-        self.signal(&Input::Recover)?;
+        self.signal(&Input::recover())?;
         hold!(self.state == before, "a fork is at rest, and something was left to recover");
         self.play(happenings)
     }

@@ -124,6 +124,7 @@ impl World {
             turn: None,
             step: None,
             ticket: None,
+            input: None,
             record: Record::State(state.clone().into()),
         };
         state.apply(&first);
@@ -190,7 +191,6 @@ impl World {
         let jitter = self.rng.unit();
         let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
-            toolbox: &self.toolbox,
             globs: &self.globs,
             host_rules: self.host_rules.as_ref(),
             tools_tokens: 0,
@@ -198,9 +198,9 @@ impl World {
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter,
-            verdicts: None,
         };
-        let decision = decide(&self.state, inputs, &env, self.now);
+        let told: Vec<_> = inputs.iter().map(|input| tools::told(&self.toolbox, &self.state, input)).collect();
+        let decision = decide(&self.state, &told, &env, self.now);
         self.counts.signals += 1;
         self.counts.entries += decision.entries.len() as u64;
         self.tell(|_| format!("\n{inputs:?}"));
@@ -282,7 +282,6 @@ impl World {
         }
         let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
-            toolbox: &self.toolbox,
             globs: &self.globs,
             host_rules: self.host_rules.as_ref(),
             tools_tokens: 0,
@@ -290,7 +289,6 @@ impl World {
             toolbox_hash: "tools",
             asks_are_heard: self.heard,
             jitter: 0.0,
-            verdicts: None,
         };
         let decision = decide(&self.state, &[Input::Timer], &env, self.now);
         let quiet = decision.entries.is_empty() && decision.directives.is_empty();
@@ -382,12 +380,12 @@ impl World {
         };
         hold!(!self.workers.contains_key(&ticket), "call {ticket} starts and runs");
         let alone = !self.others_work();
-        hold!(alone || call.parallel, "call {ticket} is no parallel call and starts while others run");
+        hold!(alone || call.facts.parallel, "call {ticket} is no parallel call and starts while others run");
         let stopped = self.stopped_early.remove(&ticket);
         if !stopped {
             let times = self.ran.entry(ticket).or_default();
             *times += 1;
-            hold!(*times == 1 || call.effect != Effect::Once, "call {ticket} of effect once really ran twice");
+            hold!(*times == 1 || call.facts.effect != Effect::Once, "call {ticket} of effect once really ran twice");
         }
         self.counts.calls += 1;
         self.workers.insert(ticket, Worker { work: Job::Call, stopped });
@@ -509,7 +507,7 @@ impl World {
                 late.push(self.report_of(*ticket, *worker));
             }
         }
-        late.push(Input::Recover);
+        late.push(Input::recover());
         self.inputs(&late)
     }
 
@@ -664,9 +662,10 @@ fn calm_report(ticket: Seq, worker: Worker) -> Input {
         (Job::Summary, _) => Report::Summarised { result: Ok(("sum".into(), Default::default())), lost: 0 }.of(ticket),
         (Job::Request, false) => {
             let text = AnswerPart::Text { text: "done".to_owned(), extra: None };
-            Report::Answered { answer: Answer::new(vec![text], tamtam::message::Finish::Stop) }.of(ticket)
+            Report::Answered { answer: Answer::new(vec![text], tamtam::message::Finish::Stop), calls: Vec::new() }
+                .of(ticket)
         }
-        (Job::Request, true) => Report::CutOff { partial: Vec::new() }.of(ticket),
+        (Job::Request, true) => Report::CutOff { partial: Vec::new(), thrown_away: 0 }.of(ticket),
         (Job::Call, false) => Report::Returned { result: ToolResult::ok("ok") }.of(ticket),
         (Job::Call, true) => {
             Report::Returned { result: ToolResult::failed(ErrorReason::Aborted, "stopped") }.of(ticket)

@@ -24,7 +24,17 @@ fn tape(store: &Store, name: &str) -> Tape {
 
 fn entry(seq: Seq, time: u64, kind: &str, data: serde_json::Value) -> Entry {
     let data = to_raw_value(&data).unwrap();
-    Entry { seq, time: Millis(time), cause: None, turn: None, step: None, ticket: None, kind: kind.into(), data }
+    Entry {
+        seq,
+        time: Millis(time),
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        input: None,
+        kind: kind.into(),
+        data,
+    }
 }
 
 /// One entry with this text, at this time.

@@ -58,8 +58,6 @@ impl World {
     fn signal(&self, state: &mut State, signal: &Input) -> usize {
         let known = Known { window: tamtam::context::Window::new(200_000, 8_192), prices: &self.prices };
         let env = Env {
-            verdicts: None,
-            toolbox: &self.toolbox,
             globs: &self.globs,
             host_rules: None,
             tools_tokens: 0,
@@ -68,7 +66,8 @@ impl World {
             asks_are_heard: false,
             jitter: 0.5,
         };
-        let decision = decide(state, std::slice::from_ref(signal), &env, Millis(state.time.0 + 1));
+        let signal = crate::core::tools::told(&self.toolbox, state, signal);
+        let decision = decide(state, &[signal], &env, Millis(state.time.0 + 1));
         *state = decision.after;
         decision.entries.len()
     }
@@ -101,7 +100,7 @@ fn step(world: &World, nodes: &mut Vec<Node>, dice: &mut Dice) {
     let running: Vec<_> = nodes[at].state.calls().map(|(ticket, _)| ticket).collect();
     match dice.roll(10) {
         0 => {
-            world.signal(&mut nodes[at].state, &Input::Recover);
+            world.signal(&mut nodes[at].state, &Input::recover());
         }
         1 => spawn(world, nodes, at, dice),
         2 if nodes[at].parent.is_some() && !nodes[at].told && dice.roll(3) == 0 => {
@@ -127,7 +126,7 @@ fn step(world: &World, nodes: &mut Vec<Node>, dice: &mut Dice) {
                 };
                 let mut answer = Answer::new(parts, finish);
                 answer.usage = usage;
-                world.signal(&mut nodes[at].state, &Report::Answered { answer }.of(ticket));
+                world.signal(&mut nodes[at].state, &Report::Answered { answer, calls: Vec::new() }.of(ticket));
             }
             None => match running.first() {
                 Some(ticket) => {
