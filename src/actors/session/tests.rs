@@ -110,6 +110,12 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
 }
 
 impl Bench {
+    /// The model answers, and its worker has asked what the calls want.
+    fn answered(&mut self, ticket: Seq, answer: Answer) {
+        let calls = answer.calls().map(|(name, input)| self.live.host.toolbox.facts(name, input)).collect();
+        self.live.on(Report::Answered { answer, calls }.of(ticket));
+    }
+
     fn send(&self, id: &str) -> oneshot::Receiver<Result<Held, SendError>> {
         let message = Message::user("go").with_id(id.into());
         let send = |reply| SendMessage { message, delivery: Delivery::Queue, expect_turn: None }.to(reply);
@@ -197,7 +203,7 @@ async fn an_abort_on_a_full_disk_stops_what_runs_and_is_recorded_before_what_was
     let ticket = bench.live.state.request().unwrap().0;
     let call = |id: &str| AnswerPart::Call { id: id.into(), name: "waits".into(), input: "{}".into(), extra: None };
     let answer = Answer::new(vec![call("a"), call("b")], Finish::ToolCalls);
-    bench.live.on(Report::Answered { answer, calls: Vec::new() }.of(ticket));
+    bench.answered(ticket, answer);
     let [a, b] = bench.live.calls.keys().copied().collect::<Vec<_>>()[..] else { panic!("two calls run") };
 
     bench.disk.fail_from(0, ALL);
@@ -300,9 +306,7 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     bench.live.work();
     let ticket = bench.live.state.request().unwrap().0;
     let call = AnswerPart::Call { id: "a".into(), name: "waits".into(), input: "{}".into(), extra: None };
-    bench
-        .live
-        .on(Report::Answered { answer: Answer::new(vec![call], Finish::ToolCalls), calls: Vec::new() }.of(ticket));
+    bench.answered(ticket, Answer::new(vec![call], Finish::ToolCalls));
     let a = *bench.live.calls.keys().next().unwrap();
     let result = ToolResult::ok("done").with_details("x".repeat(LINE_BYTES_MAX).into());
     bench.live.on(Report::Returned { result }.of(a));
