@@ -25,3 +25,63 @@ pub(crate) async fn ask(toolbox: &Toolbox, calls: impl IntoIterator<Item = (Stri
     });
     join_all(asked).await
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::sync::{Mutex, mpsc};
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::tool::{Access, BoxFuture, Tool, ToolContext, ToolResult, Unusable};
+
+    /// A tool that panics over arguments, or hangs over them until it is let go.
+    struct Odd(Mutex<mpsc::Receiver<()>>);
+
+    impl Tool for Odd {
+        fn name(&self) -> &str {
+            "odd"
+        }
+
+        fn description(&self) -> &str {
+            "is odd"
+        }
+
+        fn schema(&self) -> Value {
+            serde_json::json!({"type": "object"})
+        }
+
+        fn access(&self, arguments: &Value) -> Vec<Access> {
+            match arguments["do"].as_str() {
+                Some("panic") => std::panic::panic_any("odd"),
+                Some("hang") => drop(self.0.lock().unwrap().recv()),
+                _ => {}
+            }
+            vec![Access::new("odd", "*")]
+        }
+
+        fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+            Box::pin(async { ToolResult::ok("") })
+        }
+    }
+
+    /// A tool that panics or hangs over the arguments of one call costs that call, and the others are known all the same.
+    #[tokio::test(start_paused = true)]
+    async fn a_tool_that_hangs_over_its_arguments_costs_its_call_alone() {
+        let (let_go, hangs) = mpsc::channel();
+        let toolbox = Toolbox::default().with(Odd(Mutex::new(hangs)));
+        let call = |what: &str| ("odd".to_owned(), Arc::from(format!("{{\"do\":\"{what}\"}}")));
+        let mut asked =
+            Box::pin(ask(&toolbox, [call("hang"), call("panic"), call("work"), ("gong".to_owned(), "{}".into())]));
+        assert!(futures_util::poll!(&mut asked).is_pending());
+        tokio::time::advance(LIMIT).await;
+        let known = asked.await;
+        let_go.send(()).unwrap();
+        let crashed = |facts: &CallFacts, why: &str| matches!(&facts.unusable, Some(Unusable::Crashed(text)) if text.contains(why));
+        assert!(crashed(&known[0], "did not say in time"), "{known:?}");
+        // A panic may be seen before the limit or behind it: the clock of this test does not wait for a thread.
+        assert!(crashed(&known[1], "the call was not run"), "{known:?}");
+        assert_eq!(known.iter().map(|facts| facts.tool.as_str()).collect::<Vec<_>>(), ["odd", "odd", "odd", "gong"]);
+    }
+}

@@ -19,6 +19,7 @@ mod pause;
 mod permission;
 mod pin;
 pub(crate) mod play;
+mod recorded;
 mod recover;
 mod replayed;
 mod retry;

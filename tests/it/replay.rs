@@ -153,6 +153,9 @@ async fn what_was_changed_is_found_where_it_first_matters() {
     );
     let rules = found(open().settings(settings.clone()).toolbox(tools::full()));
     assert_eq!(rules.seq, denied, "{rules}");
+    // What each call wanted stands on the tape: it is judged again without its tool.
+    let rules = found(open().settings(settings.clone()));
+    assert_eq!(rules.seq, denied, "{rules}");
     settings.retries_max = 0;
     let retries = found(open().settings(settings));
     assert_eq!((retries.kind.as_str(), retries.path.as_str()), ("retry_wait", ""), "{retries}");
@@ -202,6 +205,41 @@ async fn a_missing_entry_is_found_where_it_should_stand() {
     appends.truncate(at + 1);
     let missing = found(Replay::of(appends).unwrap());
     assert_eq!((missing.seq, missing.recorded, missing.kind), (taken.seq, None, taken.kind));
+}
+
+/// What is said of inputs is small: the values that decisions read are said where they change, and what was sent stands in its
+/// own entry.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_of_the_inputs_of_an_append_is_small() {
+    let folder = taped::folder();
+    let id = story(folder.path(), "a").await;
+    let appends = store(folder.path()).appends(&id).unwrap();
+    let said = appends.iter().map(|append| {
+        let inputs: Vec<_> =
+            append.entries.iter().filter_map(|entry| entry.input.as_ref()).map(|input| input.get()).collect();
+        (inputs.iter().map(|input| input.len()).sum::<usize>(), inputs.join(" "))
+    });
+    let mut said: Vec<_> = said.collect();
+    said.sort_unstable();
+    let (all, (bytes, largest)) = (said.iter().map(|(bytes, _)| bytes).sum::<usize>(), said.last().unwrap());
+    println!("{} appends, {all} bytes in all, {bytes} at most: {largest}", said.len());
+    assert!(*bytes <= 200, "{bytes} bytes: {largest}");
+}
+
+/// An entry that does not say what it followed from, or says what cannot be, is no difference: it cannot be replayed, and its place
+/// is named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_does_not_say_its_input_is_named_with_its_place() {
+    let folder = taped::folder();
+    let id = story(folder.path(), "a").await;
+    let appends = store(folder.path()).appends(&id).unwrap();
+    for said in [None, Some(r#"{"is":"gong"}"#), Some(r#"{"is":"answered"}"#)] {
+        let mut appends = appends.clone();
+        appends[1].entries[0].input =
+            said.map(|said| serde_json::value::RawValue::from_string(said.to_owned()).unwrap());
+        let why = Replay::of(appends).unwrap_err().to_string();
+        assert!(why.contains("entries.jsonl line 2: entry 2 cannot be replayed"), "{why}");
+    }
 }
 
 /// Two runs of the same story are the same but for ids and times; the first word that differs is where they part.

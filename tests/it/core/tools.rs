@@ -50,6 +50,11 @@ impl Tool for Fake {
     }
 }
 
+/// One more tool of that kind.
+pub(crate) fn fake(name: &'static str, effect: Effect, parallel: bool) -> Fake {
+    Fake { name, effect, parallel }
+}
+
 /// The input as a shell says it: with what these tools say of the calls that it is about.
 pub(crate) fn told(toolbox: &Toolbox, state: &State, input: &Input) -> Input {
     match input {
