@@ -48,6 +48,7 @@ mod replay;
 mod rights;
 mod runtime;
 mod sim;
+mod size;
 #[cfg(feature = "cli")]
 mod soak;
 mod steered;
