@@ -10,7 +10,7 @@ above it ("/// C-02, BDD-BASH-003, 004: ..."), in its name (bdd_read_001_...), o
 passed count. In tests/coverage/ each part is a page of its own:
 
     ids.py        how ids are named, and the sentence that a test owes to a weak row
-    lists.py      what could be shown: scenarios, rows, rulings, and what a row still lacks
+    lists.py      what could be shown: scenarios, rows, rulings, crash rows, and what a row still lacks
     run.py        which tests ran, and which rows they name
     claims.py     what is seen by looking at the run as a whole
     history.py    nothing that was truly shown in 370e6b9 is lost
@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "tests" / "coverage"))
 
 from claims import CLAIMS, add_claims  # noqa: E402
 from history import losses  # noqa: E402
-from lists import CHECKLIST, RULINGS, SCENARIOS, read_rows  # noqa: E402
+from lists import KINDS, read_rows  # noqa: E402
 from pages import FILES, covered_in, page, told  # noqa: E402
 from run import read_run  # noqa: E402
 
@@ -73,7 +73,7 @@ def judge(root, claims, is_partial):
         bad += add_claims(run, rows, claims) + misstated(run, rows) + losses(root, run)
     else:
         bad += [f"no such id: {one}" for one in sorted(run.unknown)]
-    lines = [f"{len(run.tests)} tests ran", *(told(run, rows, kind) for kind in (SCENARIOS, CHECKLIST, RULINGS))]
+    lines = [f"{len(run.tests)} tests ran", *(told(run, rows, kind) for kind in KINDS)]
     return {file: page(file, run, rows) for file in FILES}, lines, bad
 
 

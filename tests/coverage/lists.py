@@ -2,6 +2,7 @@
 
     scenarios.tsv   id, area, piece, weak, text, lacks     the public scenarios of the design
     checklist.tsv   id, area, ruling, text, lacks          the rows of the checklist, and its rulings (the area "rulings")
+    crash_rows.tsv  id, area, text, lacks                  five phases and four policies, each with a kill (P4-03)
 
 `weak`: the original checks less than its title says, so each test of ours that names the row says for it what it asserts.
 `lacks`: what a row demands and no test shows yet, in a sentence. Such a row is "partly" at most, and is counted apart.
@@ -10,7 +11,7 @@
 import csv
 from dataclasses import dataclass
 
-SCENARIOS, CHECKLIST, RULINGS = "scenarios", "rows", "rulings"
+SCENARIOS, CHECKLIST, RULINGS, CRASH_ROWS = KINDS = "scenarios", "rows", "rulings", "crash rows"
 
 WAITS = {
     "keep": "waits",
@@ -28,7 +29,7 @@ WAITS = {
 class Row:
     id: str
     kind: str
-    """SCENARIOS, CHECKLIST or RULINGS: they are counted apart."""
+    """One of KINDS: they are counted apart."""
     area: str
     text: str
     waits: str
@@ -53,4 +54,6 @@ def read_rows(root):
         kind = RULINGS if line["area"] == "rulings" else CHECKLIST
         waits = WAITS.get(line["ruling"], f"waits; see {line['ruling']}")
         rows.append(Row(line["id"], kind, line["area"], line["text"], waits, False, line["lacks"].strip()))
+    for line in read_table(root / "tests/coverage/crash_rows.tsv"):
+        rows.append(Row(line["id"], CRASH_ROWS, line["area"], line["text"], "waits", False, line["lacks"].strip()))
     return rows

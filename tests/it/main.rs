@@ -50,6 +50,7 @@ mod runtime;
 mod sim;
 #[cfg(feature = "cli")]
 mod soak;
+mod steered;
 mod storm;
 mod support;
 mod sweep;

@@ -3,6 +3,7 @@
 #[cfg(feature = "cli")]
 pub(crate) mod aimock;
 pub(crate) mod bomb;
+pub(crate) mod copied;
 #[cfg(feature = "http")]
 pub(crate) mod fault_server;
 #[cfg(feature = "cli")]
