@@ -61,3 +61,5 @@ mod switching;
 mod transcript;
 #[cfg(feature = "http")]
 mod wire;
+#[cfg(all(feature = "http", feature = "tools"))]
+mod wired;
