@@ -1,5 +1,7 @@
 //! The hooks that hosts of the scenarios have written.
 
+use std::sync::{Arc, Mutex};
+
 use tamtam::{
     Message,
     hook::{Hook, HookCall, Input, Verdict},
@@ -7,6 +9,9 @@ use tamtam::{
     model::BoxFuture,
     tool::ToolResult,
 };
+
+/// The messages that a hook was asked about.
+pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
 
 /// A hook of a scenario.
 #[derive(Clone, Debug)]
@@ -25,6 +30,8 @@ pub(crate) enum HostHook {
     Prefix(String),
     /// An input pipe that deals with every message itself.
     Handle,
+    /// An input pipe that passes every message on as it was, and notes what it was asked about.
+    PassOn(Asked),
 }
 
 impl Hook for HostHook {
@@ -37,12 +44,17 @@ impl Hook for HostHook {
             HostHook::Append(_) => "append",
             HostHook::Prefix(_) => "prefix",
             HostHook::Handle => "handle",
+            HostHook::PassOn(_) => "pass-on",
         }
     }
 
     fn on_input(&self, mut message: Message) -> BoxFuture<'_, Input> {
         let input = match self {
             HostHook::Handle => Input::Handled,
+            HostHook::PassOn(asked) => {
+                asked.lock().unwrap().push(message.text());
+                Input::Pass(Box::new(message))
+            }
             HostHook::Prefix(prefix) => {
                 message.parts.insert(0, Part::text(prefix.as_str()));
                 Input::Pass(Box::new(message))

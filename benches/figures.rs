@@ -24,6 +24,8 @@ use tamtam::{
 mod asleep;
 #[path = "support/parts.rs"]
 mod parts;
+#[path = "support/replayed.rs"]
+mod replayed;
 #[path = "support/search.rs"]
 mod search;
 #[path = "support/swap.rs"]
@@ -35,7 +37,7 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 16] = [
+    let figures: [(&str, Figure); 17] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
@@ -44,6 +46,7 @@ fn main() {
         ("recover", |tokio| tokio.block_on(recovery())),
         ("append", |_| appends()),
         ("tape", |_| long_tape()),
+        ("replay", |tokio| replayed::replay(tokio)),
         ("search", |_| search::search()),
         ("wake", |tokio| tokio.block_on(asleep::wake())),
         ("passive", |tokio| tokio.block_on(asleep::passive())),

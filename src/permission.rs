@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(judge_all(&[], &[]).action, Action::Ask);
     }
 
-    /// H-03: a ruleset can allow all, deny all, or say something of some; where it says nothing it asks.
+    /// H-03, H-04: a ruleset can allow all, deny all, or say something of some; where it says nothing it asks.
     #[test]
     fn a_ruleset_allows_all_denies_all_or_asks() {
         let wishes = ["read", "edit", "bash", "external_directory", "my_tool"].map(|of| Access::new(of, "a/b"));

@@ -624,6 +624,30 @@ Feature: A host talks with an agent that uses tools
     And the events show in this order:
       | step_started | mock/mock-chat |
 
+  # A-15: a message that is sent becomes an entry, joins the history of its turn, and goes with the session's model into a request
+  @A-15
+  Scenario: What is sent becomes a message, and the session's model is asked about it
+    Given the models of the host are found by name, and the session uses "house/small"
+    And the model answers "一"
+    And the model answers "二"
+    When the host asks "第一"
+    And the host asks "第二"
+    Then the answer is "二"
+    And the tape holds in this order:
+      | accepted      | 第一  |
+      | delivered     |       |
+      | request       | small |
+      | answer        | 一    |
+      | turn_finished | done  |
+      | accepted      | 第二  |
+      | delivered     |       |
+      | request       | small |
+      | answer        | 二    |
+    And the newest request tells the model:
+      | user  | 第一 |
+      | model | 一   |
+      | user  | 第二 |
+
   @BDD-AGENT-043
   Scenario: A host's own model uses the tools
     Given the models of the host are found by name, and the session uses "mock:mock-chat"

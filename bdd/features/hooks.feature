@@ -80,7 +80,7 @@ Feature: Code of the host stands at fixed points
     And the only call_finished event is about "\"title\":\"echo out; exit 3\""
 
   # The changed text is what is on the tape and what the model is told.
-  @BDD-HOOK-012 @BDD-E2E-018
+  @BDD-HOOK-012 @BDD-E2E-018 @R-02
   Scenario: An input hook changes what was said
     Given an input hook of the host that puts "[filtered] " before each message
     And the model answers "ok"
@@ -92,7 +92,7 @@ Feature: Code of the host stands at fixed points
       | assistant | ok              |
 
   # The sender is told, the model is not asked, and nothing is on the tape.
-  @BDD-HOOK-013
+  @BDD-HOOK-013 @R-02
   Scenario: An input hook deals with a message itself
     Given an input hook of the host that deals with every message itself
     And the model answers "不应到达"
@@ -114,11 +114,26 @@ Feature: Code of the host stands at fixed points
     And the events show in this order:
       | call_finished | read is not allowed here |
 
-  @BDD-HOOK-020
-  Scenario: A message that no hook changes goes on as it was
-    Given a gate of the host that lets everything pass
+  # The hook was asked; its message goes to the model and stands on the tape as it was.
+  @BDD-HOOK-020 @R-02
+  Scenario: A message that an input hook passes on goes on as it was
+    Given an input hook of the host that passes every message on
     And the model answers "ok"
     When the host asks "保持原样"
-    Then the conversation reads:
+    Then the input hook was asked about "保持原样"
+    And the newest request tells the model:
+      | user | 保持原样 |
+    And the conversation reads:
       | user      | 保持原样 |
       | assistant | ok       |
+    And the tape holds in this order:
+      | accepted | "保持原样" |
+
+  Scenario: An input hook that passes a message on leaves it as the hook before it made it
+    Given an input hook of the host that puts "[first] " before each message
+    And an input hook of the host that passes every message on
+    And the model answers "ok"
+    When the host asks "原文"
+    Then the input hook was asked about "[first] 原文"
+    And the newest request tells the model:
+      | user | [first] 原文 |

@@ -149,6 +149,11 @@ fn a_handling_pipe(lab: &mut Lab) {
     lab.hooks.push(HostHook::Handle);
 }
 
+#[given("an input hook of the host that passes every message on")]
+fn a_passing_pipe(lab: &mut Lab) {
+    lab.hooks.push(HostHook::PassOn(Default::default()));
+}
+
 #[given(expr = "the models of the host are found by name, and the session uses {string}")]
 fn models_by_name(lab: &mut Lab, name: String) {
     lab.model_name = Some(name.parse().unwrap());

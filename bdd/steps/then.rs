@@ -11,6 +11,7 @@ use tamtam::{
 };
 
 use crate::{
+    hooks::HostHook,
     lab::{Lab, kind, seen, within},
     steps::{quoted, text},
     tape,
@@ -55,6 +56,16 @@ async fn works(lab: &mut Lab) {
 fn refused(lab: &mut Lab, wanted: String) {
     let refusal = lab.refusal.as_ref().expect("it was not refused").to_string();
     assert!(refusal.contains(&wanted), "it was refused with {refusal:?}");
+}
+
+/// It was asked once, about exactly that.
+#[then(expr = "the input hook was asked about {string}")]
+fn input_hook_was_asked(lab: &mut Lab, wanted: String) {
+    let asked = lab.hooks.iter().filter_map(|hook| match hook {
+        HostHook::PassOn(asked) => Some(asked.lock().unwrap().clone()),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [[text(&wanted)]]);
 }
 
 #[then(expr = "the file {string} holds {string}")]

@@ -34,7 +34,10 @@ fn a_set_can_be_made_of_names() {
     assert_eq!(setup.named([]).unwrap_err().to_string(), "a set of tools cannot be empty");
 }
 
-/// J.1 5.1, J.3 6.2, J.4 3.3, c9a20a3a: `~` is the home that the host handed in, and a leading `@` is dropped.
+/// BDD-WRITE-008: what is written to `~/…` lies in the home that the host handed in; without one the call is an error.
+/// BDD-READ-019: what is read from `~/…` is the file in that home.
+///
+/// J.1 5.1, J.3 6.2, J.4 3.3, c9a20a3a: so it is with an edit, and a leading `@` is dropped.
 #[test]
 fn bdd_read_019_bdd_write_008_home_is_what_the_host_says() {
     let mut lab = Lab::new();
@@ -45,6 +48,84 @@ fn bdd_read_019_bdd_write_008_home_is_what_the_host_says() {
     assert_eq!(lab.ok("read", json!({"path": "~/test_dir/hello.txt"})), "     1\tbye");
     assert_eq!(lab.content("home/test_dir/hello.txt"), "bye");
     assert_eq!(lab.ok("read", json!({"path": "@home/test_dir/hello.txt"})), "     1\tbye");
+}
+
+/// PATH-002: a path that is there is taken as it is written; where it is not, the same name in the other Unicode form is found by
+/// every tool that looks, folders included; and what is written has the name that was given, byte for byte.
+#[test]
+fn path_002_a_name_is_found_in_both_unicode_forms() {
+    let (composed, apart) = ("caf\u{e9}", "cafe\u{301}");
+    for (there, asked) in [(composed, apart), (apart, composed), ("test", "test")] {
+        let lab = Lab::new();
+        lab.put(&format!("{there}/{there}.txt"), "noir\n");
+        let folder = lab.path(asked).display().to_string();
+        for folder in [asked, &folder] {
+            let file = format!("{folder}/{asked}.txt");
+            assert_eq!(lab.ok("read", json!({ "path": file })), "     1\tnoir", "{file}");
+            assert_eq!(lab.call("grep", json!({"path": file, "pattern": "noir"})).details["total"], 1, "{file}");
+            for tool in ["ls", "find"] {
+                let found = lab.ok(tool, json!({"path": folder, "pattern": "*.txt"}));
+                assert!(found.contains(&format!("{there}.txt")), "{tool} {folder}: {found}");
+            }
+        }
+    }
+    let lab = Lab::new();
+    for name in [composed, apart] {
+        lab.ok("write", json!({"path": name, "content": name}));
+    }
+    assert_eq!(
+        (lab.content(composed), lab.content(apart)),
+        (composed.to_owned(), apart.to_owned()),
+        "two names, two files"
+    );
+}
+
+/// H-17: what a rule is asked about is taken from the arguments: the command of bash, the path of a file tool, and the folder of a
+/// search, whatever it looks for; of a tool that says nothing it is `*`.
+#[test]
+fn h_17_a_rule_is_asked_about_what_stands_in_the_arguments() {
+    struct Silent;
+    impl crate::tool::Tool for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+        fn description(&self) -> &str {
+            ""
+        }
+        fn schema(&self) -> serde_json::Value {
+            json!({})
+        }
+        fn run<'a>(
+            &'a self,
+            _: serde_json::Value,
+            _: &'a crate::tool::ToolContext,
+        ) -> crate::model::BoxFuture<'a, crate::tool::ToolResult> {
+            Box::pin(async { crate::tool::ToolResult::ok("") })
+        }
+    }
+    let tools = super::full();
+    let wants = |tool: &str, arguments| {
+        let asked = match tool {
+            "silent" => crate::tool::Tool::access(&Silent, &arguments),
+            _ => tools.find(tool).unwrap().access(&arguments),
+        };
+        asked.into_iter().map(|access| format!("{} {}", access.permission, access.pattern)).collect::<Vec<_>>()
+    };
+    for (tool, arguments, expected) in [
+        ("bash", json!({"command": "git status -s"}), "bash git status -s"),
+        ("read", json!({"path": "src/a.rs"}), "read src/a.rs"),
+        ("write", json!({"file_path": "src/a.rs", "content": ""}), "edit src/a.rs"),
+        ("edit", json!({"path": "./src/x/../a.rs", "old_string": "a", "new_string": "b"}), "edit src/a.rs"),
+        ("grep", json!({"pattern": "secret", "path": "src"}), "read src"),
+        ("grep", json!({"pattern": "secret"}), "read ."),
+        ("find", json!({"pattern": "*.rs", "path": "src"}), "read src"),
+        ("ls", json!({"path": "src"}), "read src"),
+        ("silent", json!({"path": "src/a.rs"}), "silent *"),
+    ] {
+        assert_eq!(wants(tool, arguments), [expected], "{tool}");
+    }
+    // Outside of the workspace it is two things.
+    assert_eq!(wants("read", json!({"path": "../x"})), ["external_directory ../x", "read ../x"]);
 }
 
 /// TOOLRES-103, TOOLRES-106, TOOLRES-107; 101, 104 and 105 are with their tools.

@@ -145,3 +145,45 @@ async fn a_host_hands_over_to_an_anchor_and_the_session_opens_from_there() {
     assert!(ask(&session, "d").await.contains("We counted to two."));
     assert!(second.shutdown().await.is_empty());
 }
+
+/// The files of a session's tape, by name: path below its anchors, and bytes.
+fn tape_files(folder: &Path, session: &Session) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let anchors = folder.join("store/sessions").join(session.id().as_str()).join("anchors");
+    let mut files: Vec<_> =
+        std::fs::read_dir(anchors).unwrap().map(|entry| entry.unwrap().path().join("entries.jsonl")).collect();
+    files.sort();
+    files.into_iter().map(|file| (file.clone(), std::fs::read(&file).unwrap())).collect()
+}
+
+/// BDD-TAPE-028: a tape with two anchors is begun again: by the same runtime and by another one over the store, under its id and
+/// while it sleeps or is awake. Each is refused, and both anchors stay, with every byte of every entry; what is said next is added.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bdd_tape_028_a_tape_that_is_begun_again_keeps_all_that_is_there() {
+    let folder = taped::folder();
+    let first = runtime(folder.path(), counting()).await;
+    let options = || SessionOptions::new(folder.path()).id("kept".parse().unwrap());
+    let session = first.create(options()).await.unwrap();
+    ask(&session, "a").await;
+    session.handoff("phase-1", None).await.unwrap();
+    ask(&session, "b").await;
+    let before = tape_files(folder.path(), &session);
+    assert_eq!(before.len(), 2);
+    let is_taken = |made: Result<Session, OpenError>| {
+        assert!(matches!(made, Err(OpenError::Tape(TapeError::Exists { .. }))), "{made:?}");
+        assert_eq!(tape_files(folder.path(), &session), before);
+    };
+    is_taken(first.create(options()).await);
+    first.passivate(session.id()).await.unwrap();
+    is_taken(first.create(options()).await);
+    assert!(first.shutdown().await.is_empty());
+
+    let second = runtime(folder.path(), counting()).await;
+    is_taken(second.create(options()).await);
+    let again = second.resume(session.id()).await.unwrap();
+    assert_eq!(tape_files(folder.path(), &session), before, "opening it writes nothing");
+    assert_eq!(ask(&again, "c").await, "a, b, c");
+    let after = tape_files(folder.path(), &session);
+    assert_eq!(after[0], before[0]);
+    assert!(after[1].1.len() > before[1].1.len() && after[1].1.starts_with(&before[1].1));
+    assert!(second.shutdown().await.is_empty());
+}

@@ -48,6 +48,7 @@ mod replay;
 mod rights;
 mod runtime;
 mod sim;
+mod size;
 #[cfg(feature = "cli")]
 mod soak;
 mod steered;
@@ -60,3 +61,5 @@ mod switching;
 mod transcript;
 #[cfg(feature = "http")]
 mod wire;
+#[cfg(all(feature = "http", feature = "tools"))]
+mod wired;

@@ -306,3 +306,58 @@ async fn tools_are_named_by_patterns() {
     assert_eq!(tools.each_ref().map(Counting::began), [1, 1, 0, 1, 0]);
     assert!(lab.runtime.shutdown().await.is_empty());
 }
+
+/// C-05: what was granted for a session holds in that session, also after a restart, and in no other one; a deny that comes later
+/// beats it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_for_a_session_ends_with_it() {
+    let put = tool("put", "edit");
+    let turn = || [Reply::call("put", json!({})), Reply::text("ok")];
+    let lab = lab((0..4).flat_map(|_| turn()), [put.clone()]).await;
+    let profile = || lab.options().profile(Profile::Ask);
+    let asked_in = async |session: &Session, grant: Grant| {
+        let mut events = session.events();
+        let receipt = session.prompt("go").await.unwrap();
+        let asked = asks(&mut events, async |ask| session.answer(ask, grant.clone()).await.unwrap()).await;
+        receipt.wait().await.unwrap();
+        asked
+    };
+    let granted = lab.runtime.create(profile()).await.unwrap();
+    assert_eq!(asked_in(&granted, Grant::Always(Scope::Session)).await, 1);
+    let other = lab.runtime.create(profile()).await.unwrap();
+    assert_eq!(asked_in(&other, Grant::Once).await, 1, "it was granted in another session");
+    lab.runtime.restart(granted.id()).await.unwrap();
+    assert_eq!((asked_in(&granted, Grant::Reject(None)).await, put.began()), (0, 3), "it is on the tape");
+    granted.configure(|settings| settings.rules.push(rules("later", &[("edit", Action::Deny)]))).await.unwrap();
+    assert_eq!((asked_in(&granted, Grant::Reject(None)).await, put.began()), (0, 3));
+    assert!(lab.results().last().unwrap().contains("Permission denied: edit a.txt by later"), "{:?}", lab.results());
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// M-02: an agent is a persona, tools, a permission and limits, and each of the four is felt by whoever uses it: the prompt is what
+/// the model is told, no tool beyond its own is offered or run, what it may not do is denied, and its turn ends at its limits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_is_a_persona_tools_a_permission_and_limits() {
+    let tools = ["look", "put", "drop"].map(|name| tool(name, name));
+    let calls = || tools.iter().fold(Reply::empty(), |reply, tool| reply.with_call(tool.name, json!({})));
+    let lab = lab([calls(), calls()], tools.clone()).await;
+    let agent = r#"{"name":"looker","description":"Looks.","prompt":"You look, and touch nothing.","tools":["look","put"],
+        "permission":[{"permission":"*","pattern":"*","action":"allow"},{"permission":"put","pattern":"*","action":"deny"}],
+        "limits":{"steps_max":2,"output_max":77}}"#;
+    let options = SessionOptions::from_agent(&Agent::from_json(agent).unwrap(), lab.folder.path()).unwrap();
+    let session = lab.runtime.create(options).await.unwrap();
+    let answer = session.prompt("go").await.unwrap().wait().await.unwrap();
+    assert_eq!((answer.outcome, answer.steps), (Outcome::StepLimit { steps: 2 }, 2));
+    let requests = lab.model.requests();
+    for request in &requests {
+        assert_eq!((&*request.system, request.params.max_output), ("You look, and touch nothing.", Some(77)));
+    }
+    let told = |request: &Request| request.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+    assert_eq!((told(&requests[0]), told(&requests[1])), (vec!["look".to_owned(), "put".to_owned()], vec![]));
+    let results = lab.results();
+    assert_eq!(results[0], format!("ran in {}", session.id()));
+    assert!(results[1].contains("Permission denied: put a.txt by agent looker"), "{results:?}");
+    assert_eq!(results[2], "The tool drop is not among those of this agent.");
+    assert_eq!(tools.each_ref().map(Counting::began), [1, 0, 0]);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}

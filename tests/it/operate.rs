@@ -1,20 +1,24 @@
 //! What an operator sees of a running tree, and what the levers do: real actors, a real tape, a scripted model.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Grant, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
+    EventKind, Grant, ModelRef, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
     event::Next,
     message::Part,
-    model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Request, Scripted},
+    model::{Answer, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{By, OperateError},
     supervisor::{Happening, Node, Reading, Status, Watch},
-    tool::{Access, Tool, ToolContext, ToolResult},
+    tool::{Tool, ToolContext, ToolResult},
 };
 
 use crate::support::{
@@ -26,8 +30,37 @@ use crate::support::{
 #[path = "../../examples/operate.rs"]
 mod example;
 
+/// A model whose price blocks whoever asks for it next: a session's actor.
+struct Blocking {
+    script: Scripted,
+    blocks: AtomicBool,
+    held: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Model for Blocking {
+    fn id(&self) -> &ModelRef {
+        self.script.id()
+    }
+
+    fn price(&self) -> Option<Price> {
+        if self.blocks.swap(false, Ordering::SeqCst) {
+            // Until the test drops its end, which is an error.
+            let _ = self.held.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+        None
+    }
+
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        deltas: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        self.script.stream(request, deltas)
+    }
+}
+
 /// A tool whose arguments say what goes wrong, and where.
-struct Trap(Mutex<mpsc::Receiver<()>>);
+struct Trap(Arc<Blocking>);
 
 impl Tool for Trap {
     fn name(&self) -> &str {
@@ -42,17 +75,9 @@ impl Tool for Trap {
         json!({ "type": "object" })
     }
 
-    /// This is asked inside the session's actor.
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        if arguments["do"] == "block" {
-            // Until the test drops its end, which is an error.
-            let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        }
-        vec![Access::new("trap", "*")]
-    }
-
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
+            self.0.blocks.fetch_or(arguments["do"] == "block", Ordering::SeqCst);
             if arguments["do"] == "run" {
                 context.progress.title("halfway");
                 context.cancelled().await;
@@ -90,9 +115,11 @@ impl Lab {
     async fn new() -> Lab {
         let folder = taped::folder();
         let (hold, held) = mpsc::channel();
-        let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::from_fn(reply)));
+        let script = Scripted::from_fn(reply);
+        let model = Arc::new(Blocking { script, blocks: AtomicBool::new(false), held: Mutex::new(held) });
+        let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
         let bomb = Bomb::default();
-        let runtime = builder.tool(Trap(Mutex::new(held))).tool(bomb.clone()).start().await.unwrap();
+        let runtime = builder.tool(Trap(model)).tool(bomb.clone()).start().await.unwrap();
         bomb.arm(&runtime);
         Lab { runtime, folder, hold: Some(hold) }
     }
@@ -212,7 +239,7 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
     let other = lab.session("other").await;
     let stuck = lab.session("stuck").await;
     stuck.prompt("trap block").await.unwrap();
-    lab.seen("stuck", |node| node.busy_with == Some("answered") && node.reading == Reading::Busy).await;
+    lab.seen("stuck", |node| node.busy_with == Some("returned") && node.reading == Reading::Busy).await;
     let mut waiting = Vec::new();
     for n in 0..3 {
         let session = stuck.clone();
@@ -231,7 +258,7 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
             assert_eq!(node.turn.unwrap().step, 1);
             let text = lab.runtime.inspect("stuck").unwrap().to_string();
             assert!(text.contains("as it was before the message in its hand"), "{text}");
-            assert!(text.contains("BUSY with answered for") && text.contains("queue 3 (peak 3)"), "{text}");
+            assert!(text.contains("BUSY with returned for") && text.contains("queue 3 (peak 3)"), "{text}");
             assert_eq!(lab.runtime.count().busy, 1);
             assert_eq!(lab.runtime.top(By::Busy, 9).nodes[0].id, "stuck");
             assert_eq!(lab.runtime.top(By::Queue, 9).nodes.len(), 1);
@@ -452,7 +479,7 @@ const EXAMPLE_SAYS: &[&str] = &[
     "decision    parked; crashes in the window: 3",
     "a sender is told: the session is parked: it crashed too often",
     "poison says: Here is the answer.",
-    "stuck has not answered for 2 s: it has had answered in hand for",
+    "stuck has not answered for 2 s: it has had returned in hand for",
     "the code that blocked it is done: stuck",
     "chat-18 says: Here is the answer.",
     "chat-01 is not parked, it is running: `restart` starts it afresh",

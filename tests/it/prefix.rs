@@ -16,7 +16,8 @@ use tamtam::{
 };
 
 use crate::support::{
-    fault_server::{Act, FaultServer, Seen, events_head, send},
+    fault_server::{FaultServer, Seen},
+    streams::{Called, answer},
     taped,
 };
 
@@ -25,57 +26,6 @@ const TURNS: usize = 42;
 
 /// What the wire puts where the provider may keep the prefix: no part of what is compared, so it is taken out.
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
-
-/// An answer of words, or with these calls: tool, and arguments.
-fn answer(api: Api, text: &str, calls: &[(String, Value)]) -> Vec<Act> {
-    let mut events: Vec<Value> = Vec::new();
-    match api {
-        Api::OpenAiChat => {
-            if !text.is_empty() {
-                events.push(json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
-            }
-            for (index, (id, input)) in calls.iter().enumerate() {
-                let function = json!({"name": "read", "arguments": input.to_string()});
-                let call = json!({"index": index, "id": id, "type": "function", "function": function});
-                events.push(json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}));
-            }
-            let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
-            events.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}));
-        }
-        _ => {
-            events.push(json!({"type": "message_start", "message": {"model": "m"}}));
-            let mut index = 0;
-            if !text.is_empty() {
-                let block = json!({"type": "text", "text": ""});
-                events.push(json!({"type": "content_block_start", "index": 0, "content_block": block}));
-                let delta = json!({"type": "text_delta", "text": text});
-                events.push(json!({"type": "content_block_delta", "index": 0, "delta": delta}));
-                events.push(json!({"type": "content_block_stop", "index": 0}));
-                index = 1;
-            }
-            for (id, input) in calls {
-                let block = json!({"type": "tool_use", "id": id, "name": "read", "input": {}});
-                events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
-                let delta = json!({"type": "input_json_delta", "partial_json": input.to_string()});
-                events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
-                events.push(json!({"type": "content_block_stop", "index": index}));
-                index += 1;
-            }
-            let stop = if calls.is_empty() { "end_turn" } else { "tool_use" };
-            events.push(json!({"type": "message_delta", "delta": {"stop_reason": stop}}));
-            events.push(json!({"type": "message_stop"}));
-        }
-    }
-    let line = |event: &Value| match event.get("type").and_then(Value::as_str) {
-        Some(name) if api != Api::OpenAiChat => format!("event: {name}\ndata: {event}\n\n"),
-        _ => format!("data: {event}\n\n"),
-    };
-    let mut body: String = events.iter().map(line).collect();
-    if api == Api::OpenAiChat {
-        body += "data: [DONE]\n\n";
-    }
-    vec![events_head(), send(&body)]
-}
 
 fn is_summary(seen: &Seen) -> bool {
     seen.body.contains(&SUMMARY_SYSTEM[..40])
@@ -88,7 +38,10 @@ async fn server(api: Api) -> FaultServer {
             return answer(api, "## Goal\nRead on.", &[]);
         }
         let n = before.iter().filter(|seen| !is_summary(seen)).count();
-        let call = |k: usize| (format!("call{n}x{k}"), json!({"path": "big.txt", "offset": n + k + 1, "limit": 120}));
+        let call = |k: usize| {
+            let input = json!({"path": "big.txt", "offset": n + k + 1, "limit": 120});
+            Called { id: format!("call{n}x{k}"), tool: "read", input }
+        };
         match n % 3 {
             0 => answer(api, "I look.", &[call(0)]),
             1 => answer(api, "", &[call(0), call(1)]),

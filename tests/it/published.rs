@@ -58,3 +58,38 @@ fn scenarios_are_given_when_then_under_an_id() {
     let of_the_design = ids.iter().filter(|id| id.starts_with("BDD-")).count();
     assert!(files >= 6 && of_the_design > 80, "{files} files with {of_the_design} ids");
 }
+
+/// AB-08: nothing that is built changes by itself: each dependency is asked for by version, the lock file names one version and a
+/// checksum of each, from a registry and nowhere else; and so does that of the mock server.
+#[test]
+fn what_is_built_is_pinned() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let mut asked = 0;
+    let mut section = "";
+    for line in manifest.lines().filter(|line| !line.starts_with('#')) {
+        if line.starts_with('[') {
+            section = line;
+        } else if section.contains("dependencies")
+            && let Some((name, wanted)) = line.split_once(" = ")
+        {
+            asked += 1;
+            let version = wanted.strip_prefix("{ version = ").unwrap_or(wanted).split('"').nth(1).unwrap();
+            assert!(version.starts_with(|c: char| c.is_ascii_digit() || "~>=".contains(c)), "{name}: {wanted}");
+            assert!(!wanted.contains("git =") && !wanted.contains("path ="), "{name}: {wanted}");
+        }
+    }
+    assert!(asked > 30, "{asked} dependencies");
+
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let packages: Vec<_> = lock.split("[[package]]").skip(1).filter(|one| !one.contains("name = \"tamtam\"")).collect();
+    assert!(packages.len() > 100);
+    for package in packages {
+        assert!(package.contains("source = \"registry+") && package.contains("checksum = \""), "{package}");
+    }
+    let lock = fs::read_to_string(root().join("tests/aimock/package-lock.json")).unwrap();
+    let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+    let packages = lock["packages"].as_object().unwrap().iter().filter(|(path, _)| !path.is_empty());
+    for (path, package) in packages {
+        assert!(package["version"].is_string() && package["integrity"].is_string(), "{path}");
+    }
+}

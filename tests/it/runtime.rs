@@ -19,6 +19,7 @@ use tamtam::{
     permission::Profile,
     session::Disposition,
     tool::{Effect, Tool, ToolContext, ToolResult},
+    usage::Usage,
 };
 
 use crate::support::{bomb::Bomb, taped};
@@ -347,6 +348,39 @@ async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// COST-004: what was counted is put back to nothing by a new session: it counts what is its own, also after a restart of the
+/// runtime, and what the old one counted stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cost_004_a_new_session_counts_from_nothing() {
+    let folder = taped::folder();
+    let used = |input: u64, output: u64| Usage { input, output, ..Usage::default() };
+    let model = || {
+        let first = [Reply::text("one").with_usage(used(100, 50)), Reply::text("two").with_usage(used(200, 100))];
+        let then = Reply::text("three").with_usage(used(7, 3)).when("user: anew");
+        Arc::new(Scripted::new(first.into_iter().chain([then])))
+    };
+    let counted = async |session: &Session| {
+        let (bill, spent) = (session.bill().await.unwrap(), session.state().await.unwrap().spent);
+        assert_eq!(bill.total().usage, spent.usage);
+        (bill.lines.len(), spent.requests, spent.usage)
+    };
+    let first = runtime(folder.path(), model(), vec![]).await;
+    let old = session(&first, folder.path()).await;
+    for prompt in ["a", "b"] {
+        old.prompt(prompt).await.unwrap().wait().await.unwrap();
+    }
+    assert_eq!(counted(&old).await, (2, 2, used(300, 150)));
+    let new = session(&first, folder.path()).await;
+    assert_eq!(counted(&new).await, (0, 0, Usage::default()));
+    new.prompt("anew").await.unwrap().wait().await.unwrap();
+    assert_eq!(counted(&new).await, (1, 1, used(7, 3)));
+    assert!(first.shutdown().await.is_empty());
+    let second = runtime(folder.path(), model(), vec![]).await;
+    let [old, new] = [old.id(), new.id()].map(|id| second.session(id));
+    assert_eq!((counted(&old).await, counted(&new).await), ((2, 2, used(300, 150)), (1, 1, used(7, 3))));
+    assert!(second.shutdown().await.is_empty());
+}
+
 /// K-08, K-11: a failure that may pass is tried again, seen as an event, and eats no step; a bad key is not.
 /// BDD-AGENT-033: after a 429 the request is made again when the seconds that the server named are over, and the turn answers.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
@@ -368,6 +402,31 @@ async fn a_transient_failure_is_retried_and_a_permanent_one_is_not() {
     let failed = session.prompt("again").await.unwrap().wait().await.unwrap();
     assert_eq!(failed.outcome, Outcome::Failed { error: "invalid API key".into() });
     assert_eq!(model.requests().len(), 3);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// STREAM-007: the model is silent for six seconds (of the runtime's clock) in the middle of its answer: what came before is shown
+/// then, nothing is asked again, and the answer goes on where it stopped.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn stream_007_a_silence_of_six_seconds_does_not_end_an_answer() {
+    let folder = taped::folder();
+    let silence = Duration::from_secs(6);
+    let model = Arc::new(Scripted::new([Reply::text("before").waiting(silence).with_text(" after")]));
+    let runtime = runtime(folder.path(), model.clone(), vec![]).await;
+    let session = session(&runtime, folder.path()).await;
+    let mut events = session.events();
+    let receipt = session.prompt("go").await.unwrap();
+    let text = |kind: &EventKind| match kind {
+        EventKind::TextDelta { text } => Some((text.clone(), tokio::time::Instant::now())),
+        _ => None,
+    };
+    let (before, at) = event(&mut events, text).await;
+    let (after, then) = event(&mut events, text).await;
+    assert_eq!((before.as_str(), after.as_str()), ("before", " after"));
+    assert!(then - at >= silence, "the second piece was not held back");
+    let answer = receipt.wait().await.unwrap();
+    assert_eq!((answer.outcome, answer.text.as_str(), answer.steps), (Outcome::Done, "before after", 1));
+    assert_eq!(model.requests().len(), 1);
     assert!(runtime.shutdown().await.is_empty());
 }
 

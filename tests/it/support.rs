@@ -12,6 +12,8 @@ pub(crate) mod http;
 pub(crate) mod marked;
 #[cfg(feature = "cli")]
 pub(crate) mod said;
+#[cfg(feature = "http")]
+pub(crate) mod streams;
 #[cfg(feature = "cli")]
 pub(crate) mod tamtam;
 #[cfg(feature = "cli")]

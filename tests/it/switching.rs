@@ -11,32 +11,14 @@ use tamtam::{
 };
 
 use crate::support::{
-    fault_server::{Act, FaultServer, events_head, refusal, send},
+    fault_server::{Act, FaultServer, refusal},
+    streams::answer,
     taped,
 };
 
-/// A server that answers every request with these words.
+/// These words as an answer.
 fn says(api: Api, words: &str) -> Vec<Act> {
-    let events = match api {
-        Api::OpenAiChat => vec![
-            json!({"choices": [{"index": 0, "delta": {"content": words}}]}),
-            json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
-        ],
-        _ => vec![
-            json!({"type": "message_start", "message": {"model": "m"}}),
-            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": words}}),
-            json!({"type": "content_block_stop", "index": 0}),
-            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
-            json!({"type": "message_stop"}),
-        ],
-    };
-    let line = |event: &Value| match event.get("type").and_then(Value::as_str) {
-        Some(name) => format!("event: {name}\ndata: {event}\n\n"),
-        None => format!("data: {event}\n\n"),
-    };
-    let end = if api == Api::OpenAiChat { "data: [DONE]\n\n" } else { "" };
-    vec![events_head(), send(&(events.iter().map(line).collect::<String>() + end))]
+    answer(api, words, &[])
 }
 
 fn at(name: &str, server: &FaultServer) -> Provider {

@@ -48,7 +48,7 @@ async fn told(session: &tamtam::Session) -> Value {
     messages
 }
 
-/// A-16, C-p2, C-p3, C-p4, C-p7, C-p8, C-p9, C-p10, C-p11, C-p12, C-16, K-12, B-03, H-15: a turn is told as messages with every
+/// A-16, C-p2, C-p3, C-p4, C-p5, C-p7, C-p8, C-p9, C-p10, C-p11, C-p12, C-16, K-12, B-03, H-15: a turn is told as messages with every
 /// field: text, thought and file, the retry, the bounds of each step with its tokens, and each call from pending over running
 /// to completed or error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,7 +171,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// C-p17: of what an agent did a host has all of it: each thought, each call with its input, output and times, which files it
+/// C-p2, C-p17: of what an agent did a host has all of it: each thought, each call with its input, output and times, which files it
 /// changed and how, and what each step and the whole took and cost, exactly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_an_agent_did_can_be_seen_whole() {

@@ -109,8 +109,8 @@ fn assert_good(answer: &Answer) {
     assert_eq!((id.as_str(), name.as_str(), input.as_str()), ("c1", "read", "{\"path\":\"ä\"}"));
 }
 
-/// W-02, W-03, PROVIDER-ERR-006: an answer is read, and the request is what the API wants, wherever it is reached: with the key in
-/// its header, and the version of the API where there is one.
+/// W-02, W-03, AB-08, PROVIDER-ERR-006: in each format an answer is read, and the request is what the API wants, wherever it is
+/// reached: with the key in its header, and the version of the API where there is one.
 #[tokio::test]
 async fn a_good_stream_is_an_answer_and_the_request_is_what_the_api_wants() {
     for api in APIS {
@@ -355,9 +355,12 @@ async fn v06_a_reset_is_a_network_error_before_and_after_the_head() {
 }
 
 /// V07: silence, comments and pings are not life. One byte now and then is not either.
+///
+/// STREAM-007: a server that is silent for longer than the host allows (two minutes, where it says nothing) is a timeout.
 #[tokio::test]
 async fn v07_a_stall_ends_whatever_keeps_the_connection_busy() {
     let quick = Duration::from_millis(5);
+    assert_eq!(HttpOptions::default().idle_timeout, Duration::from_secs(120));
     for api in APIS {
         let begun = send(&good(api)[..60]);
         let stalls = [

@@ -49,7 +49,7 @@ fn folders_are_private_and_so_are_files() {
     look(store.path());
 }
 
-/// BDD-TAPE-002, BDD-TAPE-028
+/// BDD-TAPE-002: a session that is there is not made again.
 #[test]
 fn a_session_is_created_once_and_loaded_as_often_as_wanted() {
     let folder = own_folder();

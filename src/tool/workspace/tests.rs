@@ -77,7 +77,7 @@ fn is_outside(error: &WorkspaceError) -> bool {
         && text.contains("outside the workspace")
 }
 
-/// PATH-001, PATH-002, PATH-004
+/// PATH-001, PATH-004
 #[test]
 fn path_001_dots_are_collapsed_and_every_path_is_absolute() {
     for scene in scenes() {
@@ -91,7 +91,7 @@ fn path_001_dots_are_collapsed_and_every_path_is_absolute() {
     }
 }
 
-/// PATH-003, BDD-READ-019, BDD-WRITE-008: a real tilde.
+/// PATH-003: a real tilde.
 #[test]
 fn path_003_a_tilde_is_the_home_that_was_handed_in() {
     let [scene, _] = scenes();

@@ -180,7 +180,7 @@ async fn bdd_bash_006_the_folder_is_one_inside_the_workspace() {
     }
 }
 
-/// BDD-BASH-007, FT-12, FT-13, FT-23: what cannot be asked for.
+/// BDD-BASH-007, F-23, FT-12, FT-13, FT-23: what cannot be asked for: an empty command among it.
 #[tokio::test]
 async fn bdd_bash_007_bad_arguments_are_errors_that_name_the_field() {
     let scene = scene();
@@ -211,10 +211,12 @@ async fn bdd_bash_007_bad_arguments_are_errors_that_name_the_field() {
     assert_eq!(scene.bash.limit(&json!({ "command": "true", "timeout": 3600 })), Duration::from_secs(3610));
 }
 
-/// BDD-BASH-012, F-23: the environment that was handed in.
+/// BDD-BASH-012, F-23: a command inherits the environment that was handed in.
 #[tokio::test]
 async fn bdd_bash_012_the_environment_is_the_one_that_was_handed_in() {
     scene().says("echo $HOME", "/home/somebody").await;
+    let scene = scene_with(|options| options.environment.push(("OF_THE_HOST".into(), "here".into())));
+    scene.says("bash -c 'echo $OF_THE_HOST'", "here").await;
 }
 
 /// A library host that hands in no environment has a shell that works: programs are found, text is UTF-8, no home is made up.
@@ -227,7 +229,7 @@ async fn without_an_environment_commands_find_programs_and_no_home() {
     assert_eq!(result.content, "1\né\n[]");
 }
 
-/// BDD-BASH-013, F-23
+/// BDD-BASH-013, F-23: 127, and what the shell says of it.
 #[tokio::test]
 async fn bdd_bash_013_an_unknown_command_ends_with_127() {
     let result = scene().bash("nonexistent_command_xyz_123").await;

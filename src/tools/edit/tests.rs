@@ -55,14 +55,14 @@ fn bdd_edit_002_007_no_match() {
     }
 }
 
-/// F-16
+/// F-16: where there is no hit, the error names the lines that are like it.
 #[test]
 fn no_match_names_similar_lines() {
     let error = refused("alpha\nlet value = compute(1, 2);\n", "let value = compute(1,  3);", "x");
     assert!(error.ends_with("Similar lines in the file:\n  line 2: let value = compute(1, 2);"), "{error}");
 }
 
-/// F-15, F-16, BDD-EDIT-003
+/// F-15, F-16, BDD-EDIT-003: where there are several, the error names the line of each.
 #[test]
 fn bdd_edit_003_several_matches() {
     assert!(
@@ -98,7 +98,7 @@ fn bdd_edit_008_an_empty_old_text() {
     assert!(refused("", "x", "y").contains("Could not find"));
 }
 
-/// F-18, BDD-EDIT-009
+/// F-18, BDD-EDIT-009: old and new text that are equal are an error.
 #[test]
 fn bdd_edit_009_nothing_to_change() {
     let error = refused("same", "same", "same");
@@ -137,6 +137,7 @@ fn bdd_edit_013_several_lines() {
     assert_eq!(after, "line1\nreplaced2\nreplaced3\nline4");
 }
 
+/// F-18, BDD-EDIT-014, BDD-EDIT-015: the result says how many places were changed.
 #[test]
 fn bdd_edit_014_015_replacements_are_counted() {
     assert_eq!(replace(&lab("a b"), "b", "c").details["replacements"], 1);
@@ -148,7 +149,7 @@ fn bdd_edit_016_cjk() {
     assert_eq!(edited("你好世界", "世界", "Elixir"), "你好Elixir");
 }
 
-/// F-17, F-19, F-26, BDD-EDIT-017, BDD-EDIT-018, FILE-ERR-002
+/// F-17, F-19, F-26, BDD-EDIT-017, BDD-EDIT-018, FILE-ERR-002: a file with CRLF has CRLF afterwards, also in what is new.
 #[test]
 fn bdd_edit_017_018_file_err_002_crlf_is_kept() {
     assert_eq!(edited("line1\r\nline2\r\nline3\r\n", "line2", "replaced"), "line1\r\nreplaced\r\nline3\r\n");
@@ -156,6 +157,7 @@ fn bdd_edit_017_018_file_err_002_crlf_is_kept() {
     assert_eq!(edited("hello\r\nthere\r\n", "hello", "hi"), "hi\r\nthere\r\n");
 }
 
+/// F-17, BDD-EDIT-019: a file with LF has LF afterwards, whatever the new text ends its lines with.
 #[test]
 fn bdd_edit_019_lf_never_gains_cr() {
     assert_eq!(edited("a\nb\n", "a", "x\r\ny"), "x\ny\nb\n");
@@ -172,7 +174,7 @@ fn bdd_edit_020_seed_copies_in_both_endings_are_two() {
     assert!(refused("hello\r\nworld\r\nhello\nworld\n", "hello\nworld", "x").contains("Found 2 occurrences"));
 }
 
-/// F-18, F-19, F-26, BDD-EDIT-021, FILE-ERR-003
+/// F-18, F-19, F-26, BDD-EDIT-021, FILE-ERR-003: the mark stays the first three bytes.
 #[test]
 fn bdd_edit_021_file_err_003_bom_and_crlf() {
     assert_eq!(edited("\u{feff}line1\r\nline2\r\n", "line1", "first"), "\u{feff}first\r\nline2\r\n");
@@ -207,7 +209,9 @@ fn lab_of(bytes: usize) -> Lab {
     lab(content)
 }
 
-/// F09, nasty case 2, BDD-EDIT-024: through every spelling of one file, none of fifty edits is lost.
+/// BDD-EDIT-024: of fifty edits that begin at the same moment, through every spelling of one file, none is lost.
+///
+/// F09, nasty case 2.
 #[test]
 fn bdd_edit_024_concurrent_edits_all_survive() {
     const EDITS: usize = 50;
@@ -250,13 +254,34 @@ fn bdd_edit_025_a_binary_file() {
     assert!(refused(b"\xff\xfea\0b", "a", "x").contains("UTF-16LE and damaged"));
 }
 
-/// F-18, BDD-EDIT-026
+/// F-18, BDD-EDIT-026: a path that leads out of the workspace is refused, and what lies there stays as it is.
 #[test]
 fn bdd_edit_026_traversal() {
     let error = Lab::new().error("edit", json!({"path": "../../etc/passwd", "old_string": "a", "new_string": "b"}));
     assert!(error.contains("traversal"), "{error}");
+    let lab = Lab::new();
+    let outside = lab.outside().join("outside.txt");
+    std::fs::write(&outside, "a").unwrap();
+    lab.link("../outside.txt", "link");
+    for path in ["../outside.txt", "link"] {
+        let error = lab.error("edit", json!({"path": path, "old_string": "a", "new_string": "b"}));
+        assert!(error.contains("traversal"), "{path}: {error}");
+    }
+    assert_eq!(std::fs::read_to_string(outside).unwrap(), "a");
 }
 
+/// F-18: both texts are plain: what means something in a pattern or in a replacement means nothing here.
+#[test]
+fn f_18_both_texts_are_literal() {
+    assert_eq!(edited("a.b(c)", ".b(c", "$& $1 \\0"), "a$& $1 \\0)");
+    assert_eq!(edited("x [a-z]+ \\d* ^$", "[a-z]+ \\d* ^$", "*"), "x *");
+    assert!(refused("abc", "a.c", "x").contains("Could not find"));
+}
+
+/// EDITDIFF-003: a diff whose hunks change, add and remove lines, from the first line on, is applied whole; a second time it is
+/// refused, and changes nothing.
+///
+/// EDITDIFF-001, EDITDIFF-002: a hunk of one change, also behind lines that look like a diff's own.
 #[test]
 fn editdiff_001_002_003_a_diff_is_applied() {
     for (before, diff, after) in [
@@ -276,6 +301,13 @@ fn editdiff_001_002_003_a_diff_is_applied() {
         let again = lab.call("edit", json!({"path": "f.txt", "diff": diff}));
         assert!(again.is_error() && lab.content("f.txt") == after, "{}", again.content);
     }
+    let mixed = self::lab("one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n");
+    let diff = "@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n@@ -5,4 +5,4 @@\n five\n+and a half\n six\n-seven\n eight\n";
+    let after = "one\nTWO\nthree\nfour\nfive\nand a half\nsix\neight\n";
+    assert_eq!(mixed.call("edit", json!({"path": "f.txt", "mode": "diff", "diff": diff})).details["replacements"], 4);
+    assert_eq!(mixed.content("f.txt"), after);
+    assert!(mixed.call("edit", json!({"path": "f.txt", "mode": "diff", "diff": diff})).is_error());
+    assert_eq!(mixed.content("f.txt"), after);
     let lab = lab("a\n");
     let error = lab.error("edit", json!({"path": "f.txt", "mode": "diff", "diff": "@@ -1 +1 @@\n-a\n+a\n"}));
     assert!(error.starts_with("No changes applied from diff"));
@@ -344,7 +376,7 @@ fn pieces() -> impl Strategy<Value = Vec<&'static [u8]>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// F-15, F-16, F07: any file, any region that stands there once: its bytes are exchanged, and no other byte is.
+    /// F-15, F-17, F07: any file, any region that stands there once: its bytes are exchanged, and no other byte is.
     #[test]
     fn an_edit_exchanges_its_region_and_nothing_else(
         pieces in pieces(),

@@ -25,13 +25,13 @@ fn bdd_read_001_a_text_file() {
     assert_eq!(result.details, json!({"path": "f.txt", "truncated": false, "truncated_details": null}));
 }
 
-/// F-03, F-05, BDD-READ-002
+/// F-03, BDD-READ-002: an error for the model, which names the file.
 #[test]
 fn bdd_read_002_a_missing_file() {
     assert_eq!(Lab::new().error("read", json!({"path": "x.txt"})), "x.txt: No such file or directory (ENOENT)");
 }
 
-/// F-04, BDD-READ-003
+/// F-04, BDD-READ-003: the result says that the file is empty.
 #[test]
 fn bdd_read_003_an_empty_file() {
     let result = lab("").call("read", json!({"path": "f.txt"}));
@@ -53,7 +53,7 @@ fn bdd_read_005_a_limit() {
     assert_eq!(page(&lab, 1, 0), "[Showing no lines of 100; 100 more lines. Use offset=1 to continue.]");
 }
 
-/// F-01, F-03, BDD-READ-006
+/// F-01, BDD-READ-006
 #[test]
 fn bdd_read_006_offset_and_limit() {
     let text = page(&lab(lines(100, 20)), 41, 20);
@@ -67,7 +67,7 @@ fn bdd_read_007_offset_0_and_1_are_the_first_line() {
     assert_eq!(page(&lab, 0, 9), page(&lab, 1, 9));
 }
 
-/// F-04, F-05, BDD-READ-008
+/// F-04, FT-5, BDD-READ-008: an error that names the number of lines.
 #[test]
 fn bdd_read_008_an_offset_past_the_end() {
     let lab = lab("a\nb\nc\n");
@@ -91,18 +91,20 @@ fn bdd_read_009_014_more_than_2000_lines() {
     assert_eq!(exact.details["truncated"], false, "2000 lines and a final line feed are 2000 lines");
 }
 
-/// F-02, F-05, BDD-READ-010, BDD-TRC-013
+/// F-05, BDD-READ-010, BDD-TRC-013: the last line says with which offset to go on, and that offset shows the next line.
 #[test]
 fn bdd_read_010_bdd_trc_013_more_than_50_kb() {
-    let result = lab(lines(500, 200)).call("read", json!({"path": "f.txt"}));
+    let lab = lab(lines(500, 200));
+    let result = lab.call("read", json!({"path": "f.txt"}));
     let details = &result.details["truncated_details"];
     assert_eq!((&details["truncated_by"], &details["output_lines"]), (&json!("bytes"), &json!(246)));
     assert!(
         result.content.ends_with("[Showing lines 1-246 of 500 (50.0KB limit). Use offset=247 to continue reading]")
     );
+    assert!(page(&lab, 247, 1).starts_with("   247\tline 247x"));
 }
 
-/// F-02, BDD-READ-011
+/// F-02, BDD-READ-011: cut at 2,000 characters and marked; what is shorter is whole.
 #[test]
 fn bdd_read_011_a_long_line() {
     let result = lab("x".repeat(60_000)).call("read", json!({"path": "f.txt"}));
@@ -114,7 +116,8 @@ fn bdd_read_011_a_long_line() {
     assert!(!wide.contains("truncated"), "1,500 characters are within the limit, whatever their bytes");
 }
 
-/// F-04, BDD-READ-012, BDD-READ-023
+/// BDD-READ-012: the bytes of a PNG under the name of a text are shown as a PNG.
+/// BDD-READ-023: the bytes of a PNG under the name of a JPEG are shown as a PNG, with these bytes.
 #[test]
 fn bdd_read_012_023_an_image_by_its_bytes() {
     for name in ["image.txt", "photo.jpg"] {
@@ -154,7 +157,7 @@ fn bdd_read_016_through_a_symlink() {
     assert_eq!(lab.ok("read", json!({"path": "link.txt"})), "     1\ttarget");
 }
 
-/// F-05, BDD-READ-017: as a user whom modes stop.
+/// BDD-READ-017: as a user whom modes stop.
 #[test]
 fn bdd_read_017_no_permission() {
     let lab = lab("x");
@@ -180,16 +183,35 @@ fn bdd_read_020_a_directory() {
     assert!(lab.error("read", json!({"path": "d"})).contains("Is a directory"));
 }
 
+/// BDD-READ-021: the mark at the beginning is no part of the first line that is shown.
 #[test]
 fn bdd_read_021_a_bom_is_not_shown() {
     assert_eq!(lab("\u{feff}BOM content").ok("read", json!({"path": "f.txt"})), "     1\tBOM content");
 }
 
-/// F-04, BDD-READ-022
+/// F-04, BDD-READ-022: a file is binary where one of its first 8 KiB is a zero byte, and only there.
 #[test]
 fn bdd_read_022_a_binary_file() {
     let error = lab([&[0][..], &[b'x'; 99]].concat()).error("read", json!({"path": "f.txt"}));
     assert_eq!(error, "f.txt: Binary file detected, cannot display as text (100 bytes)");
+    let zero_at = |place: usize| {
+        let lab = lab([vec![b'\n'; place], vec![0, b'b', b'\n']].concat());
+        lab.call("read", json!({"path": "f.txt", "offset": place})).is_error()
+    };
+    assert!(zero_at(8_191) && !zero_at(8_192));
+}
+
+/// F-04: a path leads out of the workspace neither as text nor over a link.
+#[test]
+fn f_04_a_read_stays_in_the_workspace() {
+    let lab = lab("inside");
+    std::fs::write(lab.outside().join("secret"), "secret").unwrap();
+    lab.link("../secret", "link");
+    for path in ["../secret", "d/../../secret", "link"] {
+        let error = lab.error("read", json!({ "path": path }));
+        assert!(error.contains("traversal blocked") && !error.contains("secret\n"), "{path}: {error}");
+    }
+    assert_eq!(lab.ok("read", json!({"path": "../ws/f.txt"})), "     1\tinside", "back in, as text");
 }
 
 /// FILE-ERR-001: the name in both Unicode forms

@@ -46,7 +46,7 @@ fn without_a_terminal_what_would_be_asked_is_denied() {
     assert_eq!(lab.run(&["run", "--model", &model, "--permission", "ask", "write it"]).stdout, "Then not.\n");
 }
 
-/// H-17: A rules file stands behind the profile and loosens it.
+/// A rules file stands behind the profile and loosens it.
 #[test]
 fn rules_of_a_file_win_over_the_profile() {
     let lab = Lab::new();
@@ -70,7 +70,7 @@ fn rules_of_a_file_win_over_the_profile() {
     assert!(judged("a.txt")["why"].as_str().unwrap().contains("allow edit a.txt"));
 }
 
-/// H-17
+/// H-17: the answer names the command that a rule was asked about.
 #[test]
 fn permit_names_decision_rule_layer_and_why_and_runs_nothing() {
     let lab = Lab::new();

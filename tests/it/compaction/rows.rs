@@ -5,11 +5,12 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use tamtam::{
-    EventKind, Outcome, Runtime, Session, SessionOptions,
+    EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
     context::SUMMARY_SYSTEM,
     event::Next,
     model::{ModelLimits, Reply, Request, Scripted, scripted::transcript},
     permission::Profile,
+    session::{Record, Refusal},
     tools,
     usage::Usage,
 };
@@ -34,11 +35,16 @@ async fn lab(context: u64, replies: impl IntoIterator<Item = Reply>) -> Lab {
     let mut limits = ModelLimits::default();
     (limits.context, limits.output) = (context, 50.min(context));
     let model = Arc::new(Scripted::new(replies).with_limits(limits));
-    let default = "scripted/script".parse().unwrap();
-    let builder = Runtime::builder().store(folder.path().join("store")).models(model.clone(), default);
-    let runtime = builder.tools(tools::full()).start().await.unwrap();
+    let runtime = over(&folder, &model).await;
     let session = runtime.create(SessionOptions::new(&work).profile(Profile::Auto)).await.unwrap();
     Lab { folder, model, runtime, session }
+}
+
+/// A runtime over the store of a folder.
+async fn over(folder: &taped::Folder, model: &Arc<Scripted>) -> Runtime {
+    let default = "scripted/script".parse().unwrap();
+    let builder = Runtime::builder().store(folder.path().join("store")).models(model.clone(), default);
+    builder.tools(tools::full()).start().await.unwrap()
 }
 
 /// What the provider says that a request and its answer took.
@@ -114,8 +120,7 @@ async fn bdd_agent_036_a_file_that_fills_a_small_window_brings_on_a_summary() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
-/// BDD-AGENT-037, as the test of the original reads: the talk goes on after a summary, with the summary in place of what it
-/// sums up.
+/// BDD-AGENT-037: as the test of the original reads: the talk goes on after a summary, with the summary in place of what it sums up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bdd_agent_037_the_talk_goes_on_after_a_summary() {
     let replies = [
@@ -134,7 +139,7 @@ async fn bdd_agent_037_the_talk_goes_on_after_a_summary() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
-/// BDD-AGENT-037, as the design reads: what is sent while a summary holds the turn up is kept, in order; what steers is in the
+/// BDD-AGENT-037: as the design reads: what is sent while a summary holds the turn up is kept, in order; what steers is in the
 /// first request after it, what was queued is a turn of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bdd_agent_037_what_is_sent_during_a_summary_is_read_after_it() {
@@ -163,9 +168,12 @@ async fn bdd_agent_037_what_is_sent_during_a_summary_is_read_after_it() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
-/// COST-ERR-004, COST-ERR-005, J-12, J-25: what six calls did is told to the one who sums up and to whoever goes on, an earlier
-/// summary is given to the next and stands there once, and the one who sums up is asked by its own model, with a prompt of its
-/// own, no tools, and at most 4,000 tokens to answer with.
+/// BDD-COMPACT-022: the request for a second summary holds the first one, marked as the earlier summary.
+/// COST-ERR-004: the earlier summary is given to whoever writes the next one, and one summary stands in the request afterwards.
+/// COST-ERR-005: what each of six calls did is told to the one who sums up, and stands behind the summary for whoever goes on.
+///
+/// BDD-COMPACT-020 (seed), J-12, J-25: the one who sums up is asked by its own model, with a prompt of its own, no tools, and at most 4,000 tokens to
+/// answer with.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cost_err_004_005_calls_and_an_earlier_summary_survive() {
     let mut six = Reply::empty();
@@ -222,10 +230,85 @@ async fn cost_err_004_005_calls_and_an_earlier_summary_survive() {
     let models: Vec<_> = entries
         .iter()
         .filter_map(|entry| match &entry.record {
-            tamtam::session::Record::Compaction(open) => Some(open.model.to_string()),
+            Record::Compaction(open) => Some(open.model.to_string()),
             _ => None,
         })
         .collect();
     assert_eq!(models, ["scripted/summer"; 2]);
     assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// A talk that a summary could replace whenever somebody asks for one. Each summary waits at the barrier `summary`.
+async fn talked() -> Lab {
+    let summary = Reply::text("## Goal\nTalk.").at_barrier("summary").when(SUMMARY);
+    let lab = lab(128_000, [summary, Reply::text("so be it ".repeat(100)).when("user: ")]).await;
+    talk(&lab.session).await;
+    lab
+}
+
+async fn talk(session: &Session) {
+    session.configure(|settings| settings.compaction.keep = Some(0)).await.unwrap();
+    for n in 0..3 {
+        say(session, &format!("turn {n}")).await;
+    }
+}
+
+/// Asks for a summary in a task of its own, which knows the session by its id alone.
+fn compact_elsewhere(runtime: &Runtime, session: &Session) -> tokio::task::JoinHandle<Result<(), SendError>> {
+    let other = runtime.session(session.id());
+    tokio::spawn(async move { other.compact().await })
+}
+
+fn is_being_written(asked: &Result<(), SendError>) -> bool {
+    matches!(asked, Err(SendError::Refused(Refusal::Compacting { .. })))
+}
+
+/// BDD-COMPACT-023: of four tasks that ask at once for a summary of one session, one is let in; the others are told that one is
+/// being written, and the tape has one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bdd_compact_023_of_those_who_ask_at_once_for_a_summary_one_wins() {
+    let lab = talked().await;
+    for _ in 0..10 {
+        let session = lab.runtime.create(SessionOptions::new(lab.folder.path().join("work"))).await.unwrap();
+        talk(&session).await;
+        let all = [(); 4].map(|()| compact_elsewhere(&lab.runtime, &session));
+        let mut won = 0;
+        for asked in all {
+            let asked = asked.await.unwrap();
+            assert!(asked.is_ok() || is_being_written(&asked), "{asked:?}");
+            won += usize::from(asked.is_ok());
+        }
+        let entries = session.entries().await.unwrap();
+        let begun = entries.iter().filter(|entry| matches!(entry.record, Record::Compaction(_))).count();
+        assert_eq!((won, begun), (1, 1));
+    }
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// BDD-COMPACT-024: while a summary is written, neither another task nor another runtime over the same store can begin one; once
+/// it is in place another task can, and once the runtime has let go of the session the other runtime can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bdd_compact_024_a_summary_can_be_had_by_another_when_the_first_has_let_go() {
+    let lab = talked().await;
+    let id = lab.session.id().clone();
+    let second = over(&lab.folder, &lab.model).await;
+    lab.session.compact().await.unwrap();
+    lab.model.barrier("summary").reached().await;
+    let refused = compact_elsewhere(&lab.runtime, &lab.session).await.unwrap();
+    assert!(is_being_written(&refused), "{refused:?}");
+    let refused = second.session(&id).compact().await.unwrap_err();
+    assert!(refused.to_string().contains("in use"), "{refused}");
+
+    lab.model.barrier("summary").release();
+    summed_up(&lab.session, 1).await;
+    talk(&lab.session).await;
+    compact_elsewhere(&lab.runtime, &lab.session).await.unwrap().unwrap();
+    summed_up(&lab.session, 2).await;
+    talk(&lab.session).await;
+    assert!(second.session(&id).compact().await.is_err(), "the first runtime has the session still");
+    assert!(lab.runtime.shutdown().await.is_empty());
+    let session = second.resume(&id).await.unwrap();
+    session.compact().await.unwrap();
+    summed_up(&session, 3).await;
+    assert!(second.shutdown().await.is_empty());
 }

@@ -138,8 +138,8 @@ fn after_three_failures_a_full_context_is_cut_without_a_summary() {
     assert_eq!(play.state.history.len(), 1 + 3, "the newest stay: the message of this turn among them");
 }
 
-/// BDD-COMPACT-007, BDD-COMPACT-011, BDD-COMPACT-012, BDD-COMPACT-023, BDD-COMPACT-024, J-19: one compaction at a time, by
-/// session; afterwards there may be another.
+/// BDD-COMPACT-007, BDD-COMPACT-011, BDD-COMPACT-012, J-19: one compaction at a time, by session; afterwards there may be
+/// another.
 #[test]
 fn a_session_is_compacted_once_at_a_time() {
     let (mut one, mut other) = (talked(5, 500), talked(5, 500));
@@ -182,8 +182,7 @@ fn pairs_are_never_parted() {
     assert_eq!(kinds, "uarra");
 }
 
-/// BDD-COMPACT-020 (seed), BDD-COMPACT-022, COST-ERR-004, J-26: a second compaction brings the first summary up to date,
-/// and one summary stands in the context.
+/// J-26: a second compaction brings the first summary up to date, and one summary stands in the context.
 #[test]
 fn a_second_compaction_takes_the_first_summary_with_it() {
     let mut play = talked(5, 500);
@@ -269,8 +268,10 @@ fn a_round_goes_in_its_order() {
     assert!(request.used >= request.usable, "{request:?}");
 }
 
-/// BDD-AUTOCOMPACT-003, BDD-AGENT-037, J-27, AB-07 (pi 1312): messages sent while a compaction holds the turn up are kept, in
-/// order, and read right after it.
+/// BDD-AUTOCOMPACT-003: what steers while a compaction holds the turn up waits for it, and is in the first request after it.
+/// BDD-AGENT-037: messages of both kinds are kept while the summary is written, in order: two steer, and one stays in the queue.
+///
+/// J-27, AB-07 (pi 1312).
 #[test]
 fn messages_that_come_during_a_compaction_are_delivered_after_it() {
     let mut play = talked(7, 500);
@@ -304,7 +305,7 @@ fn a_message_that_aborts_replaces_a_blocking_compaction_by_a_cut() {
     assert_eq!(play.state, before);
 }
 
-/// BDD-AGENT-036, J-01: a request that the provider refuses as too large is made again, once, after a compaction; it eats no step.
+/// J-01: a request that the provider refuses as too large is made again, once, after a compaction; it eats no step.
 #[test]
 fn an_overflow_compacts_once_and_sends_again() {
     let mut play = talked(5, 400);

@@ -61,7 +61,7 @@ fn each_request_counts_once_with_the_providers_figures() {
     assert_eq!((play.state.spent, play.state.usage), (total, usage(300, 150)), "the state has the same sums");
 }
 
-/// COST-004, COST-006, COST-007: a session begins with nothing, and counts only what is its own.
+/// COST-006, COST-007: a session begins with nothing.
 #[test]
 fn a_new_session_has_used_nothing() {
     let play = priced();

@@ -104,7 +104,7 @@ fn the_same_child_again_is_the_same_task() {
     assert_eq!((spawn(&mut play, "c", Link::LINKED), play.entries.len()), (Ok(ticket), 0));
 }
 
-/// C-08: one deep and eight wide by default, counted for every way of coming by a child; typed, and nothing is recorded.
+/// C-08, H-20: one deep and eight wide by default, counted for every way of coming by a child; typed, and nothing is recorded.
 #[test]
 fn depth_and_width_are_counted() {
     let mut play = Play::new();

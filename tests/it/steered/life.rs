@@ -292,9 +292,16 @@ impl Tool for Look {
         self.began.send_modify(|looks| *looks += 1);
         let mut gate = self.gate.clone();
         Box::pin(async move {
+            let mut is_stopped = false;
             tokio::select! {
+                biased;
                 _ = gate.wait_for(|is_open| *is_open) => {}
-                () = context.cancelled() => return ToolResult::failed(ErrorReason::Aborted, "stopped"),
+                () = context.cancelled() => is_stopped = true,
+            }
+            if is_stopped {
+                // It takes a moment to stop, so that the kill meets it while it does.
+                let _ = gate.wait_for(|is_open| *is_open).await;
+                return ToolResult::failed(ErrorReason::Aborted, "stopped");
             }
             ToolResult::ok(if self.long { "字".repeat(160) } else { "looked".to_owned() })
         })

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
 
@@ -72,7 +72,10 @@ impl FaultServer {
     }
 
     async fn of(state: State) -> FaultServer {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        FaultServer::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), state)
+    }
+
+    fn on(listener: TcpListener, state: State) -> FaultServer {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
@@ -98,6 +101,27 @@ impl FaultServer {
     /// How many clients went away while the server still had something to do.
     pub(crate) fn gone(&self) -> usize {
         self.state.lock().unwrap().gone
+    }
+}
+
+/// An address at which nobody listens: connections are refused. It is nobody else's meanwhile.
+pub(crate) struct Unheard(TcpSocket);
+
+impl Unheard {
+    pub(crate) fn new() -> Unheard {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Unheard(socket)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.0.local_addr().unwrap())
+    }
+
+    /// From now on a server with these scripts listens there.
+    pub(crate) fn listen(self, scripts: impl IntoIterator<Item = Vec<Act>>) -> FaultServer {
+        let state = State { scripts: scripts.into_iter().collect(), ..State::default() };
+        FaultServer::on(self.0.listen(64).unwrap(), state)
     }
 }
 

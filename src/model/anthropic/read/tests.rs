@@ -42,7 +42,7 @@ fn stop(reason: &str) -> [Value; 2] {
     ]
 }
 
-/// D-01 to D-03, C-p8
+/// D-01, D-02, C-p8
 #[test]
 fn thinking_text_and_a_call_are_read_in_order() {
     let usage =

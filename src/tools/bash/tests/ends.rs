@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// BDD-BASH-005, FT-11
+/// BDD-BASH-005, F-23, FT-11: the result has what was written until then, and says that the time was over.
 #[tokio::test]
 async fn bdd_bash_005_a_timeout_is_a_result_with_what_was_written() {
     let scene = scene();
@@ -15,7 +15,10 @@ async fn bdd_bash_005_a_timeout_is_a_result_with_what_was_written() {
     scene.is_clean();
 }
 
-/// BDD-BASH-019, BASH-ERR-004
+/// BDD-BASH-019: both children of a command that timed out are gone, and not only their shell.
+/// BASH-ERR-004: when the call has returned, no process that it left behind runs anywhere.
+///
+/// F-23: the whole process group is killed.
 #[tokio::test]
 async fn bdd_bash_019_a_timeout_leaves_no_process() {
     let scene = scene();
