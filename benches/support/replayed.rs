@@ -12,7 +12,7 @@ use super::parts::{Calls, Nothing, options, runtime};
 
 /// (r) 20 sessions of one turn each, of 1,000 steps with a call of a tool that does nothing (`TAMTAM_SESSIONS` for more or fewer).
 /// The tapes are read from the disk, and that counts.
-pub fn replay(tokio: &tokio::runtime::Runtime) {
+pub(crate) fn replay(tokio: &tokio::runtime::Runtime) {
     let sessions: usize = std::env::var("TAMTAM_SESSIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
     let folder = tempfile::tempdir().unwrap();
     let ids: Vec<SessionId> = tokio.block_on(async {

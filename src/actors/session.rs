@@ -247,7 +247,7 @@ impl Live {
                     self.record(&inputs)?;
                 }
                 Work::Stop(input) => {
-                    let directives = self.decide(std::slice::from_ref(&input)).0.directives;
+                    let directives = self.decide(std::slice::from_ref(&*input)).0.directives;
                     self.stop_all(&directives);
                 }
                 Work::Settled(result) => {

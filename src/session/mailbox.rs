@@ -109,7 +109,7 @@ pub enum Act {
     /// Decides about these, in one append.
     Decide(Arc<Vec<Input>>),
     /// Carries out what it stops, and no more: the record has to wait.
-    Stop(Input),
+    Stop(Box<Input>),
     /// Nothing.
     Rest,
 }
@@ -218,13 +218,13 @@ impl Mailbox {
         let stop = self.waiting.values_mut().find(|waiting| waiting.input.is_stop() && !waiting.stopped);
         if let Some(stop) = stop {
             stop.stopped = true;
-            return Act::Stop(stop.input.clone());
+            return Act::Stop(Box::new(stop.input.clone()));
         }
         match due {
             // A limit of time that is over stops what runs.
             Some(_) if self.recover.is_none() && self.stopped != due => {
                 self.stopped = due;
-                Act::Stop(Input::Timer)
+                Act::Stop(Box::new(Input::Timer))
             }
             _ => Act::Rest,
         }
@@ -697,7 +697,7 @@ mod tests {
         let told: Vec<_> = mailbox.refused(&disk(), Millis(0)).into_iter().map(|(to, _)| to).collect();
         assert_eq!(told, [ReplyTo(1), ReplyTo(3)]);
         assert!(
-            matches!(mailbox.next(&state(), Millis(0)), Act::Stop(stop) if stop == abort(2)) || mailbox.stop_waits()
+            matches!(mailbox.next(&state(), Millis(0)), Act::Stop(stop) if *stop == abort(2)) || mailbox.stop_waits()
         );
         assert!(matches!(mailbox.next(&state(), Millis(1)), Act::Rest));
         assert_eq!(mailbox.due(&state()), Some(Millis(500)));

@@ -308,7 +308,8 @@ async fn invariant_24_the_handler_of_a_session_never_waits() {
     ]);
     let (_hold, held) = mpsc::channel();
     let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model));
-    let builder = builder.durability(tamtam::tape::Durability::Power).tool(Trap(Mutex::new(held)));
+    let trap = Blocking { script: Scripted::from_fn(reply), blocks: AtomicBool::new(false), held: Mutex::new(held) };
+    let builder = builder.durability(tamtam::tape::Durability::Power).tool(Trap(Arc::new(trap)));
     let runtime = builder.start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Strict)).await.unwrap();
     let mut events = session.events();

@@ -92,11 +92,11 @@ async fn is_answered_once(session: &Session, ids: &[tamtam::MessageId; 2], joins
 
 async fn is_cut_short(session: &Session) -> bool {
     let entries = session.entries().await.unwrap();
-    let waits = entries.iter().enumerate().filter_map(|(at, entry)| match entry.record {
+    let mut waits = entries.iter().enumerate().filter_map(|(at, entry)| match entry.record {
         Record::RetryWait { until, .. } => Some((at, until)),
         _ => None,
     });
-    let Some((at, until)) = waits.last() else { return false };
+    let Some((at, until)) = waits.next_back() else { return false };
     let request = entries[at..].iter().find(|entry| matches!(entry.record, Record::Request(_)));
     request.expect("it is made again").time < until
 }

@@ -42,7 +42,7 @@ pub(crate) enum Work {
     /// These are to be decided about, in one append.
     Decide(Arc<Vec<Input>>),
     /// What it stops is to be stopped; its record has to wait.
-    Stop(Input),
+    Stop(Box<Input>),
     /// Somebody wants to know something, or to be told of something.
     Question(Question),
 }

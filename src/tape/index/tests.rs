@@ -100,6 +100,7 @@ fn each_entry_has_a_row_that_says_where_it_stands() {
         turn: Some(Seq(2)),
         step: Some(1),
         ticket: Some(Seq(2)),
+        input: None,
         kind: kind.into(),
         data: to_raw_value(&serde_json::json!({"text": "words", "metadata": {"source": "test"}})).unwrap(),
     };
