@@ -376,9 +376,9 @@ async fn a_turn_that_cannot_be_marked_does_not_begin() {
 /// A mark that no turn follows would keep an idle session from being deleted, and wake it at every start.
 #[tokio::test]
 async fn an_idle_session_has_no_mark_of_an_open_turn() {
-    let mut bench = bench();
+    let bench = bench();
     bench.store.mark_open(&bench.live.slot.id).unwrap();
-    bench.work();
+    let mut bench = bench.dies();
     assert_eq!(bench.store.open_sessions().unwrap(), []);
     bench.disk.fail_from(0, ALL);
     assert!(matches!(bench.send("m").await.unwrap(), Err(SendError::Storage(_))));
