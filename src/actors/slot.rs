@@ -563,10 +563,14 @@ impl Slot {
         let mut inner = self.inner();
         inner.parked = true;
         let (waiters, unsettled) = match &mut inner.inbox {
-            Some(inbox) => (inbox.take_waiters(), inbox.take_unsettled()),
+            Some(inbox) => {
+                inbox.at_work.clear();
+                (inbox.take_waiters(), inbox.take_unsettled())
+            }
             None => (Waiters::none(), Vec::new()),
         };
         drop(inner);
+        self.moved.notify_waiters();
         waiters.refuse(&SendError::Parked);
         self.settle(unsettled, SendError::Parked);
     }

@@ -4,6 +4,7 @@
 
 mod back;
 mod family;
+mod hung;
 mod undone;
 mod unsettled;
 

@@ -83,6 +83,11 @@ impl Decide for GiveUpBranch {
         Some(GiveUpBranch { ticket: first.ticket?, why, lost: *lost })
     }
 
+    /// It closes what is open, and nobody says it again.
+    fn stops(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &'static str {
         "branch failed"
     }

@@ -122,6 +122,7 @@ impl Slot {
             host.slots.asleep(&self.id, cut_off, left);
         }
         drop(inner);
+        self.moved.notify_waiters();
         drop(host);
         if let Some(mut inbox) = inbox {
             std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
