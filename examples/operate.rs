@@ -4,18 +4,22 @@
 
 use std::{
     io::Write,
-    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use tamtam::{
-    Runtime, SendError, Session, SessionOptions,
-    model::{BoxFuture, Item, Reply, Request, Scripted},
+    ModelRef, Runtime, SendError, Session, SessionOptions,
+    model::{Answer, BoxFuture, Deltas, Item, Model, ModelError, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{By, Operator},
     supervisor::{Happening, Node, Reading, Status, Watch},
-    tool::{Access, Effect, Tool, ToolContext, ToolResult},
+    tool::{Effect, Tool, ToolContext, ToolResult},
     usage::Usage,
 };
 
@@ -30,9 +34,10 @@ async fn main() -> Result<(), Failed> {
 pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (release, released) = mpsc::channel::<()>();
-    let model = Arc::new(Scripted::from_fn(reply).named("scripted/night".parse()?));
-    let runtime = Runtime::builder().store(folder.path().join("tapes")).model(model);
-    let lookup = Lookup { released: Arc::new(Mutex::new(released)), operator: Arc::default() };
+    let script = Scripted::from_fn(reply).named("scripted/night".parse()?);
+    let model = Arc::new(Night { script, released: Mutex::new(released), blocks: AtomicBool::new(false) });
+    let runtime = Runtime::builder().store(folder.path().join("tapes")).model(model.clone());
+    let lookup = Lookup { model, operator: Arc::default() };
     let runtime = runtime.tool(Build).tool(lookup.clone()).start().await?;
     let operator = lookup.operator.get_or_init(|| runtime.operate()).clone();
     let open = async |name: &str| -> Result<Session, Failed> {
@@ -53,7 +58,7 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
         chat.prompt("build it").await?;
     }
 
-    // One that crashes at its call, again and again, and one whose call blocks whoever looks at what it wants.
+    // One that crashes at its call, again and again, and one whose model blocks whoever asks for its price.
     let (poison, stuck) = (open("poison").await?, open("stuck").await?);
     let mut watch = runtime.watch("poison");
     poison.prompt("look up: poison").await?;
@@ -163,11 +168,41 @@ fn reply(request: &Request) -> Reply {
     reply.with_usage(usage)
 }
 
-/// A tool with the worst of bugs. What a call wants to do is asked inside the session's actor, so one that blocks there makes
-/// it stuck. One that panics loses its call and no more, so the crash of the actor itself is the operator's drill.
+/// A model with the worst of bugs. Its price is asked inside the session's actor, so one that blocks there makes it stuck.
+struct Night {
+    script: Scripted,
+    released: Mutex<mpsc::Receiver<()>>,
+    blocks: AtomicBool,
+}
+
+impl Model for Night {
+    fn id(&self) -> &ModelRef {
+        self.script.id()
+    }
+
+    fn price(&self) -> Option<Price> {
+        if self.blocks.swap(false, Ordering::SeqCst) {
+            // Waits in a way that tokio cannot see, until the operator's side is dropped.
+            // An error is that end.
+            let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+        None
+    }
+
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        deltas: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        self.script.stream(request, deltas)
+    }
+}
+
+/// A tool with bugs of its own. One that panics loses its call and no more, so the crash of the actor itself is the operator's
+/// drill.
 #[derive(Clone)]
 struct Lookup {
-    released: Arc<Mutex<mpsc::Receiver<()>>>,
+    model: Arc<Night>,
     operator: Arc<OnceLock<Operator>>,
 }
 
@@ -184,15 +219,6 @@ impl Tool for Lookup {
         json!({ "type": "object", "properties": { "what": { "type": "string" } } })
     }
 
-    fn access(&self, arguments: &Value) -> Vec<Access> {
-        if arguments["what"] == "stuck" {
-            // Waits in a way that tokio cannot see, until the operator's side is dropped.
-            // An error is that end.
-            let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        }
-        vec![Access::new("lookup", "*")]
-    }
-
     fn effect(&self) -> Effect {
         // It is run again in the next life, and so crashes that one, too.
         Effect::Read
@@ -200,6 +226,8 @@ impl Tool for Lookup {
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
+            // The next request of this session asks for the price.
+            self.model.blocks.fetch_or(arguments["what"] == "stuck", Ordering::SeqCst);
             if let (Some(operator), Some("poison")) = (self.operator.get(), arguments["what"].as_str()) {
                 let words = "index out of bounds: the len is 0 but the index is 0";
                 match operator.crash(context.session.as_str(), words) {

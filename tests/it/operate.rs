@@ -307,9 +307,9 @@ async fn invariant_24_the_handler_of_a_session_never_waits() {
         Reply::hang(),
     ]);
     let (_hold, held) = mpsc::channel();
-    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model));
-    let trap = Blocking { script: Scripted::from_fn(reply), blocks: AtomicBool::new(false), held: Mutex::new(held) };
-    let builder = builder.durability(tamtam::tape::Durability::Power).tool(Trap(Arc::new(trap)));
+    let model = Arc::new(Blocking { script: model, blocks: AtomicBool::new(false), held: Mutex::new(held) });
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let builder = builder.durability(tamtam::tape::Durability::Power).tool(Trap(model));
     let runtime = builder.start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Strict)).await.unwrap();
     let mut events = session.events();
