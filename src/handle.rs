@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::{
     actors::{
         host::Host,
-        slot::{Phase, Question, Reply, Slot},
+        slot::{Phase, Question, Reply, Slot, within},
     },
     error::{OpenError, SendError},
     event::{EventStream, events_of},
@@ -140,14 +140,14 @@ impl Session {
         let (_, mut answer) = self.slot.command(Abort { reason })?;
         self.slot.workers_down().await;
         loop {
-            match tokio::time::timeout(ABORT_RECORD_WAIT, &mut answer).await {
-                Ok(answer) => {
+            match within(ABORT_RECORD_WAIT, &mut answer).await {
+                Some(answer) => {
                     answer.map_err(|_| SendError::Unsettled { message: None })??;
                     return Ok(Aborted { recorded: true });
                 }
                 // One that is on its way up hears of it there.
-                Err(_) if self.slot.phase() == Phase::Activating => {}
-                Err(_) => return Ok(Aborted { recorded: false }),
+                None if self.slot.phase() == Phase::Activating => {}
+                None => return Ok(Aborted { recorded: false }),
             }
         }
     }

@@ -48,6 +48,20 @@ pub(crate) use inbox::{OutcomeReply, QUESTIONS_MAX, Question, Reply, Wake, Work}
 /// How long a command waits for its answer, where it is no stop: for a disk that is slow, or for a session that does not wake up.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
+/// Waits so long for an answer. A clock that is set by hand (tokio's, where it is paused) says nothing of a disk: then it waits as long
+/// as it takes.
+pub(crate) async fn within<T>(
+    wait: Duration,
+    answer: &mut oneshot::Receiver<T>,
+) -> Option<Result<T, oneshot::error::RecvError>> {
+    let began = std::time::Instant::now();
+    match tokio::time::timeout(wait, &mut *answer).await {
+        Ok(answered) => Some(answered),
+        Err(_) if began.elapsed() < wait / 2 => Some(answer.await),
+        Err(_) => None,
+    }
+}
+
 /// Says to each what became of what it wanted.
 fn tell(ends: Ends) {
     // A host that stopped waiting can ask again with the same message id.
@@ -196,12 +210,17 @@ impl Slot {
         if stops {
             return answer.await.map_err(|_| gone)?;
         }
-        if let Ok(answer) = tokio::time::timeout(ANSWER_WAIT, &mut answer).await {
+        if let Some(answer) = within(ANSWER_WAIT, &mut answer).await {
             return answer.map_err(|_| gone)?;
         }
-        let Some(error) = self.inner().inbox.as_mut().map(|inbox| inbox.withdraw(to)) else { return Err(gone) };
+        let error = self.overdue(to).unwrap_or(gone);
         // It may have come just now.
         answer.try_recv().unwrap_or(Err(error))
+    }
+
+    /// Its sender has waited long enough: takes the command out where nobody has it in hand. What its sender is told.
+    pub(crate) fn overdue(&self, to: ReplyTo) -> Option<SendError> {
+        self.inner().inbox.as_mut().map(|inbox| inbox.withdraw(to))
     }
 
     /// Asks the actor something.

@@ -113,7 +113,8 @@ async fn a_tape_replays_entry_by_entry_with_no_network_and_no_tool() {
     assert_eq!(replayed, recorded, "each entry once");
     let told: Vec<_> = steps.iter().map(|step| step.signal.as_str()).collect();
     for signal in ["the beginning", "message m1 was sent", "abort", "time passed", "message m3 was sent to steer"] {
-        assert!(told.contains(&signal), "{told:?}");
+        // What was decided in one append is told together.
+        assert!(told.iter().any(|told| told.contains(signal)), "{told:?}");
     }
     // With the tools at hand every call is judged anew, and comes out the same.
     assert_eq!(Replay::open(&store, &id).unwrap().toolbox(tools::full()).first_difference(), None);
