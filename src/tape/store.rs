@@ -66,6 +66,7 @@ use upkeep::{become_owner, check_version};
 ///     turn: None,
 ///     step: None,
 ///     ticket: None,
+///     input: None,
 ///     kind: "note".into(),
 ///     data: serde_json::value::to_raw_value("hello")?,
 /// };
