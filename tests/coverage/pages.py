@@ -25,7 +25,7 @@ HEADS = {
         "A row is covered only if every test that names it passed.",
         "*Lacks*: the tests show a part of the row; such a row is partly covered and is counted apart.",
         "Rulings settle what the design documents contradict each other in; they are counted apart.",
-        "So are the crash rows: a message meets a session in each of five phases with each of four policies; its host is killed.",
+        "So are the crash rows: a message meets a session in each of five phases with each of four policies, and its host is killed.",
     ],
 }
 
