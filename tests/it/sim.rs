@@ -11,14 +11,15 @@
 //! | file | what it is |
 //! |---|---|
 //! | `rng.rs` | chance, from a seed |
-//! | `world.rs` | the shell, the tape and the workers around the core, all of them able to die at any moment |
+//! | `world.rs` | a session with its tape, its workers and its host |
+//! | `shell.rs` | the shell, driven by the real mailbox: what it does next, and what it begins |
+//! | `disk.rs` | a disk that is slow, refuses or hangs, and the deaths of the actor and of the process |
 //! | `tasks.rs` | child sessions, which live on through a crash of their parent |
 //! | `back.rs` | going back to any point, from any other |
 //! | `merge.rs` | what a fork said is merged, also from an older state, and twice |
 //! | `forks.rs` | a fork at the end of any append goes on as a session of its own, and is merged |
 //! | `budgets.rs` | limits, grants and what providers and children keep to; nothing goes beyond what was held back |
 //! | `counts.rs` | what happened in a schedule, to see that they are not tame |
-//! | `tickets.rs` | what directives and signals are about |
 //! | `chance.rs` | what happens next in a schedule |
 //! | `host.rs` | who sends, and what was promised to them |
 //! | `again.rs` | the tape of a schedule, replayed from its entries alone |
@@ -31,13 +32,14 @@ mod budgets;
 mod chance;
 mod checks;
 mod counts;
+mod disk;
 mod forged;
 mod forks;
 mod host;
 mod merge;
 pub(crate) mod rng;
+mod shell;
 pub(crate) mod tasks;
-mod tickets;
 mod world;
 
 use std::{

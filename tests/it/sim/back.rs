@@ -47,6 +47,7 @@ impl World {
 
     /// A host goes back; now and then with what it worked out from an older state.
     pub(super) fn go_back(&mut self) -> Result<(), Broken> {
+        self.catch_up()?;
         if self.state.turn.is_some() && self.rng.percent(80) {
             return Ok(());
         }
@@ -68,7 +69,7 @@ impl World {
             self.host.gone.retain(|id| !back.again.contains(id));
             self.counts.backs += 1;
         }
-        self.signal(&RollBack { back: back.clone(), files: None, summary: None }.to(reply))?;
+        self.at_once(&RollBack { back: back.clone(), files: None, summary: None }.to(reply))?;
         if before.turn.is_some() || before.closed.is_some() || stale {
             hold!(self.state == before, "a rollback was taken that was to be refused");
             return Ok(());

@@ -19,6 +19,7 @@ use tamtam::{
 
 use super::{
     Broken,
+    disk::Disk,
     host::Wish,
     rng::Rng,
     world::{Job, Worker, World},
@@ -124,13 +125,17 @@ impl World {
     /// One thing happens; most of the time the tape and the shell keep up, and now and then the process dies over it.
     pub(super) fn happen(&mut self) -> Result<(), Broken> {
         let happening = self.rng.weighted(&HAPPENINGS);
+        if self.rng.percent(10) {
+            self.disk = Disk::by_chance(&mut self.rng);
+            self.tell(|world| format!("\nthe disk is {:?}", world.disk));
+        }
         self.begin(happening)?;
         if self.rng.percent(3) {
             return self.crash();
         }
-        while self.is_behind() && self.rng.percent(self.keeps_up) {
-            self.write();
-            self.carry_out()?;
+        if self.disk != Disk::Hung && self.rng.percent(self.keeps_up) {
+            self.settle()?;
+            self.drive()?;
         }
         Ok(())
     }
@@ -164,11 +169,9 @@ impl World {
             Happening::Report => self.report(),
             Happening::Stale => self.stale(),
             Happening::Time => self.time(),
-            Happening::Write => {
-                self.write();
-                Ok(())
-            }
-            Happening::CarryOut => self.carry_out(),
+            Happening::Write if self.disk == Disk::Hung => Ok(()),
+            Happening::Write => self.settle(),
+            Happening::CarryOut => self.drive(),
             Happening::CatchUp => self.catch_up(),
             Happening::Compact => {
                 let reply = self.host.wish(Wish::Other);
@@ -202,7 +205,7 @@ impl World {
             Happening::Handoff => {
                 let reply = self.host.wish(Wish::Other);
                 let summary = self.rng.percent(50).then(|| "all of it, in short".into());
-                self.signal(&HandOff { name: format!("by-hand-{}", self.state.seq), summary }.to(reply))
+                self.signal(&HandOff { name: format!("by-hand-{}", reply.0), summary }.to(reply))
             }
             Happening::Anchor => self.signal(&BeginAnchor.to(ReplyTo::NOBODY)),
             Happening::Crash => self.crash(),
@@ -444,17 +447,14 @@ impl World {
 
     /// A report that nobody waits for: for a ticket that is closed, or never was one.
     fn stale(&mut self) -> Result<(), Broken> {
-        let ticket = Seq(1 + self.rng.below(self.state.seq.0 as usize + 3) as u64);
+        let ticket = Seq(1 + self.rng.below(self.state.seq.0 as usize) as u64);
         if self.state.open.contains_key(&ticket) {
             return Ok(());
         }
         let work = self.rng.pick(&[Job::Request, Job::Call, Job::Summary]);
         let stopped = self.rng.percent(50);
         let signal = self.report_of(ticket, Worker { work, stopped });
-        let before = self.state.clone();
-        self.signal(&signal)?;
-        super::hold!(self.state == before, "a report of the closed ticket {ticket} changed something");
-        Ok(())
+        self.signal(&signal)
     }
 
     /// Time passes: a little, or until something is due.

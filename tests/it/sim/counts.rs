@@ -29,6 +29,14 @@ pub(super) struct Counts {
     pub(super) second_model: u64,
     pub(super) grants: u64,
     pub(super) branches: u64,
+    pub(super) crashes_in_flight: u64,
+    pub(super) crashes_before_pop: u64,
+    pub(super) stops_in_flight: u64,
+    pub(super) refused: u64,
+    pub(super) too_large: u64,
+    pub(super) late_reports: u64,
+    pub(super) poison: u64,
+    pub(super) poisoned: u64,
 }
 
 impl Counts {
@@ -54,6 +62,13 @@ impl Counts {
             self.second_model,
             self.grants,
             self.branches,
+            self.crashes_in_flight,
+            self.crashes_before_pop,
+            self.stops_in_flight,
+            self.refused,
+            self.too_large,
+            self.late_reports,
+            self.poison,
         ];
         all.iter().all(|count| *count > 0)
     }
@@ -100,5 +115,13 @@ impl AddAssign for Counts {
         self.second_model += other.second_model;
         self.grants += other.grants;
         self.branches += other.branches;
+        self.crashes_in_flight += other.crashes_in_flight;
+        self.crashes_before_pop += other.crashes_before_pop;
+        self.stops_in_flight += other.stops_in_flight;
+        self.refused += other.refused;
+        self.too_large += other.too_large;
+        self.late_reports += other.late_reports;
+        self.poison += other.poison;
+        self.poisoned += other.poisoned;
     }
 }

@@ -75,7 +75,7 @@ impl World {
 
     fn play_fork(&mut self, happenings: u32) -> Result<(), Broken> {
         let before = self.state.clone();
-        self.signal(&Input::recover())?;
+        self.at_once(&Input::recover())?;
         hold!(self.state == before, "a fork is at rest, and something was left to recover");
         self.play(happenings)
     }
@@ -96,7 +96,7 @@ impl World {
         }
         let before = self.state.clone();
         let reply = self.host.wish(Wish::Other);
-        self.signal(&Merge { merged: merged.clone() }.to(reply))?;
+        self.at_once(&Merge { merged: merged.clone() }.to(reply))?;
         let said = before.history.iter().chain(merged.items.iter());
         hold!(self.state.history.iter().eq(said), "a merge is not what was said, behind all that was said before");
         // However often it is merged, and taken back, and merged: what it used counts here once.

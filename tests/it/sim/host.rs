@@ -39,6 +39,10 @@ pub(super) struct Host {
     messages: BTreeMap<MessageId, Known>,
     wishes: BTreeMap<ReplyTo, Wish>,
     replies: u64,
+    /// Sends of a message whose answer was lost with a process.
+    unsure: BTreeSet<MessageId>,
+    /// Refused by the disk or by a crash, and never sent otherwise: they are nowhere.
+    never: BTreeSet<MessageId>,
     /// What the ids of its messages begin with.
     prefix: String,
 }
@@ -64,7 +68,10 @@ impl Host {
         match &wish {
             Wish::Edit(id, text) => self.messages.entry(id.clone()).or_default().texts.push(text.clone()),
             Wish::Withdraw(id) => self.messages.entry(id.clone()).or_default().withdrawing = true,
-            Wish::Send(_) | Wish::Other => {}
+            Wish::Send(id) => {
+                self.never.remove(id);
+            }
+            Wish::Other => {}
         }
         self.replies += 1;
         let reply = ReplyTo(self.replies);
@@ -121,8 +128,35 @@ impl Host {
         Ok(())
     }
 
+    /// It was not taken, or the disk did not take it, or it is poison: it never takes effect.
+    pub(super) fn not_taken(&mut self, to: ReplyTo) -> Result<(), Broken> {
+        if to == ReplyTo::NOBODY {
+            return Ok(());
+        }
+        let Some(wish) = self.wishes.remove(&to) else {
+            return Err(format!("{to:?} was answered twice, or never asked"));
+        };
+        match wish {
+            Wish::Edit(id, text) => self.messages.entry(id).or_default().texts.retain(|known| *known != text),
+            Wish::Send(id) => {
+                let again = self.wishes.values().any(|wish| matches!(wish, Wish::Send(other) if *other == id));
+                let known = self.messages.get(&id).is_some_and(|known| known.receipt.is_some());
+                if !again && !known && !self.unsure.contains(&id) {
+                    self.never.insert(id);
+                }
+            }
+            Wish::Withdraw(_) | Wish::Other => {}
+        }
+        Ok(())
+    }
+
     /// The runtime died: what was not answered will not be.
     pub(super) fn hang_up(&mut self) {
+        let sent = self.wishes.values().filter_map(|wish| match wish {
+            Wish::Send(id) => Some(id.clone()),
+            _ => None,
+        });
+        self.unsure.extend(sent);
         self.wishes.clear();
     }
 
@@ -179,6 +213,8 @@ impl Host {
             let there = was_read + still_waits;
             hold!(there <= 1, "{id} is there twice: read {was_read} times, waiting {still_waits} times");
             hold!(!(known.withdrawn && there > 0), "{id} was taken back and is there");
+            let never = self.never.contains(id) && (there > 0 || state.seen.get(id).is_some());
+            hold!(!never, "{id} was not recorded, its sender was told so, and it took effect");
             let lost = known.receipt.is_some() && there == 0 && !known.withdrawing && !self.gone.contains(id);
             hold!(!(self.gone.contains(id) && there > 0), "{id} was rolled back and is there");
             hold!(!lost, "{id} was acknowledged and is lost");

@@ -45,6 +45,7 @@ impl World {
 
     /// A host merges a fork; now and then by what it worked out from an older state, or the same twice.
     pub(super) fn merge(&mut self) -> Result<(), Broken> {
+        self.catch_up()?;
         if self.state.turn.is_some() && self.rng.percent(80) {
             return Ok(());
         }
@@ -62,7 +63,7 @@ impl World {
         let merged = Arc::new(Merged { fork, made, onto, from, to, items, spent, files, unlisted, spill });
         let before = self.state.clone();
         let reply = self.host.wish(Wish::Other);
-        self.signal(&Merge { merged: merged.clone() }.to(reply))?;
+        self.at_once(&Merge { merged: merged.clone() }.to(reply))?;
         if before.turn.is_some() || before.closed.is_some() || stale {
             hold!(self.state == before, "a merge was taken that was to be refused");
             return Ok(());
@@ -80,7 +81,7 @@ impl World {
         self.counts.merges += 1;
         let reply = self.host.wish(Wish::Other);
         let after = self.state.clone();
-        self.signal(&Merge { merged }.to(reply))?;
+        self.at_once(&Merge { merged }.to(reply))?;
         hold!(self.state == after, "the same merge was taken twice");
         Ok(())
     }
