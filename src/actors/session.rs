@@ -381,7 +381,11 @@ impl Live {
             TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => {
                 Err(ExitError::As(ExitReason::Error(format!("its tape cannot be written any more: {error}"))))
             }
-            _ => Ok(()),
+            _ => {
+                // A stop that is not recorded after all holds nothing back any more.
+                self.begin_what_is_due();
+                Ok(())
+            }
         }
     }
 

@@ -135,6 +135,28 @@ impl Slept {
     }
 }
 
+/// A worker of a turn, held by its task. When that is dropped, reported or not, the worker is down.
+pub(crate) struct AtWork {
+    slot: Arc<Slot>,
+    life: u32,
+    ticket: Seq,
+    /// Stops it.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut inner = self.slot.inner();
+        if inner.life == self.life
+            && let Some(inbox) = &mut inner.inbox
+        {
+            inbox.at_work.retain(|at_work| *at_work != self.ticket);
+        }
+        drop(inner);
+        self.slot.moved.notify_waiters();
+    }
+}
+
 /// When an idle session may be put to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resting {
@@ -248,12 +270,12 @@ impl Slot {
         }
     }
 
-    /// A worker of the turn begins: the token that stops it.
-    pub(crate) fn begin_worker(&self, ticket: Seq) -> CancellationToken {
+    /// A worker of the turn begins, in that life. `None` where it may not: a stop came meanwhile.
+    pub(crate) fn begin_worker(self: &Arc<Self>, life: u32, ticket: Seq) -> Option<AtWork> {
         let mut inner = self.inner();
-        let inbox = inner.inbox();
+        let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
         inbox.at_work.push(ticket);
-        inbox.stop_token()
+        Some(AtWork { slot: self.clone(), life, ticket, stop: inbox.stop_token() })
     }
 
     /// Returns when no worker of the turn is at work.
@@ -277,9 +299,9 @@ impl Slot {
         self.inner().inbox.as_ref().is_none_or(|inbox| inbox.mailbox.is_empty())
     }
 
-    /// Whether a stop waits for its record: nothing begins before that.
-    pub(crate) fn stop_waits(&self) -> bool {
-        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.stop_waits())
+    /// Whether work may begin.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.may_begin())
     }
 
     /// Whether the disk has refused what waits.

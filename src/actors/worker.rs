@@ -96,10 +96,12 @@ struct Partial {
 
 impl RequestWorker {
     /// Makes the request in a task of its own.
-    pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> RequestWorker {
-        let (stop, for_cut) = (post.slot.begin_worker(post.ticket), post.clone());
+    pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> Option<RequestWorker> {
+        let at_work = post.slot.begin_worker(post.life, post.ticket)?;
+        let (stop, for_cut) = (at_work.stop.clone(), post.clone());
         let (cut, tasks) = (stop.clone(), post.slot.tasks());
         let task = tasks.spawn(async move {
+            let _at_work = at_work;
             let partial = Mutex::<Partial>::default();
             let made = async {
                 let made = make(&post, &model, &request, &partial).await;
@@ -133,7 +135,7 @@ impl RequestWorker {
                 }
             });
         });
-        RequestWorker { task: Some(task), stop, post: for_cut }
+        Some(RequestWorker { task: Some(task), stop, post: for_cut })
     }
 
     /// Closes the stream. What had arrived as text is reported when the request is down, so that the next one does not run
@@ -211,11 +213,13 @@ impl CallWorker {
         tool: Arc<dyn Tool>,
         context: CallContext,
         card: WorkerCard,
-    ) -> CallWorker {
-        let (stop, kill) = (post.slot.begin_worker(post.ticket), CancellationToken::new());
+    ) -> Option<CallWorker> {
+        let at_work = post.slot.begin_worker(post.life, post.ticket)?;
+        let (stop, kill) = (at_work.stop.clone(), CancellationToken::new());
         let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
+            let _at_work = at_work;
             let card = Arc::new(card);
             let changes = ChangeLog::new(post.host.store.files_path(&post.slot.id), post.ticket);
             let made = async {
@@ -234,7 +238,7 @@ impl CallWorker {
                 post.report(Report::Returned { result });
             }
         });
-        worker
+        Some(worker)
     }
 
     /// Tells the call to stop. Its report follows when it is down.

@@ -53,6 +53,7 @@ impl Recorded {
             let (wrote, others) = rest.split_at(length);
             let input = read_back(said, wrote);
             inputs.push(input.ok_or_else(|| unreadable(format!("no input of the kind {:?} writes this", said.is)))?);
+            inputs.extend(said.held.then_some(Input::Hold));
             rest = others;
         }
         Ok(inputs)

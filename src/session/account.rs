@@ -186,7 +186,7 @@ impl State {
     }
 
     /// When the first limit of time will be over, while the clock runs.
-    pub(super) fn time_is_over_at(&self) -> Option<Millis> {
+    pub(crate) fn time_is_over_at(&self) -> Option<Millis> {
         let since = self.account.since?;
         let left = self.rooms(Resource::TimeMs, 0).iter().map(Room::left).min()?;
         Some(since.plus(std::time::Duration::from_millis(left)))

@@ -49,6 +49,11 @@ impl Decide for AnswerAsk {
         "answer"
     }
 
+    /// A refusal may end the turn, and stays a refusal whatever the disk does.
+    fn stops(&self) -> bool {
+        matches!(self.grant, Grant::Reject(_))
+    }
+
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         draft.cause = Some(Cause::Entry(self.ask));
         answer_ask(draft, self.ask, &self.grant)

@@ -92,7 +92,7 @@ pub fn decide_and_watch<'a>(
         };
         let is_recorded_only = matches!(input, Input::Report { .. }) && inputs.iter().enumerate().any(settles);
         let stands_alone = matches!(input, Input::Command { command, .. } if command.stands_alone());
-        let goes_on = !is_recorded_only && !stands_alone;
+        let goes_on = !is_recorded_only && !stands_alone && *input != Input::Hold;
         draft.cause = None;
         let from = draft.entries.len();
         if goes_on {
@@ -104,7 +104,7 @@ pub fn decide_and_watch<'a>(
         if goes_on {
             advance::advance(&mut draft);
         }
-        draft.record(input, from, acted, done);
+        draft.record(input, from, acted, is_recorded_only, done);
     }
     draft.finish()
 }
@@ -129,7 +129,7 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
             retry::end_wait_when_due(draft);
         }
         Input::Recover { calls } => recover::recover(draft, calls),
-        Input::Look => {}
+        Input::Look | Input::Hold => {}
     }
     None
 }
@@ -216,13 +216,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Says on the first entry that an input wrote what it was, and what was read for it. One that wrote nothing changed nothing.
-    fn record(&mut self, input: &Input, from: usize, acted: bool, done: Option<Seq>) {
+    fn record(&mut self, input: &Input, from: usize, acted: bool, held: bool, done: Option<Seq>) {
         let env = self.env.take();
         let Some((entry, _)) = self.entries[from..].split_first() else { return };
         let seq = entry.seq;
         let id = input.id().filter(|_| acted).cloned().zip(done);
         let mut recorded = Recorded::of(input, recorded::own(&self.entries[from..]), acted);
-        recorded.env = env;
+        (recorded.env, recorded.held) = (env, held);
         if let Some((id, done)) = id {
             (recorded.id, recorded.done) = (Some(id), Some(done).filter(|done| *done != seq));
         }

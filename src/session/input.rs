@@ -39,6 +39,8 @@ pub enum Input {
     },
     /// Nothing happened, and what follows from the state is decided: the host may have changed meanwhile.
     Look,
+    /// A recovery is to come, in an append of its own: the reports before this are recorded, and nothing follows from them yet.
+    Hold,
 }
 
 /// What a worker says of its ticket.
@@ -174,6 +176,7 @@ impl Input {
             Input::Timer => "tick",
             Input::Recover { .. } => "recover",
             Input::Look => "look",
+            Input::Hold => "hold",
         }
     }
 
@@ -183,7 +186,7 @@ impl Input {
         match self {
             Input::Command { command, .. } => command.about(),
             Input::Report { ticket, .. } => Some(*ticket),
-            Input::Timer | Input::Recover { .. } | Input::Look => None,
+            Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => None,
         }
     }
 
@@ -240,7 +243,7 @@ impl Input {
             }
             Input::Report { report: Report::Summarised { result: Ok((text, _)), .. }, .. } => text.len(),
             Input::Report { report: Report::TaskDown { down }, .. } => down.text.len(),
-            Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look => 0,
+            Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => 0,
         };
         HEAD + own
     }
@@ -249,7 +252,7 @@ impl Input {
     pub(super) fn settles_what_is_open(&self) -> bool {
         match self {
             Input::Command { command, .. } => command.ends_the_turn(),
-            Input::Recover { .. } => true,
+            Input::Recover { .. } | Input::Hold => true,
             Input::Report { .. } | Input::Timer | Input::Look => false,
         }
     }

@@ -11,28 +11,29 @@
 //! ```
 //!
 //! **What one append takes**: what waits, up to 64 inputs and 1 MiB. Commands come in the order of their arrival, then reports; reports
-//! that came before a stop are taken before it. What begins an anchor stands alone, and so does an input that was too large beside
-//! others, or that an incarnation died over.
+//! that came before a stop are taken before it, and where reports wait, half of the room is theirs. What begins an anchor stands
+//! alone, and so does an input that was too large beside others, or that an incarnation died over.
 //!
 //! **Where the disk refuses**, commands are answered so and go; stops and reports stay and are tried again. What a stop stops is
-//! stopped at once, whatever the disk does.
+//! stopped at once, whatever the disk does. What is too large by itself is made smaller where it is a report or a stop, and
+//! answered so where it is any other command. A report never leaves but by its record.
 //!
 //! **No poison**: a command over which two incarnations died is answered [`CommandEnd::Crashed`], a report becomes a failure of its
 //! ticket.
+
+mod smaller;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     ids::{CommandId, MessageId, Millis, Seq},
-    message::{ErrorReason, Finish},
-    model::{Answer, AnswerPart, ErrorKind, ModelError},
-    session::{
-        Abort, Command, Down, DownReason, End, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Input, NoSummary, Reply, ReplyTo,
-        Report, State,
-    },
+    session::{Command, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Input, Reply, ReplyTo, Report, State},
     tape::TapeError,
-    tool::{Changes, ToolResult},
 };
+pub(crate) use smaller::kept;
+use smaller::{failure, smaller};
 
 /// Commands that add work and may wait here.
 const COMMANDS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
@@ -53,9 +54,6 @@ const REFUSED_WAIT: Duration = Duration::from_millis(500);
 /// How many incarnations may die over an input before it is taken for the cause.
 const DEATHS_MAX: u8 = 2;
 
-/// How much of words that somebody else chose the length of is kept where the whole does not fit.
-const WORDS_BYTES_MAX: usize = 64 * 1024;
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Mailbox {
@@ -67,15 +65,20 @@ pub struct Mailbox {
     /// What this incarnation is told first, until the tape has what follows from it.
     recover: Option<Input>,
     refused: Option<Refused>,
-    /// The moment that the core was last told had passed: it is told once of each.
-    timed: Option<Millis>,
-    /// The same, where only its stops could be carried out.
+    /// The moment that the core was last told had passed, and over which state: it is told once of each.
+    timed: Option<(Millis, Seq)>,
+    /// The end of a limit of time whose stops were carried out while the record had to wait.
     stopped: Option<Millis>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     input: Input,
+    marks: Marks,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
     /// Whether the disk has refused it before.
     tried: bool,
     /// Whether what it stops was told to stop.
@@ -89,9 +92,8 @@ struct Waiting {
 /// What is being decided about, or written.
 #[derive(Debug)]
 struct Hand {
-    /// The numbers of their arrival, how often an incarnation died over each, and whether what it stops was told so; nothing for what
-    /// follows from the state alone.
-    of: Vec<Option<(u64, u8, bool)>>,
+    /// The numbers of the arrival of those that waited. What follows from the state alone stands behind them.
+    of: Vec<(u64, Marks)>,
     inputs: Arc<Vec<Input>>,
     /// From hand-over to pop: the newest entry, and the replies.
     flight: Option<(Seq, Vec<(ReplyTo, Reply)>)>,
@@ -145,12 +147,6 @@ pub struct Left {
     pub decided: Option<(Seq, Reply)>,
 }
 
-impl Waiting {
-    fn new(input: Input) -> Waiting {
-        Waiting { input, tried: false, stopped: false, alone: false, deaths: 0 }
-    }
-}
-
 impl Mailbox {
     // ---- what comes in -------------------------------------------------------------------------------------------------
 
@@ -163,12 +159,12 @@ impl Mailbox {
         if reply != ReplyTo::NOBODY && depth >= if adds { COMMANDS_MAX } else { COMMANDS_OF_ALL_KINDS_MAX } {
             return Err(NotTaken::Full(depth));
         }
-        let stays = self.waiting.values().any(|waiting| waiting.tried);
+        let stays = self.waiting.values().any(|waiting| waiting.marks.tried);
         if let Some(refused) = self.refused.as_ref().filter(|refused| adds && stays && refused.error.is_full()) {
             // The disk's reserve is for what stays: it closes what is open.
             return Err(NotTaken::Disk(refused.error.clone()));
         }
-        self.put(Waiting::new(Input::Command { reply, command, id }));
+        self.put(Input::Command { reply, command, id });
         Ok(())
     }
 
@@ -177,13 +173,13 @@ impl Mailbox {
     pub fn report(&mut self, incarnation: u32, ticket: Seq, report: Report) -> bool {
         let is_news = incarnation == self.incarnation && !self.has_report(ticket);
         if is_news {
-            self.put(Waiting::new(report.of(ticket)));
+            self.put(report.of(ticket));
         }
         is_news
     }
 
-    fn put(&mut self, waiting: Waiting) {
-        self.waiting.insert(self.arrivals, waiting);
+    fn put(&mut self, input: Input) {
+        self.waiting.insert(self.arrivals, Waiting { input, marks: Marks::default() });
         self.arrivals += 1;
     }
 
@@ -191,76 +187,84 @@ impl Mailbox {
 
     /// What the actor does next, over the state that the tape has.
     pub fn next(&mut self, state: &State, now: Millis) -> Act {
-        let due = state.due().filter(|due| *due <= now);
         let must_wait = self.refused.as_ref().is_some_and(|refused| now < refused.until);
-        if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.tried)) {
-            return self.next_stop(due);
+        if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.marks.tried)) {
+            return self.next_stop(state, now);
         }
         if let Some(recover) = self.recover.clone() {
-            let reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
-            let reports: Vec<_> = reports.map(|(at, _)| *at).collect();
-            return self.take(reports, Some(recover));
+            let mut reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
+            return match reports.clone().find(|(_, waiting)| waiting.marks.is_suspect()) {
+                Some((alone, _)) => self.take(vec![*alone], Some(Input::Hold)),
+                None => self.take(reports.by_ref().map(|(at, _)| *at).collect(), Some(recover)),
+            };
         }
-        let (batch, is_all) = self.batch();
-        let is_news = self.timed != due;
-        let timer = due.filter(|_| is_all && is_news).map(|_| Input::Timer);
-        if timer.is_some() {
-            self.timed = due;
-        }
+        let batch = self.batch();
+        let is_alone = batch.first().is_some_and(|at| self.waiting[at].is_alone());
+        let due = state.due().filter(|due| *due <= now).map(|due| (due, state.seq));
+        let timer = due.filter(|due| !is_alone && self.timed != Some(*due));
+        self.timed = timer.or(self.timed);
         match batch.is_empty() && timer.is_none() {
             true => Act::Rest,
-            false => self.take(batch, timer),
+            false => self.take(batch, timer.map(|_| Input::Timer)),
         }
     }
 
     /// What is to be stopped while the record of it has to wait.
-    fn next_stop(&mut self, due: Option<Millis>) -> Act {
-        let stop = self.waiting.values_mut().find(|waiting| waiting.input.is_stop() && !waiting.stopped);
+    fn next_stop(&mut self, state: &State, now: Millis) -> Act {
+        let stop = self.waiting.values_mut().find(|waiting| waiting.input.is_stop() && !waiting.marks.stopped);
         if let Some(stop) = stop {
-            stop.stopped = true;
+            stop.marks.stopped = true;
             return Act::Stop(Box::new(stop.input.clone()));
         }
-        match due {
-            // A limit of time that is over stops what runs.
-            Some(_) if self.recover.is_none() && self.stopped != due => {
-                self.stopped = due;
+        match self.time_is_over_at(state).filter(|over| *over <= now) {
+            Some(over) => {
+                self.stopped = Some(over);
                 Act::Stop(Box::new(Input::Timer))
             }
-            _ => Act::Rest,
+            None => Act::Rest,
         }
     }
 
-    /// What the next append takes, in its order, and whether that is all there is.
-    fn batch(&self) -> (Vec<u64>, bool) {
+    /// When what runs is to be stopped, though the record of it has to wait: a limit of time is over. Once.
+    fn time_is_over_at(&self, state: &State) -> Option<Millis> {
+        state.time_is_over_at().filter(|over| self.recover.is_none() && self.stopped != Some(*over))
+    }
+
+    /// What the next append takes, in its order.
+    fn batch(&self) -> Vec<u64> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for at in self.in_order() {
             let waiting = &self.waiting[&at];
-            let alone = waiting.alone || waiting.deaths > 0 || waiting.input.stands_alone();
             let size = waiting.input.bytes();
-            let fits = batch.len() < BATCH_MAX && bytes + size <= BATCH_BYTES_MAX && !alone;
+            let fits = batch.len() < BATCH_MAX && bytes + size <= BATCH_BYTES_MAX && !waiting.is_alone();
             if !batch.is_empty() && !fits {
-                return (batch, false);
+                break;
             }
             batch.push(at);
             bytes += size;
-            if alone {
-                return (batch, false);
+            if waiting.is_alone() {
+                break;
             }
         }
-        (batch, true)
+        batch
     }
 
-    /// Commands as they came, then reports; those that came before a stop are before it.
+    /// Commands as they came, then reports; those that came before a stop are before it. Where reports wait, commands that go on
+    /// coming do not keep them waiting.
     fn in_order(&self) -> Vec<u64> {
         let (mut order, mut reports) = (Vec::with_capacity(self.waiting.len()), Vec::new());
+        let commands_max = if self.reports() == 0 { usize::MAX } else { BATCH_MAX / 2 };
+        let mut commands = 0;
         for (at, waiting) in &self.waiting {
             match &waiting.input {
                 Input::Report { .. } => reports.push(*at),
+                _ if commands == commands_max => {}
                 input => {
                     if input.is_stop() {
                         order.append(&mut reports);
                     }
                     order.push(*at);
+                    commands += 1;
                 }
             }
         }
@@ -271,14 +275,11 @@ impl Mailbox {
     fn take(&mut self, batch: Vec<u64>, last: Option<Input>) -> Act {
         let (mut of, mut inputs) = (Vec::new(), Vec::new());
         for at in batch {
-            let Some(waiting) = self.waiting.remove(&at) else { continue };
-            of.push(Some((at, waiting.deaths, waiting.stopped)));
-            inputs.push(waiting.input);
+            let Some(Waiting { input, marks }) = self.waiting.remove(&at) else { continue };
+            of.push((at, marks));
+            inputs.push(input);
         }
-        if let Some(last) = last {
-            of.push(None);
-            inputs.push(last);
-        }
+        inputs.extend(last);
         let inputs = Arc::new(inputs);
         self.hand = Some(Hand { of, inputs: inputs.clone(), flight: None });
         Act::Decide(inputs)
@@ -308,54 +309,35 @@ impl Mailbox {
     /// and reports stay.
     pub fn refused(&mut self, error: &TapeError, now: Millis) -> Vec<(ReplyTo, CommandEnd)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
+        let of: Vec<_> = hand.of.iter().map(|(at, _)| *at).collect();
+        let is_known_alone = matches!(hand.of[..], [(_, marks)] if marks.alone || hand.inputs.len() == 1);
         self.timed = None;
+        self.put_back(hand);
         let is_the_inputs = matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. });
-        let (is_alone, recovers) = (hand.of.len() == 1, recovers(&hand));
-        self.put_back(hand, |waiting| match is_the_inputs {
-            true => waiting.alone = true,
-            false => waiting.tried = true,
-        });
-        if is_the_inputs && !is_alone && !recovers {
+        if is_the_inputs && !of.is_empty() && !is_known_alone {
             // Each by itself: the others fit, as far as anybody knows.
+            self.waiting
+                .iter_mut()
+                .filter(|(at, _)| of.contains(at))
+                .for_each(|(_, waiting)| waiting.marks.alone = true);
             return Vec::new();
         }
-        if is_the_inputs {
-            return self.make_smaller(error);
+        if let (true, [alone]) = (is_the_inputs, &of[..])
+            && let Some(waiting) = self.waiting.get_mut(alone)
+        {
+            if let Some(smaller) = smaller(&waiting.input, error) {
+                waiting.input = smaller;
+                return Vec::new();
+            }
+            if waiting.input.reported().is_none() {
+                let gone = self.waiting.remove(alone).and_then(|gone| gone.input.reply());
+                return gone.map(|reply| (reply, CommandEnd::NotRecorded(error.clone()))).into_iter().collect();
+            }
         }
         self.refused = Some(Refused { until: now.plus(REFUSED_WAIT), error: error.clone() });
-        // What comes behind what the disk refuses is refused as well: tried, it would be recorded out of its order.
+        // What comes behind what the disk refuses is refused as well: tried, it would be recorded out of its order, and at once.
+        self.waiting.values_mut().for_each(|waiting| waiting.marks.tried = true);
         self.give_up(|input| !input.is_stop(), &CommandEnd::NotRecorded(error.clone()))
-    }
-
-    /// What is too large for the tape, or wants what it cannot have, is made smaller, or its sender is told.
-    fn make_smaller(&mut self, error: &TapeError) -> Vec<(ReplyTo, CommandEnd)> {
-        let (bytes, max) = match error {
-            TapeError::TooLarge { bytes, max } => (*bytes, *max),
-            _ => (0, 0),
-        };
-        let mut is_smaller = false;
-        for waiting in self.waiting.values_mut().filter(|waiting| waiting.alone) {
-            if let Some(smaller) = smaller(&waiting.input, bytes, max) {
-                (waiting.input, is_smaller) = (smaller, true);
-            }
-        }
-        if is_smaller {
-            return Vec::new();
-        }
-        let mut ends = Vec::new();
-        self.waiting.retain(|_, waiting| {
-            if !waiting.alone {
-                return true;
-            }
-            ends.extend(waiting.input.reply().map(|reply| (reply, CommandEnd::NotRecorded(error.clone()))));
-            let Input::Report { ticket, report } = &waiting.input else { return false };
-            // It has nothing left to take away: its ticket fails in a few words, or is left to the next incarnation.
-            let failed = failure(report);
-            let is_new = failed != *report;
-            waiting.input = failed.of(*ticket);
-            is_new
-        });
-        ends
     }
 
     /// Takes out the commands that are such, and says what became of them.
@@ -366,20 +348,17 @@ impl Mailbox {
         gone.filter_map(|(_, waiting)| waiting.input.reply()).map(|reply| (reply, end.clone())).collect()
     }
 
-    fn put_back(&mut self, hand: Hand, change: impl Fn(&mut Waiting)) {
+    fn put_back(&mut self, hand: Hand) {
         let inputs = Arc::try_unwrap(hand.inputs).unwrap_or_else(|inputs| (*inputs).clone());
-        for (of, input) in hand.of.into_iter().zip(inputs) {
-            let Some((at, deaths, stopped)) = of else { continue };
-            let mut waiting = Waiting { deaths, stopped, ..Waiting::new(input) };
-            change(&mut waiting);
-            self.waiting.insert(at, waiting);
+        for ((at, marks), input) in hand.of.into_iter().zip(inputs) {
+            self.waiting.insert(at, Waiting { input, marks });
         }
     }
 
     // ---- incarnations ----------------------------------------------------------------------------------------------------
 
-    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again; what the tape has is
-    /// answered as it was decided. Gives the answers.
+    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again;
+    /// what the tape has is answered as it was decided. Gives the answers.
     pub fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
         self.incarnation = incarnation;
         (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
@@ -388,19 +367,22 @@ impl Mailbox {
             Some(Hand { flight: Some((upto, replies)), .. }) if upto <= last => {
                 ends.extend(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))));
             }
-            Some(hand) => self.put_back(hand, |waiting| waiting.deaths += 1),
+            Some(mut hand) => {
+                hand.of.iter_mut().for_each(|(_, marks)| marks.deaths += 1);
+                self.put_back(hand);
+            }
             None => {}
         }
-        for waiting in self.waiting.values_mut() {
-            (waiting.tried, waiting.stopped) = (false, false);
-            if waiting.deaths >= DEATHS_MAX
-                && let Input::Report { ticket, report } = &waiting.input
+        for Waiting { input, marks } in self.waiting.values_mut() {
+            (marks.tried, marks.stopped) = (false, false);
+            if marks.deaths >= DEATHS_MAX
+                && let Input::Report { ticket, report } = &input
             {
-                waiting.input = failure(report).of(*ticket);
-                waiting.deaths = 0;
+                *input = failure(report, "the session crashed twice over what came of it").of(*ticket);
+                marks.deaths = 0;
             }
         }
-        let poison = self.waiting.extract_if(.., |_, waiting| waiting.deaths >= DEATHS_MAX);
+        let poison = self.waiting.extract_if(.., |_, waiting| waiting.marks.deaths >= DEATHS_MAX);
         ends.extend(poison.filter_map(|(_, waiting)| waiting.input.reply()).map(|to| (to, CommandEnd::Crashed)));
         ends
     }
@@ -434,12 +416,6 @@ impl Mailbox {
 
     // ---- what is shown ---------------------------------------------------------------------------------------------------
 
-    /// The incarnation that has it, or had it last.
-    #[must_use]
-    pub fn incarnation(&self) -> u32 {
-        self.incarnation
-    }
-
     /// How many commands have no answer yet.
     #[must_use]
     pub fn depth(&self) -> usize {
@@ -455,8 +431,7 @@ impl Mailbox {
     }
 
     /// How many reports wait.
-    #[must_use]
-    pub fn reports(&self) -> usize {
+    fn reports(&self) -> usize {
         self.waiting.values().filter(|waiting| waiting.input.reported().is_some()).count()
     }
 
@@ -468,10 +443,10 @@ impl Mailbox {
         all.any(|input| input.reported() == Some(ticket))
     }
 
-    /// Whether a stop waits for its record: nothing starts before that.
+    /// Whether work may begin: not while a stop waits for its record, nor before the record of the recovery.
     #[must_use]
-    pub fn stop_waits(&self) -> bool {
-        self.waiting.values().any(|waiting| waiting.input.is_stop())
+    pub fn may_begin(&self) -> bool {
+        self.recover.is_none() && !self.waiting.values().any(|waiting| waiting.input.is_stop())
     }
 
     /// Whether what was decided waits for the tape.
@@ -483,292 +458,40 @@ impl Mailbox {
     /// Why the disk refused last, where something waits for it still.
     #[must_use]
     pub fn refusal(&self) -> Option<&TapeError> {
-        self.refused.as_ref().map(|refused| &refused.error)
+        let waits = !self.is_empty() || self.recover.is_some();
+        self.refused.as_ref().filter(|_| waits).map(|refused| &refused.error)
     }
 
-    /// When it is to be asked again by itself: a moment of the state, or what the disk refused.
+    /// When it is to be asked again by itself: a moment of the state, or what the disk refused. Never a moment that has passed and of
+    /// which it makes nothing.
     #[must_use]
     pub fn due(&self, state: &State) -> Option<Millis> {
-        match &self.refused {
-            Some(refused) if !self.waiting.is_empty() || self.recover.is_some() => Some(refused.until),
-            _ => state.due().filter(|due| self.timed != Some(*due)),
+        if self.hand.is_some() {
+            return self.time_is_over_at(state);
         }
+        let timer = state.due().filter(|due| self.timed != Some((*due, state.seq)));
+        let Some(refused) = &self.refused else { return timer };
+        let waits = !self.waiting.is_empty() || self.recover.is_some();
+        let again = if waits { Some(refused.until) } else { timer.map(|due| due.max(refused.until)) };
+        again.into_iter().chain(self.time_is_over_at(state)).min()
+    }
+}
+
+impl Waiting {
+    /// Whether it is decided about alone.
+    fn is_alone(&self) -> bool {
+        self.marks.is_suspect() || self.input.stands_alone()
+    }
+}
+
+impl Marks {
+    /// Whether it was too large beside others, or an incarnation died over it.
+    fn is_suspect(self) -> bool {
+        self.alone || self.deaths > 0
     }
 }
 
 /// Whether an incarnation decides about what it found open.
 fn recovers(hand: &Hand) -> bool {
     hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. }))
-}
-
-/// The same input, smaller; `None` where it cannot be made so.
-fn smaller(input: &Input, bytes: usize, max: usize) -> Option<Input> {
-    let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
-    Some(match input {
-        Input::Report { ticket, report } => smaller_report(report, too_large)?.of(*ticket),
-        Input::Command { reply, command: Command::Abort(Abort { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
-            Input::Command { reply: *reply, command: Abort { reason: kept(reason.clone()) }.into(), id: id.clone() }
-        }
-        Input::Command { reply, command: Command::End(End { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
-            Input::Command { reply: *reply, command: End { reason: kept(reason.clone()) }.into(), id: id.clone() }
-        }
-        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Look => return None,
-    })
-}
-
-fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option<Report> {
-    Some(match report {
-        // It ends the turn as an answer that was cut short does. It is not asked for again: the same question gets as large an
-        // answer, and this one was paid for.
-        Report::Answered { answer, .. } if !is_short(answer) => {
-            let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
-            let parts = vec![AnswerPart::Text { text, extra: None }];
-            let (usage, model) = (answer.usage, answer.model.clone());
-            Report::Answered {
-                answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) },
-                calls: Vec::new(),
-            }
-        }
-        Report::Failed { error } if error.message.len() > WORDS_BYTES_MAX => {
-            let message = kept(error.message.clone());
-            Report::Failed { error: ModelError { message, ..error.clone() } }
-        }
-        Report::CutOff { partial, thrown_away } if !partial.is_empty() => {
-            Report::CutOff { partial: Vec::new(), thrown_away: *thrown_away }
-        }
-        Report::Returned { result } if !is_bare(result) => {
-            let content = format!("{}\n[{}]", kept(result.content.clone()), too_large("the whole result"));
-            let unlisted = result.changes.as_ref().map(|_| too_large("the list of changed files"));
-            let changes = unlisted.map(|unlisted| Box::new(Changes { files: Vec::new(), unlisted: Some(unlisted) }));
-            Report::Returned { result: ToolResult { error: result.error, changes, ..ToolResult::ok(content) } }
-        }
-        Report::Summarised { result: Ok((_, usage)), lost } => {
-            let none = NoSummary { error: too_large("the summary"), usage: *usage, estimated: None };
-            Report::Summarised { result: Err(none), lost: *lost }
-        }
-        Report::TaskDown { down } if down.text.len() > WORDS_BYTES_MAX => {
-            let mut down = down.clone();
-            down.text = format!("{}\n[{}]", kept(down.text.to_string()), too_large("the whole text")).into();
-            Report::TaskDown { down }
-        }
-        _ => return None,
-    })
-}
-
-/// Whether nothing is left to take away.
-fn is_bare(result: &ToolResult) -> bool {
-    result.content.len() <= WORDS_BYTES_MAX + 1024
-        && result.details.is_null()
-        && result.title.is_none()
-        && result.attachments.is_empty()
-        && result.changes.as_ref().is_none_or(|changes| changes.files.is_empty())
-}
-
-/// Whether an answer has no more than what is kept of one, and no calls.
-fn is_short(answer: &Answer) -> bool {
-    let is_text = |part: &AnswerPart| matches!(part, AnswerPart::Text { extra: None, .. });
-    answer.parts.iter().all(is_text) && answer.text().len() <= WORDS_BYTES_MAX + 1024
-}
-
-/// What is kept of words that somebody else chose the length of: the first 64 KiB.
-pub(crate) fn kept(mut words: String) -> String {
-    words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
-    words
-}
-
-/// What a report becomes that incarnations die over: its ticket has failed, and nothing more is said.
-fn failure(report: &Report) -> Report {
-    let why = "the session crashed twice over what came of it";
-    match report {
-        Report::Answered { .. } | Report::Failed { .. } | Report::CutOff { .. } => {
-            Report::Failed { error: ModelError::new(ErrorKind::Crashed, why) }
-        }
-        Report::Returned { .. } => Report::Returned { result: ToolResult::failed(ErrorReason::Unknown, why) },
-        Report::Summarised { lost, .. } => Report::Summarised { result: Err(why.into()), lost: *lost },
-        Report::TaskDown { .. } => {
-            Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error: why.to_owned() }) }
-        }
-        Report::TaskLeft => Report::TaskLeft,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-
-    use super::*;
-    use crate::{ids::Seq, message::FilePart};
-
-    fn state() -> State {
-        let settings = crate::session::Settings::new("/w", "fake/model".parse().unwrap());
-        State::new("s".parse().unwrap(), settings, Millis(0))
-    }
-
-    /// A mailbox whose incarnation has recovered.
-    fn awake() -> Mailbox {
-        let mut mailbox = Mailbox::default();
-        mailbox.begin(1, Input::recover(), Seq(1));
-        assert!(matches!(mailbox.next(&state(), Millis(0)), Act::Decide(inputs) if inputs[..] == [Input::recover()]));
-        mailbox.recorded();
-        mailbox
-    }
-
-    fn pause(to: u64) -> Input {
-        crate::session::Pause.to(ReplyTo(to))
-    }
-
-    fn abort(to: u64) -> Input {
-        Abort { reason: String::new() }.to(ReplyTo(to))
-    }
-
-    fn done(ticket: u64) -> Input {
-        Report::Returned { result: ToolResult::ok("done") }.of(Seq(ticket))
-    }
-
-    fn put(mailbox: &mut Mailbox, inputs: &[Input]) {
-        for input in inputs.iter().cloned() {
-            match input {
-                Input::Command { reply, command, id } => mailbox.command(reply, command, id).unwrap(),
-                Input::Report { ticket, report } => assert!(mailbox.report(1, ticket, report)),
-                _ => panic!("it comes by itself"),
-            }
-        }
-    }
-
-    fn decides(mailbox: &mut Mailbox) -> Vec<Input> {
-        match mailbox.next(&state(), Millis(0)) {
-            Act::Decide(inputs) => inputs.to_vec(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn disk() -> TapeError {
-        TapeError::MemoryFull { of: "bytes", max: 0 }
-    }
-
-    /// Commands in the order of their arrival, then reports; those that came before a stop are taken before it.
-    #[test]
-    fn one_append_takes_what_waits_in_its_order() {
-        let mut mailbox = awake();
-        put(&mut mailbox, &[done(4), pause(1), done(5), pause(2)]);
-        assert_eq!(decides(&mut mailbox), [pause(1), pause(2), done(4), done(5)]);
-        mailbox.recorded();
-        put(&mut mailbox, &[done(4), pause(1), abort(2), done(5), pause(3)]);
-        assert_eq!(decides(&mut mailbox), [pause(1), done(4), abort(2), pause(3), done(5)]);
-    }
-
-    /// No append takes more than 64 inputs, or 1 MiB of them; what begins an anchor stands alone.
-    #[test]
-    fn one_append_takes_so_much_and_no_more() {
-        let mut mailbox = awake();
-        (1..=100).for_each(|to| put(&mut mailbox, &[pause(to)]));
-        assert_eq!(decides(&mut mailbox).len(), BATCH_MAX);
-        mailbox.recorded();
-        assert_eq!(decides(&mut mailbox).len(), 100 - BATCH_MAX);
-        mailbox.recorded();
-        let large = Report::Returned { result: ToolResult::ok("x".repeat(BATCH_BYTES_MAX)) };
-        put(&mut mailbox, &[pause(1), large.clone().of(Seq(4)), done(5)]);
-        assert_eq!(decides(&mut mailbox), [pause(1)]);
-        mailbox.recorded();
-        assert_eq!(decides(&mut mailbox), [large.of(Seq(4))]);
-        mailbox.recorded();
-        let anchor = crate::session::BeginAnchor.to(ReplyTo::NOBODY);
-        put(&mut mailbox, &[anchor.clone(), pause(2)]);
-        mailbox.recorded();
-        assert_eq!(decides(&mut mailbox), [anchor]);
-    }
-
-    /// Even aborts have a bound, far above that of what adds work.
-    #[test]
-    fn even_aborts_have_a_bound() {
-        let mut mailbox = awake();
-        let abort = || Abort { reason: String::new() };
-        let taken = (1..10_000).take_while(|to| mailbox.command(ReplyTo(*to), abort().into(), None).is_ok()).count();
-        assert_eq!(taken, COMMANDS_OF_ALL_KINDS_MAX);
-    }
-
-    /// Where the disk refuses, commands are told and go; stops and reports stay, and are tried again when it is time.
-    #[test]
-    fn what_the_disk_refuses_is_told_or_stays() {
-        let mut mailbox = awake();
-        put(&mut mailbox, &[pause(1), abort(2), done(4)]);
-        decides(&mut mailbox);
-        put(&mut mailbox, &[pause(3)]);
-        let told: Vec<_> = mailbox.refused(&disk(), Millis(0)).into_iter().map(|(to, _)| to).collect();
-        assert_eq!(told, [ReplyTo(1), ReplyTo(3)]);
-        assert!(
-            matches!(mailbox.next(&state(), Millis(0)), Act::Stop(stop) if *stop == abort(2)) || mailbox.stop_waits()
-        );
-        assert!(matches!(mailbox.next(&state(), Millis(1)), Act::Rest));
-        assert_eq!(mailbox.due(&state()), Some(Millis(500)));
-        let Act::Decide(again) = mailbox.next(&state(), Millis(500)) else { panic!("it is time") };
-        assert_eq!(again[..], [abort(2), done(4)]);
-    }
-
-    /// On a full disk what adds work is not even tried while something stays: the reserve is for that.
-    #[test]
-    fn a_full_disk_takes_no_new_work_while_something_stays() {
-        let mut mailbox = awake();
-        put(&mut mailbox, &[done(4)]);
-        decides(&mut mailbox);
-        assert!(mailbox.refused(&disk(), Millis(0)).is_empty());
-        let message = crate::message::Message::user("go");
-        let send = crate::session::SendMessage { message, delivery: Default::default(), expect_turn: None };
-        assert!(matches!(mailbox.command(ReplyTo(1), send.into(), None), Err(NotTaken::Disk(_))));
-        put(&mut mailbox, &[abort(2)]);
-    }
-
-    /// One report a ticket, of the incarnation that is.
-    #[test]
-    fn a_report_names_its_incarnation_and_comes_once() {
-        let mut mailbox = awake();
-        let report = || Report::TaskLeft;
-        assert!(!mailbox.report(0, Seq(4), report()) && mailbox.report(1, Seq(4), report()));
-        assert!(!mailbox.report(1, Seq(4), report()));
-    }
-
-    /// A report over which two incarnations died becomes a failure of its ticket, and is decided about alone.
-    #[test]
-    fn a_poisonous_report_becomes_a_failure_of_its_ticket() {
-        let mut mailbox = awake();
-        put(&mut mailbox, &[done(4), done(5)]);
-        decides(&mut mailbox);
-        mailbox.begin(2, Input::recover(), Seq(1));
-        assert_eq!(decides(&mut mailbox).len(), 3, "with the recovery");
-        mailbox.begin(3, Input::recover(), Seq(1));
-        let inputs = decides(&mut mailbox);
-        assert!(inputs[..2].iter().all(|input| format!("{input:?}").contains("crashed twice")), "{inputs:?}");
-    }
-
-    /// What was handed over and is on the tape is answered as it was decided; what is not there is decided again.
-    #[test]
-    fn the_tape_says_what_became_of_what_was_in_flight() {
-        for (last, is_there) in [(Seq(7), true), (Seq(6), false)] {
-            let mut mailbox = awake();
-            put(&mut mailbox, &[pause(1)]);
-            decides(&mut mailbox);
-            mailbox.handed_over(Seq(7), vec![(ReplyTo(1), Ok(crate::session::Held::Done(Seq(7))))]);
-            assert!(mailbox.is_in_flight());
-            assert_eq!(mailbox.begin(2, Input::recover(), last).len(), usize::from(is_there));
-            assert_eq!(mailbox.depth(), usize::from(!is_there));
-        }
-    }
-
-    /// However often it is too large, it is bare at some time, and then there is nothing smaller.
-    #[test]
-    fn a_result_is_made_smaller_once_and_keeps_its_words() {
-        let mut result = ToolResult::error("é".repeat(WORDS_BYTES_MAX)).with_details("x".into()).with_title("t");
-        result.attachments = vec![FilePart::inline("image/png", None, &[0; 9])];
-        result.changes = Some(Box::default());
-        let Some(Input::Report { report: Report::Returned { result: small }, .. }) =
-            smaller(&Report::Returned { result: result.clone() }.of(Seq(4)), 99, 9)
-        else {
-            panic!("it is made smaller")
-        };
-        assert!(small.content.starts_with("éé") && small.content.ends_with("99 bytes, and 9 are the most]"));
-        assert_eq!((small.error, small.attachments.len()), (result.error, 0));
-        assert!(small.changes.as_ref().unwrap().unlisted.is_some());
-        assert_eq!(smaller(&Report::Returned { result: *Box::new(small) }.of(Seq(4)), 99, 9), None);
-        assert_eq!(smaller(&Input::Timer, 99, 9), None);
-    }
 }

@@ -28,6 +28,9 @@ pub struct Recorded {
     /// The entry that its sender was told, where it is not the one that says this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Seq>,
+    /// Whether nothing followed from it at its occasion, because what came next decided about all that was open. Of a report.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// What was read of `Env`, where the tape did not say so before.
     #[serde(default, skip_serializing_if = "EnvSeen::is_nothing")]
     pub env: EnvSeen,
@@ -40,7 +43,7 @@ impl Recorded {
     /// An input of that kind, all of which stands in what it wrote.
     #[must_use]
     pub fn new(is: &str) -> Recorded {
-        Recorded { is: is.to_owned(), id: None, done: None, env: EnvSeen::default(), fields: Map::new() }
+        Recorded { is: is.to_owned(), id: None, done: None, held: false, env: EnvSeen::default(), fields: Map::new() }
     }
 
     /// What is said of an input that wrote these entries, `acted` by itself and not only by what followed.
@@ -48,7 +51,7 @@ impl Recorded {
         match input {
             Input::Command { command, .. } if acted || command.ends_the_turn() => command.recorded(wrote),
             Input::Report { report, .. } if acted => Recorded::new(is_of(report, wrote)),
-            Input::Command { .. } | Input::Report { .. } | Input::Look => Recorded::new(LOOK),
+            Input::Command { .. } | Input::Report { .. } | Input::Look | Input::Hold => Recorded::new(LOOK),
             Input::Timer => Recorded::new(TIMER),
             Input::Recover { .. } => Recorded::new(RECOVER),
         }
@@ -154,6 +157,7 @@ pub(crate) fn about_the_recorded(input: &Input) -> String {
         Input::Recover { .. } => "recovery after a crash".to_owned(),
         Input::Timer => "time passed".to_owned(),
         Input::Look => "the host had changed".to_owned(),
+        Input::Hold => "a recovery was to come".to_owned(),
         Input::Report { ticket, report } => match report {
             Report::Answered { .. } => format!("request {ticket} was answered"),
             Report::Failed { .. } => format!("request {ticket} failed"),

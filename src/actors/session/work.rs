@@ -21,7 +21,7 @@ pub(super) enum Worker {
 
 impl Live {
     /// Begins all that is open, due, and has nobody at work on it; tells children what they are told by now; ends what nobody wants any
-    /// more. Nothing begins while a stop waits for its record.
+    /// more. Nothing begins while a stop, or the recovery, waits for its record.
     pub(super) fn begin_what_is_due(&mut self) {
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
@@ -30,7 +30,7 @@ impl Live {
                 watcher.tell(task.told, self.state.closed.clone().unwrap_or_default());
             }
         }
-        if self.slot.stop_waits() {
+        if !self.slot.may_begin() {
             return;
         }
         let due = self.state.due_work(|ticket| self.workers.contains_key(&ticket) || self.slot.has_report(ticket));
@@ -93,7 +93,7 @@ impl Live {
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
         let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
-        let worker = RequestWorker::start(self.post(ticket), model, request, card);
+        let Some(worker) = RequestWorker::start(self.post(ticket), model, request, card) else { return };
         self.workers.insert(ticket, Worker::Request(worker));
         fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
     }
@@ -112,7 +112,7 @@ impl Live {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
                 let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
-                let worker = CallWorker::start(self.post(ticket), call, tool, context, card);
+                let Some(worker) = CallWorker::start(self.post(ticket), call, tool, context, card) else { return };
                 self.workers.insert(ticket, Worker::Call(worker));
                 fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
             }

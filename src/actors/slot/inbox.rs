@@ -176,7 +176,7 @@ impl Inbox {
         Ok(answer)
     }
 
-    /// What stops the worker that is about to begin. None begins while a stop waits, so one that was cancelled is of a turn before.
+    /// What stops the worker that is about to begin: none does while a stop waits, so a token that was cancelled is of a turn before.
     pub(super) fn stop_token(&mut self) -> CancellationToken {
         if self.stop.is_cancelled() {
             self.stop = CancellationToken::new();

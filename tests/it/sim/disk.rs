@@ -58,8 +58,8 @@ pub(super) fn too_large(rng: &mut Rng, inputs: &[Input]) -> Option<TapeError> {
         [Input::Report { report: Report::Summarised { result: Ok((summary, _)), .. }, .. }] => {
             summary.len() > LARGE_BYTES && rng.percent(50)
         }
-        [_] => false,
-        _ => !inputs.iter().any(|input| matches!(input, Input::Recover { .. })) && rng.percent(6),
+        [_] => rng.percent(2),
+        _ => rng.percent(6),
     };
     is_large.then_some(TapeError::TooLarge { bytes: 2 * LARGE_BYTES, max: LARGE_BYTES })
 }

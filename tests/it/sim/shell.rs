@@ -71,7 +71,7 @@ impl World {
     pub(super) fn drive(&mut self) -> Result<(), Broken> {
         for _ in 0..ACTS_MAX {
             match self.mailbox.next(&self.state, self.now) {
-                Act::Rest => return self.stops_were_told(),
+                Act::Rest => return self.rests(),
                 Act::Stop(input) => {
                     self.tell(|_| format!("\nstops at once: {input:?}"));
                     self.counts.stops_in_flight += u64::from(self.flight.is_some());
@@ -103,6 +103,18 @@ impl World {
         }
         let decision = self.decision(inputs);
         self.judge(inputs, &decision)?;
+        let may_stop = |input: &Input| input.is_stop() || !matches!(input, Input::Command { .. });
+        let runs = |directive: &&Directive| match directive {
+            Directive::CutRequest(ticket) | Directive::StopCall(ticket) | Directive::StopTask(ticket) => {
+                self.state.open.contains_key(ticket)
+            }
+            _ => false,
+        };
+        let stops = decision.directives.iter().find(runs);
+        hold!(
+            stops.is_none() || inputs.iter().any(may_stop),
+            "{inputs:?} may be refused, and {stops:?} is done at once"
+        );
         self.stop_all(&decision.directives);
         let Decision { entries, directives, after } = decision;
         let lines: Vec<_> = entries.iter().map(through_bytes).collect();
@@ -158,14 +170,22 @@ impl World {
             self.tell(|_| format!("    {} {:?} {:?}", entry.seq, entry.ticket, entry.record));
         }
         self.tell(|_| format!("    => {directives:?}"));
-        checks::decision(&self.state, entries, after)?;
-        // Within a batch the rules may change, and so may a limit.
-        if inputs.len() == 1 {
-            checks::permitted(&self.state, entries, after, &self.toolbox)?;
-            budgets::held(&self.state, entries, after)?;
-            let width = self.state.settings.task_width_max.max(self.state.tasks().count());
+        // Each input by itself: what comes behind it in the batch may change the rules, a limit, and what waits.
+        let mut before = self.state.clone();
+        for entries in entries.chunk_by(|_, next| next.input.is_none()) {
+            let mut after = before.clone();
+            entries.iter().for_each(|entry| after.apply(entry));
+            checks::decision(&before, entries, &after)?;
+            checks::permitted(&before, entries, &after, &self.toolbox)?;
+            budgets::held(&before, entries, &after)?;
+            let width = before.settings.task_width_max.max(before.tasks().count());
             let is_spawn = entries.iter().any(|entry| matches!(entry.record, Record::TaskStarted { .. }));
             hold!(!is_spawn || after.tasks().count() <= width, "{} tasks are open", after.tasks().count());
+            before = after;
+        }
+        hold!(before == *after, "the entries of a decision do not make the state that it leaves");
+        if inputs.last() == Some(&Input::Hold) {
+            return Ok(());
         }
         let answered: BTreeSet<_> = directives.iter().cloned().filter_map(reply_of).map(|(to, _)| to).collect();
         let replies = directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
@@ -196,8 +216,10 @@ impl World {
         }
     }
 
-    /// What an abort stops was told so before the shell rests, whatever the disk does.
-    fn stops_were_told(&self) -> Result<(), Broken> {
+    /// What holds when the shell rests: something will wake it, and what an abort stops was told so, whatever the disk does.
+    fn rests(&self) -> Result<(), Broken> {
+        let due = self.mailbox.due(&self.state).filter(|due| *due <= self.now && self.flight.is_none());
+        hold!(due.is_none(), "{due:?} has passed, and nobody will see to it");
         let aborts = self.stops.values().any(|is_abort| *is_abort);
         if !aborts || self.state.turn.is_none() || self.state.waits || self.state.closed.is_some() {
             return Ok(());
@@ -256,7 +278,8 @@ impl World {
         self.counts.refused += 1;
         self.flight = None;
         let ends = self.mailbox.refused(error, self.now);
-        self.hear_ends(ends)
+        self.hear_ends(ends)?;
+        self.begin_what_is_due()
     }
 
     pub(super) fn hear_ends(&mut self, ends: Vec<(ReplyTo, CommandEnd)>) -> Result<(), Broken> {
@@ -282,15 +305,13 @@ impl World {
     pub(super) fn catch_up(&mut self) -> Result<(), Broken> {
         let rough = std::mem::replace(&mut self.is_rough, false);
         self.disk = Disk::Calm;
-        for _ in 0..4 {
+        for _ in 0..8 {
             self.settle()?;
             self.drive()?;
-            if let Some(until) = self.mailbox.due(&self.state).filter(|_| self.mailbox.refusal().is_some()) {
-                self.now = self.now.max(until);
-            }
-            if self.mailbox.is_empty() && self.mailbox.refusal().is_none() {
-                break;
-            }
+            let has_passed = self.state.due().is_some_and(|due| due <= self.now);
+            let waits = !self.mailbox.is_empty() || !self.mailbox.may_begin() || has_passed;
+            let Some(again) = self.mailbox.due(&self.state).filter(|_| waits) else { break };
+            self.now = self.now.max(again);
         }
         hold!(self.mailbox.is_empty(), "the disk is well, and something still waits");
         self.is_rough = rough;
@@ -302,7 +323,7 @@ impl World {
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
         self.tell_watchers();
-        if self.mailbox.stop_waits() {
+        if !self.mailbox.may_begin() {
             return Ok(());
         }
         let due = self.state.due_work(|ticket| {
@@ -352,7 +373,7 @@ impl World {
 
     /// Where nothing happens, nothing follows: a decision leaves nothing undone. Tried now and then.
     fn stays_quiet(&mut self) -> Result<(), Broken> {
-        if !self.rng.percent(5) || self.state.due().is_some_and(|due| due <= self.now) {
+        if !self.mailbox.may_begin() || !self.rng.percent(5) || self.state.due().is_some_and(|due| due <= self.now) {
             return Ok(());
         }
         // What its recovery will do is not done yet.
