@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Which source files a message that steers walks through, from the handle to its receipt, in one tree or in several.
+#
+# tests/programs/walk.rs is that message; callgrind counts what runs in all threads between its two marks, at the debug build's
+# optimisation (none, so that hardly a function is inlined into another file), and debug information says which file that is.
+#
+# A file is walked where at least one instruction of it ran. "Without words" are the files that are left without
+#   - the layer "words" of docs/ARCHITECTURE.md (ids, message, usage, error), and
+#   - those of which nothing ran but what a value can do as a value: impls of Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+#     Debug, Display, Serialize and Deserialize. (Drop glue belongs to no file of ours anyhow.)
+# Code that the compiler made for no line (line 0) counts nowhere.
+#
+# An append is written in place, or by the store's thread where the last writes were slow; under a profiler either may be. So the runs
+# of one tree differ by a file or two, and what any of them walked counts.
+set -euo pipefail
+export LC_ALL=C
+
+usage() {
+  cat <<'END_OF_USAGE'
+usage: bash tests/walk.sh [TREE…]
+
+Prints, for each TREE (this one by default), the files of src/ that a steering message walks through from the handle to its
+receipt, in the middle of a turn. A `w` stands before a file that only holds words. With more than one TREE the ratio of each to
+the first follows: `bash tests/walk.sh ../old .`
+
+Builds the example `walk` there in the debug profile, and takes it away again. Wants valgrind.
+
+  RUNS=5        how often it is run in each tree; a file counts where any run walked it, and runs that differ are told
+  CARGO=cargo   what builds
+END_OF_USAGE
+}
+
+refuse() {
+  echo "walk.sh: $1" >&2
+  exit 2
+}
+
+trees=()
+for argument; do
+  case $argument in
+    -h | --help) usage && exit 0 ;;
+    -*) refuse "$argument is no option; see --help" ;;
+    *) trees+=("$(realpath -- "$argument")") ;;
+  esac
+done
+here=$(realpath -- "$(dirname "$0")/..")
+[ "${#trees[@]}" -gt 0 ] || trees=("$here")
+runs=${RUNS:-5}
+command -v valgrind >/dev/null || refuse "valgrind is not installed"
+
+left=()
+trap '[ "${#left[@]}" -eq 0 ] || rm -rf -- "${left[@]}"' EXIT
+trap 'exit 130' INT TERM
+
+# walked TREE FILE: the files of which something ran, by a dump of callgrind, each behind `w` or `-`; then how many functions of them.
+walked() {
+  awk -v src="$1/src/" '
+    /^(fl|fi|fe)=/ { file = substr($0, 4); next }
+    /^fn=/ { fn = substr($0, 4); next }
+    # What a call took belongs to the one that was called.
+    /^calls=/ { getline; next }
+    /^[0-9]/ && $1 > 0 && $2 > 0 && index(file, src) == 1 {
+      name = substr(file, length(src) - 3)
+      if (!(name in words)) words[name] = "w"
+      is_value = fn ~ /(<.* as |<impl )(core::(clone::Clone|default::Default|cmp::|hash::Hash|fmt::)|serde(_core)?::(ser::Serialize|de::Deserialize))/
+      if (!is_value && name !~ /^src\/(ids|message|usage|error)(\.rs|\/)/) words[name] = "-"
+      if (!((name, fn) in seen)) functions++
+      seen[name, fn] = 1
+    }
+    END {
+      for (name in words) print words[name], name
+      print "functions", functions
+    }' "$2"
+}
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.0f %%", 100 * a / b }'; }
+
+first_all='' first_without=''
+for tree in "${trees[@]}"; do
+  [ -f "$tree/Cargo.toml" ] || refuse "$tree is no tree of the crate"
+  example=$tree/examples/walk.rs
+  [ ! -e "$example" ] || refuse "$example is there already"
+  target=${CARGO_TARGET_DIR:-$tree/target}
+  mkdir -p "$target"
+  folder=$(mktemp -d "$target/walk.XXXXXX")
+  left+=("$example" "$folder")
+  cp "$here/tests/programs/walk.rs" "$example"
+  (cd "$tree" && "${CARGO:-cargo}" build --quiet --features cli --example walk)
+  for ((run = 1; run <= runs; run++)); do
+    mkdir "$folder/store"
+    valgrind --quiet --tool=callgrind --zero-before='*walk_begins*' --dump-before='*walk_ends*' \
+      --compress-strings=no --compress-pos=no --callgrind-out-file="$folder/out.$run" \
+      "$target/debug/examples/walk" "$folder/store" >"$folder/said" 2>&1 || { cat "$folder/said" >&2; exit 1; }
+    grep -qx Steering "$folder/said" || refuse "the message did not steer: $(cat "$folder/said")"
+    walked "$tree" "$folder/out.$run.1" >"$folder/walked.$run"
+    sed '/^functions/d' "$folder/walked.$run" | sort -k 2 >"$folder/files.$run"
+    [ -s "$folder/files.$run" ] || refuse "no file of $tree/src was walked: has the build debug information?"
+    rm -r "$folder/store"
+  done
+  # Where one run saw only values at work in a file, and another one more, the file counts.
+  sort -u "$folder"/files.* | sort -k 2,2 -k 1,1 | awk '!($2 in seen) { seen[$2] = 1; print }' >"$folder/files"
+  all=$(wc -l <"$folder/files") without=$(grep -c '^-' "$folder/files")
+  functions=$(sed -n 's/^functions //p' "$folder"/walked.* | sort -n | uniq | paste -sd ' ' -)
+  echo "$tree ($(git -C "$tree" rev-parse --short HEAD 2>/dev/null || echo 'no commit')): $without files without words, $all in all; $functions functions"
+  sed 's/^- /  /; s/^w /w /' "$folder/files"
+  for ((run = 2; run <= runs; run++)); do
+    cmp -s "$folder/files.1" "$folder/files.$run" || { echo "run $run differs from the first:"; diff "$folder/files.1" "$folder/files.$run" || true; }
+  done
+  if [ -n "$first_all" ]; then
+    echo "of the first tree's: $(ratio "$without" "$first_without") without words, $(ratio "$all" "$first_all") in all"
+  else
+    first_all=$all first_without=$without
+  fi
+  rm -rf -- "$folder" "$example"
+done
