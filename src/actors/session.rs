@@ -207,14 +207,13 @@ struct Live {
     waiters: Waiters,
     /// The moment it is set for; dropping the guard ends its task.
     timer: Option<(Millis, DropGuard)>,
-    draws: u64,
 }
 
 impl Live {
     fn new(host: Arc<Host>, slot: Arc<Slot>, card: Arc<ActorCard>, life: u32, tape: Tape, state: State) -> Live {
         let clock = host.clock.not_before(state.time);
         let (workers, waiters) = (BTreeMap::new(), Waiters::default());
-        Live { host, slot, card, life, clock, tape, state, writing: None, workers, waiters, timer: None, draws: 0 }
+        Live { host, slot, card, life, clock, tape, state, writing: None, workers, waiters, timer: None }
     }
 
     /// Tells those who listen and wait of what an earlier life had put on the tape, and did not come to tell.
@@ -302,8 +301,7 @@ impl Live {
         }
     }
 
-    fn decide(&mut self, inputs: &[Input]) -> (Decision, Vec<Event>) {
-        self.draws = self.draws.wrapping_add(1);
+    fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Event>) {
         let env = Env {
             globs: &self.host.globs,
             host_rules: self.host.rules.as_ref(),
@@ -311,7 +309,7 @@ impl Live {
             windows: &*self.host,
             toolbox_hash: &self.host.toolbox_hash,
             asks_are_heard: self.slot.is_heard(),
-            jitter: build::draw(&self.slot.id, self.life, self.draws),
+            jitter: build::draw(&self.slot.id, self.life, self.state.seq),
         };
         let now = self.now();
         if !self.slot.is_heard() && !self.host.observers.watch() {

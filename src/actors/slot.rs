@@ -216,9 +216,15 @@ impl Slot {
         }
         let to = ReplyTo(inner.next_reply);
         inner.next_reply += 1;
+        let ends_the_turn = command.ends_the_turn();
         let answer = inner.inbox().command(to, command)?;
+        let stop = ends_the_turn.then(|| inner.inbox().stop());
         inner.used = Instant::now();
         self.rouse_locked(inner);
+        if let Some(stop) = stop {
+            // What it stops is told so here, in the thread of whoever says it.
+            stop.cancel();
+        }
         Ok((to, answer))
     }
 
@@ -590,7 +596,7 @@ impl Slot {
         let waiters = match (door, &mut inner.inbox) {
             (Door::Closed, Some(inbox)) => {
                 inbox.actor = None;
-                inbox.take_waiters()
+                inbox.take_waiters(true)
             }
             _ => Waiters::none(),
         };
@@ -606,7 +612,7 @@ impl Slot {
         let (waiters, unsettled) = match &mut inner.inbox {
             Some(inbox) => {
                 inbox.at_work.clear();
-                (inbox.take_waiters(), inbox.take_unsettled())
+                (inbox.take_waiters(true), inbox.take_hand())
             }
             None => (Waiters::none(), Vec::new()),
         };
@@ -623,7 +629,7 @@ impl Slot {
             Some(inbox) => {
                 inbox.idle = true;
                 inbox.stopped = true;
-                inbox.take_waiters()
+                inbox.take_waiters(true)
             }
             None => Waiters::none(),
         };
@@ -631,9 +637,10 @@ impl Slot {
     }
 
     /// Its tape cannot be read just now, and its actor goes on looking: whoever waits is told, as by a session that cannot be woken.
+    /// What was in hand, reports and stops stay for the life that can read it.
     pub(crate) fn cannot_be_read(&self, error: TapeError) {
         let (waiters, unsettled) = match &mut self.inner().inbox {
-            Some(inbox) => (inbox.take_waiters(), inbox.take_unsettled()),
+            Some(inbox) => (inbox.take_waiters(false), inbox.take_unsettled()),
             None => return,
         };
         let refusal = SendError::from(OpenError::Tape(error));
@@ -643,7 +650,7 @@ impl Slot {
 
     /// Its actor does not end, or the runtime does: whoever waits for what it had taken up is told that nobody knows.
     pub(crate) fn give_up(&self) {
-        let unsettled = self.inner().inbox.as_mut().map_or_else(Vec::new, |inbox| inbox.take_unsettled());
+        let unsettled = self.inner().inbox.as_mut().map_or_else(Vec::new, |inbox| inbox.take_hand());
         unsettled.into_iter().for_each(|left| left.tell(None, &SendError::Closed));
     }
 

@@ -155,9 +155,9 @@ impl Mailbox {
     /// # Errors
     /// [`NotTaken`]: nothing was taken.
     pub fn command(&mut self, reply: ReplyTo, command: Command, id: Option<CommandId>) -> Result<(), NotTaken> {
-        let (depth, adds) = (self.depth(), command.adds_work());
-        if reply != ReplyTo::NOBODY && depth >= if adds { COMMANDS_MAX } else { COMMANDS_OF_ALL_KINDS_MAX } {
-            return Err(NotTaken::Full(depth));
+        let adds = command.adds_work();
+        if reply != ReplyTo::NOBODY && self.is_full(&command) {
+            return Err(NotTaken::Full(self.depth()));
         }
         let stays = self.waiting.values().any(|waiting| waiting.marks.tried);
         if let Some(refused) = self.refused.as_ref().filter(|refused| adds && stays && refused.error.is_full()) {
@@ -166,6 +166,12 @@ impl Mailbox {
         }
         self.put(Input::Command { reply, command, id });
         Ok(())
+    }
+
+    /// Whether so many wait that this one is not taken.
+    #[must_use]
+    pub fn is_full(&self, command: &Command) -> bool {
+        self.depth() >= if command.adds_work() { COMMANDS_MAX } else { COMMANDS_OF_ALL_KINDS_MAX }
     }
 
     /// Puts in what a worker of that incarnation reports of its ticket. A report of an earlier incarnation, or a second one of the same
@@ -387,31 +393,41 @@ impl Mailbox {
         ends
     }
 
-    /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation.
-    pub fn take_waiting(&mut self) -> Vec<ReplyTo> {
-        let gone = self.waiting.extract_if(.., |_, waiting| matches!(waiting.input, Input::Command { .. }));
-        gone.filter_map(|(_, waiting)| waiting.input.reply()).collect()
+    /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
+    /// is to have them too.
+    pub fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
+        let is_command = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. });
+        let told =
+            self.waiting.values().filter(|waiting| is_command(waiting)).filter_map(|waiting| waiting.input.reply());
+        let told = told.collect();
+        self.waiting.retain(|_, waiting| !is_command(waiting) || (!stops_too && waiting.input.is_stop()));
+        told
     }
 
-    /// Takes out the commands that are in hand: its actor does not come back.
-    pub fn take_hand(&mut self) -> Vec<Left> {
-        let Some(hand) = self.hand.take() else { return Vec::new() };
-        let (upto, mut replies) = match hand.flight {
-            Some((upto, replies)) => (Some(upto), replies),
-            None => (None, Vec::new()),
-        };
+    /// The commands that are in hand, and what was decided about them.
+    #[must_use]
+    pub fn in_hand(&self) -> Vec<Left> {
+        let Some(hand) = &self.hand else { return Vec::new() };
         let left = hand.inputs.iter().filter_map(|input| {
             let (reply, message) = (input.reply()?, input.message().cloned());
-            let at = replies.iter().position(|(to, _)| *to == reply);
-            let decided = at.and_then(|at| Some((upto?, replies.swap_remove(at).1)));
+            let decided = hand.flight.as_ref().and_then(|(upto, replies)| {
+                let (_, decided) = replies.iter().find(|(to, _)| *to == reply)?;
+                Some((*upto, decided.clone()))
+            });
             Some(Left { reply, message, decided })
         });
         left.collect()
     }
 
-    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so.
+    /// Its actor does not come back, and takes what it had in hand with it.
+    pub fn drop_hand(&mut self) {
+        self.hand = None;
+    }
+
+    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
     pub fn withdraw(&mut self, reply: ReplyTo) -> bool {
-        self.waiting.extract_if(.., |_, waiting| waiting.input.reply() == Some(reply)).next().is_some()
+        let is_such = |input: &Input| input.reply() == Some(reply) && !input.is_stop();
+        self.waiting.extract_if(.., |_, waiting| is_such(&waiting.input)).next().is_some()
     }
 
     // ---- what is shown ---------------------------------------------------------------------------------------------------

@@ -193,9 +193,9 @@ pub(super) fn call_title(call: &OpenCall) -> String {
     format!("{} {input}", call.facts.tool)
 }
 
-/// A number from 0 up to 1 that differs between sessions, lives and draws. For jitter, not for secrets.
-pub(super) fn draw(session: &SessionId, life: u32, draws: u64) -> f64 {
-    let hash = blake3::hash(format!("{session}/{life}/{draws}").as_bytes());
+/// A number from 0 up to 1 that differs between sessions, lives and places on the tape. For jitter, not for secrets.
+pub(super) fn draw(session: &SessionId, life: u32, last: Seq) -> f64 {
+    let hash = blake3::hash(format!("{session}/{life}/{last}").as_bytes());
     let first = hash.as_bytes().first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     f64::from(first) / (f64::from(u32::MAX) + 1.0)
 }

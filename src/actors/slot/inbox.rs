@@ -151,13 +151,17 @@ impl Inbox {
         }
     }
 
-    /// Puts in what a host wants. What an abort or an end stops is told to stop here, in the thread of whoever says it.
+    /// Puts in what a host wants.
     pub(super) fn command(
         &mut self,
         to: ReplyTo,
         command: Command,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
-        let ends_the_turn = command.ends_the_turn();
+        if self.mailbox.is_full(&command) {
+            // Whoever stopped waiting makes room: what nobody has in hand of theirs is not done.
+            let gone: Vec<_> = self.replies.iter().filter(|(_, reply)| reply.is_closed()).map(|(to, _)| *to).collect();
+            gone.into_iter().filter(|to| self.mailbox.withdraw(*to)).for_each(|to| drop(self.replies.remove(&to)));
+        }
         if let Err(not_taken) = self.mailbox.command(to, command, Some(CommandId::new())) {
             if let Some(card) = &self.card {
                 card.rejected();
@@ -167,13 +171,15 @@ impl Inbox {
                 NotTaken::Disk(error) => SendError::Storage(error),
             });
         }
-        if ends_the_turn {
-            self.stop.cancel();
-        }
         let (reply, answer) = oneshot::channel();
         self.replies.insert(to, reply);
         self.show_depth();
         Ok(answer)
+    }
+
+    /// What stops the workers that are at work. To be cancelled outside of every lock.
+    pub(super) fn stop(&self) -> CancellationToken {
+        self.stop.clone()
     }
 
     /// What stops the worker that is about to begin: none does while a stop waits, so a token that was cancelled is of a turn before.
@@ -299,16 +305,24 @@ impl Inbox {
     }
 
     /// Takes out all who wait for an answer, but for those whose command is in hand: it may be on its way to the tape, and keeps
-    /// its place until that is settled.
-    pub(super) fn take_waiters(&mut self) -> Waiters {
-        let commands = self.mailbox.take_waiting().into_iter().filter_map(|to| self.replies.remove(&to)).collect();
+    /// its place until that is settled. Stops leave too, or stay for the next life.
+    pub(super) fn take_waiters(&mut self, stops_too: bool) -> Waiters {
+        let commands =
+            self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();
         self.show_depth();
         Waiters { commands, questions: self.questions.drain(..).collect(), outcomes: std::mem::take(&mut self.waiting) }
     }
 
-    /// Takes out the commands that are in hand and have no answer.
+    /// Takes out what is in hand: its actor does not come back. Gives those who wait for an answer.
+    pub(super) fn take_hand(&mut self) -> Vec<Unsettled> {
+        let unsettled = self.take_unsettled();
+        self.mailbox.drop_hand();
+        unsettled
+    }
+
+    /// Takes out those who wait for the answer to a command that is in hand.
     pub(super) fn take_unsettled(&mut self) -> Vec<Unsettled> {
-        let left = self.mailbox.take_hand();
+        let left = self.mailbox.in_hand();
         let unsettled = left.into_iter().filter_map(|Left { reply, message, decided }| {
             Some(Unsettled { message, decided, reply: self.replies.remove(&reply)? })
         });
@@ -378,6 +392,26 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
+
+    /// Over a slow disk, those who stopped waiting keep nobody out. What they wanted is not done, but for what stops.
+    #[test]
+    fn commands_that_nobody_waits_for_take_no_place() {
+        let mut inbox = Inbox::new();
+        let state =
+            State::new("s".parse().unwrap(), crate::session::Settings::new("/w", "m/m".parse().unwrap()), Millis(0));
+        let send = || crate::session::SendMessage {
+            message: crate::message::Message::user("go"),
+            delivery: crate::session::Delivery::default(),
+            expect_turn: None,
+        };
+        drop(inbox.command(ReplyTo(1), crate::session::Abort { reason: "enough".into() }.into()).unwrap());
+        let full = (2..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok().map(drop)).take(2_000).count();
+        assert_eq!(full, 2_000, "each found room");
+        let Act::Decide(inputs) = inbox.mailbox.next(&state, Millis(0)) else { panic!("something waits") };
+        assert!(inputs[0].is_stop(), "the abort stays");
+        let waits: Vec<_> = (3_000..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok()).collect();
+        assert!(waits.len() > 200 && waits.len() < 2_000, "those who wait have a bound: {}", waits.len());
+    }
 
     /// A stuck actor takes no questions, and those who ask it again and again stop waiting.
     #[test]

@@ -127,8 +127,8 @@ impl Slot {
         if let Some(mut inbox) = inbox {
             std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
             // Giving a tape back may wait for a disk, so it is not done under the lock.
-            inbox.take_waiters().refuse(refusal);
-            let unsettled = inbox.take_unsettled();
+            inbox.take_waiters(true).refuse(refusal);
+            let unsettled = inbox.take_hand();
             // The tape that was put by for a life goes with it, and must be free to be looked at.
             drop(inbox);
             self.settle(unsettled, refusal.clone());

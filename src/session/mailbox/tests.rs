@@ -228,3 +228,22 @@ fn the_tape_says_what_became_of_what_was_in_flight() {
         assert_eq!(mailbox.depth(), usize::from(!is_there));
     }
 }
+
+/// A session whose tape cannot be read just now keeps its stops, what it had in hand and what workers reported.
+#[test]
+fn what_is_told_that_the_tape_cannot_be_read_leaves_stops_and_reports() {
+    let mut mailbox = awake();
+    put(&mut mailbox, &[abort(1), done(4)]);
+    decides(&mut mailbox);
+    put(&mut mailbox, &[pause(2), abort(3)]);
+    let told: Vec<_> = mailbox.in_hand().into_iter().map(|left| left.reply).collect();
+    assert_eq!((told, mailbox.take_waiting(false)), (vec![ReplyTo(1)], vec![ReplyTo(2), ReplyTo(3)]));
+    mailbox.begin(2, Input::recover(), Seq(1));
+    assert_eq!(decides(&mut mailbox), [done(4), Input::Hold]);
+    mailbox.recorded();
+    assert_eq!(decides(&mut mailbox), [Input::recover()]);
+    mailbox.recorded();
+    assert_eq!(decides(&mut mailbox), [abort(1)], "an incarnation died over it");
+    mailbox.recorded();
+    assert_eq!(decides(&mut mailbox), [abort(3)]);
+}
