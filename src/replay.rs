@@ -41,10 +41,9 @@ mod diverge;
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    context::Window,
     ids::{Millis, Seq, SessionId},
     permission::Globs,
-    session::{BadRecord, Record, Settings, State},
+    session::{BadRecord, EnvSeen, Settings, State, ToolsSeen, tools_tokens},
     tape::{Append, Store, TapeError},
     tool::Toolbox,
 };
@@ -85,26 +84,23 @@ pub enum ReplayError {
 #[derive(Clone, Debug, Default)]
 struct Given {
     prompt: Option<Arc<str>>,
-    settings: Option<Box<Settings>>,
+    settings: Option<Arc<Settings>>,
     toolbox: Option<Toolbox>,
-    window: Option<Window>,
+    /// What a decision sees of the toolbox.
+    seen: EnvSeen,
 }
 
 impl Given {
     fn is_nothing(&self) -> bool {
-        self.prompt.is_none() && self.settings.is_none() && self.toolbox.is_none() && self.window.is_none()
+        self.prompt.is_none() && self.settings.is_none() && self.toolbox.is_none()
     }
 
     /// Puts what is handed in over what the tape says.
     fn put_into(&self, state: &mut State) {
-        if let Some(settings) = &self.settings
-            && *state.settings != **settings
-        {
-            state.settings = Arc::new((**settings).clone());
+        if let Some(settings) = &self.settings {
+            state.settings = settings.clone();
         }
-        if let Some(prompt) = &self.prompt
-            && state.settings.system != *prompt
-        {
+        if let Some(prompt) = self.prompt.as_ref().filter(|prompt| state.settings.system != **prompt) {
             Arc::make_mut(&mut state.settings).system = prompt.clone();
         }
     }
@@ -120,6 +116,7 @@ pub struct Replay {
     globs: Globs,
     /// The append that is next.
     next: usize,
+    /// What the append before it left on the tape, with what was handed in; nothing before the first.
     state: Option<State>,
 }
 
@@ -167,16 +164,14 @@ impl Replay {
     pub fn of(appends: Vec<Append>) -> Result<Replay, ReplayError> {
         let decisions = appends.into_iter().enumerate().map(|(n, append)| Recorded::read(append, n == 0));
         let decisions = decisions.collect::<Result<Vec<_>, _>>()?;
-        if !decisions.first().is_some_and(Recorded::begins) {
-            return Err(ReplayError::NoBeginning);
-        }
+        decisions.first().and_then(Recorded::begins).ok_or(ReplayError::NoBeginning)?;
         Ok(Replay { decisions, given: Given::default(), globs: Globs::default(), next: 0, state: None })
     }
 
     /// Begins at the newest anchor, as a session does that is opened: what was before it is not looked at.
     #[must_use]
     pub fn from_newest_anchor(mut self) -> Replay {
-        self.next = self.decisions.iter().rposition(Recorded::begins).unwrap_or(0);
+        self.next = self.decisions.iter().rposition(|recorded| recorded.begins().is_some()).unwrap_or(0);
         self
     }
 
@@ -190,7 +185,7 @@ impl Replay {
     /// With other settings, which hold for the whole tape.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Replay {
-        self.given.settings = Some(Box::new(settings));
+        self.given.settings = Some(Arc::new(settings));
         self
     }
 
@@ -199,14 +194,8 @@ impl Replay {
     /// Where they are not those of the tape, the first request that offers them is the first difference.
     #[must_use]
     pub fn toolbox(mut self, toolbox: Toolbox) -> Replay {
+        self.given.seen.tools = Some(ToolsSeen { hash: toolbox.hash(), tokens: tools_tokens(&toolbox) });
         self.given.toolbox = Some(toolbox);
-        self
-    }
-
-    /// With another window for every model.
-    #[must_use]
-    pub fn window(mut self, window: Window) -> Replay {
-        self.given.window = Some(window);
         self
     }
 
@@ -214,18 +203,6 @@ impl Replay {
     #[must_use]
     pub fn decisions(&self) -> usize {
         self.decisions.len()
-    }
-
-    /// How many entries are on the tape.
-    #[must_use]
-    pub fn entries(&self) -> usize {
-        self.decisions.iter().map(|recorded| recorded.entries.len()).sum()
-    }
-
-    /// The state that the newest decision left on the tape, with what was handed in; nothing before the first.
-    #[must_use]
-    pub fn state(&self) -> Option<&State> {
-        self.state.as_ref()
     }
 
     /// Goes on up to the first difference.
@@ -240,37 +217,25 @@ impl Iterator for Replay {
     fn next(&mut self) -> Option<Step> {
         let recorded = self.decisions.get(self.next)?;
         let Recorded { append, entries, .. } = recorded;
-        let first = entries.first()?;
-        // What no decision wrote follows from nothing before it; what is read must still be what was written.
-        let as_read = || difference::first(append, entries, true);
-        let (signal, difference) = match (&self.state, recorded.beside_the_core()) {
-            (Some(_), Some(words)) => (words, as_read()),
-            (Some(state), None) => {
-                let decided = recorded.again(state, &self.given, &self.globs).entries;
-                // With other tools or windows a decision looks at other things; what follows from them is what counts.
-                (recorded.in_words(), difference::first(append, &decided, self.given.is_nothing()))
-            }
-            (None, _) => ("the beginning".to_owned(), as_read()),
+        let decided = match &self.state {
+            Some(state) if !recorded.inputs.is_empty() => recorded.again(state, &self.given, &self.globs).entries,
+            // What no decision wrote follows from nothing before it; what is read must still be what was written.
+            _ => entries.clone(),
         };
         let step = Step {
             number: self.next + 1,
-            signal,
+            signal: self.state.as_ref().map_or("the beginning", |_| &*recorded.words).to_owned(),
             file: append.file.clone(),
             line: append.line,
-            time: first.time,
+            time: entries.first()?.time,
             recorded: append.entries.iter().map(|entry| (entry.seq, entry.kind.clone())).collect(),
-            difference,
+            // With other tools a decision looks at other things; what follows from them is what counts.
+            difference: difference::first(append, &decided, self.given.is_nothing()),
         };
-        for entry in entries {
-            match (&mut self.state, &entry.record) {
-                (Some(state), _) => state.apply(entry),
-                (none, Record::State(first)) => none.insert((**first).clone()).apply(entry),
-                (None, _) => {}
-            }
-            if let Some(state) = &mut self.state {
-                self.given.put_into(state);
-            }
-        }
+        self.state = self.state.take().or_else(|| recorded.begins().cloned());
+        let state = self.state.as_mut()?;
+        entries.iter().for_each(|entry| state.apply(entry));
+        self.given.put_into(state);
         self.next += 1;
         Some(step)
     }

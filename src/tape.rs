@@ -59,7 +59,7 @@ pub use index::{
 };
 #[cfg(feature = "sqlite")]
 pub(crate) use index::{Card, Cards, Fold, Folded};
-pub(crate) use layout::plain_anchor_name as anchor_name_of;
+pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of};
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
 pub use log::{GivenBack, Notify};

@@ -6,12 +6,13 @@ use crate::{
     ids::Millis,
     message::ModelRef,
     model::Price,
-    permission::{Globs, Ruleset},
+    permission::Globs,
     session::{
         Decision, Entry, Env, EnvSeen, Input, Record, Report, State, Windows, about_the_recorded, decide, jitter_of,
-        read_back, tools_tokens,
+        read_back,
     },
     tape::Append,
+    tool::Toolbox,
 };
 
 /// The window of a model of which the tape says nothing.
@@ -22,63 +23,37 @@ const UNKNOWN: Window = Window { context: 128_000, reserve: RESERVE_MIN, output:
 pub(super) struct Recorded {
     pub(super) append: Append,
     pub(super) entries: Vec<Entry>,
-    /// What it was decided for, in order. Empty where no decision wrote it.
-    inputs: Vec<Input>,
+    /// What it was decided for, in order. Empty where no decision wrote it: the first that is on a tape, and what the tape itself
+    /// wrote.
+    pub(super) inputs: Vec<Input>,
+    /// What it followed from, in a few words.
+    pub(super) words: String,
 }
 
 impl Recorded {
     /// Reads an append. `first` is the one that a tape begins with, which follows from nothing.
     pub(super) fn read(append: Append, first: bool) -> Result<Recorded, ReplayError> {
         let entries = append.entries.iter().map(Entry::from_tape).collect::<Result<Vec<_>, _>>()?;
-        let mut recorded = Recorded { append, entries, inputs: Vec::new() };
-        if !first && recorded.beside_the_core().is_none() {
-            recorded.inputs = recorded.decode()?;
-        }
-        Ok(recorded)
-    }
-
-    fn decode(&self) -> Result<Vec<Input>, ReplayError> {
-        let mut inputs = Vec::new();
-        let mut rest = &self.entries[..];
-        while let Some(entry) = rest.first() {
-            let line = self.append.line + (self.entries.len() - rest.len());
-            let unreadable = |why: String| {
-                let (seq, file) = (entry.seq, self.append.file.clone());
-                ReplayError::NoInput { seq, file, line, why }
-            };
-            let Some(said) = &entry.input else {
-                return Err(unreadable("it does not say which input it followed from".to_owned()));
-            };
-            let length = 1 + rest[1..].iter().take_while(|entry| entry.input.is_none()).count();
-            let (wrote, others) = rest.split_at(length);
-            let input = read_back(said, wrote);
-            inputs.push(input.ok_or_else(|| unreadable(format!("no input of the kind {:?} writes this", said.is)))?);
-            inputs.extend(said.held.then_some(Input::Hold));
-            rest = others;
-        }
-        Ok(inputs)
-    }
-
-    /// What the tape wrote and no decision, in a few words.
-    pub(super) fn beside_the_core(&self) -> Option<String> {
-        match &self.entries.first()?.record {
-            Record::Forked(forked) => Some(format!("forked from session {} after entry {}", forked.parent, forked.seq)),
-            Record::Imported(imported) => {
+        // What the tape wrote itself, no decision did.
+        let beside = match entries.first().map(|entry| &entry.record) {
+            Some(Record::Forked(from)) => Some(format!("forked from session {} after entry {}", from.parent, from.seq)),
+            Some(Record::Imported(imported)) => {
                 Some(format!("brought in from a file of session {} after entry {}", imported.from, imported.last))
             }
+            _ => first.then(String::new),
+        };
+        let inputs = if beside.is_some() { Vec::new() } else { inputs(&append, &entries)? };
+        let words = || inputs.iter().map(about_the_recorded).collect::<Vec<_>>().join("; ");
+        let words = beside.unwrap_or_else(words);
+        Ok(Recorded { append, entries, inputs, words })
+    }
+
+    /// The state that a replay can begin with, where it can begin here.
+    pub(super) fn begins(&self) -> Option<&State> {
+        match &self.entries.first()?.record {
+            Record::State(state) => Some(state),
             _ => None,
         }
-    }
-
-    /// What it was decided for, in a few words.
-    pub(super) fn in_words(&self) -> String {
-        let words: Vec<_> = self.inputs.iter().map(about_the_recorded).collect();
-        words.join("; ")
-    }
-
-    /// Whether a replay can begin with it.
-    pub(super) fn begins(&self) -> bool {
-        matches!(self.entries.first(), Some(Entry { record: Record::State(_), .. }))
     }
 
     /// Decides again.
@@ -88,36 +63,49 @@ impl Recorded {
             seen.learn(&said.env);
             seen.jitter = said.env.jitter.or(seen.jitter);
         }
-        let tools = given.toolbox.as_ref().map(|toolbox| (toolbox.hash(), tools_tokens(toolbox)));
-        let told = || seen.tools.clone().map(|tools| (tools.hash, tools.tokens));
-        let (hash, tools_tokens) = tools.or_else(told).unwrap_or_default();
+        seen.learn(&given.seen);
+        // The rules that the host had: those that the decision said, else those that the tape has.
+        let host_rules = self.entries.iter().rev().find_map(|entry| match &entry.record {
+            Record::HostRules { rules } => Some(rules.as_ref()),
+            _ => None,
+        });
         let env = Env {
             globs,
-            host_rules: self.host_rules(state),
-            toolbox_hash: &hash,
-            tools_tokens,
-            windows: &SeenThen { seen: &seen, given: given.window },
+            host_rules: host_rules.unwrap_or(state.settings.host.as_ref()),
+            toolbox_hash: seen.tools.as_ref().map_or("", |tools| &tools.hash),
+            tools_tokens: seen.tools.as_ref().map_or(0, |tools| tools.tokens),
+            windows: &seen,
             asks_are_heard: seen.heard.unwrap_or(true),
             jitter: seen.jitter.map_or(0.5, jitter_of),
         };
         let now = self.entries.first().map_or(Millis(0), |entry| entry.time);
-        let inputs: Vec<_> = self.inputs.iter().map(|input| asked_anew(input, state, given)).collect();
+        let Some(toolbox) = &given.toolbox else { return decide(state, &self.inputs, &env, now) };
+        let inputs: Vec<_> = self.inputs.iter().map(|input| asked_anew(input, state, toolbox)).collect();
         decide(state, &inputs, &env, now)
-    }
-
-    /// The rules that the host had: those that the decision said, else those that the tape has.
-    fn host_rules<'s>(&'s self, state: &'s State) -> Option<&'s Ruleset> {
-        let said = self.entries.iter().rev().find_map(|entry| match &entry.record {
-            Record::HostRules { rules } => Some(rules.as_ref()),
-            _ => None,
-        });
-        said.unwrap_or(state.settings.host.as_ref())
     }
 }
 
-/// The same input, with what the given tools say of its calls.
-fn asked_anew(input: &Input, state: &State, given: &Given) -> Input {
-    let Some(toolbox) = &given.toolbox else { return input.clone() };
+/// The inputs that the entries of an append say they followed from.
+fn inputs(append: &Append, entries: &[Entry]) -> Result<Vec<Input>, ReplayError> {
+    let (mut inputs, mut line) = (Vec::new(), append.line);
+    for wrote in entries.chunk_by(|_, next| next.input.is_none()) {
+        let said = wrote[0].input.as_ref();
+        let Some(input) = said.and_then(|said| read_back(said, wrote)) else {
+            let why = match said {
+                Some(said) => format!("no input of the kind {:?} writes this", said.is),
+                None => "it does not say which input it followed from".to_owned(),
+            };
+            return Err(ReplayError::NoInput { seq: wrote[0].seq, file: append.file.clone(), line, why });
+        };
+        inputs.push(input);
+        inputs.extend(said.filter(|said| said.held).map(|_| Input::Hold));
+        line += wrote.len();
+    }
+    Ok(inputs)
+}
+
+/// The same input, with what other tools say of its calls.
+fn asked_anew(input: &Input, state: &State, toolbox: &Toolbox) -> Input {
     match input {
         Input::Report { ticket, report: Report::Answered { answer, .. } } => {
             let calls = answer.calls().map(|(name, input)| toolbox.facts(name, input)).collect();
@@ -132,19 +120,12 @@ fn asked_anew(input: &Input, state: &State, given: &Given) -> Input {
 }
 
 /// Models as a decision saw them.
-#[derive(Debug)]
-struct SeenThen<'a> {
-    seen: &'a EnvSeen,
-    given: Option<Window>,
-}
-
-impl Windows for SeenThen<'_> {
+impl Windows for EnvSeen {
     fn window(&self, model: &ModelRef) -> Window {
-        let seen = || self.seen.models.get(&model.to_string()).map(|seen| seen.window);
-        self.given.or_else(seen).unwrap_or(UNKNOWN)
+        self.models.get(&model.to_string()).map_or(UNKNOWN, |seen| seen.window)
     }
 
     fn price(&self, model: &ModelRef) -> Option<Price> {
-        self.seen.models.get(&model.to_string())?.price
+        self.models.get(&model.to_string())?.price
     }
 }

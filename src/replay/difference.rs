@@ -3,12 +3,12 @@
 use std::{fmt, path::PathBuf};
 
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    ids::{Seq, SessionId},
-    session::Entry,
-    tape::{self, Append},
+    ids::Seq,
+    session,
+    tape::{Append, Entry},
 };
 
 /// The longest that one side of a difference is shown, in bytes.
@@ -16,7 +16,9 @@ const SHOWN_BYTES_MAX: usize = 160;
 /// How much is shown before the first character that differs, in bytes.
 const BEFORE_BYTES: usize = 40;
 
-/// Fields that say more of why an entry differs than those that come before them do; of a request above all.
+/// The fields of an entry beside its data.
+const HEADS: [&str; 6] = ["seq", "ticket", "turn", "step", "cause", "time"];
+/// Fields of the data that say more of why an entry differs than those that come before them do; of a request above all.
 const TELLING: [&str; 4] = ["model", "system", "tools", "items"];
 
 /// The first place where what was decided again is not what stands on the tape.
@@ -51,120 +53,67 @@ impl fmt::Display for Difference {
 
 impl Difference {
     /// What the field means, where its value is a hash or a number that tells nobody anything.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match (self.kind.as_str(), self.path.as_str()) {
-            ("request", "data.system") => Some("the system prompt is another one"),
-            ("request", "data.tools") => Some("the tools that are offered are others: names, descriptions or schemas"),
-            ("request", "data.items") => Some("the conversation has more or fewer items"),
-            ("request", "data.hash") => {
-                Some("the words of the conversation, or the parameters of the request, are others")
-            }
-            ("request", "data.estimated" | "data.used") => Some("the conversation or the tools take more or less room"),
-            ("request", "data.usable") => Some("the model's window is another one"),
-            _ => None,
-        }
+    fn hint(&self) -> Option<&'static str> {
+        let of_request = match self.path.as_str() {
+            "data.system" => "the system prompt is another one",
+            "data.tools" => "the tools that are offered are others: names, descriptions or schemas",
+            "data.items" => "the conversation has more or fewer items",
+            "data.hash" => "the words of the conversation, or the parameters of the request, are others",
+            "data.estimated" | "data.used" => "the conversation or the tools take more or less room",
+            "data.usable" => "the model's window is another one",
+            _ => return None,
+        };
+        (self.kind == "request").then_some(of_request)
     }
 }
 
-/// The first difference between the entries of an append and those that were decided; then, where that is to be compared too, the
-/// first in what they say of their inputs.
-pub(super) fn first(append: &Append, decided: &[Entry], with_inputs: bool) -> Option<Difference> {
-    let count = append.entries.len().max(decided.len());
-    let found = (0..count).find_map(|n| of_two(append, n, append.entries.get(n), decided.get(n)));
-    let of_inputs = || append.entries.iter().zip(decided).enumerate().find_map(|(n, two)| of_inputs(append, n, two));
-    found.or_else(|| with_inputs.then(of_inputs).flatten())
-}
-
-fn of_inputs(append: &Append, n: usize, (recorded, decided): (&tape::Entry, &Entry)) -> Option<Difference> {
-    let text = |entry: &tape::Entry| entry.input.as_ref().map(|input| input.get().to_owned());
-    let (was, is) = (text(recorded), text(&decided.to_tape().ok()?));
-    if was == is {
+/// The first difference between the entries of an append and those that were decided, what they say of their inputs last and only
+/// where that is to be compared too.
+pub(super) fn first(append: &Append, decided: &[session::Entry], with_inputs: bool) -> Option<Difference> {
+    let recorded = &append.entries;
+    // What cannot be written would not stand on the tape: it is missing.
+    let decided: Vec<_> = decided.iter().map_while(|entry| entry.to_tape().ok()).collect();
+    let is_same = |(a, b): (&Entry, &Entry)| if with_inputs { a == b } else { a.is_like(b) };
+    if recorded.len() == decided.len() && recorded.iter().zip(&decided).all(is_same) {
         return None;
     }
-    let values = [&was, &is].map(|text| text.as_deref().map(value).unwrap_or_default());
-    let place = of_values("in", &values[0], &values[1]).map_or_else(|| "in".to_owned(), |(path, ..)| path);
-    let (recorded_text, replayed) = both_short(was, is);
-    Some(Difference {
-        seq: recorded.seq,
-        file: append.file.clone(),
-        line: append.line + n,
-        kind: recorded.kind.clone(),
-        path: place,
-        recorded: recorded_text,
-        replayed,
-    })
-}
-
-fn of_two(append: &Append, n: usize, recorded: Option<&tape::Entry>, decided: Option<&Entry>) -> Option<Difference> {
-    let first = append.entries.first().map_or(Seq::ZERO, |entry| entry.seq);
-    let found = |kind: &str, path: &str, recorded: Option<String>, replayed: Option<String>| Difference {
-        seq: Seq(first.0 + n as u64),
-        file: append.file.clone(),
+    (0..recorded.len().max(decided.len())).find_map(|n| {
+        let (was, is) = (recorded.get(n), decided.get(n));
+        let (path, recorded, replayed) = of_two(was, is, |was, is| {
+            let (was, mut is) = (whole(was, with_inputs), whole(is, with_inputs));
+            keep_name(&was, &mut is);
+            [was, is]
+        })?;
         // Where the tape has nothing, the line after the last of the append is the place.
-        line: append.line + n,
-        kind: kind.to_owned(),
-        path: path.to_owned(),
-        recorded,
-        replayed,
-    };
-    let replayed = match decided.map(Entry::to_tape).transpose() {
-        Ok(replayed) => replayed,
-        Err(error) => return Some(found("", "data", None, Some(error.to_string()))),
-    };
-    let (recorded, replayed) = match (recorded, &replayed) {
-        (Some(recorded), Some(replayed)) if recorded.is_like(replayed) => return None,
-        (Some(recorded), Some(replayed)) if recorded.kind == replayed.kind => (recorded, replayed),
-        (recorded, replayed) => {
-            let kind = recorded.or(replayed.as_ref()).map_or("", |entry| &entry.kind);
-            let whole = |entry: &tape::Entry| short(&format!("{} {}", entry.kind, entry.data.get()));
-            return Some(found(kind, "", recorded.map(whole), replayed.as_ref().map(whole)));
-        }
-    };
-    for (path, was, is) in heads(recorded, replayed) {
-        if was != is {
-            return Some(found(&recorded.kind, path, was, is));
-        }
-    }
-    let (was, mut is) = (value(recorded.data.get()), value(replayed.data.get()));
-    if recorded.kind == "call_started" {
-        keep_name(&was, &mut is);
-    }
-    let told = TELLING.iter().find_map(|key| of_values(&format!("data.{key}"), was.get(key)?, is.get(key)?));
-    if let Some((path, was, is)) = told.or_else(|| of_values("data", &was, &is)) {
-        let (was, is) = both_short(was.map(text), is.map(text));
-        return Some(found(&recorded.kind, &path, was, is));
-    }
-    None
+        let (file, line, entry) = (append.file.clone(), append.line + n, was.or(is)?);
+        Some(Difference { seq: entry.seq, file, line, kind: entry.kind.clone(), path, recorded, replayed })
+    })
 }
 
 /// A call has the key under which its service knows it, and a session that came in under another id has those of before: the name
 /// in it is no difference.
 fn keep_name(was: &Value, is: &mut Value) {
-    let parts = |value: &Value| {
-        let (name, ticket) = value.get("key")?.as_str()?.rsplit_once('/')?;
-        Some((name.parse::<SessionId>().ok()?, ticket.to_owned()))
-    };
-    if let (Some((_, before)), Some((_, now))) = (parts(was), parts(is))
-        && before == now
-    {
-        is["key"] = was["key"].clone();
+    let (Some(key), Some(new)) = (was["data"]["key"].as_str(), is["data"]["key"].as_str()) else { return };
+    let ticket = |key: &str| key.rsplit_once('/').map(|(_, ticket)| ticket.to_owned());
+    if ticket(key) == ticket(new) {
+        is["data"]["key"] = key.into();
     }
 }
 
-/// The fields of a line beside its data.
-fn heads(recorded: &tape::Entry, replayed: &tape::Entry) -> [(&'static str, Option<String>, Option<String>); 6] {
-    let cause = |entry: &tape::Entry| entry.cause.as_ref().map(|cause| format!("{cause:?}"));
-    let number = |number: Option<u64>| number.map(|number| number.to_string());
-    let seq = |seq: Option<Seq>| number(seq.map(|seq| seq.0));
-    [
-        ("seq", seq(Some(recorded.seq)), seq(Some(replayed.seq))),
-        ("ticket", seq(recorded.ticket), seq(replayed.ticket)),
-        ("turn", seq(recorded.turn), seq(replayed.turn)),
-        ("step", number(recorded.step.map(u64::from)), number(replayed.step.map(u64::from))),
-        ("cause", cause(recorded), cause(replayed)),
-        ("time", number(Some(recorded.time.0)), number(Some(replayed.time.0))),
-    ]
+/// An entry as one value.
+pub(super) fn whole(entry: &Entry, with_input: bool) -> Value {
+    let input = entry.input.as_ref().filter(|_| with_input).map(|input| value(input.get()));
+    let fields = [
+        ("seq", json!(entry.seq)),
+        ("time", json!(entry.time)),
+        ("cause", json!(entry.cause)),
+        ("turn", json!(entry.turn)),
+        ("step", json!(entry.step)),
+        ("ticket", json!(entry.ticket)),
+        ("in", json!(input)),
+        ("data", value(entry.data.get())),
+    ];
+    fields.into_iter().filter(|(_, value)| !value.is_null()).collect()
 }
 
 /// A JSON text as a value, however deep it is.
@@ -175,83 +124,79 @@ pub(super) fn value(text: &str) -> Value {
     Value::deserialize(&mut json).unwrap_or_default()
 }
 
-/// A place, and the two values there; nothing where a side has none.
-pub(super) type Place<'v> = (String, Option<&'v Value>, Option<&'v Value>);
+/// A place, and what stands there on either side; nothing where a side has none.
+pub(super) type Place<T> = (String, Option<T>, Option<T>);
 
-/// The first place where two values differ.
-pub(super) fn of_values<'v>(path: &str, a: &'v Value, b: &'v Value) -> Option<Place<'v>> {
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
-            keys.into_iter().find_map(|key| {
-                let at = format!("{path}.{key}");
-                match (a.get(key), b.get(key)) {
-                    (Some(a), Some(b)) => of_values(&at, a, b),
-                    (a, b) => Some((at, a, b)),
-                }
-            })
+/// The first place where two entries differ, in short: all of them, where they are of two kinds or one is missing.
+pub(super) fn of_two(
+    a: Option<&Entry>,
+    b: Option<&Entry>,
+    values: impl FnOnce(&Entry, &Entry) -> [Value; 2],
+) -> Option<Place<String>> {
+    let (path, a, b) = match (a, b) {
+        (Some(a), Some(b)) if a.kind == b.kind => {
+            let [a, b] = values(a, b);
+            let heads = HEADS.iter().map(|key| ((*key).to_owned(), a.get(key), b.get(key)));
+            let told = TELLING.iter().map(|key| (format!("data.{key}"), a["data"].get(key), b["data"].get(key)));
+            let first = heads.chain(told).find(|(_, a, b)| a != b);
+            let (path, a, b) = first.or_else(|| of_values("", Some(&a), Some(&b)))?;
+            (path.trim_start_matches('.').to_owned(), a.map(Value::to_string), b.map(Value::to_string))
         }
-        (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len())).find_map(|n| {
-            let at = format!("{path}[{n}]");
-            match (a.get(n), b.get(n)) {
-                (Some(a), Some(b)) => of_values(&at, a, b),
-                (a, b) => Some((at, a, b)),
-            }
-        }),
-        _ if a == b => None,
-        _ => Some((path.to_owned(), Some(a), Some(b))),
-    }
+        (a, b) => {
+            let text = |entry: &Entry| format!("{} {}", entry.kind, entry.data.get());
+            (String::new(), a.map(text), b.map(text))
+        }
+    };
+    let (a, b) = both_short(a, b);
+    Some((path, a, b))
 }
 
-/// A value as one reads it.
-pub(super) fn text(value: &Value) -> String {
-    value.to_string()
+/// The first place where two values differ.
+fn of_values<'v>(path: &str, a: Option<&'v Value>, b: Option<&'v Value>) -> Option<Place<&'v Value>> {
+    match (a, b) {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let mut keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+            keys.find_map(|key| of_values(&format!("{path}.{key}"), a.get(key), b.get(key)))
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            (0..a.len().max(b.len())).find_map(|n| of_values(&format!("{path}[{n}]"), a.get(n), b.get(n)))
+        }
+        _ => (a != b).then(|| (path.to_owned(), a, b)),
+    }
 }
 
 /// Two texts that differ, cut to where they do.
-pub(super) fn both_short(a: Option<String>, b: Option<String>) -> (Option<String>, Option<String>) {
-    let (Some(a), Some(b)) = (&a, &b) else {
-        return (a.as_deref().map(short), b.as_deref().map(short));
-    };
-    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+fn both_short(a: Option<String>, b: Option<String>) -> (Option<String>, Option<String>) {
+    let both = a.as_ref().zip(b.as_ref());
+    let same = both.map_or(0, |(a, b)| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count());
     let from = same.saturating_sub(BEFORE_BYTES);
-    let cut = |text: &str| match from {
-        0 => short(text),
-        from => format!("…{}", short(&text[text.ceil_char_boundary(from)..])),
+    let cut = |text: String| {
+        let rest = &text[text.ceil_char_boundary(from)..];
+        let shown = &rest[..rest.floor_char_boundary(SHOWN_BYTES_MAX)];
+        let dots = |cut_off: bool| if cut_off { "…" } else { "" };
+        format!("{}{shown}{}", dots(from > 0), dots(shown.len() < rest.len()))
     };
-    (Some(cut(a)), Some(cut(b)))
-}
-
-fn short(text: &str) -> String {
-    match text.len() <= SHOWN_BYTES_MAX {
-        true => text.to_owned(),
-        false => format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]),
-    }
+    (a.map(cut), b.map(cut))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
-    use serde_json::json;
-
     use super::*;
-
-    fn place(a: &Value, b: &Value) -> Option<String> {
-        of_values("data", a, b).map(|(path, ..)| path)
-    }
 
     /// The first place is named, down to a field of an item.
     #[test]
     fn a_difference_is_found_down_to_its_field() {
         let a = json!({"x": 1, "list": [{"a": 1}, {"b": [1, 2]}], "y": "s"});
-        assert_eq!(place(&a, &a), None);
+        let place = |b: &Value| of_values("data", Some(&a), Some(b)).map(|(path, ..)| path);
+        assert_eq!(place(&a), None);
         for (b, at) in [
             (json!({"x": 1, "list": [{"a": 1}, {"b": [1, 3]}], "y": "t"}), "data.list[1].b[1]"),
             (json!({"x": 1, "list": [{"a": 1}], "y": "s"}), "data.list[1]"),
             (json!({"x": 1, "list": [{"a": 1}, {"b": [1, 2]}], "y": "s", "z": 1}), "data.z"),
             (json!({"list": [{"a": 1}, {"b": [1, 2]}], "y": "s"}), "data.x"),
         ] {
-            assert_eq!(place(&a, &b).unwrap(), at);
+            assert_eq!(place(&b).unwrap(), at);
         }
     }
 

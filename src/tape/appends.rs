@@ -10,7 +10,7 @@ use super::{
     layout::anchor_number,
     line::{Chain, Rest, decode_lines},
     lineage::all_parts,
-    read::{again_if_damaged, bytes_through, read_file},
+    read::{again_if_damaged, bytes_through, whole_file},
 };
 use crate::ids::{Seq, SessionId};
 
@@ -33,6 +33,10 @@ pub(crate) struct TapeFile {
     pub(crate) session: SessionId,
     pub(crate) anchor: String,
     pub(crate) path: PathBuf,
+    /// The line of `path` that `bytes` begin with, from 1: a recorded test has a tape behind its header.
+    pub(crate) line: usize,
+    /// Whether a writer may be at its end: then what is not written to its end there is no damage.
+    pub(crate) live: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -44,11 +48,19 @@ impl Store {
     /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
     /// [`TapeError::Io`].
     pub fn appends(&self, session: &SessionId) -> Result<Vec<Append>, TapeError> {
-        again_if_damaged(|| decode_files(&self.tape_files(session)?))
+        self.tape_files(session).map(|(_, appends)| appends)
     }
 
-    /// The files of a session's tape, oldest first.
-    pub(crate) fn tape_files(&self, session: &SessionId) -> Result<Vec<TapeFile>, TapeError> {
+    /// The files of a session's tape, oldest first, and the appends in them.
+    pub(crate) fn tape_files(&self, session: &SessionId) -> Result<(Vec<TapeFile>, Vec<Append>), TapeError> {
+        again_if_damaged(|| {
+            let mut files = self.tape_files_once(session)?;
+            let appends = decode_files(&mut files)?;
+            Ok((files, appends))
+        })
+    }
+
+    fn tape_files_once(&self, session: &SessionId) -> Result<Vec<TapeFile>, TapeError> {
         if !self.exists(session) {
             return Err(TapeError::Missing { session: session.clone() });
         }
@@ -59,26 +71,24 @@ impl Store {
             let path = layout.entries(&part.session, &part.anchor);
             let bytes = match part.through {
                 Some(through) => bytes_through(&path, through)?,
-                None => {
-                    let (mut bytes, read) = read_file(layout, &part.session, &part.anchor)?;
-                    if n + 1 == newest && matches!(read.rest, Rest::Torn { .. }) {
-                        bytes.truncate(read.good_bytes);
-                    }
-                    bytes
-                }
+                None => whole_file(&path)?,
             };
-            Ok(TapeFile { session: part.session, anchor: part.anchor, path, bytes })
+            let live = part.through.is_none() && n + 1 == newest;
+            Ok(TapeFile { session: part.session, anchor: part.anchor, path, line: 1, live, bytes })
         });
         files.collect()
     }
 }
 
-/// The appends in the files of one tape. Every line is checked, and that each file goes on from the one before.
-pub(crate) fn decode_files(files: &[TapeFile]) -> Result<Vec<Append>, TapeError> {
+/// The appends in the files of one tape. Every line is checked, and that each file goes on from the one before. What a writer is
+/// writing just now is cut off.
+pub(crate) fn decode_files(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
     let mut appends = Vec::new();
     let mut last: Option<Chain> = None;
-    for TapeFile { session, anchor, path, bytes } in files {
-        let damaged = |line, what, last_good| TapeError::Damaged(Damage { file: path.clone(), line, what, last_good });
+    for TapeFile { session, anchor, path, line: first_line, live, bytes } in files {
+        let damaged = |n: usize, what, last_good| {
+            TapeError::Damaged(Damage { file: path.clone(), line: *first_line + n, what, last_good })
+        };
         let is_first = anchor_number(anchor) == Some(1);
         let chain = if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) };
         let read = decode_lines(&chain, bytes).map_err(|error| match error {
@@ -87,21 +97,25 @@ pub(crate) fn decode_files(files: &[TapeFile]) -> Result<Vec<Append>, TapeError>
         })?;
         match (&last, read.entries.first()) {
             (Some(last), Some(_)) if read.began != (last.seq, last.sum) => {
-                return Err(damaged(1, "the anchor does not go on from the one before".to_owned(), last.seq));
+                return Err(damaged(0, "the anchor does not go on from the one before".to_owned(), last.seq));
             }
             (None, Some(first)) if first.seq != Seq(1) => {
-                return Err(damaged(1, "the anchors before it are missing".to_owned(), Seq::ZERO));
+                return Err(damaged(0, "the anchors before it are missing".to_owned(), Seq::ZERO));
             }
             _ => {}
         }
-        if let Rest::Torn { line, what } | Rest::Bad { line, what } = read.rest {
-            return Err(damaged(line, what, read.chain.seq));
+        match read.rest {
+            Rest::Nothing => {}
+            Rest::Torn { .. } if *live => bytes.truncate(read.good_bytes),
+            Rest::Torn { line, what } | Rest::Bad { line, what } => {
+                return Err(damaged(line - 1, what, read.chain.seq));
+            }
         }
         let mut whole = true;
         for (n, (entry, more)) in read.entries.into_iter().zip(read.more).enumerate() {
             match appends.last_mut() {
                 Some(Append { entries, .. }) if !whole => entries.push(entry),
-                _ => appends.push(Append { file: path.clone(), line: n + 1, entries: vec![entry] }),
+                _ => appends.push(Append { file: path.clone(), line: *first_line + n, entries: vec![entry] }),
             }
             whole = more == 0;
         }

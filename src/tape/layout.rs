@@ -230,8 +230,8 @@ pub(super) fn make_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Makes a file that must not be there yet.
-pub(super) fn new_file(path: &Path) -> io::Result<File> {
+/// Makes a file that must not be there yet, and is its owner's alone.
+pub(crate) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 

@@ -287,7 +287,7 @@ fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8])
 }
 
 /// A missing file is an empty one.
-fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
+pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
     match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read.map_err(TapeError::io("read", path)),
