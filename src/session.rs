@@ -7,7 +7,8 @@
 //!
 //! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is an [`Input`]: a command, a
 //! worker's report, a limit that ran out. What goes out is entries for the tape, and directives for the shell
-//! (`actors/session.rs`), which waits until the entries are written and then does as it is told.
+//! (`actors/session.rs`): what is to stop, at once, and what is answered, once the entries are written. Then the shell begins what
+//! the state says is due.
 //!
 //! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task. Each
 //! is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
@@ -17,6 +18,7 @@
 //! |---|---|
 //! | `input.rs`, `command.rs`, `directive.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
 //! | `decide.rs` | what an input means |
+//! | `due.rs` | what is to be begun, as it follows from what is open |
 //! | `inbox.rs` | which messages are taken, refused, edited, withdrawn, delivered |
 //! | `advance.rs` | what happens next: the double loop |
 //! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |

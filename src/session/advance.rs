@@ -308,8 +308,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         instead,
         hash,
     };
-    let ticket = draft.write(None, Record::Request(opened));
-    draft.direct(Directive::StartRequest(ticket));
+    draft.write(None, Record::Request(opened));
 }
 
 pub(crate) fn short_hash(bytes: &[u8]) -> String {

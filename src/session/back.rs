@@ -19,7 +19,7 @@ use crate::{
     ids::{MessageId, Seq},
     model::History,
     session::{
-        BranchSummary, ContextState, Directive, Entry, Held, Record, Recorded, Refusal, RestoredFiles, State, branch,
+        BranchSummary, ContextState, Entry, Held, Record, Recorded, Refusal, RestoredFiles, State, branch,
         command::{Decide, first},
         decide::Draft,
     },
@@ -140,11 +140,7 @@ pub(super) fn roll_back(
             None => why,
         });
     }
-    let compacting = draft.state.compaction().map(|(ticket, _)| ticket);
     let entry = draft.write(None, Record::RolledBack(back.clone()));
-    if let Some(ticket) = compacting.filter(|ticket| !draft.state.open.contains_key(ticket)) {
-        draft.direct(Directive::StopCompaction(ticket));
-    }
     // Behind it, so that whoever goes forth again comes to before them.
     if let Some(files) = files {
         draft.write(None, Record::Restored(files.clone()));

@@ -299,7 +299,6 @@ fn start_if_affordable(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) -> b
 fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>) {
     let key = format!("{}/{ticket}", draft.state.session);
     draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts.saturating_add(1), key, bytes });
-    draft.direct(Directive::StartCall(ticket));
 }
 
 /// Runs a call again whose outcome is not known, where its effect allows that and so do the rules that hold now.

@@ -22,8 +22,8 @@ use crate::{
     message::ModelRef,
     model::{Item, Price, UserItem},
     session::{
-        Charge, Directive, Entry, Held, NoSummary, Open, Pin, Record, Recorded, Refusal, Reserve, State, Steering,
-        advance, command::Decide, decide::Draft, pin, record::is_none, spending,
+        Charge, Entry, Held, NoSummary, Open, Pin, Record, Recorded, Refusal, Reserve, State, Steering, advance,
+        command::Decide, decide::Draft, pin, record::is_none, spending,
     },
     usage::Usage,
 };
@@ -274,9 +274,7 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal>
         used,
         usable: window.usable(),
     };
-    let ticket = draft.write(None, Record::Compaction(opened));
-    draft.direct(Directive::StartCompaction(ticket));
-    Ok(ticket)
+    Ok(draft.write(None, Record::Compaction(opened)))
 }
 
 /// A host asks for a compaction now.
@@ -330,12 +328,10 @@ fn fits(draft: &Draft<'_>, compacted: &Compacted) -> Result<(), BadSummary> {
     check(&text, going.map(|item| of_item(item)).sum())
 }
 
-/// After a crash nobody writes the summary any more: it is asked for again, where the budget allows as much once more.
-pub(super) fn start_again(draft: &mut Draft<'_>) {
+/// After a crash nobody writes the summary any more: where the budget does not allow as much once more, it is not asked for again.
+pub(super) fn close_unaffordable(draft: &mut Draft<'_>) {
     let Some((ticket, _)) = draft.state.compaction() else { return };
-    if spending::summary_fits_again(draft) {
-        draft.direct(Directive::StartCompaction(ticket));
-    } else {
+    if !spending::summary_fits_again(draft) {
         let error = "its process ended, and the budget does not allow it once more".to_owned();
         let (usage, estimated, lost) = (Usage::default(), None, 0);
         draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
@@ -360,9 +356,6 @@ fn truncate(draft: &mut Draft<'_>) {
             .map(|found| found.first_kept)
     });
     let Some(first_kept) = first_kept else { return };
-    if let Some((ticket, _)) = open {
-        draft.direct(Directive::StopCompaction(ticket));
-    }
     // What was asked for before this moment has been read by now, though nobody will ever say so.
     let lost = open.map_or(0, |(ticket, _)| u32::from(!draft.opened_now(ticket)));
     let (window, _) = fullness(draft);

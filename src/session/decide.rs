@@ -55,7 +55,7 @@ impl Decide for Configure {
 pub struct Decision {
     /// What goes on the tape, in one append.
     pub entries: Vec<Entry>,
-    /// What to do once it is there.
+    /// What to stop at once, and what to answer once the entries are there.
     pub directives: Vec<Directive>,
     /// The state with the entries applied.
     pub after: State,

@@ -1,4 +1,4 @@
-//! What comes out of the core beside entries: what the shell is to do, and what hosts are told.
+//! What comes out of the core beside entries: what the shell is to stop, and what hosts are told.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,38 +7,21 @@ use crate::{
     session::{Refusal, ReplyTo},
 };
 
-/// What the shell is to do once the entries of the decision are on the tape.
+/// What the shell is to do that the state does not say. A stop is carried out at once and never waits for the tape; an answer goes out
+/// once the tape has the entries of the decision. What is to begin follows from the state, by [`State::due_work`], and what nobody
+/// wants any more ends because its ticket is closed.
+///
+/// [`State::due_work`]: crate::session::State::due_work
 #[derive(Clone, Debug, PartialEq)]
 pub enum Directive {
-    /// Make the model request of this ticket.
-    StartRequest(Seq),
-    /// Carry out the call of this ticket.
-    StartCall(Seq),
-    /// Close the stream of this request and report what had arrived. Never waits for the tape.
+    /// Close the stream of this request and report what had arrived.
     CutRequest(Seq),
-    /// Stop this call with all its processes and report when it is down. Never waits for the tape.
+    /// Stop this call with all its processes and report when it is down.
     StopCall(Seq),
-    /// Have the summary of this compaction written.
-    StartCompaction(Seq),
-    /// Nobody needs the summary of this compaction any more. Never waits for the tape.
-    StopCompaction(Seq),
-    /// Make the child of this task, or bring it up again, and report its DOWN.
-    StartTask(Seq),
-    /// Have the child of this task stopped; its DOWN is reported all the same. Never waits for the tape.
+    /// Have the child of this task stopped; its DOWN is reported all the same.
     StopTask(Seq),
-    /// Tell the child of this task that its parent has ended: it ends too, or it is an orphan.
-    PartTask(Seq),
     /// Answer a host.
     Reply(ReplyTo, Reply),
-}
-
-impl Directive {
-    /// Whether it stops something: such directives do not wait for the tape.
-    #[must_use]
-    pub fn is_stop(&self) -> bool {
-        // The end of a summary is no stop in that sense: its worker does not report, so it may end only once its ticket is closed.
-        matches!(self, Directive::CutRequest(_) | Directive::StopCall(_) | Directive::StopTask(_))
-    }
 }
 
 /// What a host is told.

@@ -39,7 +39,7 @@ pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
             // No turn was cut off; but what was held for their requests counts as spent.
             draft.write(None, Record::Recovered { n: 0, resumed: true });
         }
-        return compact::start_again(draft);
+        return compact::close_unaffordable(draft);
     }
     let n = draft.state.recoveries.saturating_add(1);
     let resumed = draft.state.settings.auto_resume && n <= RECOVERIES_MAX && !draft.state.waits;
@@ -51,7 +51,7 @@ pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
         false => take_down(draft),
     }
     // It belongs to the session, so it does not wait for the turn to be told to go on.
-    compact::start_again(draft);
+    compact::close_unaffordable(draft);
 }
 
 /// The tools may be others than when the calls were opened: what holds of them by now is written before they are judged again.
@@ -91,17 +91,17 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
     }
 }
 
-/// Starts again what was running when the session went down, and still is to run.
+/// What was running when the session went down goes on, where it still may: a request as it is, a call once it is judged again.
 pub(super) fn start_again(draft: &mut Draft<'_>) {
     take_down(draft);
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
-            Open::Request(_) if spending::again_fits(draft, ticket) => retry::make_again(draft, ticket),
             // It is not made again, and what was held back for it is spent.
-            Open::Request(_) => retry::close_lost(draft, ticket),
+            Open::Request(_) if !spending::again_fits(draft, ticket) => retry::close_lost(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
-            Open::Call(_)
+            Open::Request(_)
+            | Open::Call(_)
             | Open::Ask(_)
             | Open::BudgetAsk(_)
             | Open::Wait(_)

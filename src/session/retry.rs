@@ -9,7 +9,7 @@ use crate::{
     ids::Seq,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
-    session::{Directive, Open, OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
+    session::{Open, OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
     tool::CallFacts,
     usage::Usage,
 };
@@ -143,11 +143,6 @@ pub(super) fn end_wait_when_due(draft: &mut Draft<'_>) {
     if due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
         advance::request_again(draft);
     }
-}
-
-/// Makes an interrupted request again, byte for byte: its ticket is still open.
-pub(super) fn make_again(draft: &mut Draft<'_>, ticket: Seq) {
-    draft.direct(Directive::StartRequest(ticket));
 }
 
 #[cfg(test)]

@@ -155,7 +155,6 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
     let may_have_children = order.as_ref().is_none_or(|order| order.settings.task_depth_max > depth);
     let grant = state.grant_for(&asked, may_have_children).map_err(|breach| Refusal::OverBudget { breach })?;
     let ticket = draft.write(None, Record::TaskStarted { child: child.clone(), link, depth, grant, order });
-    draft.direct(Directive::StartTask(ticket));
     Ok(Held::Done(ticket))
 }
 
@@ -218,32 +217,26 @@ fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
     let tickets: Vec<_> = draft.state.tasks().filter(|(_, task)| who(task)).map(|(ticket, _)| ticket).collect();
     for ticket in tickets {
         draft.write(Some(ticket), Record::Closing {});
-        direct(draft, ticket);
+        stop_if_told(draft, ticket);
     }
 }
 
-/// Directs the shell to see to a task: what its child was told stands in the state.
-fn direct(draft: &mut Draft<'_>, ticket: Seq) {
-    let Some(Open::Task(task)) = draft.state.open.get(&ticket) else { return };
-    draft.direct(match task.told {
-        Told::Run => Directive::StartTask(ticket),
-        Told::Stop => Directive::StopTask(ticket),
-        // These end a child for good or leave it alone for good, so they wait until the tape has the parent's end.
-        Told::End | Told::Leave => Directive::PartTask(ticket),
-    });
+/// Whoever was told to stop is stopped at once. What ends a child for good, or leaves it alone for good, waits until the tape has the
+/// parent's end, so that follows from the state.
+fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Stop) {
+        draft.direct(Directive::StopTask(ticket));
+    }
 }
 
 /// The session was rebuilt: each open task is seen to again. Its child may be anywhere between not made and down.
 pub(super) fn recover(draft: &mut Draft<'_>) {
-    let before: Vec<_> = draft.state.tasks().map(|(ticket, task)| (ticket, task.told)).collect();
+    let stopped = draft.state.tasks().filter(|(_, task)| task.told == Told::Stop);
+    let stopped: Vec<_> = stopped.map(|(ticket, _)| ticket).collect();
     // What a torn write left out is said first, so that no child is started to be stopped.
     end::wind_up(draft);
     stop_with_turn(draft);
-    for (ticket, told) in before {
-        if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == told) {
-            direct(draft, ticket);
-        }
-    }
+    stopped.into_iter().for_each(|ticket| stop_if_told(draft, ticket));
 }
 
 /// Where the running turn is being aborted, its linked children are stopped with it.

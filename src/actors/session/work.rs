@@ -67,7 +67,7 @@ impl Live {
                     // Nobody watches yet; or the task was decided just now, and then there is nothing to stop.
                     _ => self.watch_over(*ticket, Some(Told::Stop)),
                 },
-                _ => {}
+                Directive::Reply(..) => {}
             }
         }
     }

@@ -19,7 +19,7 @@ fn aborted(play: &Play) -> bool {
 fn aborting_an_idle_session_changes_nothing() {
     let mut play = Play::new();
     play.abort("enough");
-    assert!(play.entries.is_empty() && play.directives.is_empty());
+    assert!(play.entries.is_empty() && play.is_quiet());
     play.send("go");
     assert_eq!(play.started(), [play.request()]);
 }
@@ -31,7 +31,7 @@ fn aborting_a_stream_keeps_its_text() {
     play.send("go");
     let request = play.request();
     play.abort("enough");
-    assert_eq!(play.directives, [Directive::CutRequest(request)]);
+    assert_eq!(play.follows(), (vec![], vec![Directive::CutRequest(request)]));
     assert!(!play.state.is_idle());
     let thought = AnswerPart::Reasoning { text: "hm".into(), time: Default::default(), extra: None };
     play.signal(
@@ -58,7 +58,7 @@ fn a_failure_after_an_abort_is_not_retried() {
 fn aborting_a_batch_answers_every_call() {
     let (mut play, calls) = Play::with_calls(&["bash", "write", "read"]);
     play.abort("enough");
-    assert_eq!(play.directives, [Directive::StopCall(calls[0])]);
+    assert_eq!(play.follows(), (vec![], vec![Directive::StopCall(calls[0])]));
     assert!(play.outcome().is_none());
     let result = ToolResult::failed(ErrorReason::Aborted, "stopped");
     play.signal(Report::Returned { result }.of(calls[0]));
@@ -99,7 +99,7 @@ fn aborting_ends_a_wait() {
     play.abort("enough");
     assert!(aborted(&play) && play.state.open.is_empty() && play.state.due().is_none());
     play.later(60_000);
-    assert!(play.directives.is_empty());
+    assert!(play.is_quiet());
 }
 
 /// An abort while one is under way changes nothing.
@@ -108,7 +108,7 @@ fn a_second_abort_changes_nothing() {
     let (mut play, calls) = Play::with_calls(&["bash"]);
     play.abort("enough");
     play.abort("I said enough");
-    assert!(play.entries.is_empty() && play.directives.is_empty());
+    assert!(play.entries.is_empty() && play.is_quiet());
     play.returned(calls[0], "x");
     assert!(aborted(&play));
 }
@@ -126,7 +126,7 @@ fn messages_that_wait_are_held_after_an_abort() {
         assert_eq!(play.waiting().1, ["steered", "queued"]);
         assert!(play.state.held && play.state.is_idle());
         play.crash();
-        assert!(play.state.held && play.directives.is_empty());
+        assert!(play.state.held && play.is_quiet());
         if release_by_send {
             assert_eq!(play.send("next").disposition, Disposition::Queued { before: 2 });
         } else {

@@ -5,8 +5,8 @@ use tamtam::{
     message::Finish,
     model::Price,
     session::{
-        Breach, CallState, Directive, Down, DownReason, Extent, Held, Limits, Link, OnBreach, Open, Record, Refusal,
-        Report, Resource, Scope, Settings, Spawn, Steering, TaskOrder,
+        Breach, CallState, Down, DownReason, Due, Extent, Held, Limits, Link, OnBreach, Open, Record, Refusal, Report,
+        Resource, Scope, Settings, Spawn, Steering, TaskOrder,
     },
     usage::{MicroUsd, PicoUsd, Usage},
 };
@@ -485,8 +485,7 @@ fn a_grant_is_held_back_before_the_child_starts_and_its_rest_comes_back() {
     let mut play = tokens(100_000, OnBreach::Stop);
     let (ticket, grant) = spawn(&mut play, "child", |settings| settings.budget.session.tokens = Some(40_000)).unwrap();
     assert_eq!((grant.tokens, left(&play)), (Some(40_000), 60_000));
-    let started = play.directives.iter().position(|directive| *directive == Directive::StartTask(ticket));
-    assert!(started.is_some() && matches!(play.entries[0].record, Record::TaskStarted { .. }));
+    assert!(play.begun.contains(&Due::Task(ticket)) && matches!(play.entries[0].record, Record::TaskStarted { .. }));
     let mut down = Down::without_a_word(DownReason::Done);
     let mut spent = play.state.spent;
     spent.usage.input = 7_000;

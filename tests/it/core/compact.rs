@@ -8,7 +8,7 @@ use tamtam::{
     message::Finish,
     model::{ErrorKind, Item},
     session::{
-        BranchSummary, Compact, Directive, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
+        BranchSummary, Compact, Due, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
         Steering, UndoCompaction, Undone,
     },
 };
@@ -82,7 +82,7 @@ fn a_window_with_room_starts_no_compaction() {
 fn a_summary_replaces_all_but_the_newest_messages() {
     let mut play = talked(5, 500);
     compact(&mut play).unwrap();
-    assert_eq!(play.directives, [Directive::StartCompaction(ticket(&play))]);
+    assert_eq!(play.follows(), (vec![Due::Summary(ticket(&play))], vec![]));
     assert_eq!(play.state.history.len(), 10, "nothing changes before the summary is there");
     summarised(&mut play, Ok("## Goal\nTalk."));
     assert_eq!(play.state.history.len(), 4);
@@ -217,7 +217,7 @@ fn a_context_that_reaches_its_reserve_is_compacted_beside_the_turn() {
     play.configure(|settings| settings.compaction.auto = true);
     play.send("next");
     let (summary, request) = (ticket(&play), play.request());
-    assert_eq!(play.directives, [Directive::StartCompaction(summary), Directive::StartRequest(request)]);
+    assert_eq!(play.follows(), (vec![Due::Summary(summary), Due::Request(request)], vec![]));
     // The summary is there while the request streams: its bytes stay what they are until it is answered.
     let during = play.state.history_hash.clone();
     summarised(&mut play, Ok("sum"));
@@ -297,7 +297,9 @@ fn a_message_that_aborts_replaces_a_blocking_compaction_by_a_cut() {
     play.send("next");
     let summary = ticket(&play);
     play.steer("now!", Steering::AbortRunning);
-    assert_eq!(play.directives, [Directive::StopCompaction(summary), Directive::StartRequest(play.request())]);
+    // The end of the summary is no stop: it ends because its ticket is closed.
+    assert_eq!((play.follows(), play.state.open.len()), ((vec![Due::Request(play.request())], vec![]), 1));
+    assert!(!play.state.open.contains_key(&summary));
     assert!(first_text(&play).contains("No summary could be written"));
     // The summary that was on its way changes nothing any more.
     let before = play.state.clone();
@@ -402,7 +404,7 @@ fn a_crash_between_a_summary_and_its_place_changes_no_request() {
     let (request, hash) = (play.request(), play.state.history_hash.clone());
     summarised(&mut play, Ok("sum"));
     play.signal(Input::recover());
-    assert_eq!(play.directives, [Directive::StartRequest(request)]);
+    assert_eq!(play.follows(), (vec![Due::Request(request)], vec![]));
     assert_eq!(play.state.history_hash, hash);
     play.answer(vec![text("done")], Finish::Stop);
     assert!(first_text(&play).contains("sum"));
@@ -415,7 +417,7 @@ fn a_crash_begins_the_summary_again() {
     compact(&mut play).unwrap();
     let open = ticket(&play);
     play.signal(Input::recover());
-    assert_eq!(play.directives, [Directive::StartCompaction(open)]);
+    assert_eq!(play.follows(), (vec![Due::Summary(open)], vec![]));
     summarised(&mut play, Ok("sum"));
     assert_eq!(play.state.context.compactions, 1);
 }

@@ -7,7 +7,7 @@ use tamtam::{
     message::Finish,
     model::{ErrorKind, ModelError},
     permission::Action,
-    session::{CallState, Delivery, Directive, Disposition, Mode, Open, Outcome, Refusal, Steering},
+    session::{CallState, Delivery, Directive, Disposition, Due, Mode, Open, Outcome, Refusal, Steering},
 };
 
 use super::play::{Play, call, rules, text};
@@ -28,7 +28,7 @@ fn skip_remaining_while_streaming_skips_the_calls_of_the_answer() {
     play.send("go");
     let receipt = play.steer("stop that", Steering::SkipRemaining);
     assert_eq!(receipt.disposition, Disposition::Steering);
-    assert_eq!(play.directives, []);
+    assert_eq!(play.follows(), (vec![], vec![]));
     play.answer_calls(&["bash", "read"]);
     assert_eq!(
         play.history(),
@@ -40,7 +40,7 @@ fn skip_remaining_while_streaming_skips_the_calls_of_the_answer() {
             "user: stop that".to_owned(),
         ]
     );
-    assert_eq!(play.directives, [Directive::StartRequest(play.request())]);
+    assert_eq!(play.follows(), (vec![Due::Request(play.request())], vec![]));
 }
 
 /// T-08: the calls of the answer run, and the message follows them.
@@ -65,7 +65,7 @@ fn abort_running_while_streaming_closes_the_stream_and_keeps_its_text() {
     play.send("go");
     let request = play.request();
     play.steer("no", Steering::AbortRunning);
-    assert_eq!(play.directives, [Directive::CutRequest(request)]);
+    assert_eq!(play.follows(), (vec![], vec![Directive::CutRequest(request)]));
     play.cut_off("I was about to");
     assert_eq!(play.history(), ["user: go", "model: I was about to", "user: no"]);
     assert_ne!(play.request(), request);
@@ -92,7 +92,7 @@ fn an_answer_that_overtakes_its_cut_is_kept_whole() {
     // The cut itself then comes too late to mean anything.
     let request = play.request();
     play.signal(tamtam::session::Report::CutOff { partial: vec![], thrown_away: 0 }.of(Seq(request.0 - 5)));
-    assert_eq!((play.entries.len(), play.directives.len()), (0, 0));
+    assert_eq!((play.entries.len(), play.is_quiet()), (0, true));
 }
 
 // ── a call is pending ──
@@ -106,7 +106,7 @@ fn skip_remaining_skips_pending_calls_and_lets_the_running_one_finish() {
     assert_eq!(play.started(), [calls[0]]);
     play.steer("look at data.txt", Steering::SkipRemaining);
     assert_eq!((play.call_state(calls[0]), play.call_state(calls[1])), (Some(CallState::Running), None));
-    assert_eq!(play.directives, []);
+    assert_eq!(play.follows(), (vec![], vec![]));
     play.returned(calls[0], "kept");
     assert_eq!(
         play.history()[1..],
@@ -137,7 +137,7 @@ fn finish_batch_runs_pending_calls_too() {
 fn abort_running_skips_pending_calls_and_stops_the_running_one() {
     let (mut play, calls) = Play::with_calls(&["bash", "write"]);
     play.steer("no", Steering::AbortRunning);
-    assert_eq!(play.directives, [Directive::StopCall(calls[0])]);
+    assert_eq!(play.follows(), (vec![], vec![Directive::StopCall(calls[0])]));
     assert_eq!((play.call_state(calls[0]), play.call_state(calls[1])), (Some(CallState::Closing), None));
     play.signal(
         tamtam::session::Report::Returned {
@@ -319,7 +319,7 @@ fn steering_an_idle_session_starts_a_turn() {
     let receipt = play.steer("urgent", Steering::AbortRunning);
     assert_eq!(receipt.disposition, Disposition::Started);
     assert_eq!(play.history(), ["user: urgent"]);
-    assert_eq!(play.directives, [Directive::StartRequest(play.request())]);
+    assert_eq!(play.follows(), (vec![Due::Request(play.request())], vec![]));
 }
 
 /// A05, B-20, loop.md §9.4: a message that steers after the last token still belongs to the turn.

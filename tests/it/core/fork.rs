@@ -39,7 +39,7 @@ fn a_fork_at_any_entry_is_at_rest_paired_and_goes_on() {
     for at in 1..=entries {
         let mut fork = busy().fork_at(at);
         assert_eq!(fork.entries, [], "nothing is left to recover at {at}");
-        assert!(fork.directives.is_empty() && fork.state.is_idle() && fork.state.open.is_empty());
+        assert!(fork.is_quiet() && fork.state.is_idle() && fork.state.open.is_empty());
         assert_eq!((fork.waiting(), fork.state.turn.clone()), ((vec![], vec![]), None), "at {at}");
         assert_eq!(fork.state.session.as_str(), "fork");
         assert_eq!((fork.state.usage, fork.state.turns), (Default::default(), 0));

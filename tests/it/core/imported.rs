@@ -22,7 +22,7 @@ fn what_is_brought_in_is_at_rest_paired_and_asks_before_it_does_anything() {
     for at in 1..=entries {
         let mut play = busy().imported_at(at);
         assert_eq!(play.entries, [], "nothing is left to recover at {at}");
-        assert!(play.directives.is_empty() && play.state.is_idle() && play.state.open.is_empty(), "at {at}");
+        assert!(play.is_quiet() && play.state.is_idle() && play.state.open.is_empty(), "at {at}");
         assert_eq!((play.waiting(), play.state.turn.clone()), ((vec![], vec![]), None), "at {at}");
         assert_eq!(play.state.session.as_str(), "here", "it is what it is called here");
         let settings = play.state.settings.clone();
@@ -109,6 +109,6 @@ fn a_task_of_the_file_is_over_and_its_grant_is_used() {
     assert!(granted > 0);
     let written = play.written();
     let play = play.imported_at(written);
-    assert!(play.directives.is_empty() && play.state.open.is_empty());
+    assert!(play.is_quiet() && play.state.open.is_empty());
     assert!(play.state.left().tokens.unwrap() <= 1_000 - granted, "{:?}", play.state.left());
 }

@@ -2,7 +2,7 @@
 
 use tamtam::{
     model::ErrorKind,
-    session::{CallState, Directive, Disposition, Steering},
+    session::{CallState, Disposition, Due, Steering},
 };
 
 use super::play::Play;
@@ -13,10 +13,10 @@ fn a_paused_session_takes_messages_and_starts_nothing() {
     let mut play = Play::new();
     play.pause();
     assert_eq!(play.send("go").disposition, Disposition::Queued { before: 0 });
-    assert!(play.directives.is_empty() && play.state.is_idle());
+    assert!(play.is_quiet() && play.state.is_idle());
     play.resume();
     assert_eq!(play.history(), ["user: go"]);
-    assert_eq!(play.directives, [Directive::StartRequest(play.request())]);
+    assert_eq!(play.follows(), (vec![Due::Request(play.request())], vec![]));
 }
 
 /// What runs runs on; its answer starts no call, its result no request.
@@ -25,15 +25,15 @@ fn a_pause_stops_nothing_and_starts_nothing() {
     let mut play = Play::new();
     play.send("go");
     play.pause();
-    assert!(play.directives.is_empty());
+    assert!(play.is_quiet());
     let calls = play.answer_calls(&["bash", "write"]);
-    assert!(play.directives.is_empty());
+    assert!(play.is_quiet());
     assert_eq!(play.call_state(calls[0]), Some(CallState::Pending));
     play.resume();
     assert_eq!(play.started(), [calls[0]]);
     play.pause();
     play.returned(calls[0], "ok");
-    assert!(play.directives.is_empty());
+    assert!(play.is_quiet());
     play.resume();
     assert_eq!(play.started(), [calls[1]]);
 }
@@ -48,7 +48,7 @@ fn a_wait_does_not_end_while_paused() {
     assert_eq!(play.state.due(), None);
     play.later(60_000);
     play.steer("hurry", Steering::FinishBatch);
-    assert!(play.directives.is_empty());
+    assert!(play.is_quiet());
     play.resume();
     assert_eq!(play.started(), [play.request()]);
     assert_eq!(play.history(), ["user: go", "user: hurry"]);
@@ -74,5 +74,5 @@ fn a_pause_is_on_the_tape() {
     play.pause();
     play.send("go");
     play.crash();
-    assert!(play.state.paused && play.directives.is_empty());
+    assert!(play.state.paused && play.is_quiet());
 }

@@ -3,7 +3,7 @@
 //! Each entry goes through bytes, and after every signal the fold of those bytes must be the live state. At the end of a test
 //! the tape is replayed.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
@@ -12,9 +12,9 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
     permission::{Action, Globs, Rule, Ruleset},
     session::{
-        Abort, AnswerAsk, CallState, Configure, Delivery, Directive, EditMessage, Entry, Env, GoOn, Grant, Held, Input,
-        Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings, State,
-        Steering, Windows, WithdrawMessage, decide,
+        Abort, AnswerAsk, CallState, Configure, Delivery, Directive, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
+        Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
+        State, Steering, Windows, WithdrawMessage, decide,
     },
     tool::{ToolResult, Toolbox},
     usage::Usage,
@@ -69,8 +69,12 @@ pub(crate) struct Play {
     pub(crate) state: State,
     /// What the last decision wrote.
     pub(crate) entries: Vec<Entry>,
-    /// What the last decision told the shell to do, replies left out.
-    pub(crate) directives: Vec<Directive>,
+    /// What the last decision told the shell to stop.
+    pub(crate) stops: Vec<Directive>,
+    /// What the shell begins after the last decision: what is due by then and had nobody at work on it.
+    pub(crate) begun: Vec<Due>,
+    /// The tickets that have somebody at work.
+    at_work: BTreeSet<Seq>,
     /// What the last decision answered.
     pub(crate) reply: Option<Reply>,
     /// Whether anybody listens who could answer an ask.
@@ -119,7 +123,9 @@ impl Play {
         let mut play = Play {
             state,
             entries: Vec::new(),
-            directives: Vec::new(),
+            stops: Vec::new(),
+            begun: Vec::new(),
+            at_work: BTreeSet::new(),
             reply: None,
             heard: true,
             toolbox: tools::toolbox(),
@@ -190,16 +196,48 @@ impl Play {
         assert_eq!(self.fold(), self.state, "the fold of the tape is not the live state after {inputs:?}");
         self.entries = decision.entries;
         let mut replies = Vec::new();
-        self.directives.clear();
+        self.stops.clear();
         for directive in decision.directives {
             match directive {
                 Directive::Reply(_, reply) => replies.push(reply),
-                other => self.directives.push(other),
+                stop => self.stops.push(stop),
             }
         }
+        self.begin_what_is_due(inputs);
         assert!(replies.len() <= inputs.len(), "{inputs:?} were answered {} times", replies.len());
         self.reply = replies.pop();
         self
+    }
+
+    /// What the shell does once the entries are on the tape.
+    fn begin_what_is_due(&mut self, inputs: &[Input]) {
+        if inputs.iter().any(|input| matches!(input, Input::Recover { .. })) {
+            // No worker outlives its process.
+            self.at_work.clear();
+        }
+        // Whoever stops a child watches over it from then on.
+        let watched = self.stops.iter().filter_map(|stop| match stop {
+            Directive::StopTask(ticket) => Some(*ticket),
+            _ => None,
+        });
+        self.at_work.extend(watched);
+        self.at_work.retain(|ticket| self.state.open.contains_key(ticket));
+        self.begun = self.state.due_work(|ticket| self.at_work.contains(&ticket));
+        self.at_work.extend(self.begun.iter().map(|due| match due {
+            Due::Request(ticket) | Due::Call(ticket) | Due::Summary(ticket) | Due::Task(ticket) | Due::Gone(ticket) => {
+                *ticket
+            }
+        }));
+    }
+
+    /// What the last decision leads to: what is begun, and what is stopped.
+    pub(crate) fn follows(&self) -> (Vec<Due>, Vec<Directive>) {
+        (self.begun.clone(), self.stops.clone())
+    }
+
+    /// Whether the last decision begins nothing and stops nothing.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.begun.is_empty() && self.stops.is_empty()
     }
 
     /// The entries so far, as a reader of the tape finds them.
@@ -435,10 +473,10 @@ impl Play {
         self
     }
 
-    /// The tickets whose workers the last decision started: requests and calls.
+    /// The requests and calls that are begun after the last decision.
     pub(crate) fn started(&self) -> Vec<Seq> {
-        let started = self.directives.iter().filter_map(|directive| match directive {
-            Directive::StartRequest(ticket) | Directive::StartCall(ticket) => Some(*ticket),
+        let started = self.begun.iter().filter_map(|due| match due {
+            Due::Request(ticket) | Due::Call(ticket) => Some(*ticket),
             _ => None,
         });
         started.collect()
@@ -446,7 +484,7 @@ impl Play {
 
     /// The tickets whose workers the last decision stopped.
     pub(crate) fn stopped(&self) -> Vec<Seq> {
-        let stopped = self.directives.iter().filter_map(|directive| match directive {
+        let stopped = self.stops.iter().filter_map(|stop| match stop {
             Directive::CutRequest(ticket) | Directive::StopCall(ticket) => Some(*ticket),
             _ => None,
         });

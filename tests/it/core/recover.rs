@@ -5,7 +5,7 @@ use tamtam::{
     message::ErrorReason,
     model::{ErrorKind, ModelError},
     permission::Action,
-    session::{CallState, Delivery, Directive, Grant, Input, Outcome, Record, Report, Steering},
+    session::{CallState, Delivery, Due, Grant, Input, Outcome, Record, Report, Steering},
     tool::ToolResult,
 };
 
@@ -27,7 +27,7 @@ fn an_open_request_is_made_again_byte_for_byte() {
     play.send("go");
     let (request, opened) = play.state.request().map(|(ticket, open)| (ticket, open.clone())).unwrap();
     play.crash();
-    assert_eq!(play.directives, [Directive::StartRequest(request)]);
+    assert_eq!(play.follows(), (vec![Due::Request(request)], vec![]));
     assert_eq!(play.state.request(), Some((request, &opened)));
     assert_eq!(play.history(), ["user: go"]);
 }
@@ -85,7 +85,7 @@ fn an_abort_that_a_crash_overtook_is_carried_out() {
     play.send("go");
     play.abort("enough");
     play.crash();
-    assert_eq!((play.outcome(), play.directives.len()), (Some(Outcome::Aborted { reason: "enough".into() }), 0));
+    assert_eq!((play.outcome(), play.is_quiet()), (Some(Outcome::Aborted { reason: "enough".into() }), true));
 }
 
 /// A call that was not started goes on as if nothing had happened.
@@ -164,7 +164,7 @@ fn a_wait_keeps_its_moment_over_a_crash() {
     play.failed(ErrorKind::Network);
     let due = play.state.due();
     play.crash();
-    assert_eq!((play.state.due(), play.directives.len()), (due, 0));
+    assert_eq!((play.state.due(), play.is_quiet()), (due, true));
     play.later(1_000);
     assert_eq!(play.state.request().unwrap().1.attempt, 2);
 }
@@ -176,7 +176,7 @@ fn an_idle_session_recovers_without_a_word() {
     play.send("go");
     play.answer_text("done");
     play.crash();
-    assert!(play.entries.is_empty() && play.directives.is_empty());
+    assert!(play.entries.is_empty() && play.is_quiet());
 }
 
 /// Promise 1: messages that wait are still there, in order, and are delivered once.
@@ -205,16 +205,16 @@ fn a_turn_goes_on_by_itself_once_and_then_waits() {
         play.crash();
         assert_eq!(play.started(), [request]);
         play.crash();
-        assert!(play.state.waits && play.directives.is_empty());
+        assert!(play.state.waits && play.is_quiet());
         // It stays so over further crashes.
         play.crash();
-        assert!(play.state.waits && play.directives.is_empty());
+        assert!(play.state.waits && play.is_quiet());
         if by_message {
             play.send("are you there?");
         } else {
             play.go_on();
         }
-        assert_eq!(play.directives, [Directive::StartRequest(request)]);
+        assert_eq!(play.follows(), (vec![Due::Request(request)], vec![]));
         play.answer_text("yes");
         assert!(!play.state.waits);
     }
@@ -236,7 +236,7 @@ fn progress_lets_a_turn_recover_again() {
     play.crash();
     assert_eq!(play.started(), calls);
     play.crash();
-    assert!(play.state.waits && play.directives.is_empty());
+    assert!(play.state.waits && play.is_quiet());
 }
 
 /// What recovery itself writes is no progress: else a call that kills the process would do so for ever.
@@ -246,7 +246,7 @@ fn an_unknown_outcome_is_no_progress() {
     play.crash();
     assert_eq!(play.started(), [play.request()]);
     play.crash();
-    assert!(play.state.waits && play.directives.is_empty());
+    assert!(play.state.waits && play.is_quiet());
 }
 
 /// Promise 5: a host that wants no resumption gets none, but what cannot go on is closed all the same.
@@ -256,7 +256,7 @@ fn without_auto_resume_a_turn_waits_at_once() {
     play.send("go");
     let calls = play.answer_calls(&["note", "read"]);
     play.crash();
-    assert!(play.state.waits && play.directives.is_empty());
+    assert!(play.state.waits && play.is_quiet());
     assert_eq!((play.call_state(calls[0]), play.call_state(calls[1])), (None, Some(CallState::Running)));
     play.go_on();
     assert_eq!(play.started(), [calls[1]]);
@@ -276,7 +276,7 @@ fn a_turn_that_waits_can_be_aborted() {
         play.crash();
         assert!(play.state.waits);
         play.abort("enough");
-        assert_eq!((play.directives.len(), play.outcome()), (0, Some(Outcome::Aborted { reason: "enough".into() })));
+        assert_eq!((play.is_quiet(), play.outcome()), (true, Some(Outcome::Aborted { reason: "enough".into() })));
         assert!(play.state.open.is_empty() && play.state.is_idle());
     }
 }
@@ -399,5 +399,5 @@ fn a_call_that_may_not_run_again_is_no_progress() {
     play.crash();
     assert_eq!(play.started(), [play.request()]);
     play.crash();
-    assert!(play.state.waits && play.directives.is_empty());
+    assert!(play.state.waits && play.is_quiet());
 }

@@ -6,8 +6,8 @@ use tamtam::{
     Message, Outcome, Seq, SessionId,
     permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
     session::{
-        Adopt, BeAdopted, Directive, Down, DownReason, End, Held, Limits, Link, Open, Origin, Orphan, Record, Refusal,
-        Report, Settings, Spawn, State, Steering, StopTask, TaskOrder, Tie, Told,
+        Adopt, BeAdopted, Directive, Down, DownReason, Due, End, Held, Limits, Link, Open, Origin, Orphan, Record,
+        Refusal, Report, Settings, Spawn, State, Steering, StopTask, TaskOrder, Tie, Told,
     },
     tool::Access,
 };
@@ -84,7 +84,7 @@ fn a_task_is_a_ticket_from_its_start_to_its_down() {
     let mut play = Play::new();
     let ticket = spawn(&mut play, "c", Link::DETACHED).unwrap();
     assert!(matches!(&play.entries[..], [entry] if matches!(entry.record, Record::TaskStarted { depth: 1, .. })));
-    assert_eq!(play.directives, [Directive::StartTask(ticket)]);
+    assert_eq!(play.follows(), (vec![Due::Task(ticket)], vec![]));
     assert!(play.state.is_idle() && play.state.is_unfinished() && !play.state.may_sleep());
     down(&mut play, ticket, DownReason::Done);
     down(&mut play, ticket, DownReason::Parked);
@@ -163,7 +163,7 @@ fn a_down_lets_nothing_go_on_that_is_held() {
     play.cut_off("");
     assert!(play.state.held);
     down(&mut play, ticket, DownReason::Done);
-    assert!(play.state.held && play.directives.is_empty() && play.state.queue.len() == 2);
+    assert!(play.state.held && play.is_quiet() && play.state.queue.len() == 2);
     play.go_on();
     assert_eq!(play.newest(1, 9), ["user: lat"]);
 }
@@ -192,7 +192,7 @@ fn an_abort_stops_linked_children_and_no_others() {
             play.send("go");
         }
         play.abort("enough");
-        let stops: Vec<_> = play.directives.iter().filter(|one| matches!(one, Directive::StopTask(_))).collect();
+        let stops: Vec<_> = play.stops.iter().filter(|one| matches!(one, Directive::StopTask(_))).collect();
         assert_eq!(stops, [&Directive::StopTask(tickets[0])]);
         assert_eq!(tickets.map(|ticket| told(&play, ticket)), [Told::Stop, Told::Run, Told::Run].map(Some));
         if running {
@@ -200,7 +200,7 @@ fn an_abort_stops_linked_children_and_no_others() {
         }
         assert!(!play.state.is_idle(), "what was told to stop is not down yet");
         down(&mut play, tickets[0], DownReason::Aborted { why: "enough".into() });
-        assert!(play.state.is_idle() && play.directives.is_empty());
+        assert!(play.state.is_idle() && play.is_quiet());
         assert_eq!(downs(&play), [(id("c0"), Some("aborted"))]);
     }
 }
@@ -234,17 +234,19 @@ fn an_open_task_is_seen_to_again_after_a_crash() {
     let mut play = Play::new();
     let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
     play.crash();
-    assert_eq!((&play.directives[..], play.entries.len()), (&[Directive::StartTask(ticket)][..], 0));
+    assert_eq!((play.follows(), told(&play, ticket)), ((vec![Due::Task(ticket)], vec![]), Some(Told::Run)));
+    assert_eq!(play.entries, []);
     play.abort("enough");
     play.crash();
-    assert_eq!(play.directives, [Directive::StopTask(ticket)]);
+    assert_eq!(play.follows(), (vec![], vec![Directive::StopTask(ticket)]));
     end(&mut play);
-    assert_eq!(play.directives, [Directive::PartTask(ticket)]);
+    // Who watches over it tells it what the state says.
+    assert_eq!((told(&play, ticket), play.is_quiet()), (Some(Told::End), true));
     play.crash();
-    assert_eq!((&play.directives[..], told(&play, ticket)), (&[Directive::PartTask(ticket)][..], Some(Told::End)));
+    assert_eq!((play.follows(), told(&play, ticket)), ((vec![Due::Task(ticket)], vec![]), Some(Told::End)));
     down(&mut play, ticket, DownReason::Ended { why: "over".into() });
     play.crash();
-    assert!(play.directives.is_empty() && play.state.open.is_empty());
+    assert!(play.is_quiet() && play.state.open.is_empty());
 }
 
 /// A parent that waits to be told to go on still hears of its children, and starts nothing for it.
@@ -254,9 +256,9 @@ fn a_turn_that_waits_still_has_its_children_watched() {
     let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
     play.send("go");
     play.crash();
-    assert_eq!((play.state.waits, &play.directives[..]), (true, &[Directive::StartTask(ticket)][..]));
+    assert_eq!((play.state.waits, play.follows()), (true, (vec![Due::Task(ticket)], vec![])));
     down(&mut play, ticket, DownReason::Done);
-    assert!(play.directives.is_empty() && play.state.waits);
+    assert!(play.is_quiet() && play.state.waits);
     play.go_on();
     play.answer_text("a");
     assert!(play.newest(1, 20)[0].starts_with("user: Task c"));
@@ -275,7 +277,7 @@ fn a_torn_abort_stops_the_children_in_recovery() {
     for cut in 1..=scene().0.entries.len() {
         let (mut play, ticket) = scene();
         play.crash_after(cut);
-        assert_eq!(play.directives, [Directive::StopTask(ticket)], "after a cut at {cut}");
+        assert_eq!(play.follows(), (vec![], vec![Directive::StopTask(ticket)]), "after a cut at {cut}");
         down(&mut play, ticket, DownReason::Aborted { why: "enough".into() });
         assert!(play.state.is_idle() && play.outcome() == Some(Outcome::Aborted { reason: "enough".into() }));
     }
@@ -309,7 +311,7 @@ fn an_end_takes_linked_children_along_and_leaves_the_others() {
             play.signal(Report::TaskLeft.of(*ticket));
         }
         assert_eq!(downs(&play), [(id("c0"), Some("ended")), (id("c1"), None), (id("c2"), None)]);
-        assert!(play.state.is_idle() && !play.state.is_unfinished() && play.directives.is_empty());
+        assert!(play.state.is_idle() && !play.state.is_unfinished() && play.is_quiet());
         assert_eq!(play.send_as("hello?", Default::default()), Err(Refusal::Ended));
         assert_eq!(spawn(&mut play, "c9", Link::LINKED), Err(Refusal::Ended));
     }
