@@ -97,7 +97,7 @@ impl Session {
             Held::Receipt(session::Receipt { message, seq, disposition }) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
             }
-            Held::Done(_) => Err(SendError::Closed),
+            _ => Err(SendError::Closed),
         }
     }
 
@@ -214,7 +214,7 @@ impl Session {
         let (name, summary) = (name.into(), summary.map(Into::into));
         match self.ask(HandOff { name, summary }).await? {
             Held::Done(seq) => Ok(seq),
-            Held::Receipt(_) => Err(SendError::Closed),
+            _ => Err(SendError::Closed),
         }
     }
 

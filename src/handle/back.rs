@@ -186,7 +186,7 @@ impl Session {
                 let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
                 Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
             }
-            Held::Receipt(_) => Err(SendError::Closed.into()),
+            _ => Err(SendError::Closed.into()),
         }
     }
 

@@ -134,7 +134,7 @@ impl Session {
                     }
                     Ok(Some(leaving))
                 }
-                Ok(Held::Receipt(_)) => Err(SendError::Closed),
+                Ok(_) => Err(SendError::Closed),
                 Err(SendError::Refused(Refusal::SummaryOverBudget)) => Ok(None),
                 Err(error) => Err(error),
             }

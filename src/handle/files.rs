@@ -54,7 +54,7 @@ impl Session {
             let recorded = session.ask(RecordRestored { files: files.clone() }).await;
             match recorded {
                 Ok(Held::Done(entry)) => Ok(Restored { entry, files }),
-                Ok(Held::Receipt(_)) => Err(RestoreError::CutOff),
+                Ok(_) => Err(RestoreError::CutOff),
                 Err(source) => Err(RestoreError::NotRecorded { files, source }),
             }
         };

@@ -138,7 +138,7 @@ impl Session {
             let merged = planned.merged.clone();
             match self.ask(crate::session::Merge { merged }).await {
                 Ok(Held::Done(entry)) => break (Some(entry), planned),
-                Ok(Held::Receipt(_)) => return Err(SendError::Closed.into()),
+                Ok(_) => return Err(SendError::Closed.into()),
                 Err(SendError::Refused(Refusal::Moved { .. })) if tries < TRIES_MAX => {}
                 Err(SendError::Busy { turn }) => return Err(MergeError::Busy { session: self.id().clone(), turn }),
                 Err(error) => return Err(error.into()),
