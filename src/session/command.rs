@@ -8,24 +8,25 @@ use serde_json::{Map, Value};
 
 use crate::{
     ids::Seq,
-    session::{
-        Entry, Held, Input, Limits, Record, Recorded, Refusal, ReplyTo,
-        advance::{Abort, GoOn, Pause, Resume},
-        back::RollBack,
-        batch::AnswerAsk,
-        branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
-        child::{BeAdopted, Orphan, StopTask},
-        compact::Compact,
-        decide::{Configure, Draft},
-        end::End,
-        handoff::{BeginAnchor, HandOff},
-        inbox::{EditMessage, SendMessage, WithdrawMessage},
-        merge::Merge,
-        pin::{PinMessage, UnpinMessage},
-        restored::RecordRestored,
-        tasks::{Adopt, Spawn},
-        undo::UndoCompaction,
-    },
+    session::{Entry, Input, Limits, Record, Recorded, Refusal, ReplyTo, decide::Draft, directive::Held},
+};
+
+pub use crate::session::{
+    advance::{Abort, GoOn, Pause, Resume},
+    back::RollBack,
+    batch::AnswerAsk,
+    branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
+    child::{BeAdopted, Orphan, StopTask},
+    compact::Compact,
+    decide::Configure,
+    end::End,
+    handoff::{BeginAnchor, HandOff},
+    inbox::{EditMessage, SendMessage, WithdrawMessage},
+    merge::Merge,
+    pin::{PinMessage, UnpinMessage},
+    restored::RecordRestored,
+    tasks::{Adopt, Spawn},
+    undo::UndoCompaction,
 };
 
 /// What the core, its shell and its readers must know of a command.
