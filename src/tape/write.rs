@@ -210,6 +210,8 @@ impl Writer {
     /// stays, so that the log is replayed before anybody else writes the session.
     pub(super) fn release(&self, log: &Arc<Log>) {
         fault!(self.options.faults, "tape.release", log.session.as_str());
+        // What its handle is doing in place may come back late, and may write until then.
+        drop(lock(&log.state));
         let settled =
             lock(&self.commit).as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &self.layout, &log.session));
         if let Some(claim) = lock(&log.claim).take()
