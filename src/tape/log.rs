@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -42,7 +42,10 @@ pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Log {
     pub(super) session: SessionId,
     pub(super) notify: Notify,
+    /// Locked over the disk by what is done in place.
     pub(super) state: Mutex<State>,
+    /// The handle is gone, or the store was closed.
+    pub(super) given_back: AtomicBool,
     pub(super) file: Mutex<LogFile>,
     /// When it was last written, counted in writes of the store.
     used: AtomicU64,
@@ -74,8 +77,6 @@ pub(super) struct State {
     pub(super) mark: Option<Arc<Wanted>>,
     /// The folders of the tape's anchors, oldest first.
     pub(super) anchors: Vec<String>,
-    /// The handle is gone, or the store was closed.
-    pub(super) given_back: bool,
 }
 
 impl State {
@@ -122,17 +123,22 @@ impl Log {
             marks: 0,
             mark: None,
             anchors,
-            given_back: false,
         };
         Log {
             session: session.clone(),
             notify,
             state: Mutex::new(state),
+            given_back: AtomicBool::new(false),
             file: Mutex::new(file),
             used: AtomicU64::new(0),
             claim: Mutex::new(Some(claim)),
             then: Mutex::new(None),
         }
+    }
+
+    /// Whether something of it is not written yet. Does not wait for what is being written.
+    pub(super) fn is_on_its_way(&self) -> bool {
+        !self.state.try_lock().is_ok_and(|state| state.outstanding == 0 && state.marks == 0)
     }
 }
 

@@ -150,7 +150,7 @@ impl Job {
 
 /// What the thread does with the jobs. Split off, so that the queue need not know of files.
 pub(super) trait Work: Send + Sync + 'static {
-    /// Works on some jobs of the queue's head and [finishes](Job::finish) them.
+    /// Works on some jobs of the queue's head and [finishes](Job::finish) them. A [`What::Release`] comes alone.
     fn work(&self, jobs: &[Arc<Job>]);
     /// A job was tried too often: it fails with this.
     fn give_up(&self, job: &Job, error: &TapeError);
@@ -301,9 +301,10 @@ impl Queue {
             inner = self.wake.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         let mut bytes = 0;
+        // Whoever has the session next hears nothing of appends before: all of them are told when it is given back.
         let fits = |job: &&Arc<Job>| {
             bytes += job.bytes();
-            bytes <= bytes_max
+            bytes <= bytes_max && !matches!(job.what, What::Release)
         };
         let mut group: Vec<Arc<Job>> = inner.jobs.iter().take(jobs_max.max(1)).take_while(fits).cloned().collect();
         if group.is_empty() {

@@ -302,8 +302,11 @@ impl Store {
     ///
     /// [`TapeError::Busy`] where the disk did not keep up within `limit`; the thread goes on and ends when it can.
     pub fn close(&self, limit: Duration) -> Result<(), TapeError> {
-        let logs: Vec<Arc<Log>> = lock(&self.inner.writer.live).values().filter_map(Weak::upgrade).collect();
+        // First: of what is not listed then, nothing is written any more.
         self.inner.queue.stop_appends();
+        let mut logs: Vec<Arc<Log>> = lock(&self.inner.writer.live).values().filter_map(Weak::upgrade).collect();
+        // The thread waits for the one that is at the disk in place just now; nobody else shall have to.
+        logs.sort_by_cached_key(|log| log.state.try_lock().is_err());
         for log in logs {
             self.inner.give_back(&log);
         }

@@ -210,6 +210,8 @@ impl Writer {
     /// stays, so that the log is replayed before anybody else writes the session.
     pub(super) fn release(&self, log: &Arc<Log>) {
         fault!(self.options.faults, "tape.release", log.session.as_str());
+        // What its handle is doing in place may come back late, and may write until then.
+        drop(lock(&log.state));
         let settled =
             lock(&self.commit).as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &self.layout, &log.session));
         if let Some(claim) = lock(&log.claim).take()
@@ -313,28 +315,21 @@ impl Work for Writer {
                 job.finish(Ok(Seq::ZERO));
             }
         }
-        let power = self.options.durability == Durability::Power;
-        let appends = jobs.split_inclusive(|job| matches!(job.what, What::Release));
-        for jobs in appends {
-            let (appends, release) = match jobs.split_last() {
-                Some((last, before)) if matches!(last.what, What::Release) => (before, Some(last)),
-                _ => (jobs, None),
-            };
-            if power {
-                if appends.iter().any(|job| matches!(job.what, What::Append { .. })) {
-                    self.append_with_commit_log(appends);
-                }
-            } else {
-                for job in appends {
-                    if let What::Append { bytes, begin, after, run } = &job.what {
-                        self.append(job, bytes, begin.as_deref(), after, *run, false);
-                    }
-                }
+        if let [job] = jobs
+            && let What::Release = job.what
+        {
+            let _began = self.in_thread.begin();
+            self.release(&job.log);
+            job.finish(Ok(Seq::ZERO));
+        } else if self.options.durability == Durability::Power {
+            if jobs.iter().any(|job| matches!(job.what, What::Append { .. })) {
+                self.append_with_commit_log(jobs);
             }
-            if let Some(job) = release {
-                let _began = self.in_thread.begin();
-                self.release(&job.log);
-                job.finish(Ok(Seq::ZERO));
+        } else {
+            for job in jobs {
+                if let What::Append { bytes, begin, after, run } = &job.what {
+                    self.append(job, bytes, begin.as_deref(), after, *run, false);
+                }
             }
         }
     }

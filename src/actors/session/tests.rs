@@ -309,6 +309,27 @@ async fn an_abort_on_a_full_disk_stops_what_runs_and_nothing_starts() {
     assert!(bench.history().contains("done"));
 }
 
+/// Finding: an engine that tells late, or twice, said of what was not on the tape yet that it was.
+#[tokio::test]
+async fn an_append_counts_only_when_the_tape_says_so_of_that_very_append() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let (before, slot) = (bench.live.state.seq, bench.live.slot.clone());
+    let mut sent = bench.send("m");
+    slot.settled(Ok(before));
+    bench.work();
+    assert_eq!(bench.live.state.seq, before);
+    assert!(sent.try_recv().is_err(), "nothing is on the tape yet");
+    bench.let_the_disk_go();
+    assert!(bench.live.state.seq > before);
+    assert!(sent.try_recv().unwrap().is_ok());
+    // One that nobody waits for changes nothing.
+    let after = bench.live.state.seq;
+    slot.settled(Ok(before));
+    bench.work();
+    assert_eq!(bench.live.state.seq, after);
+}
+
 /// A stop while an append is in flight: what it stops is stopped, and its record follows.
 #[tokio::test]
 async fn a_stop_during_a_flight_stops_at_once_and_is_recorded_after_it() {

@@ -1,7 +1,7 @@
 //! Who has which session: claims on their way to a handle, and back.
 
 use std::{
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -29,7 +29,7 @@ impl Store {
         while let Some(log) = live.get(session).cloned() {
             // All that are awake mark their turns through it: nothing that may wait for the disk is waited for meanwhile.
             drop(live);
-            let about_to_be_free = log.upgrade().is_some_and(|log| lock(&log.state).given_back);
+            let about_to_be_free = log.upgrade().is_some_and(|log| log.given_back.load(Ordering::Acquire));
             let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
             if !about_to_be_free || left.is_zero() {
                 let by = writer.owner()?.identity.clone().holder();
@@ -123,17 +123,13 @@ impl Drop for Claiming<'_> {
 
 impl Inner {
     /// Gives a session back: at once where nothing is on its way and the disk does not stand still, else by the I/O thread
-    /// behind its last append.
+    /// behind its last append. Never waits for what is done in place.
     pub(in crate::tape) fn give_back(&self, log: &Arc<Log>) {
-        let mut state = lock(&log.state);
-        if std::mem::replace(&mut state.given_back, true) {
+        if log.given_back.swap(true, Ordering::AcqRel) {
             return;
         }
-        let waits = state.outstanding > 0
-            || state.marks > 0
-            || self.writer.options.durability == Durability::Power
-            || self.writer.is_stalled();
-        drop(state);
+        let waits =
+            self.writer.options.durability == Durability::Power || self.writer.is_stalled() || log.is_on_its_way();
         if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
             self.writer.release(log);
         }

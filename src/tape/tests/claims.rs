@@ -1,6 +1,6 @@
 //! Who may write a session.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use super::support::*;
 use crate::{
@@ -193,6 +193,34 @@ fn a_handle_that_is_dropped_is_written_out_before_the_session_is_given_back() {
             assert_eq!(loading.join().unwrap(), entries(1..=20));
         });
         assert_eq!(tape.told.iter().map(Result::unwrap).last(), Some(Seq(20)));
+    }
+}
+
+/// Finding: whoever has the session next took it for an answer to an append of its own.
+#[test]
+fn an_append_is_told_before_its_session_is_given_back() {
+    for options in [small(), power()] {
+        let folder = own_folder();
+        let disk = FakeDisk::new();
+        disk.be_slow();
+        let store = store_on(folder.path(), options, &disk);
+        let (says, said) = std::sync::mpsc::channel();
+        let says_too = says.clone();
+        let notify = Arc::new(move |told: Result<Seq, TapeError>| says_too.send(Some(told.unwrap())).unwrap());
+        let [mut first, mut last] = ["first", "last"].map(|name| Waiting::create(&store, &id(name)));
+        let mut tape = store.create(&id("s"), notify).unwrap();
+        first.append(&[entry(1)]).unwrap();
+        disk.shut();
+        assert!(matches!(first.tape.append(&[entry(2)]), Appended::Later));
+        disk.wait_until_one_waits();
+        // What waits behind it is one group, as far as it may be one.
+        assert!(matches!(tape.append(&[entry(1)]), Appended::Later));
+        tape.give_back(Box::new(move || says.send(None).unwrap()));
+        assert!(matches!(last.tape.append(&[entry(1)]), Appended::Later));
+        disk.open_up();
+        assert!(store.settle(LONG));
+        assert_eq!(said.iter().collect::<Vec<_>>(), [Some(Seq(1)), None]);
+        assert_eq!(last.told.recv_timeout(LONG).unwrap().unwrap(), Seq(1));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A disk that stands still: one caller at most waits for it, and everybody else goes on.
 
-use std::{fs, sync::Arc};
+use std::{fs, sync::Arc, time::Duration};
 
 use super::support::*;
 use crate::{
@@ -79,6 +79,23 @@ fn a_session_is_given_back_behind_what_the_disk_holds_up() {
     });
     told.recv_timeout(LONG).unwrap();
     assert_eq!(store.held_sessions().unwrap(), []);
+}
+
+/// Finding: it waited for the write, however long that took, and with it the end of a runtime.
+#[test]
+fn a_store_is_closed_within_its_limit_while_an_append_in_place_is_held_up() {
+    let (folder, store) = while_the_first_is_held_up(&["a", "b"], |store, _, others| {
+        assert!(matches!(store.load(&id("a"), deaf()), Err(TapeError::Claimed { .. })), "nor does a load wait for it");
+        assert!(matches!(store.close(Duration::ZERO), Err(TapeError::Busy { .. })));
+        assert!(matches!(others[0].tape.append(&[entry(1)]), Appended::Now(Err(TapeError::Closed))));
+        // Until it comes back nobody else writes there.
+        let other = Store::open(store.path(), small()).unwrap();
+        assert!(matches!(other.load(&id("a"), deaf()), Err(TapeError::Claimed { .. })));
+    });
+    store.close(LONG).unwrap();
+    let other = Store::open(folder.path(), small()).unwrap();
+    assert_eq!(load_entries(&other, &id("a")), [entry(1)]);
+    assert_eq!(load_entries(&other, &id("b")), []);
 }
 
 /// The mark of an open turn is made before the append that opens it, and taken away after all that came before.
