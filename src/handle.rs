@@ -32,8 +32,8 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::Message,
     session::{
-        self, Abort, AnswerAsk, Bill, Command, Configure, Delivery, Disposition, EditMessage, Entry, GoOn, Grant,
-        HandOff, Held, Outcome, Pause, Record, Refusal, Resume, SendMessage, Settings, Spent, State, Steering,
+        self, Abort, AnswerAsk, Bill, ClearQueue, Command, Configure, Delivery, Disposition, EditMessage, Entry, GoOn,
+        Grant, HandOff, Held, Outcome, Pause, Record, Refusal, Resume, SendMessage, Settings, Spent, State, Steering,
         Transcript, TurnEnd, Waiting, WithdrawMessage, kept,
     },
     usage::Usage,
@@ -174,6 +174,38 @@ impl Session {
     /// [`SendError::NotWaiting`] where it does not wait any more.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
         self.ask(WithdrawMessage { id }).await.map(drop)
+    }
+
+    /// Takes back all messages that wait and gives them to the caller, steering first: an editor puts the text back where it was
+    /// typed, for example after an [abort](Session::abort). A message that a turn has read by then is not among them.
+    ///
+    /// # Errors
+    /// As [`Session::send`]. Nothing was taken back then, but for [`SendError::Unsettled`]: [`Session::queue`] says what still waits.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Delivery, Runtime, SessionOptions, model::{Reply, Scripted}};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+    /// let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// session.pause().await?;
+    /// session.send("Say hello.", Delivery::Queue).await?;
+    /// session.send("And goodbye.", Delivery::Queue).await?;
+    /// let taken_back: Vec<_> = session.clear_queue().await?.iter().map(|message| message.text()).collect();
+    /// assert_eq!(taken_back, ["Say hello.", "And goodbye."]);
+    /// assert!(session.queue().await?.is_empty());
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn clear_queue(&self) -> Result<Vec<Message>, SendError> {
+        Ok(match self.ask(ClearQueue).await? {
+            Held::TakenBack(messages) => messages.into_iter().map(Arc::unwrap_or_clone).collect(),
+            _ => Vec::new(),
+        })
     }
 
     /// Lets held messages, and an interrupted turn, go on.

@@ -1,9 +1,12 @@
 //! What comes out of the core beside entries: what the shell is to stop, and what hosts are told.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{MessageId, Seq},
+    message::Message,
     session::{Refusal, ReplyTo},
 };
 
@@ -28,12 +31,14 @@ pub enum Directive {
 pub type Reply = Result<Held, Refusal>;
 
 /// What was done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Held {
     /// The message is on the tape.
     Receipt(Receipt),
     /// It is done; this is the entry that says so, or the newest one where nothing had to be written.
     Done(Seq),
+    /// These were taken back: steering first, each kind in the order in which it would have been read.
+    TakenBack(Vec<Arc<Message>>),
 }
 
 /// The message is on the tape, and this is what will become of it.

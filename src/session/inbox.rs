@@ -162,6 +162,37 @@ impl Decide for WithdrawMessage {
     }
 }
 
+/// A host takes back all messages that wait. What the runtime tells the session of itself stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClearQueue;
+
+impl Decide for ClearQueue {
+    fn is() -> &'static str {
+        "clear_queue"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<ClearQueue> {
+        matches!(first(wrote)?, Record::Withdrawn { .. }).then_some(ClearQueue)
+    }
+
+    fn name(&self) -> &'static str {
+        "clear queue"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        let waiting = draft.state.steering.iter().chain(&draft.state.queue).map(|waiting| waiting.message.clone());
+        let waiting: Vec<_> = waiting.filter(|message| !message.id.is_reserved()).collect();
+        for message in &waiting {
+            draft.write(None, Record::Withdrawn { id: message.id.clone() });
+        }
+        Ok(Held::TakenBack(waiting))
+    }
+
+    fn in_words(&self) -> String {
+        "all messages that waited were withdrawn".to_owned()
+    }
+}
+
 /// Steering messages that may wait in one session.
 pub const INBOX_STEERING_MAX: usize = 64;
 

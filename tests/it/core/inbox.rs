@@ -192,6 +192,21 @@ fn steering_can_be_edited_and_withdrawn() {
     assert_eq!(play.newest(2, 99), ["c0 ok", "user: first"]);
 }
 
+/// All that waits is taken back at once and given to its sender, steering first. What was read stays, and so does what the runtime says.
+#[test]
+fn a_queue_is_cleared_and_given_back() {
+    let (mut play, calls) = Play::with_calls(&["bash"]);
+    play.send("later");
+    play.steer("now", Steering::FinishBatch);
+    play.send("last");
+    assert_eq!(play.clear_queue(), ["now", "later", "last"]);
+    assert_eq!((play.waiting(), play.clear_queue()), ((Vec::new(), Vec::new()), Vec::<String>::new()));
+    assert_eq!(play.send_as("now", STEER), Err(Refusal::Withdrawn { id: "now".into() }), "it is known as taken back");
+    play.returned(calls[0], "ok");
+    play.answer_text("done");
+    assert_eq!(play.newest(2, 99), ["c0 ok", "model: done"]);
+}
+
 /// The runtime says who speaks and when; the sender does not.
 #[test]
 fn a_sender_cannot_speak_for_the_model() {

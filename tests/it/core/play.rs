@@ -12,9 +12,9 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
     permission::{Action, Globs, Rule, Ruleset},
     session::{
-        Abort, AnswerAsk, CallState, Configure, Delivery, Directive, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
-        Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
-        State, Steering, Windows, WithdrawMessage, decide,
+        Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Directive, Due, EditMessage, Entry, Env, GoOn,
+        Grant, Held, Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume,
+        SendMessage, Settings, State, Steering, Windows, WithdrawMessage, decide,
     },
     tool::{ToolResult, Toolbox},
     usage::Usage,
@@ -271,7 +271,7 @@ impl Play {
         self.signal(SendMessage { message, delivery, expect_turn }.to(reply));
         match self.reply.clone().unwrap() {
             Ok(Held::Receipt(receipt)) => Ok(receipt),
-            Ok(Held::Done(seq)) => panic!("a send was answered with the entry {seq}"),
+            Ok(other) => panic!("a send was answered with {other:?}"),
             Err(refusal) => Err(refusal),
         }
     }
@@ -316,6 +316,15 @@ impl Play {
         let reply = self.reply_to();
         self.signal(WithdrawMessage { id: id.into() }.to(reply));
         self.reply.clone().unwrap()
+    }
+
+    pub(crate) fn clear_queue(&mut self) -> Vec<String> {
+        let reply = self.reply_to();
+        self.signal(ClearQueue.to(reply));
+        match self.reply.clone().unwrap() {
+            Ok(Held::TakenBack(messages)) => messages.iter().map(|message| message.text()).collect(),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn configure(&mut self, change: impl FnOnce(&mut Settings)) -> &mut Play {

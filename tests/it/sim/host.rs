@@ -109,7 +109,7 @@ impl Host {
                 let first = known.receipt.get_or_insert_with(|| receipt.clone());
                 hold!(first == receipt, "the same id got two receipts: {first:?}, then {receipt:?}");
             }
-            (Wish::Send(id), Ok(Held::Done(_))) => return Err(format!("the send of {id} got no receipt")),
+            (Wish::Send(id), Ok(_)) => return Err(format!("the send of {id} got no receipt")),
             (Wish::Send(_), Err(_)) => {}
             (Wish::Edit(id, text), Ok(_)) => {
                 // Edits sent before this one are overwritten by it; one sent since may or may not have been taken.
