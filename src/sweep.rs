@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::{
     ids::{Millis, Seq, SessionId},
     listing::beside,
-    session::{Entry, Record},
+    session::{Entry, Record, State},
     tape::{SessionSummary, Standing, Standings, TapeError, TapeStore},
 };
 
@@ -354,9 +354,8 @@ fn task_of(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Optio
     if first.origin.is_none() && !adopted {
         return Ok(None);
     }
-    let mut state = (*first).clone();
     // What cannot be understood was written by a later version: then it is somebody else's to say.
-    lines.iter().filter_map(|line| Entry::from_tape(line).ok()).for_each(|entry| state.apply(&entry));
+    let Some(state) = State::fold(lines.iter().filter_map(|line| Entry::from_tape(line).ok())) else { return Ok(None) };
     let origin = state.origin.as_ref().filter(|origin| origin.end.is_none() && origin.orphaned.is_none());
     Ok(origin.filter(|_| state.closed.is_none()).map(|origin| origin.parent.clone()))
 }

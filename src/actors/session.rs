@@ -251,13 +251,8 @@ impl Live {
                 }
                 Work::Settled(result) => {
                     fault!(self.host.store.faults(), "session.settled", self.slot.id.as_str());
-                    // An engine that tells too late or twice says nothing of the append that is in flight.
-                    let is_meant = |writing: &mut Writing| !result.as_ref().is_ok_and(|seq| *seq != writing.after.seq);
-                    match self.writing.take_if(is_meant) {
-                        Some(writing) => self.settled(writing, result.map(drop))?,
-                        None => {
-                            tracing::warn!(session = %self.slot.id, ?result, "told of an append that is not in flight")
-                        }
+                    if let Some(writing) = self.writing.take() {
+                        self.settled(writing, result.map(drop))?;
                     }
                 }
                 Work::Question(Question::Sleep(slept)) => {

@@ -329,9 +329,11 @@ impl Slot {
         }
     }
 
-    /// The tape says that an append is settled.
+    /// The tape says that an append is settled. An engine that says so too late, or twice, says nothing of the one that is in flight.
     pub(crate) fn settled(&self, result: Result<Seq, TapeError>) {
-        if let Some(inbox) = &mut self.inner().inbox {
+        if let Some(inbox) = &mut self.inner().inbox
+            && result.as_ref().map_or(true, |seq| inbox.mailbox.in_flight() == Some(*seq))
+        {
             inbox.settled = Some(result);
             inbox.wake();
         }

@@ -38,16 +38,9 @@ pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<session::Stat
     let Some(store) = open(store)?.filter(|store| store.exists(id)) else { return Ok(None) };
     let unreadable =
         |why: &dyn std::fmt::Display| Failure::failed(format!("the tape of session {id} cannot be read: {why}"));
-    let mut state: Option<session::State> = None;
-    for line in store.read(id, tamtam::Seq::ZERO)? {
-        let entry = session::Entry::from_tape(&line).map_err(|error| unreadable(&error))?;
-        if let (None, session::Record::State(first)) = (&state, &entry.record) {
-            state = Some((**first).clone());
-        }
-        if let Some(state) = &mut state {
-            state.apply(&entry);
-        }
-    }
+    let lines = store.read(id, tamtam::Seq::ZERO)?;
+    let entries: Result<Vec<_>, _> = lines.iter().map(session::Entry::from_tape).collect();
+    let state = session::State::fold(entries.map_err(|error| unreadable(&error))?);
     state.map(Some).ok_or_else(|| unreadable(&"it has no entry: the session was never begun, choose another id"))
 }
 

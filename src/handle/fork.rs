@@ -321,8 +321,7 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Merg
     if let Some(upto) = published(host, fork) {
         there.retain(|entry| entry.seq <= upto);
     }
-    let mut now = then.clone();
-    there.iter().for_each(|entry| now.apply(entry));
+    let now = then.clone().after(&there);
     if let Some(turn) = &now.turn {
         return Err(MergeError::Busy { session: fork.clone(), turn: turn.id });
     }

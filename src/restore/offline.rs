@@ -37,7 +37,7 @@ pub fn offline(
     }
     let entries: Vec<Entry> =
         loaded.entries.iter().map(Entry::from_tape).collect::<Result<_, _>>().map_err(PlanError::from)?;
-    let Some((state, newest)) = state_of(&entries).zip(entries.last()) else {
+    let Some((state, newest)) = State::fold(&entries).zip(entries.last()) else {
         return Err(PlanError::from(TapeError::Missing { session: session.clone() }).into());
     };
     if let Some(turn) = &state.turn {
@@ -73,14 +73,4 @@ fn record(tape: &mut Tape, entry: &Entry, wait: impl FnOnce() -> Result<(), Tape
         Appended::Now(done) => done.map(drop),
         Appended::Later => wait(),
     }
-}
-
-/// The state that entries from an anchor on make.
-fn state_of(entries: &[Entry]) -> Option<State> {
-    let (first, rest) = entries.split_first()?;
-    let Record::State(state) = &first.record else { return None };
-    let mut state = (**state).clone();
-    state.apply(first);
-    rest.iter().for_each(|entry| state.apply(entry));
-    Some(state)
 }

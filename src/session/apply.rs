@@ -3,7 +3,7 @@
 //! It never decides and never fails. An entry that speaks of a ticket that is not open changes nothing but the position: the
 //! tape is the truth, and what it leaves out did not happen.
 
-use std::sync::Arc;
+use std::{borrow::Borrow, sync::Arc};
 
 use crate::{
     context::{Fullness, of_item},
@@ -25,6 +25,24 @@ mod spending;
 mod tasks;
 
 impl State {
+    /// The state that these entries make. They begin with a state, as a tape and every anchor do; `None` where they do not.
+    #[must_use]
+    pub fn fold(entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> Option<State> {
+        let mut entries = entries.into_iter();
+        let first = entries.next()?;
+        let Record::State(state) = &first.borrow().record else { return None };
+        let mut state = (**state).clone();
+        state.apply(first.borrow());
+        Some(state.after(entries))
+    }
+
+    /// The state with these entries behind it.
+    #[must_use]
+    pub fn after(mut self, entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> State {
+        entries.into_iter().for_each(|entry| self.apply(entry.borrow()));
+        self
+    }
+
     /// Puts one entry into the state.
     pub fn apply(&mut self, entry: &Entry) {
         if let Record::State(state) = &entry.record {

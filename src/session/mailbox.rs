@@ -465,10 +465,10 @@ impl Mailbox {
         self.recover.is_none() && !self.waiting.values().any(|waiting| waiting.input.is_stop())
     }
 
-    /// Whether what was decided waits for the tape.
+    /// Through which entry an append is in flight.
     #[must_use]
-    pub fn is_in_flight(&self) -> bool {
-        self.hand.as_ref().is_some_and(|hand| hand.flight.is_some())
+    pub fn in_flight(&self) -> Option<Seq> {
+        self.hand.as_ref()?.flight.as_ref().map(|(upto, _)| *upto)
     }
 
     /// Why the disk refused last, where something waits for it still.

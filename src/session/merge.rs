@@ -164,8 +164,7 @@ pub fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry]) -> M
             _ => items.push_shared(item),
         }
     }
-    let mut now = then.clone();
-    there.iter().for_each(|entry| now.apply(entry));
+    let now = then.clone().after(there);
     let mut counted = Spent::default();
     merges().for_each(|(_, merged)| counted += merged.spent);
     Merged {

@@ -328,10 +328,7 @@ impl<'a> Tape<'a> {
     fn state_at(&self, seq: Seq) -> Option<State> {
         let upto = self.entries.get(..=usize::try_from(seq.0.checked_sub(self.first.0)?).ok()?)?;
         let anchor = upto.iter().rposition(|entry| matches!(entry.record, Record::State(_)))?;
-        let Record::State(first) = &upto[anchor].record else { return None };
-        let mut state = (**first).clone();
-        upto[anchor..].iter().for_each(|entry| state.apply(entry));
-        Some(state)
+        State::fold(&upto[anchor..])
     }
 
     /// An entry that the trails from here and from there have in common, with all before it; `None` where it lies further back.

@@ -80,11 +80,7 @@ impl Undone {
     pub fn of(entries: &[Entry]) -> Option<Undone> {
         let (last, before) = entries.split_last()?;
         let Record::Compacted(compacted) = &last.record else { return None };
-        let mut state = match &before.first()?.record {
-            Record::State(state) => (**state).clone(),
-            _ => return None,
-        };
-        before.iter().for_each(|entry| state.apply(entry));
+        let state = State::fold(before)?;
         Some(Undone {
             compaction: last.seq,
             history: state.history.iter().take(compacted.first_kept).map(|item| (**item).clone()).collect(),

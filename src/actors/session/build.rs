@@ -9,7 +9,7 @@ use crate::{
     message::ErrorReason,
     model::Request,
     permission::{Globs, seen_from},
-    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, Record, State, toolset},
+    session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     tape::TapeError,
     tool::{Access, May, Tool, ToolResult, arguments},
 };
@@ -85,22 +85,18 @@ pub(super) fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec
 
 /// The state that the entries of a tape make.
 pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
-    let mut entries = lines.iter().map(Entry::from_tape);
-    let first = entries.next().transpose()?;
-    let state = first.as_ref().and_then(|entry| match &entry.record {
-        Record::State(state) => Some((**state).clone()),
-        _ => None,
-    });
-    let (Some(mut state), Some(first)) = (state, first) else {
-        let source = serde::de::Error::custom("a tape begins with a state");
-        let kind = lines.first().map_or_else(String::new, |line| line.kind.clone());
-        return Err(BadRecord { seq: Seq::ZERO, kind, source });
-    };
-    state.apply(&first);
-    for entry in entries {
-        state.apply(&entry?);
+    let mut bad = None;
+    let entries = lines.iter().map_while(|line| Entry::from_tape(line).map_err(|error| bad = Some(error)).ok());
+    let state = State::fold(entries);
+    match (state, bad) {
+        (_, Some(bad)) => Err(bad),
+        (Some(state), None) => Ok(state),
+        (None, None) => {
+            let source = serde::de::Error::custom("a tape begins with a state");
+            let kind = lines.first().map_or_else(String::new, |line| line.kind.clone());
+            Err(BadRecord { seq: Seq::ZERO, kind, source })
+        }
     }
-    Ok(state)
 }
 
 /// The state of a session's whole tape, which says that it is that one: keys, hooks and folders go by that name. At earlier
