@@ -34,7 +34,8 @@ pub(crate) fn replays(entries: &[Entry], appends: &[(usize, Made)]) -> Result<()
         let Some(found) = step.difference else { continue };
         let excused = match made {
             Made::Whole => false,
-            Made::Torn => found.recorded.is_none(),
+            // What was read of the host may have been read for an entry that is lost.
+            Made::Torn => found.recorded.is_none() || found.path == "in.env",
             Made::ByHand => true,
         };
         hold!(excused, "the tape does not replay: decision {} ({}): {found}", step.number, step.signal);

@@ -140,11 +140,11 @@ impl World {
     /// A report may have come that the actor did not get to: it is recorded before recovery.
     fn last_words(&mut self, dead: &[(Seq, Worker)]) {
         for (ticket, worker) in dead {
-            if self.rng.percent(30)
-                && self.state.open.contains_key(ticket)
-                && let Input::Report { ticket, report } = self.report_of(*ticket, *worker)
-            {
-                self.mailbox.report(self.incarnation, ticket, report);
+            if self.rng.percent(30) && self.state.open.contains_key(ticket) {
+                let report = self.report_of(*ticket, *worker);
+                if let Input::Report { ticket, report } = tools::told(&self.toolbox, &self.state, &report) {
+                    self.mailbox.report(self.incarnation, ticket, report);
+                }
             }
         }
     }
