@@ -288,7 +288,7 @@ impl Live {
         match self.write(&writing) {
             Appended::Now(result) => {
                 fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
-                if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. })) {
+                if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. } | Input::Hold)) {
                     fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
                 }
                 self.settled(writing, result.map(drop))

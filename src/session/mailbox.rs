@@ -197,12 +197,14 @@ impl Mailbox {
         if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.marks.tried)) {
             return self.next_stop(state, now);
         }
+        let reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
+        if let Some((suspect, _)) = reports.clone().find(|(_, waiting)| waiting.marks.is_suspect()) {
+            // First of all, so that commands that go on coming do not keep it waiting.
+            let (suspect, hold) = (*suspect, self.recover.is_some().then_some(Input::Hold));
+            return self.take(vec![suspect], hold);
+        }
         if let Some(recover) = self.recover.clone() {
-            let mut reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
-            return match reports.clone().find(|(_, waiting)| waiting.marks.is_suspect()) {
-                Some((alone, _)) => self.take(vec![*alone], Some(Input::Hold)),
-                None => self.take(reports.by_ref().map(|(at, _)| *at).collect(), Some(recover)),
-            };
+            return self.take(reports.map(|(at, _)| *at).collect(), Some(recover));
         }
         let batch = self.batch();
         let is_alone = batch.first().is_some_and(|at| self.waiting[at].is_alone());
