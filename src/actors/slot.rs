@@ -18,6 +18,7 @@
 
 mod inbox;
 mod sleep;
+mod workers;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
@@ -28,7 +29,7 @@ use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     actors::{host::Host, shell::Mailbox, tapes::OpenTape},
@@ -135,28 +136,6 @@ impl Slept {
     }
 }
 
-/// A worker of a turn, held by its task. When that is dropped, reported or not, the worker is down.
-pub(crate) struct AtWork {
-    slot: Arc<Slot>,
-    life: u32,
-    ticket: Seq,
-    /// Stops it.
-    pub(crate) stop: CancellationToken,
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        let mut inner = self.slot.inner();
-        if inner.life == self.life
-            && let Some(inbox) = &mut inner.inbox
-        {
-            inbox.at_work.retain(|at_work| *at_work != self.ticket);
-        }
-        drop(inner);
-        self.slot.moved.notify_waiters();
-    }
-}
-
 /// When an idle session may be put to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resting {
@@ -218,7 +197,7 @@ impl Slot {
         inner.next_reply += 1;
         let ends_the_turn = command.ends_the_turn();
         let answer = inner.inbox().command(to, command)?;
-        let stop = ends_the_turn.then(|| inner.inbox().stop());
+        let stop = ends_the_turn.then(|| inner.inbox().take_stop());
         inner.used = Instant::now();
         self.rouse_locked(inner);
         if let Some(stop) = stop {
@@ -276,25 +255,6 @@ impl Slot {
         }
     }
 
-    /// A worker of the turn begins, in that life. `None` where it may not: a stop came meanwhile.
-    pub(crate) fn begin_worker(self: &Arc<Self>, life: u32, ticket: Seq) -> Option<AtWork> {
-        let mut inner = self.inner();
-        let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
-        inbox.at_work.push(ticket);
-        Some(AtWork { slot: self.clone(), life, ticket, stop: inbox.stop_token() })
-    }
-
-    /// Returns when no worker of the turn is at work.
-    pub(crate) async fn workers_down(&self) {
-        loop {
-            let moved = self.moved.notified();
-            if self.inner().inbox.as_ref().is_none_or(|inbox| inbox.at_work.is_empty()) {
-                return;
-            }
-            moved.await;
-        }
-    }
-
     /// Whether somebody works on a ticket's behalf no more: it has reported.
     pub(crate) fn has_report(&self, ticket: Seq) -> bool {
         self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.has_report(ticket))
@@ -303,11 +263,6 @@ impl Slot {
     /// Whether nothing waits for the actor and it has nothing in hand.
     pub(crate) fn is_quiet(&self) -> bool {
         self.inner().inbox.as_ref().is_none_or(|inbox| inbox.mailbox.is_empty())
-    }
-
-    /// Whether work may begin.
-    pub(crate) fn may_begin(&self) -> bool {
-        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.may_begin())
     }
 
     /// Whether the disk has refused what waits.

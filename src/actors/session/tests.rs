@@ -448,6 +448,40 @@ async fn a_batch_that_is_too_large_is_decided_one_by_one() {
     assert!(bench.live.state.paused && bench.live.state.queue.len() == 2);
 }
 
+/// A message that stops what runs holds back what is due until it is recorded. Where the tape does not take it, that begins after all.
+#[tokio::test]
+async fn a_stop_that_is_not_recorded_after_all_holds_nothing_back() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.hold_up_the_disk();
+    let call = AnswerPart::Call { id: "c".into(), name: "waits".into(), input: "{}".into(), extra: None };
+    bench.answered(bench.request(), Answer::new(vec![call], Finish::ToolCalls));
+    let large = Message::user("x".repeat(LINE_BYTES_MAX)).with_id("large".into());
+    let delivery = Delivery::Steer(Steering::AbortRunning);
+    let stop = bench.ask(SendMessage { message: large, delivery, expect_turn: None });
+    bench.let_the_disk_go();
+    assert!(matches!(stop.await.unwrap(), Err(SendError::Storage(TapeError::TooLarge { .. }))));
+    assert_eq!(bench.running().len(), 1, "{:?}", bench.live.state.open);
+}
+
+/// Between an abort and its record nobody begins. One whose task is gone is down, whether it has reported or not.
+#[tokio::test]
+async fn a_worker_begins_behind_no_stop_and_is_down_with_its_task() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let slot = bench.live.slot.clone();
+    let at_work = slot.begin_worker(0, Seq(90)).unwrap();
+    let mut down = Box::pin(slot.workers_down());
+    assert!(futures_util::FutureExt::now_or_never(&mut down).is_none());
+    drop(at_work);
+    assert!(futures_util::FutureExt::now_or_never(down).is_some());
+    let (_, _answer) = slot.command(abort()).unwrap();
+    assert!(slot.begin_worker(0, Seq(91)).is_none());
+    bench.work();
+    bench.let_the_disk_go();
+    assert!(slot.begin_worker(0, Seq(91)).is_some());
+}
+
 /// What an incarnation knows is worth nothing where the tape is not what it wrote: it ends, and what was reported stays.
 #[tokio::test]
 async fn a_tape_that_somebody_else_changed_ends_the_incarnation() {

@@ -110,7 +110,7 @@ pub(super) struct Inbox {
     pub(super) settled: Option<Result<Seq, TapeError>>,
     questions: VecDeque<Question>,
     pub(super) waiting: Vec<(MessageId, OutcomeReply)>,
-    /// What stops the workers of a turn; anew for each turn that an abort ended.
+    /// What stops the workers that are at work. Whatever ends their turn takes it, and leaves another.
     stop: CancellationToken,
     /// The tickets that a worker of the turn is at.
     pub(super) at_work: Vec<Seq>,
@@ -177,16 +177,14 @@ impl Inbox {
         Ok(answer)
     }
 
-    /// What stops the workers that are at work. To be cancelled outside of every lock.
-    pub(super) fn stop(&self) -> CancellationToken {
-        self.stop.clone()
+    /// Takes what stops the workers that are at work, to be cancelled outside of every lock. However late that is: those that begin from
+    /// here on have another.
+    pub(super) fn take_stop(&mut self) -> CancellationToken {
+        std::mem::take(&mut self.stop)
     }
 
-    /// What stops the worker that is about to begin: none does while a stop waits, so a token that was cancelled is of a turn before.
-    pub(super) fn stop_token(&mut self) -> CancellationToken {
-        if self.stop.is_cancelled() {
-            self.stop = CancellationToken::new();
-        }
+    /// What stops the worker that is about to begin.
+    pub(super) fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
 
@@ -392,6 +390,17 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
+
+    /// What an abort stops is stopped outside of the lock, perhaps late. Who begins meanwhile is not meant.
+    #[test]
+    fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
+        let mut inbox = Inbox::new();
+        let before = inbox.stop_token();
+        let stop = inbox.take_stop();
+        let behind = inbox.stop_token();
+        stop.cancel();
+        assert_eq!((before.is_cancelled(), behind.is_cancelled()), (true, false));
+    }
 
     /// Over a slow disk, those who stopped waiting keep nobody out. What they wanted is not done, but for what stops.
     #[test]

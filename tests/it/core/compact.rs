@@ -8,8 +8,8 @@ use tamtam::{
     message::Finish,
     model::{ErrorKind, Item},
     session::{
-        BranchSummary, Compact, Due, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
-        Steering, UndoCompaction, Undone,
+        BranchSummary, Compact, Due, Entry, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
+        Resource, Steering, UndoCompaction, Undone,
     },
 };
 
@@ -420,6 +420,21 @@ fn a_crash_begins_the_summary_again() {
     assert_eq!(play.follows(), (vec![Due::Summary(open)], vec![]));
     summarised(&mut play, Ok("sum"));
     assert_eq!(play.state.context.compactions, 1);
+}
+
+/// After a crash a summary is not written again where the budget does not allow as much once more: what was held for it is spent.
+#[test]
+fn a_crash_begins_no_summary_again_that_the_budget_does_not_allow() {
+    let mut play = talked(5, 500);
+    play.configure(|settings| settings.budget.session.tokens = Some(100_000));
+    compact(&mut play).unwrap();
+    let open = ticket(&play);
+    let left = play.state.left().of(Resource::Tokens).unwrap();
+    play.configure(|settings| settings.budget.session.tokens = Some(100_000 - left));
+    play.crash();
+    let failed = |entry: &Entry| matches!(&entry.record, Record::CompactionFailed { .. }) && entry.ticket == Some(open);
+    assert!(play.entries.iter().any(failed), "{:?}", play.entries);
+    assert_eq!((play.state.compaction(), play.is_quiet()), (None, true));
 }
 
 /// A compaction that is written and waits for the open request is in progress: another one would cut what it replaces.

@@ -135,32 +135,44 @@ impl World {
         // In small windows there is hardly a step without a compaction.
         let window = rng.pick(&[Window::new(200_000, 8_192), Window::new(300, 60), Window::new(120, 60)]);
         let (quiet, keeps_up) = (rng.percent(50), rng.pick(&[40, 80, 100]));
-        let mut world = World {
-            quiet,
-            keeps_up,
+        let written = vec![through_bytes(&first)];
+        let mut world = World::of(rng, state, settings, written, vec![(1, Made::Whole)]);
+        (world.quiet, world.keeps_up, world.tells) = (quiet, keeps_up, tells);
+        (world.now, world.window) = (now, window);
+        world.tell(|world| format!("settings {:?}", world.state.settings));
+        world
+    }
+
+    /// A session over such a tape, with nothing at work and a disk that is well.
+    fn of(rng: Rng, state: State, initial: Settings, written: Vec<Entry>, appends: Vec<(usize, Made)>) -> World {
+        let mut mailbox = Mailbox::default();
+        mailbox.begin(1, Input::recover(), state.seq);
+        World {
             rng,
             host: Host::default(),
             folded: state.clone(),
             whole: state.clone(),
+            now: state.time,
             state,
             workers: BTreeMap::new(),
-            now,
             heard: true,
+            quiet: false,
+            keeps_up: 100,
             counts: Counts::default(),
             told: Vec::new(),
-            tells,
+            tells: false,
             toolbox: tools::toolbox(),
             globs: Globs::default(),
             host_rules: None,
-            window,
+            window: Window::new(200_000, 8_192),
             prices: budgets::prices(),
-            initial: settings,
+            initial,
             inherited: 0,
             generation: 0,
             forks: Vec::new(),
-            written: vec![through_bytes(&first)],
-            appends: vec![(1, Made::Whole)],
-            mailbox: Mailbox::default(),
+            written,
+            appends,
+            mailbox,
             flight: None,
             incarnation: 1,
             disk: Disk::Calm,
@@ -171,10 +183,7 @@ impl World {
             report_deaths: 0,
             ran: BTreeMap::new(),
             family: Family::default(),
-        };
-        world.mailbox.begin(1, Input::recover(), Seq(1));
-        world.tell(|world| format!("settings {:?}", world.state.settings));
-        world
+        }
     }
 
     /// Plays a schedule: so many happenings, then calm weather until the session has come to rest.
@@ -203,48 +212,15 @@ impl World {
         written.push(through_bytes(forked));
         let mut appends = self.appends[..appends].to_vec();
         appends.push((1, Made::Whole));
-        let generation = self.generation + 1;
-        let mut fork = World {
-            rng: Rng::new(self.rng.below(usize::MAX) as u64),
-            host: Host::default(),
-            state: state.clone(),
-            folded: state.clone(),
-            whole: state.clone(),
-            workers: BTreeMap::new(),
-            now: self.now,
-            heard: true,
-            quiet: self.quiet,
-            keeps_up: self.keeps_up,
-            counts: Counts::default(),
-            told: Vec::new(),
-            tells: self.tells,
-            toolbox: tools::toolbox(),
-            globs: Globs::default(),
-            // A fork is woken by the host that has its point; others have it after a crash.
-            host_rules: state.settings.host.clone(),
-            window: self.window,
-            prices: self.prices.clone(),
-            initial: self.initial.clone(),
-            inherited: upto,
-            generation,
-            forks: Vec::new(),
-            written,
-            appends,
-            mailbox: Mailbox::default(),
-            flight: None,
-            incarnation: 1,
-            disk: Disk::Calm,
-            is_rough: false,
-            stops: BTreeMap::new(),
-            poison: None,
-            poisoned_ticket: None,
-            report_deaths: 0,
-            ran: BTreeMap::new(),
-            family: Family::default(),
-        };
-        fork.mailbox.begin(1, Input::recover(), fork.state.seq);
+        let rng = Rng::new(self.rng.below(usize::MAX) as u64);
+        let mut fork = World::of(rng, state.clone(), self.initial.clone(), written, appends);
+        (fork.quiet, fork.keeps_up, fork.tells) = (self.quiet, self.keeps_up, self.tells);
+        (fork.now, fork.window, fork.prices) = (self.now, self.window, self.prices.clone());
+        // A fork is woken by the host that has its point; others have it after a crash.
+        fork.host_rules = state.settings.host.clone();
+        (fork.inherited, fork.generation) = (upto, self.generation + 1);
         fork.whole = fork.fold_uncompacted();
-        fork.host = Host::of_fork(&fork.whole, generation);
+        fork.host = Host::of_fork(&fork.whole, fork.generation);
         fork.host.gone = back::gone(&fork.written);
         fork
     }
