@@ -6,10 +6,9 @@
 //! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
 //! | `slots.rs` | the sessions that a runtime knows |
 //! | `activation.rs` | how a session wakes up |
-//! | `first_append.rs` | how the first entry of a new session gets onto the disk |
 //! | `timekeeper.rs` | the child that puts sessions to sleep |
 //! | `tape.rs` | the child that looks after the store |
-//! | `tapes.rs` | the tapes of a runtime: whatever keeps them, and which it has open |
+//! | `tapes.rs` | the tapes of a runtime: whatever keeps them, which it has open, and how the first entry of a new one gets onto the disk |
 //! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
 //! | `links.rs` | a parent's watch over a child session |
@@ -18,7 +17,6 @@
 
 pub(crate) mod activation;
 mod facts;
-pub(crate) mod first_append;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod observers;

@@ -28,9 +28,9 @@ pub use crate::actors::{
 };
 use crate::{
     actors::{
-        first_append::FirstAppend,
         host::Host,
         slot::{Door, Phase, Slot, slept},
+        tapes::FirstAppend,
         timekeeper::shed,
         undone::left_undone,
     },
@@ -504,7 +504,7 @@ async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError>
 /// Makes the tape of a new session, with its first entry on it.
 fn make_tape(host: &Host, slot: &Arc<Slot>, settings: crate::session::Settings) -> Result<(), OpenError> {
     let first = FirstAppend::new();
-    let mut tape = host.store.create(&slot.id, first.notify(slot))?;
+    let mut tape = host.store.create(&slot.id, first.notify(slot.notify()))?;
     let now = host.clock.now();
     let mut state = State::new(slot.id.clone(), settings, now);
     let record = Record::State(Arc::new(state.clone()));

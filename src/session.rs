@@ -1,7 +1,7 @@
 //! The core: all that a session *decides*, as functions of values.
 //!
 //! ```text
-//! decide(&State, &[Input], &Env, now) -> Decision { entries, directives, after }
+//! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }
 //! State::apply(&entry)               -> the only mutator, live and in recovery
 //! ```
 //!
@@ -16,10 +16,10 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `input.rs`, `command.rs`, `directive.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
+//! | `input.rs`, `command.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
 //! | `decide.rs` | what an input means |
 //! | `due.rs` | what is to be begun, as it follows from what is open |
-//! | `inbox.rs` | which messages are taken, refused, edited, withdrawn, delivered |
+//! | `inbox.rs`, `edit.rs` | which messages are taken, refused and delivered; edited, and taken back |
 //! | `advance.rs` | what happens next: the double loop |
 //! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
 //! | `toolset.rs` | which tools a turn has |
@@ -53,8 +53,8 @@ mod command;
 mod compact;
 mod decide;
 mod digest;
-mod directive;
 mod due;
+mod edit;
 mod end;
 mod env;
 mod handoff;
@@ -71,10 +71,10 @@ mod record;
 mod recorded;
 mod recover;
 mod refusal;
+mod reply;
 mod restored;
 mod retry;
 mod said;
-mod seen;
 mod settings;
 mod spending;
 mod spent;
@@ -98,12 +98,10 @@ pub(crate) use compact::{Asked, prompt as compaction_prompt, reads_max};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub use decide::{Decision, decide, decide_and_watch};
 pub(crate) use digest::{Cradle, Digest};
-pub use directive::{Directive, Disposition, Held, Receipt, Reply};
 pub use due::Due;
-pub(crate) use env::jitter_of;
-pub use env::{Env, EnvSeen, ModelSeen, ToolsSeen, Windows, tools_tokens};
+pub use env::{Env, Windows, tools_tokens};
 pub use handoff::AnchorMark;
-pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX};
+pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Seen, SeenMessages};
 pub use input::{Input, NoSummary, ReplyTo, Report};
 pub use judged::Judged;
 pub use limits::{Limits, Resource};
@@ -114,11 +112,11 @@ pub use merge::{ForkMade, Merged, MergedLast, plan_merge};
 pub use outcome::{AskClosedWhy, Outcome};
 pub use pin::Pin;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
-pub use recorded::Recorded;
-pub(crate) use recorded::{about_the_recorded, read_back};
+pub use recorded::{EnvSeen, ModelSeen, Recorded, ToolsSeen};
+pub(crate) use recorded::{about_the_recorded, jitter_of, read_back};
 pub use refusal::Refusal;
+pub use reply::{Disposition, Held, Receipt, Reply, Stop};
 pub use restored::{RefusedFile, RestoredFiles};
-pub use seen::{Seen, SeenMessages};
 pub use settings::{CompactionSettings, Mode, Settings};
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};

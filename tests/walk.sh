@@ -10,8 +10,11 @@
 #     Debug, Display, Serialize and Deserialize. (Drop glue belongs to no file of ours anyhow.)
 # Code that the compiler made for no line (line 0) counts nowhere.
 #
-# An append is written in place, or by the store's thread where the last writes were slow; under a profiler either may be. So the runs
-# of one tree differ by a file or two, and what any of them walked counts.
+# The walk ends when the receipt is there: the program's waker says so, and what the actor does behind that is no part of it.
+#
+# An append is written in place, or by the store's thread where the last writes were slow, which happens under a profiler. The actor
+# comes to rest in between then, and what it does at rest is walked too. So runs of one tree differ; the shortest counts, which is the
+# one in place, and the longest is told beside it.
 set -euo pipefail
 export LC_ALL=C
 
@@ -25,7 +28,7 @@ the first follows: `bash tests/walk.sh ../old .`
 
 Builds the example `walk` there in the debug profile, and takes it away again. Wants valgrind.
 
-  RUNS=5        how often it is run in each tree; a file counts where any run walked it, and runs that differ are told
+  RUNS=5        how often it is run in each tree; the shortest walk counts
   CARGO=cargo   what builds
 END_OF_USAGE
 }
@@ -52,7 +55,7 @@ left=()
 trap '[ "${#left[@]}" -eq 0 ] || rm -rf -- "${left[@]}"' EXIT
 trap 'exit 130' INT TERM
 
-# walked TREE FILE: the files of which something ran, by a dump of callgrind, each behind `w` or `-`; then how many functions of them.
+# walked TREE: the files of which something ran, by the dumps of callgrind on stdin, each behind `w` or `-`; then how many functions of them.
 walked() {
   awk -v src="$1/src/" '
     /^(fl|fi|fe)=/ { file = substr($0, 4); next }
@@ -70,7 +73,7 @@ walked() {
     END {
       for (name in words) print words[name], name
       print "functions", functions
-    }' "$2"
+    }'
 }
 
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.0f %%", 100 * a / b }'; }
@@ -92,20 +95,24 @@ for tree in "${trees[@]}"; do
       --compress-strings=no --compress-pos=no --callgrind-out-file="$folder/out.$run" \
       "$target/debug/examples/walk" "$folder/store" >"$folder/said" 2>&1 || { cat "$folder/said" >&2; exit 1; }
     grep -qx Steering "$folder/said" || refuse "the message did not steer: $(cat "$folder/said")"
-    walked "$tree" "$folder/out.$run.1" >"$folder/walked.$run"
+    wakes=("$folder/out.$run".[0-9]*)
+    # What a wake found no receipt at is on the way to the one that did.
+    cat "${wakes[@]}" | walked "$tree" >"$folder/walked.$run"
     sed '/^functions/d' "$folder/walked.$run" | sort -k 2 >"$folder/files.$run"
     [ -s "$folder/files.$run" ] || refuse "no file of $tree/src was walked: has the build debug information?"
     rm -r "$folder/store"
   done
-  # Where one run saw only values at work in a file, and another one more, the file counts.
-  sort -u "$folder"/files.* | sort -k 2,2 -k 1,1 | awk '!($2 in seen) { seen[$2] = 1; print }' >"$folder/files"
-  all=$(wc -l <"$folder/files") without=$(grep -c '^-' "$folder/files")
-  functions=$(sed -n 's/^functions //p' "$folder"/walked.* | sort -n | uniq | paste -sd ' ' -)
-  echo "$tree ($(git -C "$tree" rev-parse --short HEAD 2>/dev/null || echo 'no commit')): $without files without words, $all in all; $functions functions"
-  sed 's/^- /  /; s/^w /w /' "$folder/files"
-  for ((run = 2; run <= runs; run++)); do
-    cmp -s "$folder/files.1" "$folder/files.$run" || { echo "run $run differs from the first:"; diff "$folder/files.1" "$folder/files.$run" || true; }
-  done
+  by_length=$(grep -c '^-' "$folder"/files.* | sort -t : -k 2n | cut -d : -f 1)
+  shortest=$(head -n 1 <<<"$by_length") longest=$(tail -n 1 <<<"$by_length")
+  all=$(wc -l <"$shortest") without=$(grep -c '^-' "$shortest")
+  functions=$(sed -n 's/^functions //p' "${shortest/files./walked.}")
+  commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null || echo 'no commit')
+  echo "$tree ($commit): $without files without words, $all in all; $functions functions"
+  sed 's/^- /  /' "$shortest"
+  if ! cmp -s "$shortest" "$longest"; then
+    echo "the longest of $runs runs: $(grep -c '^-' "$longest") without words; it has beside these"
+    comm -13 <(sed 's/^. //' "$shortest") <(sed 's/^. //' "$longest") | sed 's/^/  /'
+  fi
   if [ -n "$first_all" ]; then
     echo "of the first tree's: $(ratio "$without" "$first_without") without words, $(ratio "$all" "$first_all") in all"
   else

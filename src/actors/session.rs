@@ -41,7 +41,7 @@ use crate::{
     error::PassivateError,
     event::{Event, EventKind, events_of},
     ids::{Millis, Seq},
-    session::{Decision, Directive, Entry, Env, Input, Record, State, decide, decide_and_watch},
+    session::{Decision, Entry, Env, Input, Record, State, decide, decide_and_watch},
     supervisor::{ActorCard, ExitReason},
     tape::{Appended, Store, TapeError},
     tool::CallFacts,
@@ -238,7 +238,7 @@ impl Live {
                 self.after_work();
                 return Ok(Then::GoOn);
             };
-            let (what, number) = present::in_hand(&work);
+            let (what, number) = work.about();
             self.card.take_up(what, number, || present::in_full(&work));
             match work {
                 Work::Decide(inputs) => {
@@ -246,8 +246,8 @@ impl Live {
                     self.record(&inputs)?;
                 }
                 Work::Stop(input) => {
-                    let directives = self.decide(std::slice::from_ref(&*input)).0.directives;
-                    self.stop_all(&directives);
+                    let stops = self.decide(std::slice::from_ref(&*input)).0.stops;
+                    stops.into_iter().for_each(|who| self.stop(who));
                 }
                 Work::Settled(result) => {
                     fault!(self.host.store.faults(), "session.settled", self.slot.id.as_str());
@@ -273,14 +273,10 @@ impl Live {
     fn record(&mut self, inputs: &[Input]) -> Result<(), ExitError> {
         inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
         let (decision, events) = self.decide(inputs);
-        let Decision { entries, directives, after } = decision;
+        let Decision { entries, stops, replies, after } = decision;
         fault!(self.host.store.faults(), "session.decided", self.slot.id.as_str());
-        self.stop_all(&directives);
-        let replies = directives.into_iter().filter_map(|directive| match directive {
-            Directive::Reply(to, reply) => Some((to, reply)),
-            _ => None,
-        });
-        self.slot.handed_over(after.seq, replies.collect());
+        stops.into_iter().for_each(|who| self.stop(who));
+        self.slot.handed_over(after.seq, replies);
         let writing = Writing { entries, after, events };
         if writing.entries.is_empty() {
             return self.settled(writing, Ok(()));
@@ -309,16 +305,24 @@ impl Live {
             windows: &*self.host,
             toolbox_hash: &self.host.toolbox_hash,
             asks_are_heard: self.slot.is_heard(),
-            jitter: build::draw(&self.slot.id, self.life, self.state.seq),
+            jitter: self.draw(),
         };
         let now = self.now();
-        if !self.slot.is_heard() && !self.host.observers.watch() {
+        // The hooks are those who watch.
+        if !self.slot.is_heard() && self.host.hooks.0.is_empty() {
             return (decide(&self.state, inputs, &env, now), Vec::new());
         }
         let mut events = Vec::new();
         let decision =
             decide_and_watch(&self.state, inputs, &env, now, |before, entry| events.extend(events_of(before, entry)));
         (decision, events)
+    }
+
+    /// A number from 0 up to 1 that differs between sessions, lives and places on the tape. For jitter, not for secrets.
+    fn draw(&self) -> f64 {
+        let hash = blake3::hash(format!("{}/{}/{}", self.slot.id, self.life, self.state.seq).as_bytes());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        f64::from(u32::from_le_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
     }
 
     fn write(&mut self, writing: &Writing) -> Appended {

@@ -40,7 +40,7 @@ use crate::{
         BeginAnchor, Command, CommandEnd, Held, Input, Refusal, Reply as CoreReply, ReplyTo, Report, State, TurnEnd,
     },
     supervisor::ActorCard,
-    tape::TapeError,
+    tape::{self, TapeError},
 };
 use inbox::{Ends, Inbox, Unsettled, Waiters};
 
@@ -292,6 +292,16 @@ impl Slot {
             inbox.settled = Some(result);
             inbox.wake();
         }
+    }
+
+    /// Tells it that an append is settled, for as long as it is there: the tape is kept by its own actor.
+    pub(crate) fn notify(self: &Arc<Self>) -> tape::Notify {
+        let slot = Arc::downgrade(self);
+        Arc::new(move |result| {
+            if let Some(slot) = slot.upgrade() {
+                slot.settled(result);
+            }
+        })
     }
 
     /// Wakes the actor: a moment came that it waits for.

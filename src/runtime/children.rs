@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use crate::{
     actors::{
         activation::Flight,
-        first_append::FirstAppend,
         links::{Birth, NotUp, Nursery},
         slot::{Door, Question, Slot},
+        tapes::FirstAppend,
     },
     error::{OpenError, SendError, SpawnError},
     handle::{Session, of_host},
@@ -343,8 +343,8 @@ impl Runtime {
             let order = birth.order.clone().ok_or(TapeError::Missing { session: birth.child.clone() })?;
             let first = FirstAppend::new();
             let mut tape = match host.store.exists(&birth.child) {
-                true => host.store.load(&birth.child, &first.notify(&for_tape), Duration::ZERO)?.tape,
-                false => host.store.create(&birth.child, first.notify(&for_tape))?,
+                true => host.store.load(&birth.child, &first.notify(for_tape.notify()), Duration::ZERO)?.tape,
+                false => host.store.create(&birth.child, first.notify(for_tape.notify()))?,
             };
             let now = host.clock.now();
             let mut settings = order.settings.clone();

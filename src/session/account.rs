@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::Millis,
-    session::{Breach, Charge, Extent, Limits, Open, OpenBudgetAsk, Resource, Spent, State},
+    session::{Breach, Charge, Extent, Limits, Open, Resource, Spent, State},
 };
 
 /// What is left is divided among so many further children at most.
@@ -178,7 +178,7 @@ impl State {
 
     /// The limit of time that is over at that moment.
     pub(super) fn time_is_over(&self, now: Millis) -> Option<Breach> {
-        let clock = self.account.since.map_or(0, |since| millis(now, since));
+        let clock = self.account.since.map_or(0, |since| now.0.saturating_sub(since.0));
         let rooms = self.rooms(Resource::TimeMs, clock);
         let room = rooms.iter().find(|room| room.used >= room.max)?;
         let Room { extent, max, used, .. } = *room;
@@ -300,37 +300,6 @@ impl State {
         }
     }
 
-    /// Starts and stops the clock of the running turn, by whether it counts.
-    pub(super) fn set_clock(&mut self, now: Millis) {
-        let asks = self.budget_ask().is_some();
-        let counts = self.turn.is_some() && !self.paused && !self.waits && !asks;
-        match (self.account.since, counts) {
-            (None, true) => self.account.since = Some(now),
-            (Some(_), false) => self.stop_clock(now),
-            _ => {}
-        }
-    }
-
-    /// Counts the time up to that moment, and lets the clock stand still.
-    pub(super) fn stop_clock(&mut self, now: Millis) {
-        let Some(since) = self.account.since.take() else { return };
-        let time_ms = millis(now, since);
-        let spent = Spent { time_ms, ..Spent::default() };
-        self.spent += spent;
-        if let Some(turn) = &mut self.turn {
-            std::sync::Arc::make_mut(turn).spent += spent;
-        }
-    }
-
-    /// The budget ask that is open.
-    #[must_use]
-    pub fn budget_ask(&self) -> Option<(crate::ids::Seq, &OpenBudgetAsk)> {
-        self.open.iter().find_map(|(ticket, open)| match open {
-            Open::BudgetAsk(ask) => Some((*ticket, ask)),
-            _ => None,
-        })
-    }
-
     /// Raises a limit, or lifts it.
     pub(super) fn raise(&mut self, extent: Extent, resource: Resource, by: Option<u64>) {
         let limits = match (extent, &mut self.turn) {
@@ -342,10 +311,6 @@ impl State {
         let raised = limits.of(resource).zip(by).map(|(max, by)| max.saturating_add(by));
         limits.set(resource, raised);
     }
-}
-
-fn millis(now: Millis, since: Millis) -> u64 {
-    u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

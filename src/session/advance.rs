@@ -11,7 +11,7 @@ use crate::{
     message::Finish,
     model::{Answer, AnswerPart},
     session::{
-        CallState, Directive, Entry, Held, Open, Outcome, Record, Recorded, Refusal, RequestOpened, Steering, batch,
+        CallState, Entry, Held, Open, Outcome, Record, Recorded, Refusal, RequestOpened, Steering, Stop, batch,
         command::Decide,
         compact::{self, Room},
         decide::Draft,
@@ -156,7 +156,9 @@ pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn:
 
 /// Goes on until nothing more follows from the state.
 pub(super) fn advance(draft: &mut Draft<'_>) {
-    end::wind_up(draft);
+    if draft.state.closed.is_some() {
+        end::wind_up(draft);
+    }
     loop {
         let progressed = match &draft.state.turn {
             None => begin_turn(draft),
@@ -182,7 +184,7 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         // While the model streams, only the strongest steering does not wait for the end of the answer.
         if !request.closing && strongest(draft) == Some(Steering::AbortRunning) {
             draft.write(Some(ticket), Record::Closing {});
-            draft.direct(Directive::CutRequest(ticket));
+            draft.stop(Stop::Request(ticket));
         }
         return false;
     }
@@ -363,7 +365,7 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
         && !request.closing
     {
         draft.write(Some(ticket), Record::Closing {});
-        draft.direct(Directive::CutRequest(ticket));
+        draft.stop(Stop::Request(ticket));
     }
     let calls: Vec<_> = draft.state.calls().map(|(ticket, call)| (ticket, call.state)).collect();
     for (ticket, state) in calls {
@@ -371,7 +373,7 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
             CallState::Pending | CallState::Allowed | CallState::Asking(_) => batch::close_unstarted(draft, ticket),
             CallState::Running => {
                 draft.write(Some(ticket), Record::Closing {});
-                draft.direct(Directive::StopCall(ticket));
+                draft.stop(Stop::Call(ticket));
             }
             CallState::Closing => {}
         }

@@ -6,23 +6,25 @@
 use std::{borrow::Borrow, sync::Arc};
 
 use crate::{
-    context::{Fullness, of_item},
-    ids::{MessageId, Seq},
-    model::{Answer, AnswerPart, ErrorKind, Item, UserItem},
+    context::of_item,
+    ids::{MessageId, Millis, Seq},
+    message::ErrorReason,
+    model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem},
     session::{
-        CallState, Charge, Delivery, Disposition, Entry, Mode, Open, OpenAsk, OpenBudgetAsk, OpenRequest, OpenTask,
-        OpenWait, Outcome, Record, RequestOpened, Seen, Spent, State, Told, Turn, TurnEnd, Waiting,
+        AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Judged, Mode, Open,
+        OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, Told, Turn, Waiting,
         spent::in_vain,
-        state::{Next, SEEN_MAX, TURNS_REMEMBERED},
+        state::{BatchItem, SEEN_MAX},
     },
+    tool::ToolResult,
     usage::Usage,
 };
 
-mod calls;
 mod compaction;
 mod fork;
 mod spending;
 mod tasks;
+mod turns;
 
 impl State {
     /// The state that these entries make. They begin with a state, as a tape and every anchor do; `None` where they do not.
@@ -263,167 +265,134 @@ impl State {
         }
     }
 
-    fn deliver(&mut self, entry: &Entry, ids: &[MessageId]) {
-        let begins = self.turn.is_none();
-        if begins {
-            self.turn = Some(Arc::new(Turn {
-                id: entry.seq,
-                started: entry.time,
-                messages: Vec::new(),
-                step: 0,
-                retries: 0,
-                overflowed: false,
-                overflowed_before: false,
-                model: None,
-                tools: Default::default(),
-                answer: None,
-                batch: Vec::new(),
-                next: Next::Step,
-                ending: None,
-                released: false,
-                text: "".into(),
-                usage: Default::default(),
-                spent: Default::default(),
-                limits: self.settings.budget.turn,
-                answered: None,
-            }));
-        }
-        let turn_id = self.turn.as_ref().map(|turn| turn.id);
-        for id in ids {
-            let from_steering = self.steering.iter().position(|waiting| waiting.message.id == *id);
-            let from_queue = self.queue.iter().position(|waiting| waiting.message.id == *id);
-            let taken = from_steering
-                .and_then(|at| self.steering.remove(at))
-                .or_else(|| from_queue.and_then(|at| self.queue.remove(at)));
-            let Some(waiting) = taken else { continue };
-            self.seen.delivered(id, turn_id);
-            self.in_turn(|turn| {
-                turn.messages.push(id.clone());
-                turn.next = Next::Step;
-                if waiting.message.model.is_some() {
-                    turn.model.clone_from(&waiting.message.model);
-                }
-                turn.tools.extend(waiting.message.tools.clone());
-            });
-            let parts = waiting.message.parts.clone();
-            self.push(Item::User(UserItem { id: id.clone(), parts, fragment: Default::default() }));
-            if waiting.message.pinned {
-                self.pin(id);
-            }
-        }
-        if begins {
-            // Steering that came too late for the turn before steers this one, before any that comes now.
-            while self.queue.front().is_some_and(|waiting| matches!(waiting.delivery, Delivery::Steer(_))) {
-                self.steering.extend(self.queue.pop_front());
-            }
+    /// Starts and stops the clock of the running turn, by whether it counts.
+    pub(super) fn set_clock(&mut self, now: Millis) {
+        let asks = self.budget_ask().is_some();
+        let counts = self.turn.is_some() && !self.paused && !self.waits && !asks;
+        match (self.account.since, counts) {
+            (None, true) => self.account.since = Some(now),
+            (Some(_), false) => self.stop_clock(now),
+            _ => {}
         }
     }
 
-    fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
-        // A wait ends where its request begins.
-        self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
-        let opened = OpenRequest {
-            model: request.model.clone(),
-            attempt: request.attempt,
-            last: request.last,
-            closing: false,
-            estimated: request.estimated,
-            price: request.price,
-            reserved: request.reserved,
-            hash: request.hash.clone(),
-            system: self.settings.system.clone(),
-            params: request.params(&self.settings.params),
-            tools: self.settings.allowed_tools(),
-        };
-        Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
-        self.open.insert(entry.seq, Open::Request(opened));
-        let first_try = request.attempt == 1;
-        self.in_turn(|turn| {
-            turn.step = turn.step.saturating_add(u32::from(first_try));
-            turn.batch.clear();
+    /// Counts the time up to that moment, and lets the clock stand still.
+    pub(super) fn stop_clock(&mut self, now: Millis) {
+        let Some(since) = self.account.since.take() else { return };
+        let time_ms = now.0.saturating_sub(since.0);
+        let spent = Spent { time_ms, ..Spent::default() };
+        self.spent += spent;
+        if let Some(turn) = &mut self.turn {
+            Arc::make_mut(turn).spent += spent;
+        }
+    }
+}
+
+// Calls, and asks for them.
+impl State {
+    fn open_call(&mut self, ticket: Seq, call: &CallOpened) {
+        let input = self.history.last().and_then(|item| match item.as_ref() {
+            Item::Assistant(answer) => call_input(answer, call.index),
+            _ => None,
         });
+        let opened = OpenCall {
+            id: call.id.clone(),
+            facts: call.facts.clone(),
+            input: input.unwrap_or_default().into(),
+            state: CallState::Pending,
+            granted: false,
+            attempts: 0,
+            bytes: None,
+        };
+        self.open.insert(ticket, Open::Call(opened));
+        self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
     }
 
-    fn take_answer(
-        &mut self,
-        seq: Seq,
-        ticket: Seq,
-        answer: &Arc<Answer>,
-        interrupted: bool,
-        estimate: Option<&Usage>,
-    ) {
-        let Some(Open::Request(OpenRequest { last, estimated, price, .. })) = self.open.remove(&ticket) else { return };
-        let charge = Charge::of(price.as_ref(), &answer.usage, estimate);
-        self.charge(charge);
-        if !interrupted {
+    fn set_call(&mut self, ticket: Seq, state: CallState) {
+        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+            call.state = state;
+        }
+    }
+
+    fn allow_call(&mut self, ticket: Seq) {
+        self.set_call(ticket, CallState::Allowed);
+        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+            call.granted = true;
+        }
+    }
+
+    fn grant(&mut self, ticket: Seq, grant: &Grant) {
+        let ask = match self.open.remove(&ticket) {
+            Some(Open::Ask(ask)) => ask,
+            Some(Open::BudgetAsk(ask)) => return self.grant_more(&ask.breach, grant),
+            _ => return,
+        };
+        match grant {
+            Grant::Once => self.allow_call(ask.call),
+            Grant::Always(scope) => {
+                let turn = match scope {
+                    Scope::Turn => self.turn.as_ref().map(|turn| turn.id),
+                    Scope::Session => None,
+                };
+                let granted = ask.access.iter().map(|access| Granted { access: access.clone(), turn });
+                Arc::make_mut(&mut self.grants).extend(granted);
+                self.allow_call(ask.call);
+            }
+            // The result of the call follows in the same decision.
+            Grant::Reject(_) | Grant::Raise(_) => self.set_call(ask.call, CallState::Pending),
+        }
+    }
+
+    fn close_ask(&mut self, ticket: Seq, _why: AskClosedWhy) {
+        if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
+            self.set_call(ask.call, CallState::Pending);
+        }
+    }
+
+    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: Judged) {
+        let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
+        if call.attempts > 0 {
+            // Our own words about a call, where they are longer than what was held back for it, are not the call's.
+            let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));
+            self.count(Spent { bytes, ..Spent::default() });
+        }
+        // What recovery itself answers is no progress: of a call that ran before, only what it brought is.
+        let is_ours = call.attempts > 0 && judged != Judged::Allowed;
+        if result.error != Some(ErrorReason::Unknown) && !is_ours {
             self.recoveries = 0;
         }
-        self.usage += answer.usage;
-        let text = answer.text();
-        let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
-        // Whether the model was still at work, and not only spoken to: then the limit is what ends the turn.
-        let said = self.history.iter().rev().find(|item| !matches!(item.as_ref(), Item::User(_)));
-        let at_work = said.is_some_and(|item| matches!(item.as_ref(), Item::Result(_)));
-        let next = match interrupted {
-            true => Next::Step,
-            false => super::advance::after_answer(answer, last.then_some(steps), at_work),
+        let item = ToolResultItem {
+            call: call.id,
+            name: call.facts.tool,
+            content: result.content.clone(),
+            is_error: result.is_error(),
+            attachments: result.attachments.clone(),
+            time: self.time,
+            seq: ticket,
+            fragment: Default::default(),
         };
         self.in_turn(|turn| {
-            turn.retries = 0;
-            turn.overflowed = false;
-            turn.overflowed_before = false;
-            turn.answer = Some(seq);
-            turn.usage += answer.usage;
-            turn.answered = Some((answer.finish, charge.unwrap_or_default()));
-            turn.next = next;
-            if !text.is_empty() {
-                turn.text = text.into();
+            if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
+                slot.result = Some(item);
             }
         });
-        // An answer with nothing in it would be refused by providers when it is sent back.
-        if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
-            self.push(Item::Assistant((**answer).clone()));
+        // Recorded as they come, rendered in call order: the batch enters the history when it is whole.
+        let whole = self.turn.as_ref().is_some_and(|turn| turn.batch.iter().all(|slot| slot.result.is_some()));
+        if whole && self.calls().next().is_none() {
+            let mut batch = Vec::new();
+            self.in_turn(|turn| batch = std::mem::take(&mut turn.batch));
+            for result in batch.into_iter().filter_map(|slot| slot.result) {
+                self.push(Item::Result(result));
+            }
         }
-        if !interrupted {
-            let said = self.history.last().map_or(0, |item| of_item(item));
-            Arc::make_mut(&mut self.context).meter.learn(estimated.saturating_add(said), &answer.usage);
-        }
-        self.put_compacted_in_place();
     }
+}
 
-    fn finish_turn(&mut self, outcome: &Outcome) {
-        self.stop_clock(self.time);
-        let Some(turn) = self.turn.take() else { return };
-        // Of the turn only waits can still be open, and a wait without a turn is nothing. Tasks and summaries are the session's.
-        self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)));
-        self.task_turn_ended(&turn, outcome);
-        // Steering that came too late for this turn goes first into the next.
-        while let Some(waiting) = self.steering.pop_back() {
-            self.queue.push_front(waiting);
-        }
-        use Outcome::{Aborted, Budget, Failed, Rejected};
-        let holds = matches!(outcome, Aborted { .. } | Budget { .. } | Failed { .. } | Rejected { .. });
-        self.held = holds && !turn.released && !self.queue.is_empty();
-        Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
-        self.turns = self.turns.saturating_add(1);
-        self.recoveries = 0;
-        self.waits = false;
-        self.remember_end(&turn, outcome.clone());
-    }
-
-    /// Who waits for the messages of a turn hears what became of it; of the oldest turns that is forgotten.
-    fn remember_end(&mut self, turn: &Turn, outcome: Outcome) {
-        self.ended.push_back(Arc::new(TurnEnd {
-            turn: turn.id,
-            outcome,
-            text: turn.text.clone(),
-            messages: turn.messages.clone(),
-            steps: turn.step,
-            usage: turn.usage,
-            spent: turn.spent,
-        }));
-        if self.ended.len() > TURNS_REMEMBERED {
-            self.ended.pop_front();
-        }
-    }
+/// The arguments of the call at that position among the calls of an answer.
+fn call_input(answer: &Answer, index: u32) -> Option<String> {
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        AnswerPart::Call { input, .. } => Some(input),
+        _ => None,
+    });
+    calls.into_iter().nth(index as usize).cloned()
 }

@@ -11,8 +11,8 @@ use crate::{
     model::{AnswerPart, Item},
     permission::{Action, seen_from},
     session::{
-        AskClosedWhy, CallOpened, CallState, Directive, Entry, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome,
-        Record, Recorded, Refusal, Steering, advance,
+        AskClosedWhy, CallOpened, CallState, Entry, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome, Record,
+        Recorded, Refusal, Steering, Stop, advance,
         command::Decide,
         decide::Draft,
         spending::{self, CallFit},
@@ -134,6 +134,26 @@ fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(Judged, String)> {
 const BEGUN: &str = "\nIt had been running when the runtime stopped before, and what came of that is unknown: it may have \
                      happened in part, in whole, or not at all. Check before you repeat it.";
 
+/// The reason that the result of such a call has; that of one which was started is its own business.
+fn reason_of(judged: Judged) -> ErrorReason {
+    match judged {
+        Judged::Lost => ErrorReason::Unknown,
+        Judged::Denied | Judged::Unheard | Judged::Rejected | Judged::Expired | Judged::OverBudget => {
+            ErrorReason::Denied
+        }
+        Judged::Skipped => ErrorReason::Skipped,
+        Judged::Aborted => ErrorReason::Aborted,
+        Judged::NoTool
+        | Judged::NotOffered
+        | Judged::BadArguments
+        | Judged::Crashed
+        | Judged::LastStep
+        | Judged::CutShort
+        | Judged::Withheld
+        | Judged::Allowed => ErrorReason::Failed,
+    }
+}
+
 /// Answers a call that was not run, or not to its end.
 fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: Judged, text: impl Into<String>) {
     let mut text = text.into();
@@ -141,7 +161,7 @@ fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: Judged, text: impl Into<Stri
     if has_run && judged != Judged::Lost {
         text.push_str(BEGUN);
     }
-    let result = Arc::new(ToolResult::failed(judged.reason(), text));
+    let result = Arc::new(ToolResult::failed(reason_of(judged), text));
     draft.write(Some(ticket), Record::Result { result, judged });
 }
 
@@ -176,7 +196,7 @@ fn steer(draft: &mut Draft<'_>, steering: Steering) {
             }
             (Steering::AbortRunning, CallState::Running) => {
                 draft.write(Some(ticket), Record::Closing {});
-                draft.direct(Directive::StopCall(ticket));
+                draft.stop(Stop::Call(ticket));
             }
         }
     }

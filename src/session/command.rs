@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     ids::Seq,
-    session::{Entry, Input, Limits, Record, Recorded, Refusal, ReplyTo, decide::Draft, directive::Held},
+    session::{Entry, Held, Input, Limits, Record, Recorded, Refusal, ReplyTo, decide::Draft},
 };
 
 pub use crate::session::{
@@ -19,9 +19,10 @@ pub use crate::session::{
     child::{BeAdopted, Orphan, StopTask},
     compact::Compact,
     decide::Configure,
+    edit::{ClearQueue, EditMessage, WithdrawMessage},
     end::End,
     handoff::{BeginAnchor, HandOff},
-    inbox::{ClearQueue, EditMessage, SendMessage, WithdrawMessage},
+    inbox::SendMessage,
     merge::Merge,
     pin::{PinMessage, UnpinMessage},
     restored::RecordRestored,

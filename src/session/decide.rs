@@ -6,12 +6,12 @@ use crate::{
     ids::{Millis, Seq},
     message::ModelRef,
     session::{
-        Directive, Entry, Env, Held, Input, ModelSeen, Record, Recorded, Refusal, ReplyTo, Report, Settings, State,
+        Entry, Env, Held, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings, State, Stop,
         advance, batch,
         command::{Decide, first},
         compact,
-        env::Reader,
-        recorded, recover, retry, spending, tasks,
+        recorded::{self, Reader},
+        recover, retry, spending, tasks,
     },
     tape::Cause,
 };
@@ -55,8 +55,10 @@ impl Decide for Configure {
 pub struct Decision {
     /// What goes on the tape, in one append.
     pub entries: Vec<Entry>,
-    /// What to stop at once, and what to answer once the entries are there.
-    pub directives: Vec<Directive>,
+    /// Who is to be stopped, at once.
+    pub stops: Vec<Stop>,
+    /// What hosts are told, once the entries are there.
+    pub replies: Vec<(ReplyTo, Reply)>,
     /// The state with the entries applied.
     pub after: State,
 }
@@ -170,7 +172,8 @@ pub(super) struct Draft<'a> {
     pub(super) cause: Option<Cause>,
     watch: &'a mut dyn FnMut(&State, &Entry),
     entries: Vec<Entry>,
-    directives: Vec<Directive>,
+    stops: Vec<Stop>,
+    replies: Vec<(ReplyTo, Reply)>,
 }
 
 impl<'a> Draft<'a> {
@@ -178,7 +181,8 @@ impl<'a> Draft<'a> {
         // Time never runs backwards within a session, whatever the machine's clock does.
         let now = now.max(state.time);
         let env = Reader::new(env);
-        Draft { state: state.clone(), env, now, cause: None, watch, entries: Vec::new(), directives: Vec::new() }
+        let (entries, stops, replies) = (Vec::new(), Vec::new(), Vec::new());
+        Draft { state: state.clone(), env, now, cause: None, watch, entries, stops, replies }
     }
 
     /// Writes an entry about a ticket, or one that opens a ticket of its own.
@@ -235,17 +239,17 @@ impl<'a> Draft<'a> {
         self.entries.iter().any(|entry| entry.seq == ticket)
     }
 
-    pub(super) fn direct(&mut self, directive: Directive) {
-        self.directives.push(directive);
+    pub(super) fn stop(&mut self, who: Stop) {
+        self.stops.push(who);
     }
 
-    fn reply(&mut self, to: ReplyTo, reply: Result<Held, Refusal>) {
+    fn reply(&mut self, to: ReplyTo, reply: Reply) {
         if to != ReplyTo::NOBODY {
-            self.directives.push(Directive::Reply(to, reply));
+            self.replies.push((to, reply));
         }
     }
 
     fn finish(self) -> Decision {
-        Decision { entries: self.entries, directives: self.directives, after: self.state }
+        Decision { entries: self.entries, stops: self.stops, replies: self.replies, after: self.state }
     }
 }

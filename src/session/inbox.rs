@@ -1,6 +1,11 @@
-//! Which messages are taken, refused, edited, withdrawn and delivered. Nothing is dropped silently.
+//! Which messages are taken, refused and delivered. Nothing is dropped silently, and nothing is taken twice.
+//!
+//! A state is copied for every decision, and a session may remember thousands of ids. So they stand in blocks that copies
+//! share: taking a message copies one block of at most 64, however many are remembered.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     ids::{MessageId, Seq},
@@ -86,113 +91,6 @@ impl Decide for SendMessage {
     }
 }
 
-/// A host changes a message that still waits in the queue.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EditMessage {
-    /// The new content, under the id of the old.
-    pub message: Message,
-}
-
-impl Decide for EditMessage {
-    fn is() -> &'static str {
-        "edit"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<EditMessage> {
-        match first(wrote)? {
-            Record::Edited { message } => Some(EditMessage { message: (**message).clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "edit"
-    }
-
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        edit(draft, &self.message)
-    }
-
-    fn in_words(&self) -> String {
-        format!("message {} was edited", self.message.id)
-    }
-
-    fn said(&self) -> Option<String> {
-        Some(self.message.text())
-    }
-
-    fn bytes(&self) -> usize {
-        self.message.bytes()
-    }
-
-    fn adds_work(&self) -> bool {
-        true
-    }
-}
-
-/// A host takes back a message that still waits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WithdrawMessage {
-    /// Which.
-    pub id: MessageId,
-}
-
-impl Decide for WithdrawMessage {
-    fn is() -> &'static str {
-        "withdraw"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<WithdrawMessage> {
-        match first(wrote)? {
-            Record::Withdrawn { id } => Some(WithdrawMessage { id: id.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "withdraw"
-    }
-
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        withdraw(draft, &self.id)
-    }
-
-    fn in_words(&self) -> String {
-        format!("message {} was withdrawn", self.id)
-    }
-}
-
-/// A host takes back all messages that wait. What the runtime tells the session of itself stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClearQueue;
-
-impl Decide for ClearQueue {
-    fn is() -> &'static str {
-        "clear_queue"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<ClearQueue> {
-        matches!(first(wrote)?, Record::Withdrawn { .. }).then_some(ClearQueue)
-    }
-
-    fn name(&self) -> &'static str {
-        "clear queue"
-    }
-
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        let waiting = draft.state.steering.iter().chain(&draft.state.queue).map(|waiting| waiting.message.clone());
-        let waiting: Vec<_> = waiting.filter(|message| !message.id.is_reserved()).collect();
-        for message in &waiting {
-            draft.write(None, Record::Withdrawn { id: message.id.clone() });
-        }
-        Ok(Held::TakenBack(waiting))
-    }
-
-    fn in_words(&self) -> String {
-        "all messages that waited were withdrawn".to_owned()
-    }
-}
-
 /// Steering messages that may wait in one session.
 pub const INBOX_STEERING_MAX: usize = 64;
 
@@ -229,13 +127,10 @@ pub(super) fn send(
     {
         return Err(Refusal::TurnMismatch { expected, actual: None });
     }
-    if is_empty(message) {
-        return Err(Refusal::Empty);
-    }
     if let (Delivery::Reject, Some(turn)) = (delivery, running) {
         return Err(Refusal::Busy { turn });
     }
-    pin::may_be_pinned(draft, message)?;
+    may_be_said(draft, message)?;
     let disposition = state.disposition(delivery);
     let (depth, max) = match disposition {
         Disposition::Steering => (state.steering.len(), INBOX_STEERING_MAX),
@@ -257,32 +152,15 @@ pub(super) fn send(
     Ok(Held::Receipt(Receipt { message: id, seq, disposition }))
 }
 
-fn is_empty(message: &Message) -> bool {
-    message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty()))
-}
-
-/// Changes a message that still waits.
-pub(super) fn edit(draft: &mut Draft<'_>, message: &Message) -> Result<Held, Refusal> {
-    let old = waiting(draft, &message.id).ok_or_else(|| Refusal::NotWaiting { id: message.id.clone() })?;
-    if is_empty(message) {
+/// Whether a message says something, and may stay for as long as it is to.
+pub(super) fn may_be_said(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
+    if message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty())) {
         return Err(Refusal::Empty);
     }
-    pin::may_be_pinned(draft, message)?;
-    let mut message = message.clone();
-    message.role = Role::User;
-    message.time = old.message.time;
-    let seq = draft.write(None, Record::Edited { message: Arc::new(message) });
-    Ok(Held::Done(seq))
+    if message.pinned { pin::may_be_pinned(draft, message) } else { Ok(()) }
 }
 
-/// Takes back a message that still waits.
-pub(super) fn withdraw(draft: &mut Draft<'_>, id: &MessageId) -> Result<Held, Refusal> {
-    waiting(draft, id).ok_or_else(|| Refusal::NotWaiting { id: id.clone() })?;
-    let seq = draft.write(None, Record::Withdrawn { id: id.clone() });
-    Ok(Held::Done(seq))
-}
-
-fn waiting(draft: &Draft<'_>, id: &MessageId) -> Option<Waiting> {
+pub(super) fn waiting(draft: &Draft<'_>, id: &MessageId) -> Option<Waiting> {
     let mut all = draft.state.queue.iter().chain(&draft.state.steering);
     all.find(|waiting| waiting.message.id == *id).cloned()
 }
@@ -324,3 +202,128 @@ fn deliver(draft: &mut Draft<'_>, ids: Vec<MessageId>) -> bool {
     draft.write(None, Record::Delivered { ids });
     true
 }
+
+/// Ids in one block.
+const BLOCK: usize = 64;
+
+/// A message that was taken before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The entry that accepted it.
+    pub seq: Seq,
+    /// What its sender was told.
+    pub disposition: Disposition,
+    /// The turn that it was delivered to.
+    pub turn: Option<Seq>,
+}
+
+type Block = Arc<BTreeMap<MessageId, Seen>>;
+
+/// The messages that were taken. Cheap to clone, and to add to. The blocks lie in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct SeenMessages {
+    blocks: Arc<Vec<Block>>,
+    len: usize,
+}
+
+impl SeenMessages {
+    /// What is known of a message.
+    #[must_use]
+    pub fn get(&self, id: &MessageId) -> Option<&Seen> {
+        self.blocks.iter().rev().find_map(|block| block.get(id))
+    }
+
+    /// All of them, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = (&MessageId, &Seen)> {
+        self.blocks.iter().flat_map(|block| block.iter())
+    }
+
+    /// How many are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Remembers a new one.
+    pub(super) fn insert(&mut self, id: MessageId, seen: Seen) {
+        // Only a tape that was forged takes a message twice.
+        self.forget(&id);
+        self.add(id, seen);
+    }
+
+    fn add(&mut self, id: MessageId, seen: Seen) {
+        let blocks = Arc::make_mut(&mut self.blocks);
+        match blocks.last_mut() {
+            Some(block) if block.len() < BLOCK => drop(Arc::make_mut(block).insert(id, seen)),
+            _ => blocks.push(Arc::new(BTreeMap::from([(id, seen)]))),
+        }
+        self.len += 1;
+    }
+
+    /// Notes which turn a message went to.
+    pub(super) fn delivered(&mut self, id: &MessageId, turn: Option<Seq>) {
+        // The newest stand at the end, and it is they who are delivered.
+        let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
+        if let Some(seen) = Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[at]).get_mut(id) {
+            seen.turn = turn;
+        }
+    }
+
+    /// Forgets one: sent again, it is new.
+    pub(super) fn forget(&mut self, id: &MessageId) {
+        let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
+        self.remove(at, id);
+    }
+
+    fn remove(&mut self, at: usize, id: &MessageId) {
+        let blocks = Arc::make_mut(&mut self.blocks);
+        Arc::make_mut(&mut blocks[at]).remove(id);
+        if blocks[at].is_empty() {
+            blocks.remove(at);
+        }
+        self.len -= 1;
+    }
+
+    /// Forgets the oldest one that may be forgotten.
+    pub(super) fn forget_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
+        let place = self.blocks.iter().enumerate().find_map(|(at, block)| {
+            let oldest = block.iter().filter(|(id, _)| may_go(id)).min_by_key(|(_, seen)| seen.seq);
+            oldest.map(|(id, _)| (at, id.clone()))
+        });
+        let Some((at, id)) = place else { return };
+        self.remove(at, &id);
+    }
+}
+
+impl PartialEq for SeenMessages {
+    fn eq(&self, other: &SeenMessages) -> bool {
+        // How they lie in blocks depends on when the state was read, and says nothing.
+        self.len == other.len && self.iter().all(|(id, seen)| other.get(id) == Some(seen))
+    }
+}
+
+impl Serialize for SeenMessages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for SeenMessages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SeenMessages, D::Error> {
+        let known = BTreeMap::<MessageId, Seen>::deserialize(deserializer)?;
+        let mut known: Vec<_> = known.into_iter().collect();
+        known.sort_by_key(|(_, seen)| seen.seq);
+        let mut messages = SeenMessages::default();
+        known.into_iter().for_each(|(id, seen)| messages.add(id, seen));
+        Ok(messages)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::ErrorReason;
-
 /// What was made of a call. It stands on the tape beside its result, so that nobody has to know by the words of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,26 +39,4 @@ pub enum Judged {
     Aborted,
     /// The turn was ended first, because a budget does not allow more.
     OverBudget,
-}
-
-impl Judged {
-    /// The reason that the result of such a call has; that of one which was started is its own business.
-    pub(super) fn reason(self) -> ErrorReason {
-        match self {
-            Judged::Lost => ErrorReason::Unknown,
-            Judged::Denied | Judged::Unheard | Judged::Rejected | Judged::Expired | Judged::OverBudget => {
-                ErrorReason::Denied
-            }
-            Judged::Skipped => ErrorReason::Skipped,
-            Judged::Aborted => ErrorReason::Aborted,
-            Judged::NoTool
-            | Judged::NotOffered
-            | Judged::BadArguments
-            | Judged::Crashed
-            | Judged::LastStep
-            | Judged::CutShort
-            | Judged::Withheld
-            | Judged::Allowed => ErrorReason::Failed,
-        }
-    }
 }

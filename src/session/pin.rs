@@ -126,10 +126,7 @@ pub(super) fn unpin(draft: &mut Draft<'_>, message: &MessageId) -> Result<Held, 
 
 /// Whether a message that is sent, or changed while it waits, may be pinned as it wants to be.
 pub(super) fn may_be_pinned(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
-    match message.pinned {
-        true => has_room(draft, &said(&message.parts), Some(&message.id)),
-        false => Ok(()),
-    }
+    has_room(draft, &said(&message.parts), Some(&message.id))
 }
 
 /// Whether these words fit beside those that are pinned, and those that wait to be; `but` is one of the latter that does not

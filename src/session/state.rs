@@ -198,7 +198,11 @@ impl State {
             _ => None,
         });
         let ending = self.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
-        let time = if ending { None } else { self.time_is_over_at() };
+        let limits =
+            self.turn.iter().map(|turn| turn.limits).chain(self.account.grant).chain([self.settings.budget.session]);
+        // Asked all the time, and mostly nothing limits it.
+        let is_limited = !ending && limits.into_iter().any(|limits| limits.time_ms.is_some());
+        let time = if is_limited { self.time_is_over_at() } else { None };
         moments.chain(time).min()
     }
 
@@ -208,6 +212,15 @@ impl State {
         let mut all = self.spent;
         all += self.spent_by_tasks;
         all
+    }
+
+    /// The budget ask that is open.
+    #[must_use]
+    pub fn budget_ask(&self) -> Option<(Seq, &OpenBudgetAsk)> {
+        self.open.iter().find_map(|(ticket, open)| match open {
+            Open::BudgetAsk(ask) => Some((*ticket, ask)),
+            _ => None,
+        })
     }
 
     /// The calls that are open, by ticket: in call order.

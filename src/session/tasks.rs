@@ -9,8 +9,8 @@ use crate::{
     ids::{MessageId, Seq, SessionId},
     message::{Message, MessageTime, Role},
     session::{
-        Directive, Down, DownReason, Entry, Held, Link, Open, OpenTask, Outcome, Record, Recorded, Refusal, Resource,
-        Settings, Spent, TaskOrder, Told,
+        Down, DownReason, Entry, Held, Link, Open, OpenTask, Outcome, Record, Recorded, Refusal, Resource, Settings,
+        Spent, Stop, TaskOrder, Told,
         command::{Decide, first},
         decide::Draft,
         end, toolset,
@@ -225,7 +225,7 @@ fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
 /// parent's end, so that follows from the state.
 fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Stop) {
-        draft.direct(Directive::StopTask(ticket));
+        draft.stop(Stop::Task(ticket));
     }
 }
 

@@ -4,6 +4,7 @@
 //! Writing never waits for a reader for longer than a few copies take, so a stuck or flooded actor stays visible.
 
 use std::{
+    collections::VecDeque,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
@@ -23,13 +24,10 @@ use crate::{
         exit::ExitReason,
         handle::SupervisorHandle,
         registry::Shelf,
-        trace::{EVENTS_KEPT, Happened, Ring},
+        trace::{DETAIL_CHARS_MAX, EVENTS_KEPT, HappenedKind},
     },
     usage::{Cost, Usage},
 };
-
-/// How many of the last events a crash report carries.
-const EVENTS_REPORTED: usize = 16;
 
 /// What a node says about itself.
 ///
@@ -47,7 +45,7 @@ pub struct ActorCard {
     shelf: Weak<Shelf>,
     /// Where it is a supervisor: how to ask it things.
     admin: OnceLock<SupervisorHandle>,
-    in_full: AtomicBool,
+    pub(super) in_full: AtomicBool,
     handled: AtomicU64,
     /// What it says waits.
     waiting: AtomicU64,
@@ -78,7 +76,7 @@ pub(crate) struct Words {
     pub(crate) usage: Usage,
     pub(crate) cost: Cost,
     pub(crate) left: Limits,
-    ring: Ring,
+    pub(super) ring: Ring,
 }
 
 /// Where in its conversation a session is.
@@ -333,26 +331,6 @@ impl ActorCard {
         self.restarts_in_window.store(u64::from(in_window), Relaxed);
     }
 
-    /// The last events, oldest first, as a crash report shows them: without anything that was said.
-    pub(crate) fn recent(&self) -> Vec<Happened> {
-        let mut recent = self.words().ring.last(EVENTS_REPORTED);
-        recent.iter_mut().for_each(|happened| happened.detail = None);
-        recent
-    }
-
-    /// All events that are kept, oldest first.
-    pub(crate) fn trace(&self) -> Vec<Happened> {
-        self.words().ring.last(EVENTS_KEPT)
-    }
-
-    /// Whether its trace keeps what is said. Off by default; where it is turned off, what was kept is forgotten.
-    pub(crate) fn trace_in_full(&self, on: bool) {
-        self.in_full.store(on, Relaxed);
-        if !on {
-            self.words().ring.redact();
-        }
-    }
-
     /// Says how to ask this supervisor things.
     pub(crate) fn set_admin(&self, handle: SupervisorHandle) {
         // The handle is the same in every life.
@@ -413,6 +391,37 @@ impl Words {
             self.status = status;
             self.ring.change(status.as_str(), None);
         }
+    }
+}
+
+/// The last things that happened to it.
+#[derive(Debug, Default)]
+pub(super) struct Ring(pub(super) VecDeque<Kept>);
+
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) at: Instant,
+    pub(super) kind: HappenedKind,
+    pub(super) what: &'static str,
+    pub(super) number: Option<u64>,
+    pub(super) detail: Option<Box<str>>,
+}
+
+impl Ring {
+    fn message(&mut self, at: Instant, what: &'static str, number: Option<u64>, detail: Option<String>) {
+        let detail = detail.map(|text| text.chars().take(DETAIL_CHARS_MAX).collect::<String>().into_boxed_str());
+        self.push(Kept { at, kind: HappenedKind::Message, what, number, detail });
+    }
+
+    fn change(&mut self, what: &'static str, number: Option<u64>) {
+        self.push(Kept { at: Instant::now(), kind: HappenedKind::Change, what, number, detail: None });
+    }
+
+    fn push(&mut self, kept: Kept) {
+        if self.0.len() == EVENTS_KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(kept);
     }
 }
 

@@ -3,18 +3,20 @@
 //! A ring of [`EVENTS_KEPT`] entries on each card. It holds kinds and numbers only, so that it can be shown to anybody; what was
 //! said is in it only while somebody has asked for that (`Operator::trace_in_full`), and then cut to [`DETAIL_CHARS_MAX`].
 
-use std::{collections::VecDeque, fmt};
+use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 use serde::Serialize;
-use tokio::time::Instant;
 
-use crate::supervisor::card::millis;
+use crate::supervisor::card::{ActorCard, Ring, millis};
 
 /// How many events a card remembers.
 pub(crate) const EVENTS_KEPT: usize = 32;
 
 /// How much of what was said an event keeps, where it keeps any.
-const DETAIL_CHARS_MAX: usize = 200;
+pub(super) const DETAIL_CHARS_MAX: usize = 200;
+
+/// How many of the last events a crash report carries.
+const EVENTS_REPORTED: usize = 16;
 
 /// One of the last things that happened to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -60,43 +62,14 @@ impl fmt::Display for Happened {
     }
 }
 
-/// The ring of a card.
-#[derive(Debug, Default)]
-pub(crate) struct Ring(VecDeque<Kept>);
-
-#[derive(Debug)]
-struct Kept {
-    at: Instant,
-    kind: HappenedKind,
-    what: &'static str,
-    number: Option<u64>,
-    detail: Option<Box<str>>,
-}
-
 impl Ring {
-    pub(crate) fn message(&mut self, at: Instant, what: &'static str, number: Option<u64>, detail: Option<String>) {
-        let detail = detail.map(|text| text.chars().take(DETAIL_CHARS_MAX).collect::<String>().into_boxed_str());
-        self.push(Kept { at, kind: HappenedKind::Message, what, number, detail });
-    }
-
-    pub(crate) fn change(&mut self, what: &'static str, number: Option<u64>) {
-        self.push(Kept { at: Instant::now(), kind: HappenedKind::Change, what, number, detail: None });
-    }
-
-    fn push(&mut self, kept: Kept) {
-        if self.0.len() == EVENTS_KEPT {
-            self.0.pop_front();
-        }
-        self.0.push_back(kept);
-    }
-
     /// What was said is forgotten; that something was said is not.
-    pub(crate) fn redact(&mut self) {
+    fn redact(&mut self) {
         self.0.iter_mut().for_each(|kept| kept.detail = None);
     }
 
     /// The newest, oldest first.
-    pub(crate) fn last(&self, most: usize) -> Vec<Happened> {
+    fn last(&self, most: usize) -> Vec<Happened> {
         let newest = self.0.iter().skip(self.0.len().saturating_sub(most));
         let shown = newest.map(|kept| Happened {
             ago_ms: millis(kept.at.elapsed()),
@@ -106,5 +79,27 @@ impl Ring {
             detail: kept.detail.as_deref().map(str::to_owned),
         });
         shown.collect()
+    }
+}
+
+impl ActorCard {
+    /// The last events, oldest first, as a crash report shows them: without anything that was said.
+    pub(crate) fn recent(&self) -> Vec<Happened> {
+        let mut recent = self.words().ring.last(EVENTS_REPORTED);
+        recent.iter_mut().for_each(|happened| happened.detail = None);
+        recent
+    }
+
+    /// All events that are kept, oldest first.
+    pub(crate) fn trace(&self) -> Vec<Happened> {
+        self.words().ring.last(EVENTS_KEPT)
+    }
+
+    /// Whether its trace keeps what is said. Off by default; where it is turned off, what was kept is forgotten.
+    pub(crate) fn trace_in_full(&self, on: bool) {
+        self.in_full.store(on, Relaxed);
+        if !on {
+            self.words().ring.redact();
+        }
     }
 }

@@ -1,17 +1,24 @@
-//! The few things that the write path asks of a disk. One real answer; tests put a slow or failing one in its place.
+//! The files that appends go to, and the few things that the write path asks of a disk. One real answer; tests put a slow or failing
+//! one in its place.
 
 use std::{
     fs::File,
     io,
     os::unix::fs::{FileExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use super::{
     TapeError,
-    layout::{open_or_make, sync_folder},
+    layout::{Layout, make_new_folder, open_or_make, sync_folder},
+    log::Log,
 };
+use crate::ids::Seq;
 
 /// The disk is calm while the last eight writes took less than this each.
 const CALM: Duration = Duration::from_micros(200);
@@ -84,4 +91,172 @@ pub(super) fn within_limit(length: u64) -> io::Result<()> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(())
+}
+
+/// Locks, also after a panic: what is behind these locks is set in one go.
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The newest file of a tape.
+pub(super) struct LogFile {
+    pub(super) path: PathBuf,
+    /// Up to here it is good: the next append goes there.
+    pub(super) length: u64,
+    /// The last entry that was written by this handle.
+    pub(super) last: Seq,
+    file: Option<File>,
+    /// A write began and did not end well: there may be bytes behind `length` that must be cut off first.
+    tail_is_dirty: bool,
+}
+
+impl LogFile {
+    pub(super) fn new(path: PathBuf, length: u64) -> LogFile {
+        LogFile { path, length, last: Seq::ZERO, file: None, tail_is_dirty: false }
+    }
+
+    /// Writes at the end. After an error the file is as before, or will be cut back to it before the next write.
+    fn write(&mut self, disk: &dyn Disk, bytes: &[u8], last: Seq, sync: bool) -> Result<(), TapeError> {
+        let Some(file) = &self.file else {
+            return Err(TapeError::io("write", &self.path)(io::ErrorKind::NotFound.into()));
+        };
+        let path = &self.path;
+        let result = (|| {
+            let mut found = disk.length(file).map_err(|error| TapeError::io("look at", path)(error))?;
+            if self.tail_is_dirty && found > self.length {
+                disk.cut(file, self.length).map_err(|error| TapeError::io("cut", path)(error))?;
+                found = self.length;
+            }
+            if found != self.length {
+                return Err(TapeError::Changed { path: path.clone(), expected: self.length, found });
+            }
+            self.tail_is_dirty = true;
+            disk.write_at(file, bytes, self.length).map_err(|error| TapeError::io("write", path)(error))?;
+            if sync {
+                disk.sync(file).map_err(|error| TapeError::io("sync", path)(error))?;
+            }
+            Ok(())
+        })();
+        match result {
+            Ok(()) => {
+                self.tail_is_dirty = false;
+                self.length += bytes.len() as u64;
+                self.last = last;
+            }
+            Err(TapeError::Changed { .. }) => self.file = None,
+            Err(_) if self.tail_is_dirty && disk.cut(file, self.length).is_ok() => self.tail_is_dirty = false,
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// Makes the folder of a new anchor with its first lines in it, complete or not at all, and goes on there.
+    pub(super) fn begin(
+        &mut self,
+        disk: &dyn Disk,
+        folder: &Path,
+        bytes: &[u8],
+        last: Seq,
+        sync: bool,
+    ) -> Result<(), TapeError> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let draft = folder.with_file_name(format!(".new-{name}"));
+        let mut renamed = false;
+        let made = (|| {
+            let _ = std::fs::remove_dir_all(&draft);
+            make_new_folder(&draft).map_err(TapeError::io("make", &draft))?;
+            let path = draft.join("entries.jsonl");
+            let file = disk.make(&path).map_err(TapeError::io("open", &path))?;
+            disk.write_at(&file, bytes, 0).map_err(TapeError::io("write", &path))?;
+            if sync {
+                disk.sync(&file).map_err(TapeError::io("sync", &path))?;
+                sync_folder(&draft)?;
+            }
+            std::fs::rename(&draft, folder).map_err(TapeError::io("make", folder))?;
+            renamed = true;
+            if sync {
+                folder.parent().map_or(Ok(()), sync_folder)?;
+            }
+            Ok(file)
+        })();
+        match made {
+            Ok(file) => {
+                let path = folder.join("entries.jsonl");
+                *self = LogFile { path, length: bytes.len() as u64, last, file: Some(file), tail_is_dirty: false };
+                Ok(())
+            }
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(if renamed { folder } else { &draft });
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The session files that are open, at most so many across the store. The one written longest ago is closed for the next.
+pub(super) struct OpenFiles {
+    max: usize,
+    writes: AtomicU64,
+    open: Mutex<Vec<Weak<Log>>>,
+}
+
+impl OpenFiles {
+    pub(super) fn new(max: usize) -> OpenFiles {
+        OpenFiles { max: max.max(1), writes: AtomicU64::new(0), open: Mutex::new(Vec::new()) }
+    }
+
+    /// How many are open.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        let is_open = |log: &Arc<Log>| lock(&log.file).file.is_some();
+        lock(&self.open).iter().filter_map(Weak::upgrade).filter(is_open).count()
+    }
+
+    /// Makes room for one more and counts `log` as open. A file that is being written at this moment is not closed.
+    fn admit(&self, log: &Arc<Log>) {
+        let mut open = lock(&self.open);
+        open.retain(|other| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, log)));
+        while open.len() >= self.max {
+            let mut oldest: Vec<(u64, usize)> = open
+                .iter()
+                .enumerate()
+                .map(|(n, other)| (other.upgrade().map_or(0, |other| other.used.load(Ordering::Relaxed)), n))
+                .collect();
+            oldest.sort_unstable();
+            let closed = oldest.into_iter().map(|(_, n)| n).find(|n| match open[*n].upgrade() {
+                Some(other) => other.file.try_lock().map(|mut file| file.file = None).is_ok(),
+                None => true,
+            });
+            let Some(closed) = closed else { break };
+            open.swap_remove(closed);
+        }
+        open.push(Arc::downgrade(log));
+    }
+
+    /// Writes one append that ends with the entry `last`: to the end of the tape's file, or as the first lines of the anchor
+    /// `begin`.
+    #[allow(clippy::too_many_arguments, reason = "within the tape only, and each is a different type")]
+    pub(super) fn write(
+        &self,
+        layout: &Layout,
+        disk: &dyn Disk,
+        log: &Arc<Log>,
+        begin: Option<&str>,
+        bytes: &[u8],
+        last: Seq,
+        sync: bool,
+    ) -> Result<(), TapeError> {
+        log.used.store(self.writes.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let mut file = lock(&log.file);
+        if let Some(anchor) = begin {
+            file.file = None;
+            self.admit(log);
+            return file.begin(disk, &layout.anchors(&log.session).join(anchor), bytes, last, sync);
+        }
+        if file.file.is_none() {
+            self.admit(log);
+            file.file = Some(disk.open(&file.path).map_err(TapeError::io("open", &file.path))?);
+        }
+        file.write(disk, bytes, last, sync)
+    }
 }

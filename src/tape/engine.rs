@@ -11,7 +11,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
     Anchor, Appended, Damage, Deleted, Entry, Finding, Forked, GivenBack, Notify, ReadTo, Repair, SessionSummary,
-    Store, Tape, TapeError,
+    Store, TapeError,
 };
 use crate::ids::{Millis, Seq, SessionId};
 
@@ -239,28 +239,6 @@ pub struct LoadedTape {
     pub read_only: Option<Damage>,
     /// Acknowledged entries may be lost, because the machine was started anew.
     pub rebooted: bool,
-}
-
-impl TapeWriter for Tape {
-    fn last(&self) -> Seq {
-        Tape::last(self)
-    }
-
-    fn outstanding(&self) -> usize {
-        Tape::outstanding(self)
-    }
-
-    fn append(&mut self, entries: &[Entry]) -> Appended {
-        Tape::append(self, entries)
-    }
-
-    fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
-        Tape::begin_anchor(self, name, first)
-    }
-
-    fn give_back(self: Box<Self>, then: GivenBack) {
-        Tape::give_back(*self, then);
-    }
 }
 
 impl TapeStore for Store {

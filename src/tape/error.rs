@@ -224,8 +224,7 @@ impl TapeError {
     }
 
     pub(super) fn io(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TapeError {
-        let path = path.into();
-        move |source| TapeError::Io { op, path, source: Arc::new(source) }
+        move |source| TapeError::Io { op, path: path.into(), source: Arc::new(source) }
     }
 }
 

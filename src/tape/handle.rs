@@ -1,12 +1,16 @@
 //! The handle of one tape: append to it.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 
 use super::{
-    Damage, Entry, TapeError,
+    Damage, Entry, TapeError, TapeWriter,
+    disk::lock,
     layout::{anchor_name, anchor_number, plain_anchor_name},
     line::{Chain, encode_lines},
-    log::{GivenBack, Log, State, lock},
+    log::{GivenBack, Log, State},
     queue::{Job, What},
     store::Inner,
 };
@@ -139,7 +143,8 @@ impl Tape {
         if bytes.len() > APPEND_BYTES_MAX {
             return Err(TapeError::TooLarge { bytes: bytes.len(), max: APPEND_BYTES_MAX });
         }
-        let is_its_turn = state.outstanding == 0 && state.marks == 0 && !self.inner.is_closed();
+        let is_its_turn =
+            state.outstanding == 0 && state.marks == 0 && !self.inner.queue.stopped.load(Ordering::SeqCst);
         if is_its_turn
             && writer.needs_no_sync()
             && let Some(_began) = writer.in_place()
@@ -162,6 +167,28 @@ impl Tape {
         // It stands behind that mark, and in front of the next one.
         state.mark = None;
         Ok(Appended::Later)
+    }
+}
+
+impl TapeWriter for Tape {
+    fn last(&self) -> Seq {
+        Tape::last(self)
+    }
+
+    fn outstanding(&self) -> usize {
+        Tape::outstanding(self)
+    }
+
+    fn append(&mut self, entries: &[Entry]) -> Appended {
+        Tape::append(self, entries)
+    }
+
+    fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+        Tape::begin_anchor(self, name, first)
+    }
+
+    fn give_back(self: Box<Self>, then: GivenBack) {
+        Tape::give_back(*self, then);
     }
 }
 

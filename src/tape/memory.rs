@@ -16,7 +16,7 @@ use std::{
 
 use super::{
     Anchor, Appended, Deleted, Entry, FORK_DEPTH_MAX, Finding, Forked, LoadedTape, Notify, ReadTo, SessionSummary,
-    TapeError, TapeStore, TapeWriter, line::Chain, log::lock,
+    TapeError, TapeStore, TapeWriter, disk::lock, line::Chain,
 };
 use crate::ids::{Millis, Seq, SessionId};
 use tapes::{Memory, MemoryTape, copied};

@@ -17,9 +17,10 @@ use std::{
 
 use super::{
     TapeError,
+    disk::lock,
     layout::{Layout, open_or_make, remove_file},
     line::Chain,
-    log::{Log, lock},
+    log::Log,
 };
 use crate::ids::{Seq, SessionId};
 
@@ -169,14 +170,14 @@ pub(super) struct Queue {
     moved: Condvar,
     appends_max: usize,
     bytes_max: usize,
+    /// Takes no further appends. Looked at without the lock by what is done in place.
+    pub(super) stopped: AtomicBool,
 }
 
 #[derive(Default)]
 struct Inner {
     jobs: VecDeque<Arc<Job>>,
     bytes: usize,
-    /// Takes no appends.
-    stopped: bool,
     /// Takes nothing; ends when it is empty.
     closed: bool,
     running: bool,
@@ -192,6 +193,7 @@ impl Queue {
             moved: Condvar::new(),
             appends_max: appends_max.max(1),
             bytes_max: bytes_max.max(1),
+            stopped: AtomicBool::new(false),
         }
     }
 
@@ -200,7 +202,7 @@ impl Queue {
     pub(super) fn push<W: Work>(self: &Arc<Self>, worker: &Arc<W>, job: Job) -> Result<(), TapeError> {
         let mut inner = lock(&self.inner);
         let is_append = matches!(job.what, What::Append { .. });
-        if inner.closed || (is_append && inner.stopped) {
+        if inner.closed || (is_append && self.is_closed()) {
             return Err(TapeError::Closed);
         }
         let too_many = inner.jobs.len() >= self.appends_max;
@@ -225,18 +227,20 @@ impl Queue {
 
     /// Takes no further appends. What waits is still written.
     pub(super) fn stop_appends(&self) {
-        lock(&self.inner).stopped = true;
+        // Under the lock: what is taken has been taken by then.
+        let _inner = lock(&self.inner);
+        self.stopped.store(true, Ordering::SeqCst);
     }
 
     /// Whether it takes no further appends.
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.inner).stopped
+        self.stopped.load(Ordering::SeqCst)
     }
 
     /// Takes no further appends; the thread ends when it has done what waits. Ends at once where there is no thread.
     pub(super) fn close<W: Work>(&self, worker: &W) {
         let mut inner = lock(&self.inner);
-        inner.stopped = true;
+        self.stopped.store(true, Ordering::SeqCst);
         let first = !std::mem::replace(&mut inner.closed, true);
         if first && !inner.running {
             inner.ended = true;

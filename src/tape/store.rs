@@ -23,10 +23,10 @@ use std::{
 
 use super::{
     Entry, Notify, Tape, TapeError, commit,
-    disk::{Disk, RealDisk},
+    disk::{Disk, LogFile, RealDisk, lock},
     layout::{FIRST_ANCHOR, Layout, make_new_folder, names_in, sync_folder},
     line::Chain,
-    log::{Log, LogFile, lock, make_first_anchor},
+    log::{Log, make_first_anchor},
     owner::Identity,
     queue::Queue,
     read::{open_to_write, read_after},
@@ -341,11 +341,7 @@ impl Inner {
         if self.writer.options.access == Access::Read {
             return Err(TapeError::ReadingOnly);
         }
-        if self.is_closed() { Err(TapeError::Closed) } else { Ok(()) }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.queue.is_closed()
+        if self.queue.is_closed() { Err(TapeError::Closed) } else { Ok(()) }
     }
 }
 

@@ -12,10 +12,10 @@ use std::{
 use super::{
     Durability, StoreOptions, TapeError,
     commit::{CommitLog, sync_mark},
-    disk::Disk,
+    disk::{Disk, OpenFiles, lock},
     layout::{Layout, remove_file, sync_folder},
     line::Chain,
-    log::{Log, OpenFiles, lock},
+    log::Log,
     owner::Owner,
     queue::{Job, Mark, What, Work},
     store::remove_reserves,

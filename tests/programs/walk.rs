@@ -6,7 +6,13 @@
 //! what is seen of it.
 #![allow(clippy::unwrap_used)]
 
-use std::{hint::black_box, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    hint::black_box,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tamtam::{
@@ -45,6 +51,16 @@ impl Tool for Still {
     }
 }
 
+/// Whoever waits for the receipt. What is done behind the moment in which it is there is no part of its way.
+struct Told(Waker);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        walk_ends();
+        self.0.wake_by_ref();
+    }
+}
+
 #[inline(never)]
 fn walk_begins() {
     black_box(());
@@ -74,10 +90,13 @@ fn main() {
         // What began the call has its own work to finish, also in threads; nothing says when.
         tokio::time::sleep(Duration::from_secs(2)).await;
 
+        let mut steer = std::pin::pin!(session.steer("Do something else."));
         walk_begins();
-        let receipt = session.steer("Do something else.").await;
-        walk_ends();
-        println!("{:?}", receipt.unwrap().disposition);
+        let receipt = std::future::poll_fn(|cx| {
+            let told = Waker::from(Arc::new(Told(cx.waker().clone())));
+            steer.as_mut().poll(&mut Context::from_waker(&told))
+        });
+        println!("{:?}", receipt.await.unwrap().disposition);
         // The call stands still for ever, and nobody counts what ending it takes.
         std::process::exit(0);
     });

@@ -62,18 +62,7 @@ impl From<TapeError> for NotLoaded {
 /// Claims and reads a tape. Where an actor of this runtime still has it, that one is on its way out (its supervisor crashed,
 /// and did not stay to see it go): it is waited for.
 pub(crate) fn claim(host: &Host, slot: &Arc<Slot>) -> Result<Loaded, TapeError> {
-    host.store.load(&slot.id, &notify(slot), CLAIM_WAIT)
-}
-
-/// Who is told when an append that was answered "later" is settled.
-pub(crate) fn notify(slot: &Arc<Slot>) -> crate::tape::Notify {
-    // Weak, because the tape is kept by the slot's own actor.
-    let slot = Arc::downgrade(slot);
-    Arc::new(move |result| {
-        if let Some(slot) = slot.upgrade() {
-            slot.settled(result);
-        }
-    })
+    host.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)
 }
 
 /// The state at that entry, and the entries behind it.
@@ -187,13 +176,6 @@ pub(super) fn never_ran() -> ToolResult {
 pub(super) fn call_title(call: &OpenCall) -> String {
     let input: String = call.input.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
     format!("{} {input}", call.facts.tool)
-}
-
-/// A number from 0 up to 1 that differs between sessions, lives and places on the tape. For jitter, not for secrets.
-pub(super) fn draw(session: &SessionId, life: u32, last: Seq) -> f64 {
-    let hash = blake3::hash(format!("{session}/{life}/{last}").as_bytes());
-    let first = hash.as_bytes().first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    f64::from(first) / (f64::from(u32::MAX) + 1.0)
 }
 
 /// An entry that cannot be written as JSON: no record that the core makes is such, so this names a bug.

@@ -1,8 +1,7 @@
-//! What a session says of itself on its card: what it does, and what it has in hand. Functions of values.
+//! What a session says of itself on its card. Functions of values.
 
 use crate::{
-    actors::slot::{Question, Work},
-    ids::Seq,
+    actors::slot::Work,
     session::{CallState, Input, Open, Report, State},
     supervisor::{At, card::Presented},
 };
@@ -97,28 +96,6 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         what.insert(0, "paused".to_owned());
     }
     (phase, Some(format!("{at}: {}", what.join(", "))))
-}
-
-/// The kind of a piece of work, and the ticket or message it is about. Says nothing of what was said.
-pub(super) fn in_hand(work: &Work) -> (&'static str, Option<u64>) {
-    let input = match work {
-        Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
-        Work::Question(Question::Idle(_)) => return ("question: idle", None),
-        Work::Question(Question::State(_)) => return ("question: state", None),
-        Work::Question(Question::Down(..)) => return ("question: own task", None),
-        Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
-        Work::Question(Question::Up(_)) => return ("question: up", None),
-        Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
-        Work::Question(Question::Crash(_)) => return ("drill", None),
-        Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
-        Work::Settled(Err(_)) => return ("not settled", None),
-        Work::Stop(input) => input,
-        Work::Decide(inputs) => match inputs.first() {
-            Some(input) => input,
-            None => return ("nothing", None),
-        },
-    };
-    (input.name(), input.about().map(|Seq(seq)| seq))
 }
 
 /// What was said, for whoever traces a session in full.

@@ -88,7 +88,7 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     let slot = host.slot(&id);
     // As if it were awake.
     slot.begin_activation().unwrap().land(Ok(()));
-    let mut tape = host.store.create(&id, build::notify(&slot)).unwrap();
+    let mut tape = host.store.create(&id, slot.notify()).unwrap();
     let now = host.clock.now().plus(ahead);
     let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
     settings.rules = vec![Profile::Auto.ruleset()];
@@ -201,7 +201,7 @@ impl Bench {
         let Bench { live, disk, store, _card, _folder } = self;
         let Live { host, slot, card, life, tape, .. } = live;
         drop(tape);
-        let loaded = host.store.load(&slot.id, &build::notify(&slot), Duration::from_secs(60)).unwrap();
+        let loaded = host.store.load(&slot.id, &slot.notify(), Duration::from_secs(60)).unwrap();
         let state = build::fold_of(&slot.id, &loaded.entries).unwrap();
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(loaded.tape, None);

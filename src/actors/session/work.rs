@@ -8,7 +8,7 @@ use crate::{
         worker::{CallWorker, Post, RequestWorker},
     },
     ids::Seq,
-    session::{Directive, Due, Open, Report, Told, compaction_prompt},
+    session::{Due, Open, Report, Stop, Told, compaction_prompt},
 };
 
 /// Somebody who is at work on a ticket. Dropping it ends the work.
@@ -52,23 +52,20 @@ impl Live {
         }
     }
 
-    /// Stops what the core says is to be stopped. Never waits for the tape. What has not begun yet is found by its state.
-    pub(super) fn stop_all(&mut self, directives: &[Directive]) {
-        for directive in directives {
-            match directive {
-                Directive::CutRequest(ticket) | Directive::StopCall(ticket) => match self.workers.get_mut(ticket) {
-                    // It stays until it has reported, so that it is never said of one that runs that it is down.
-                    Some(Worker::Request(worker)) => worker.cut(),
-                    Some(Worker::Call(worker)) => worker.stop(),
-                    _ => {}
-                },
-                Directive::StopTask(ticket) => match self.workers.get(ticket) {
-                    Some(Worker::Child(watcher)) => watcher.tell(Told::Stop, Default::default()),
-                    // Nobody watches yet; or the task was decided just now, and then there is nothing to stop.
-                    _ => self.watch_over(*ticket, Some(Told::Stop)),
-                },
-                Directive::Reply(..) => {}
-            }
+    /// Stops whom the core says. Never waits for the tape. Who has not begun yet is found by the state.
+    pub(super) fn stop(&mut self, who: Stop) {
+        match who {
+            Stop::Request(ticket) | Stop::Call(ticket) => match self.workers.get_mut(&ticket) {
+                // It stays until it has reported, so that it is never said of one that runs that it is down.
+                Some(Worker::Request(worker)) => worker.cut(),
+                Some(Worker::Call(worker)) => worker.stop(),
+                _ => {}
+            },
+            Stop::Task(ticket) => match self.workers.get(&ticket) {
+                Some(Worker::Child(watcher)) => watcher.tell(Told::Stop, Default::default()),
+                // Nobody watches yet; or the task was decided just now, and then there is nothing to stop.
+                _ => self.watch_over(ticket, Some(Told::Stop)),
+            },
         }
     }
 

@@ -47,6 +47,30 @@ pub(crate) enum Work {
     Question(Question),
 }
 
+impl Work {
+    /// The kind of a piece of work, and the ticket or message it is about. Says nothing of what was said.
+    pub(crate) fn about(&self) -> (&'static str, Option<u64>) {
+        let input = match self {
+            Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
+            Work::Question(Question::Idle(_)) => return ("question: idle", None),
+            Work::Question(Question::State(_)) => return ("question: state", None),
+            Work::Question(Question::Down(..)) => return ("question: own task", None),
+            Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
+            Work::Question(Question::Up(_)) => return ("question: up", None),
+            Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
+            Work::Question(Question::Crash(_)) => return ("drill", None),
+            Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
+            Work::Settled(Err(_)) => return ("not settled", None),
+            Work::Stop(input) => input,
+            Work::Decide(inputs) => match inputs.first() {
+                Some(input) => input,
+                None => return ("nothing", None),
+            },
+        };
+        (input.name(), input.about().map(|Seq(seq)| seq))
+    }
+}
+
 /// A question that the actor answers from its state.
 pub(crate) enum Question {
     /// How the turn of this message ends.

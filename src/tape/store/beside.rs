@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{Store, upkeep::make_reserve};
 use crate::{
     ids::SessionId,
-    tape::{TapeError, log::lock},
+    tape::{TapeError, disk::lock},
 };
 
 impl Store {

@@ -10,8 +10,9 @@ use crate::{
     ids::SessionId,
     tape::{
         Damage, Durability, Notify, Tape, TapeError,
+        disk::{LogFile, lock},
         line::Chain,
-        log::{Log, LogFile, lock},
+        log::Log,
         owner::{BURIAL_LOOK, BURIAL_WAIT, Claim},
         queue::{Job, What},
     },

@@ -28,9 +28,9 @@ use crate::{
     ids::{Seq, SessionId},
     tape::{
         TapeError,
+        disk::lock,
         layout::{Layout, ids_in, make_folder, names_in, open_or_make, remove_file},
         lineage::{origin, origin_in},
-        log::lock,
         owner::{Claim, is_alive},
     },
 };

@@ -11,11 +11,11 @@ use crate::{
     ids::{Millis, Seq, SessionId},
     tape::{
         TapeError,
+        disk::LogFile,
         import::narrowed,
         layout::{Layout, anchor_number, make_folder, make_new_folder, open_or_make, remove_file, sync_folder},
         line::{Chain, encode_lines},
         lineage::{FORK_DEPTH_MAX, FORKS_OF_FORKS_MAX, Forked, origin},
-        log::LogFile,
         read::{again_if_damaged, last_seen, newest_at},
         seek::{Found, find},
     },

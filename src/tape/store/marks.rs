@@ -13,8 +13,8 @@ use crate::{
     ids::{Millis, SessionId},
     tape::{
         Store, TapeError,
+        disk::lock,
         layout::{ids_in, make_folder, new_file, open_or_make, remove_file},
-        log::lock,
         queue::{Job, Mark as TurnMark, Wanted, What},
     },
 };

@@ -11,8 +11,8 @@ use crate::{
     ids::SessionId,
     tape::{
         Store, TapeError, TapeStore,
+        disk::lock,
         layout::ids_in,
-        log::lock,
         owner::{Claim, is_alive},
     },
 };

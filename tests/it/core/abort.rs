@@ -4,7 +4,7 @@ use tamtam::{
     message::{ErrorReason, Finish},
     model::{AnswerPart, ErrorKind},
     permission::Action,
-    session::{Directive, Disposition, Outcome, Report, Steering},
+    session::{Disposition, Outcome, Report, Steering, Stop},
     tool::ToolResult,
 };
 
@@ -31,7 +31,7 @@ fn aborting_a_stream_keeps_its_text() {
     play.send("go");
     let request = play.request();
     play.abort("enough");
-    assert_eq!(play.follows(), (vec![], vec![Directive::CutRequest(request)]));
+    assert_eq!(play.follows(), (vec![], vec![Stop::Request(request)]));
     assert!(!play.state.is_idle());
     let thought = AnswerPart::Reasoning { text: "hm".into(), time: Default::default(), extra: None };
     play.signal(
@@ -58,7 +58,7 @@ fn a_failure_after_an_abort_is_not_retried() {
 fn aborting_a_batch_answers_every_call() {
     let (mut play, calls) = Play::with_calls(&["bash", "write", "read"]);
     play.abort("enough");
-    assert_eq!(play.follows(), (vec![], vec![Directive::StopCall(calls[0])]));
+    assert_eq!(play.follows(), (vec![], vec![Stop::Call(calls[0])]));
     assert!(play.outcome().is_none());
     let result = ToolResult::failed(ErrorReason::Aborted, "stopped");
     play.signal(Report::Returned { result }.of(calls[0]));

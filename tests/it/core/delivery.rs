@@ -7,7 +7,7 @@ use tamtam::{
     message::Finish,
     model::{ErrorKind, ModelError},
     permission::Action,
-    session::{CallState, Delivery, Directive, Disposition, Due, Mode, Open, Outcome, Refusal, Steering},
+    session::{CallState, Delivery, Disposition, Due, Mode, Open, Outcome, Refusal, Steering, Stop},
 };
 
 use super::play::{Play, call, rules, text};
@@ -65,7 +65,7 @@ fn abort_running_while_streaming_closes_the_stream_and_keeps_its_text() {
     play.send("go");
     let request = play.request();
     play.steer("no", Steering::AbortRunning);
-    assert_eq!(play.follows(), (vec![], vec![Directive::CutRequest(request)]));
+    assert_eq!(play.follows(), (vec![], vec![Stop::Request(request)]));
     play.cut_off("I was about to");
     assert_eq!(play.history(), ["user: go", "model: I was about to", "user: no"]);
     assert_ne!(play.request(), request);
@@ -137,7 +137,7 @@ fn finish_batch_runs_pending_calls_too() {
 fn abort_running_skips_pending_calls_and_stops_the_running_one() {
     let (mut play, calls) = Play::with_calls(&["bash", "write"]);
     play.steer("no", Steering::AbortRunning);
-    assert_eq!(play.follows(), (vec![], vec![Directive::StopCall(calls[0])]));
+    assert_eq!(play.follows(), (vec![], vec![Stop::Call(calls[0])]));
     assert_eq!((play.call_state(calls[0]), play.call_state(calls[1])), (Some(CallState::Closing), None));
     play.signal(
         tamtam::session::Report::Returned {

@@ -12,9 +12,9 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
     permission::{Action, Globs, Rule, Ruleset},
     session::{
-        Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Directive, Due, EditMessage, Entry, Env, GoOn,
-        Grant, Held, Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume,
-        SendMessage, Settings, State, Steering, Windows, WithdrawMessage, decide,
+        Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
+        Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
+        State, Steering, Stop, Windows, WithdrawMessage, decide,
     },
     tool::{ToolResult, Toolbox},
     usage::Usage,
@@ -70,7 +70,7 @@ pub(crate) struct Play {
     /// What the last decision wrote.
     pub(crate) entries: Vec<Entry>,
     /// What the last decision told the shell to stop.
-    pub(crate) stops: Vec<Directive>,
+    pub(crate) stops: Vec<Stop>,
     /// What the shell begins after the last decision: what is due by then and had nobody at work on it.
     pub(crate) begun: Vec<Due>,
     /// The tickets that have somebody at work.
@@ -195,17 +195,11 @@ impl Play {
         self.state = decision.after;
         assert_eq!(self.fold(), self.state, "the fold of the tape is not the live state after {inputs:?}");
         self.entries = decision.entries;
-        let mut replies = Vec::new();
-        self.stops.clear();
-        for directive in decision.directives {
-            match directive {
-                Directive::Reply(_, reply) => replies.push(reply),
-                stop => self.stops.push(stop),
-            }
-        }
+        let mut replies = decision.replies;
+        self.stops = decision.stops;
         self.begin_what_is_due(inputs);
         assert!(replies.len() <= inputs.len(), "{inputs:?} were answered {} times", replies.len());
-        self.reply = replies.pop();
+        self.reply = replies.pop().map(|(_, reply)| reply);
         self
     }
 
@@ -217,7 +211,7 @@ impl Play {
         }
         // Whoever stops a child watches over it from then on.
         let watched = self.stops.iter().filter_map(|stop| match stop {
-            Directive::StopTask(ticket) => Some(*ticket),
+            Stop::Task(ticket) => Some(*ticket),
             _ => None,
         });
         self.at_work.extend(watched);
@@ -231,7 +225,7 @@ impl Play {
     }
 
     /// What the last decision leads to: what is begun, and what is stopped.
-    pub(crate) fn follows(&self) -> (Vec<Due>, Vec<Directive>) {
+    pub(crate) fn follows(&self) -> (Vec<Due>, Vec<Stop>) {
         (self.begun.clone(), self.stops.clone())
     }
 
@@ -494,8 +488,8 @@ impl Play {
     /// The tickets whose workers the last decision stopped.
     pub(crate) fn stopped(&self) -> Vec<Seq> {
         let stopped = self.stops.iter().filter_map(|stop| match stop {
-            Directive::CutRequest(ticket) | Directive::StopCall(ticket) => Some(*ticket),
-            _ => None,
+            Stop::Request(ticket) | Stop::Call(ticket) => Some(*ticket),
+            Stop::Task(_) => None,
         });
         stopped.collect()
     }

@@ -6,8 +6,8 @@ use tamtam::{
     Message, Outcome, Seq, SessionId,
     permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
     session::{
-        Adopt, BeAdopted, Directive, Down, DownReason, Due, End, Held, Limits, Link, Open, Origin, Orphan, Record,
-        Refusal, Report, Settings, Spawn, State, Steering, StopTask, TaskOrder, Tie, Told,
+        Adopt, BeAdopted, Down, DownReason, Due, End, Held, Limits, Link, Open, Origin, Orphan, Record, Refusal,
+        Report, Settings, Spawn, State, Steering, Stop, StopTask, TaskOrder, Tie, Told,
     },
     tool::Access,
 };
@@ -192,8 +192,8 @@ fn an_abort_stops_linked_children_and_no_others() {
             play.send("go");
         }
         play.abort("enough");
-        let stops: Vec<_> = play.stops.iter().filter(|one| matches!(one, Directive::StopTask(_))).collect();
-        assert_eq!(stops, [&Directive::StopTask(tickets[0])]);
+        let stops: Vec<_> = play.stops.iter().filter(|one| matches!(one, Stop::Task(_))).collect();
+        assert_eq!(stops, [&Stop::Task(tickets[0])]);
         assert_eq!(tickets.map(|ticket| told(&play, ticket)), [Told::Stop, Told::Run, Told::Run].map(Some));
         if running {
             play.cut_off("");
@@ -238,7 +238,7 @@ fn an_open_task_is_seen_to_again_after_a_crash() {
     assert_eq!(play.entries, []);
     play.abort("enough");
     play.crash();
-    assert_eq!(play.follows(), (vec![], vec![Directive::StopTask(ticket)]));
+    assert_eq!(play.follows(), (vec![], vec![Stop::Task(ticket)]));
     end(&mut play);
     // Who watches over it tells it what the state says.
     assert_eq!((told(&play, ticket), play.is_quiet()), (Some(Told::End), true));
@@ -277,7 +277,7 @@ fn a_torn_abort_stops_the_children_in_recovery() {
     for cut in 1..=scene().0.entries.len() {
         let (mut play, ticket) = scene();
         play.crash_after(cut);
-        assert_eq!(play.follows(), (vec![], vec![Directive::StopTask(ticket)]), "after a cut at {cut}");
+        assert_eq!(play.follows(), (vec![], vec![Stop::Task(ticket)]), "after a cut at {cut}");
         down(&mut play, ticket, DownReason::Aborted { why: "enough".into() });
         assert!(play.state.is_idle() && play.outcome() == Some(Outcome::Aborted { reason: "enough".into() }));
     }

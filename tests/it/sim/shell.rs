@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     message::ErrorReason,
-    session::{
-        Act, CommandEnd, Decision, Directive, Due, Entry, Env, Input, Open, Record, Reply, ReplyTo, Report, decide,
-    },
+    session::{Act, CommandEnd, Decision, Due, Entry, Env, Input, Open, Record, ReplyTo, Report, Stop, decide},
     tape::TapeError,
     tool::{Effect, ToolResult},
 };
@@ -76,7 +74,7 @@ impl World {
                     self.tell(|_| format!("\nstops at once: {input:?}"));
                     self.counts.stops_in_flight += u64::from(self.flight.is_some());
                     let decision = self.decision(std::slice::from_ref(&input));
-                    self.stop_all(&decision.directives);
+                    self.stop_all(&decision.stops);
                 }
                 Act::Decide(inputs) => self.record(&inputs)?,
             }
@@ -104,21 +102,17 @@ impl World {
         let decision = self.decision(inputs);
         self.judge(inputs, &decision)?;
         let may_stop = |input: &Input| input.is_stop() || !matches!(input, Input::Command { .. });
-        let runs = |directive: &&Directive| match directive {
-            Directive::CutRequest(ticket) | Directive::StopCall(ticket) | Directive::StopTask(ticket) => {
-                self.state.open.contains_key(ticket)
-            }
-            _ => false,
+        let runs = |stop: &&Stop| match stop {
+            Stop::Request(ticket) | Stop::Call(ticket) | Stop::Task(ticket) => self.state.open.contains_key(ticket),
         };
-        let stops = decision.directives.iter().find(runs);
+        let stops = decision.stops.iter().find(runs);
         hold!(
             stops.is_none() || inputs.iter().any(may_stop),
             "{inputs:?} may be refused, and {stops:?} is done at once"
         );
-        self.stop_all(&decision.directives);
-        let Decision { entries, directives, after } = decision;
+        self.stop_all(&decision.stops);
+        let Decision { entries, replies, after, .. } = decision;
         let lines: Vec<_> = entries.iter().map(through_bytes).collect();
-        let replies: Vec<_> = directives.into_iter().filter_map(reply_of).collect();
         if self.dies(1) {
             // In hand.
             return self.die(false);
@@ -164,12 +158,12 @@ impl World {
 
     /// What holds for each decision, recorded or not.
     fn judge(&mut self, inputs: &[Input], decision: &Decision) -> Result<(), Broken> {
-        let Decision { entries, directives, after } = decision;
+        let Decision { entries, stops, replies, after } = decision;
         self.counts.signals += 1;
         for entry in entries {
             self.tell(|_| format!("    {} {:?} {:?}", entry.seq, entry.ticket, entry.record));
         }
-        self.tell(|_| format!("    => {directives:?}"));
+        self.tell(|_| format!("    => {stops:?} {replies:?}"));
         // Each input by itself: what comes behind it in the batch may change the rules, a limit, and what waits.
         let mut before = self.state.clone();
         for entries in entries.chunk_by(|_, next| next.input.is_none()) {
@@ -186,8 +180,7 @@ impl World {
         if inputs.last() == Some(&Input::Hold) {
             return Ok(());
         }
-        let answered: BTreeSet<_> = directives.iter().cloned().filter_map(reply_of).map(|(to, _)| to).collect();
-        let replies = directives.iter().filter(|directive| matches!(directive, Directive::Reply(..))).count();
+        let (answered, replies): (BTreeSet<_>, _) = (replies.iter().map(|(to, _)| *to).collect(), replies.len());
         let asked: BTreeSet<_> =
             inputs.iter().filter_map(Input::reply).filter(|reply| *reply != ReplyTo::NOBODY).collect();
         hold!(replies == asked.len() && answered == asked, "{inputs:?} were answered {replies} times");
@@ -200,17 +193,16 @@ impl World {
     }
 
     /// Stops never wait.
-    fn stop_all(&mut self, directives: &[Directive]) {
-        for directive in directives {
-            match directive {
-                Directive::CutRequest(ticket) | Directive::StopCall(ticket) => {
+    fn stop_all(&mut self, stops: &[Stop]) {
+        for stop in stops {
+            match stop {
+                Stop::Request(ticket) | Stop::Call(ticket) => {
                     self.counts.stops += 1;
                     if let Some(worker) = self.workers.get_mut(ticket) {
                         worker.stopped = true;
                     }
                 }
-                Directive::StopTask(_) => self.stop_task(directive),
-                _ => {}
+                Stop::Task(ticket) => self.stop_task(*ticket),
             }
         }
     }
@@ -379,8 +371,8 @@ impl World {
         if self.written.is_empty() || !self.mailbox.is_empty() {
             return Ok(());
         }
-        let Decision { entries, directives, .. } = self.decision(&[Input::Timer]);
-        hold!(entries.is_empty() && directives.is_empty(), "something was left undone: {entries:?} {directives:?}");
+        let Decision { entries, stops, .. } = self.decision(&[Input::Timer]);
+        hold!(entries.is_empty() && stops.is_empty(), "something was left undone: {entries:?} {stops:?}");
         Ok(())
     }
 
@@ -402,12 +394,5 @@ impl World {
         self.counts.calls += 1;
         self.workers.insert(ticket, Worker { work: Job::Call, stopped: false });
         Ok(())
-    }
-}
-
-fn reply_of(directive: Directive) -> Option<(ReplyTo, Reply)> {
-    match directive {
-        Directive::Reply(to, reply) => Some((to, reply)),
-        _ => None,
     }
 }

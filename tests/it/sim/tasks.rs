@@ -6,8 +6,8 @@ use tamtam::{
     Message, Seq, SessionId,
     model::Item,
     session::{
-        BeAdopted, Directive, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State,
-        StopTask, TaskOrder, Tie, Told,
+        BeAdopted, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State, StopTask,
+        TaskOrder, Tie, Told,
     },
 };
 
@@ -166,10 +166,9 @@ impl World {
     }
 
     /// Stops do not wait for the tape, and may come before the start: then there is nothing to stop.
-    pub(super) fn stop_task(&mut self, directive: &Directive) {
-        let Directive::StopTask(ticket) = directive else { return };
-        if let Some(Open::Task(task)) = self.state.open.get(ticket) {
-            let (_, told) = self.family.watchers.entry(*ticket).or_insert((task.child.clone(), Told::Stop));
+    pub(super) fn stop_task(&mut self, ticket: Seq) {
+        if let Some(Open::Task(task)) = self.state.open.get(&ticket) {
+            let (_, told) = self.family.watchers.entry(ticket).or_insert((task.child.clone(), Told::Stop));
             *told = (*told).max(Told::Stop);
         }
     }

@@ -1,4 +1,4 @@
-//! What comes out of the core beside entries: what the shell is to stop, and what hosts are told.
+//! What comes out of the core beside entries: who is to be stopped, and what hosts are told.
 
 use std::sync::Arc;
 
@@ -7,24 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{MessageId, Seq},
     message::Message,
-    session::{Refusal, ReplyTo},
+    session::Refusal,
 };
 
-/// What the shell is to do that the state does not say. A stop is carried out at once and never waits for the tape; an answer goes out
-/// once the tape has the entries of the decision. What is to begin follows from the state, by [`State::due_work`], and what nobody
-/// wants any more ends because its ticket is closed.
+/// Who is to be stopped, by ticket. It is done at once and never waits for the tape. What is to begin follows from the state, by
+/// [`State::due_work`], and what nobody wants any more ends because its ticket is closed.
 ///
 /// [`State::due_work`]: crate::session::State::due_work
-#[derive(Clone, Debug, PartialEq)]
-pub enum Directive {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
     /// Close the stream of this request and report what had arrived.
-    CutRequest(Seq),
+    Request(Seq),
     /// Stop this call with all its processes and report when it is down.
-    StopCall(Seq),
+    Call(Seq),
     /// Have the child of this task stopped; its DOWN is reported all the same.
-    StopTask(Seq),
-    /// Answer a host.
-    Reply(ReplyTo, Reply),
+    Task(Seq),
 }
 
 /// What a host is told.
