@@ -62,8 +62,9 @@ pub(crate) struct Host {
     pub(crate) tokio: tokio::runtime::Handle,
     /// Those tasks.
     pub(crate) tasks: TaskTracker,
-    /// The sessions' supervisor, once the tree is up.
+    /// The supervisors of the sessions and of their compactions, once the tree is up.
     sessions: OnceLock<SupervisorHandle>,
+    compactions: OnceLock<SupervisorHandle>,
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
@@ -126,6 +127,7 @@ impl Host {
             tokio: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
             sessions: OnceLock::new(),
+            compactions: OnceLock::new(),
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
             nursery: OnceLock::new(),
@@ -174,10 +176,16 @@ impl Host {
         self.sessions.get()
     }
 
-    /// Says who supervises the sessions, once.
-    pub(crate) fn set_sessions(&self, sessions: SupervisorHandle) {
-        // A second time would be the same one.
+    /// The supervisor of compactions; none before the tree is up.
+    pub(crate) fn compactions(&self) -> Option<&SupervisorHandle> {
+        self.compactions.get()
+    }
+
+    /// Says who supervises the sessions and their compactions, once.
+    pub(crate) fn set_supervisors(&self, sessions: SupervisorHandle, compactions: SupervisorHandle) {
+        // A second time would be the same ones.
         drop(self.sessions.set(sessions));
+        drop(self.compactions.set(compactions));
     }
 
     /// A session is kept stopped from now on; it says so to whoever sends, and in the store.

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+
 use crate::{
     actors::summary,
     context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
@@ -126,7 +129,7 @@ impl Session {
         let begin = async move {
             match session.ask(SumUpBranch { request: Box::new(request) }).await {
                 Ok(Held::Done(ticket)) => {
-                    let tries = summary::Tries::default();
+                    let tries = Arc::default();
                     let mut leaving = Leaving { session, ticket, asked, price, input, tries };
                     // Whether a budget limits it was decided in that moment.
                     if let Some(Open::Branch(open)) = leaving.session.state().await?.open.get(&ticket) {
@@ -178,15 +181,26 @@ pub(super) struct Leaving {
     asked: Asked,
     price: Option<Price>,
     input: u64,
-    tries: summary::Tries,
+    tries: Arc<summary::Tries>,
 }
 
 impl Leaving {
     /// What a model wrote, and the request as it is to be recorded.
     async fn write(&self, key: String) -> (Option<(String, Usage)>, Option<BranchRequest>) {
         let host = &self.session.host;
-        let written = tokio::time::timeout(summary::LIMIT, summary::write(host, &self.asked, key, &self.tries)).await;
-        let written = written.ok().and_then(Result::ok);
+        let (tell, told) = oneshot::channel();
+        let slot = &self.session.slot;
+        let order = summary::Order {
+            asked: self.asked.clone(),
+            key,
+            id: format!("compaction {} of {}", self.ticket, slot.id),
+            under: slot.card(),
+            tries: self.tries.clone(),
+            // Nobody waits for what is left of it.
+            tasks: TaskTracker::new(),
+        };
+        let _writing = summary::Writing::begin(host, order, |written| drop(tell.send(written)));
+        let written = told.await.ok().and_then(Result::ok);
         let estimated = written.as_ref().filter(|(_, usage)| usage.total() == 0).map(|(text, _)| Usage {
             input: self.input,
             output: of_text(text),

@@ -23,7 +23,7 @@ use crate::{
         ending::Ending,
         options::Defaults,
         recovery::resume_interrupted,
-        tree::{close_with, tree},
+        tree::{Tree, close_with, tree},
     },
     supervisor::{ChildSpec, Registry, Supervisor},
     tape::{Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore},
@@ -315,8 +315,8 @@ impl Builder {
             host.slots.park(&id, why);
         }
         left_undone(&host).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
-        let (root, sessions, hosts) = tree(&host, self.children)?;
-        host.set_sessions(sessions.clone());
+        let Tree { root, sessions, compactions, hosts } = tree(&host, self.children)?;
+        host.set_supervisors(sessions.clone(), compactions);
         let root = Supervisor::start(root, &registry).await?;
         close_with(&host, root.clone());
         fault!(faults, "start.tree_up", "runtime");

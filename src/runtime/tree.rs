@@ -8,11 +8,16 @@ use crate::{
     supervisor::{ChildSpec, Intensity, OnExhausted, Strategy, SupervisorHandle, SupervisorSpec},
 };
 
-/// The tree of a runtime (design §4), and the handles of the supervisors of its sessions and of the host's own children.
-pub(super) fn tree(
-    host: &Arc<Host>,
-    children: Vec<ChildSpec>,
-) -> Result<(SupervisorSpec, SupervisorHandle, SupervisorHandle), StartError> {
+/// The tree of a runtime (design §4), and the handles of those supervisors whose children come and go.
+pub(super) struct Tree {
+    pub(super) root: SupervisorSpec,
+    pub(super) sessions: SupervisorHandle,
+    pub(super) compactions: SupervisorHandle,
+    /// Of the host's own children.
+    pub(super) hosts: SupervisorHandle,
+}
+
+pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
     let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
     let for_store = host.clone();
     let tape = ChildSpec::new("tape store", move |cx| {
@@ -31,6 +36,8 @@ pub(super) fn tree(
         .on_exhausted(OnExhausted::Park)
         .max_children(host.keeper.awake_limit());
     let (sessions_child, sessions) = supervisor(sessions)?;
+    // One at most for each session that is awake, and never restarted: so they need no bound, and exhaust nothing.
+    let (compactions_child, compactions) = supervisor(SupervisorSpec::dynamic("compactions"))?;
     let (for_keeper, of_keeper) = (host.clone(), sessions.clone());
     let timekeeper = ChildSpec::new("timekeeper", move |cx| {
         let (host, sessions) = (for_keeper.clone(), of_keeper.clone());
@@ -45,11 +52,12 @@ pub(super) fn tree(
         .child(tape.labelled("tape store"))
         .child(models)
         .child(tools)
+        .child(compactions_child)
         .child(sessions_child)
         .child(timekeeper.labelled("timekeeper"))
         // The host's own come last, and so they are stopped first: they may talk to sessions to their end.
         .child(hosts_child);
-    Ok((root, sessions, hosts))
+    Ok(Tree { root, sessions, compactions, hosts })
 }
 
 /// When the tree ends by itself, handles say so, instead of letting their senders wait.

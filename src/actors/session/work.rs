@@ -1,10 +1,12 @@
 //! Who is at work for a session: begun as its state says, told to stop as the core directs, and forgotten when they have reported.
 
+use std::sync::Arc;
+
 use crate::{
     actors::{
         links::Watcher,
         session::{Live, build},
-        summary::SummaryWorker,
+        summary::{Order, Tries, Writing},
         worker::{CallWorker, Post, RequestWorker},
     },
     ids::Seq,
@@ -15,7 +17,7 @@ use crate::{
 pub(super) enum Worker {
     Request(RequestWorker),
     Call(CallWorker),
-    Summary { _at_work: SummaryWorker },
+    Summary { _writing: Writing },
     Child(Watcher),
 }
 
@@ -97,10 +99,22 @@ impl Live {
 
     fn start_compaction(&mut self, ticket: Seq) {
         let Some(asked) = compaction_prompt(&self.state, ticket) else { return };
-        let doing = asked.model.to_string();
-        let card = self.host.registry.worker(&self.card, &format!("compaction {ticket}"), "compaction", doing);
-        let worker = SummaryWorker::start(self.post(ticket), asked, card);
-        self.workers.insert(ticket, Worker::Summary { _at_work: worker });
+        let (post, tries) = (self.post(ticket), Arc::new(Tries::default()));
+        let id = &self.slot.id;
+        let order = Order {
+            asked,
+            key: format!("{id}/{ticket}"),
+            id: format!("compaction {ticket}.{} of {id}", self.life),
+            under: Some(self.card.clone()),
+            tries: tries.clone(),
+            tasks: self.slot.tasks(),
+        };
+        let writing = Writing::begin(&self.host, order, move |written| {
+            let lost = tries.in_vain(written.is_ok());
+            let result = written.map(|(text, usage)| (Arc::from(text), usage)).map_err(|why| why.as_str().into());
+            post.report(Report::Summarised { result, lost });
+        });
+        self.workers.insert(ticket, Worker::Summary { _writing: writing });
     }
 
     fn start_call(&mut self, ticket: Seq) {

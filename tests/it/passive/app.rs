@@ -34,6 +34,7 @@ async fn app_001_a_started_runtime_has_the_whole_tree() {
             runs("tape store", "tape store"),
             runs("models", "supervisor"),
             runs("tools", "supervisor"),
+            runs("compactions", "supervisor"),
             runs("sessions", "supervisor"),
             runs("timekeeper", "timekeeper"),
             runs("host", "supervisor"),
