@@ -9,7 +9,8 @@
 //! | `timekeeper.rs` | the child that puts sessions to sleep |
 //! | `tape.rs` | the child that looks after the store |
 //! | `tapes.rs` | the tapes of a runtime: whatever keeps them, which it has open, and how the first entry of a new one gets onto the disk |
-//! | `session.rs` | a session's actor: takes signals, asks the core, writes the tape, does as directed |
+//! | `session.rs` | a session's actor: takes its inputs, asks the core, writes the tape, does as the state says |
+//! | `summary.rs` | the compaction actor: has one summary written |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
 //! | `links.rs` | a parent's watch over a child session |
 //! | `undone.rs` | what could not be cleaned up when the store was opened |

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is an [`Input`]: a command, a
-//! worker's report, a limit that ran out. What goes out is entries for the tape, and directives for the shell
+//! worker's report, a limit that ran out. What goes out is entries for the tape, whom to stop, and answers
 //! (`actors/session.rs`): what is to stop, at once, and what is answered, once the entries are written. Then the shell begins what
 //! the state says is due.
 //!

@@ -3,7 +3,7 @@
 //!
 //! **The tape is the state.** In memory there is nothing that is not on the tape, except the one decision that is being written
 //! ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events, answers and starts come
-//! after. Stop directives never wait. So a crash, a panic of an engine, a full disk and a slow disk are one case, and none of the
+//! after. Stops never wait. So a crash, a panic of an engine, a full disk and a slow disk are one case, and none of the
 //! fields here is there for a bad disk.
 
 mod build;

@@ -376,6 +376,8 @@ async fn a_summary_of_a_branch_that_nobody_waits_for_is_closed_and_paid_for() {
         left = main.leave_branch(&branch, after) => panic!("it was summed up: {left:?}"),
         () = asked.notified() => {}
     }
+    // A picture of the state shows what is recorded, and what gives the branch up may be on its way to a slow disk.
+    main.wait().await.unwrap();
     let state = main.state().await.unwrap();
     assert!(state.open.is_empty() && state.history.is_empty(), "{:?}", state.open);
     assert_eq!((state.spent.requests, state.spent.estimated), (1, 1));
