@@ -326,6 +326,12 @@ pub enum OpenError {
         /// Which.
         session: SessionId,
     },
+    /// The runtime's tape store crashed too often and is kept stopped. It starts again by itself, within half a minute. Sessions that
+    /// are awake work on.
+    #[error(
+        "the tape store crashed too often and is kept stopped for half a minute: try again then, `inspect` shows why"
+    )]
+    Unavailable,
     /// As many sessions are awake as there may be.
     #[error("{max} sessions are awake, which is the most: put some to sleep, or raise the limit")]
     TooMany {
@@ -340,6 +346,18 @@ pub enum OpenError {
         /// Why.
         why: String,
     },
+}
+
+impl OpenError {
+    /// Whether the same may go well a moment later, by itself.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            OpenError::Unavailable => true,
+            OpenError::Tape(TapeError::Missing { .. }) => false,
+            OpenError::Tape(error) => !error.is_for_good(),
+            _ => false,
+        }
+    }
 }
 
 /// Why a session was not put to sleep.

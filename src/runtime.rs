@@ -23,14 +23,14 @@ pub use report::{Leftover, Parked, Recovered, Tree};
 pub use crate::actors::undone::LeftUndone;
 
 pub use crate::actors::{
-    sweeper::{SweepReport, Sweeps},
+    store::{SweepReport, Sweeps},
     timekeeper::{Passivation, Pressure},
 };
 use crate::{
     actors::{
         host::Host,
-        slot::{Door, Phase, Slot, slept},
-        tapes::FirstAppend,
+        slot::{Door, Phase, slept},
+        store::{First, Opening},
         timekeeper::shed,
         undone::left_undone,
     },
@@ -40,7 +40,7 @@ use crate::{
     ids::{Seq, SessionId},
     listing::{self, SessionPage, SessionQuery},
     runtime::ending::Ending,
-    session::{Entry, Record, State},
+    session::{State, first_entries},
     supervisor::{AdminError, Down, SupervisorHandle},
     sweep::{self, Sweep, SweepPolicy},
     tape::{SessionSummary, TapeError},
@@ -125,12 +125,13 @@ impl Runtime {
         // Whoever sends to it from now on waits until it is made.
         let exists = || OpenError::Tape(TapeError::Exists { session: id.clone() });
         let flight = slot.begin_activation().ok_or_else(exists)?;
+        let now = self.inner.host.clock.now();
+        let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
         let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         // A task of its own: others may wait for what is begun here, also where this future is dropped.
         let making = async move {
-            let made = tokio::task::spawn_blocking(move || make_tape(&host, &for_tape, settings));
-            let made = made.await.map_err(|_| OpenError::Closed).flatten();
-            if let Err(error) = made {
+            let first = Opening::Make(Box::new(First { entries, state }));
+            if let Err(error) = host.orders.open(&for_tape, first).await {
                 flight.land_unmade(error.clone());
                 return Err(error);
             }
@@ -311,15 +312,7 @@ impl Runtime {
     /// Where the store cannot be read or written. What cannot be removed is named in [`Sweep::kept`].
     pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         self.is_open()?;
-        let (host, now) = (self.inner.host.clone(), self.inner.host.clock.now());
-        let swept = tokio::task::spawn_blocking(move || {
-            let stop = || host.slots.door() == Door::Closed;
-            let planned = sweep::plan_some(&*host.store, policy, now, usize::MAX, &stop)?;
-            let done = sweep::sweep_through(planned, stop, |id, seq| host.store.delete_unused(id, seq));
-            host.store.forget_swept(&stop);
-            done
-        });
-        Ok(swept.await.map_err(|_| OpenError::Closed)??)
+        self.inner.host.orders.sweep(policy).await
     }
 
     /// What came of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
@@ -499,27 +492,6 @@ async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError>
         }
         tokio::time::sleep(PASSING_LOOK).await;
     }
-}
-
-/// Makes the tape of a new session, with its first entry on it.
-fn make_tape(host: &Host, slot: &Arc<Slot>, settings: crate::session::Settings) -> Result<(), OpenError> {
-    let first = FirstAppend::new();
-    let mut tape = host.store.create(&slot.id, first.notify(slot.notify()))?;
-    let now = host.clock.now();
-    let mut state = State::new(slot.id.clone(), settings, now);
-    let record = Record::State(Arc::new(state.clone()));
-    let entry =
-        Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, input: None, record };
-    let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
-    if let Err(error) = first.append(&mut tape, &[line]) {
-        drop(tape);
-        // Nobody was told that it exists. Where it cannot be removed either, a sweep does it.
-        drop(host.store.delete_unless_gone_on(&slot.id, Seq::ZERO));
-        return Err(error.into());
-    }
-    state.apply(&entry);
-    slot.prepare(tape, state);
-    Ok(())
 }
 
 fn not_started(id: &SessionId, error: &dyn std::fmt::Display) -> OpenError {

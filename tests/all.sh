@@ -40,9 +40,10 @@ run tests cargo test --no-fail-fast --features cli --lib --bins --test it
 run bdd cargo test --features cli --test bdd
 run doc cargo test --features cli --doc
 if [ "${1:-}" != "--quick" ]; then
-  # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name.
-  run crash-points cargo test --features cli,fault-injection --test it crash_points::
-  run without-sqlite cargo test --no-default-features --features http,tools --lib
+  # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name: all modules that
+  # have such tests.
+  run crash-points cargo test --features cli,fault-injection --test it -- crash_points:: back::a_crash branch:: kill:: soak::
+  run without-sqlite cargo test --no-default-features --features http,tools,fault-injection --lib
 fi
 # The program that judges coverage, and then what it says of this run: the checked-in pages must be those of the run.
 run coverage-tests python3 tests/coverage/tests.py

@@ -1,6 +1,6 @@
 //! How a session wakes up: one activation at a time, in a task of its own that no caller can cancel.
 //!
-//! The tape is claimed and read before there is an actor, so that a session that cannot be opened (missing, damaged, claimed
+//! The tape store opens the tape before there is an actor, so that a session that cannot be opened (missing, damaged, claimed
 //! by another process) is an answer and no crash. Then its actor gets a place under the supervisor. All who sent or asked
 //! meanwhile wait in the slot; where the activation fails they are told why.
 
@@ -11,13 +11,12 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     actors::{
         host::Host,
-        session::{LOAD_WAIT, SessionActor, claim, fold_of},
+        session::{LOAD_WAIT, SessionActor},
         slot::{Door, Slot},
+        store::Opening,
     },
     error::OpenError,
-    hook::panic_text,
     supervisor::{AdminError, ChildSpec, Restart, Shutdown},
-    tape::TapeError,
 };
 
 /// How long a session's workers may take to be gone before its next life begins.
@@ -113,7 +112,7 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
         look_again(host, until).await.map_err(|()| OpenError::Closed)?;
     }
     if !slot.is_prepared() {
-        load(host, slot).await?;
+        host.orders.open(slot, Opening::Load).await?;
     }
     loop {
         let error = match sessions.start_child(spec(host, slot)).await {
@@ -141,42 +140,6 @@ async fn look_again(host: &Host, until: Instant) -> Result<(), ()> {
     }
     tokio::time::sleep(PLACE_LOOK).await;
     Ok(())
-}
-
-/// Claims the tape and folds it, on a thread that may wait for a disk.
-async fn load(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
-    let (host, slot) = (host.clone(), slot.clone());
-    let id = slot.id.clone();
-    let loaded = host.tokio.clone().spawn_blocking(move || {
-        // A start that was given up may still have the tape; what it found is as good.
-        let _one_at_a_time = slot.loading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if slot.is_prepared() {
-            return Ok(());
-        }
-        let loaded = claim(&host, &slot)?;
-        let damaged = |damage: String| OpenError::Damaged { session: slot.id.clone(), damage };
-        if let Some(damage) = loaded.read_only {
-            return Err(damaged(damage.to_string()));
-        }
-        if let Some(repair) = &loaded.repair {
-            tracing::warn!(session = %slot.id, repair = ?repair, "a torn tail was set aside");
-        }
-        if loaded.entries.is_empty() {
-            // Who made it died before the first entry; it can be made anew.
-            return Err(OpenError::Tape(TapeError::Missing { session: slot.id.clone() }));
-        }
-        let state = fold_of(&slot.id, &loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
-        slot.prepare(loaded.tape, state);
-        Ok(())
-    });
-    match loaded.await {
-        Ok(loaded) => loaded,
-        Err(error) if error.is_panic() => {
-            let why = format!("it crashed while its tape was opened: {}", panic_text(&*error.into_panic()));
-            Err(OpenError::NotStarted { session: id, why })
-        }
-        Err(_) => Err(OpenError::Closed),
-    }
 }
 
 fn spec(host: &Arc<Host>, slot: &Arc<Slot>) -> ChildSpec {

@@ -5,16 +5,16 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
     actors::{
         links::Nursery,
         observers::Observers,
-        slot::Slot,
+        slot::{Door, Slot},
         slots::Slots,
-        sweeper::{Sweeper, Sweeps},
+        store::{Orders, Sweeper, Sweeps},
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
@@ -56,8 +56,8 @@ pub(crate) struct Host {
     pub(crate) keeper: Keeper,
     /// What is removed by itself now and then.
     pub(crate) sweeper: Sweeper,
-    /// There is something for the tape store's child to do.
-    pub(crate) tape_chores: Notify,
+    /// What is asked of the tape store.
+    pub(crate) orders: Orders,
     /// Where tasks run that no caller may cancel.
     pub(crate) tokio: tokio::runtime::Handle,
     /// Those tasks.
@@ -123,7 +123,7 @@ impl Host {
             slots: Slots::default(),
             keeper: Keeper::new(passivation),
             sweeper: Sweeper::default(),
-            tape_chores: Notify::new(),
+            orders: Orders::default(),
             tokio: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
             sessions: OnceLock::new(),
@@ -179,6 +179,12 @@ impl Host {
     /// The supervisor of compactions; none before the tree is up.
     pub(crate) fn compactions(&self) -> Option<&SupervisorHandle> {
         self.compactions.get()
+    }
+
+    /// Takes no inputs and opens nothing any more. Gives the sessions that are known.
+    pub(crate) fn close(&self) -> Vec<Arc<Slot>> {
+        self.orders.close();
+        self.slots.set_door(Door::Closed)
     }
 
     /// Says who supervises the sessions and their compactions, once.

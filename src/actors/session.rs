@@ -15,9 +15,8 @@ mod tests;
 mod waiters;
 mod work;
 
-pub(crate) use build::{claim, fold, fold_of};
+pub(crate) use build::{fold, fold_of};
 
-use build::NotLoaded;
 use waiters::Waiters;
 use work::Worker;
 
@@ -37,8 +36,9 @@ use crate::{
         observers::Tell,
         shell::{Behaviour, Context, ExitError, Init},
         slot::{Question, Slept, Slot, Wake, Work},
+        store::Opening,
     },
-    error::PassivateError,
+    error::{OpenError, PassivateError},
     event::{Event, EventKind, events_of},
     ids::{Millis, Seq},
     session::{Decision, Entry, Env, Input, Record, State, decide, decide_and_watch},
@@ -80,16 +80,14 @@ impl SessionActor {
 }
 
 impl SessionActor {
-    /// Puts the tape and the state into the slot. A tape that cannot be read just now is waited for, so that what is open goes on by
-    /// itself; hosts wait for it a few seconds only.
-    async fn load(&self, card: &ActorCard) -> Result<(), ExitError> {
+    /// Has the tape and the state put into the slot, where they are not. A tape that cannot be read just now is waited for, so that
+    /// what is open goes on by itself; hosts wait for it a few seconds only.
+    async fn load(&self, card: &ActorCard) -> Result<(), OpenError> {
         let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
-        loop {
-            let (host, slot) = (self.host.clone(), self.slot.clone());
-            // Reading the tape may wait for a disk, so it does so on a thread for that.
-            let error = match tokio::task::spawn_blocking(move || build::load(&host, &slot)).await? {
-                Err(NotLoaded::NotNow(error)) if Instant::now() < until => error,
-                loaded => return Ok(loaded?),
+        while !self.slot.is_prepared() {
+            let error = match self.host.orders.open(&self.slot, Opening::Load).await {
+                Err(error) if error.may_pass() && Instant::now() < until => error,
+                opened => return opened,
             };
             looks += 1;
             if looks.is_power_of_two() {
@@ -102,6 +100,7 @@ impl SessionActor {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LOAD_AGAIN_MAX);
         }
+        Ok(())
     }
 
     /// What the tools say by now of the calls that are not over.
@@ -355,8 +354,8 @@ impl Live {
             let was_refused = self.slot.is_refused();
             self.slot.recorded();
             if was_refused {
-                // The disk's reserve is made again. That may wait for the disk, so the store's child does it.
-                self.host.tape_chores.notify_one();
+                // The disk's reserve is made again. That may wait for the disk, so the tape store does it.
+                self.host.orders.make_reserve();
             }
             let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
             if self.state.context.compactions > before.context.compactions && !anchored {

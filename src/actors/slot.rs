@@ -73,8 +73,6 @@ fn tell(ends: Ends) {
 pub(crate) struct Slot {
     pub(crate) id: SessionId,
     host: Weak<Host>,
-    /// Held while the tape is read for a life.
-    pub(crate) loading: Mutex<()>,
     inner: Mutex<Inner>,
     /// A worker has reported, or a life begins.
     moved: Notify,
@@ -169,7 +167,7 @@ impl Slot {
         let phase = Phase::Passive;
         let (used, ring, told, inbox) = (Instant::now(), None, None, None);
         let inner = Inner { door, parked, phase, life: 0, place: 0, next_reply: 1, used, ring, told, inbox };
-        Slot { id, host, loading: Mutex::default(), inner: Mutex::new(inner), moved: Notify::new() }
+        Slot { id, host, inner: Mutex::new(inner), moved: Notify::new() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -605,12 +603,12 @@ impl Slot {
 
     /// Its tape cannot be read just now, and its actor goes on looking: whoever waits is told, as by a session that cannot be woken.
     /// What was in hand, reports and stops stay for the life that can read it.
-    pub(crate) fn cannot_be_read(&self, error: TapeError) {
+    pub(crate) fn cannot_be_read(&self, error: OpenError) {
         let (waiters, unsettled) = match &mut self.inner().inbox {
             Some(inbox) => (inbox.take_waiters(false), inbox.take_unsettled()),
             None => return,
         };
-        let refusal = SendError::from(OpenError::Tape(error));
+        let refusal = SendError::from(error);
         waiters.refuse_awake(&refusal, "its tape cannot be read just now");
         unsettled.into_iter().for_each(|left| left.tell(None, &refusal));
     }

@@ -14,19 +14,20 @@ use tokio::time::timeout;
 use crate::{
     actors::{
         activation::Flight,
+        host::Host,
         links::{Birth, NotUp, Nursery},
         slot::{Door, Question, Slot},
-        tapes::FirstAppend,
+        store::{First, Opening},
     },
     error::{OpenError, SendError, SpawnError},
     handle::{Session, of_host},
     ids::{Seq, SessionId},
-    message::{Message, MessageTime, Role},
+    message::Message,
     model::BoxFuture,
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
     session::{
-        Adopt, BeAdopted, Delivery, Down, End, Entry, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Record,
-        Refusal, Settings, Spawn, State, TaskOrder, Tie, Told, kept, toolset,
+        Adopt, BeAdopted, Down, End, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn,
+        State, TaskOrder, Tie, Told, first_entries, kept, toolset,
     },
     tape::TapeError,
     tool::Toolbox,
@@ -338,56 +339,10 @@ impl Runtime {
 
     /// Makes a child: its state, which names its parent, and its prompt, in one append. So a child that is there has its task.
     async fn make(&self, birth: Birth, flight: Flight, slot: &Arc<Slot>) -> Result<(), OpenError> {
-        let (host, for_tape) = (self.inner.host.clone(), slot.clone());
-        let made = tokio::task::spawn_blocking(move || {
-            let order = birth.order.clone().ok_or(TapeError::Missing { session: birth.child.clone() })?;
-            let first = FirstAppend::new();
-            let mut tape = match host.store.exists(&birth.child) {
-                true => host.store.load(&birth.child, &first.notify(for_tape.notify()), Duration::ZERO)?.tape,
-                false => host.store.create(&birth.child, first.notify(for_tape.notify()))?,
-            };
-            let now = host.clock.now();
-            let mut settings = order.settings.clone();
-            settings.host = host.rules.clone();
-            let spill = host.store.spill_path(&birth.child);
-            settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
-            let mut prompt = order.prompt.clone();
-            prompt.role = Role::User;
-            prompt.time = MessageTime { created: now, completed: Some(now) };
-            let mut state = State::new(birth.child.clone(), settings, now);
-            state.take_grant(&birth.grant);
-            state.origin = Some(Arc::new(Origin {
-                parent: birth.parent.clone(),
-                ticket: birth.ticket,
-                link: birth.link,
-                depth: birth.depth,
-                prompt: prompt.id.clone(),
-                orphaned: None,
-                before: Vec::new(),
-                end: None,
-            }));
-            let accepted = Record::Accepted { message: Arc::new(prompt), delivery: Delivery::Queue };
-            let records = [Record::State(Arc::new(state.clone())), accepted];
-            let mut lines = Vec::new();
-            for (seq, record) in (1..).zip(records) {
-                let entry = Entry {
-                    seq: Seq(seq),
-                    time: now,
-                    cause: None,
-                    turn: None,
-                    step: None,
-                    ticket: None,
-                    input: None,
-                    record,
-                };
-                lines.push(entry.to_tape().map_err(|_| TapeError::Closed)?);
-                state.apply(&entry);
-            }
-            first.append(&mut tape, &lines)?;
-            for_tape.prepare(tape, state);
-            Ok::<_, TapeError>(())
-        });
-        let made = made.await.map_err(|_| OpenError::Closed).and_then(|made| made.map_err(OpenError::from));
+        let made = match first(&self.inner.host, birth) {
+            Some(first) => self.inner.host.orders.open(slot, Opening::Make(Box::new(first))).await,
+            None => Err(TapeError::Missing { session: slot.id.clone() }.into()),
+        };
         if let Err(error) = made {
             flight.land_unmade(error.clone());
             return Err(error);
@@ -395,4 +350,28 @@ impl Runtime {
         // From here on a start of the runtime finds it by itself, and its parent finds it in any case.
         flight.launch().await.map_err(|_| OpenError::Closed)?
     }
+}
+
+/// What the tape of a child begins with; nothing where the task is not there to be made.
+fn first(host: &Host, birth: Birth) -> Option<First> {
+    let TaskOrder { settings, prompt } = &*birth.order?;
+    let mut settings = settings.clone();
+    let now = host.clock.now();
+    settings.host = host.rules.clone();
+    let spill = host.store.spill_path(&birth.child);
+    settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
+    let mut state = State::new(birth.child, settings, now);
+    state.take_grant(&birth.grant);
+    state.origin = Some(Arc::new(Origin {
+        parent: birth.parent,
+        ticket: birth.ticket,
+        link: birth.link,
+        depth: birth.depth,
+        prompt: prompt.id.clone(),
+        orphaned: None,
+        before: Vec::new(),
+        end: None,
+    }));
+    let (entries, state) = first_entries(state, Some(prompt.clone()), now);
+    Some(First { entries, state })
 }

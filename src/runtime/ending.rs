@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    actors::{activation::WORKERS_WAIT, host::Host, slot::Door},
+    actors::{activation::WORKERS_WAIT, host::Host},
     hook::HOOK_LIMIT,
     runtime::Leftover,
     supervisor::SupervisorHandle,
@@ -32,7 +32,7 @@ impl Ending {
             return ends.clone();
         }
         // At once, so that whoever sends now is told, also where the tokio runtime is gone and nothing runs any more.
-        host.slots.set_door(Door::Closed);
+        host.close();
         let (ended, ends) = watch::channel(None);
         let (host, root) = (host.clone(), root.clone());
         let tokio = host.tokio.clone();
@@ -53,7 +53,7 @@ async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
     host.tasks.close();
     // Each of them ends when it sees that the supervisor is not there any more.
     drop(tokio::time::timeout(ACTIVATIONS_WAIT, host.tasks.wait()).await);
-    let slots = host.slots.set_door(Door::Closed);
+    let slots = host.close();
     let left = host.slots.take_left().into_iter();
     let tasks: Vec<_> = slots.iter().map(|slot| (slot.id.clone(), slot.tasks())).chain(left).collect();
     let until = tokio::time::Instant::now() + WORKERS_WAIT;

@@ -5,6 +5,7 @@
 mod back;
 mod family;
 mod hung;
+mod store;
 mod undone;
 mod unsettled;
 
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::{
-    actors::slot::Phase,
+    actors::slot::{Phase, Slot},
     model::{Item, Reply, Scripted},
     permission::Profile,
     supervisor::Status,
@@ -145,19 +146,26 @@ async fn the_timekeeper_wakes_what_went_down_with_its_supervisor() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Design §4: when the tape store's child is gone, or starts anew, sessions live, write, sleep and wake.
+/// Design §4: when the tape store starts anew, sessions do not notice; while it is gone, those that are awake live and write, and one
+/// can fall asleep. It is woken when the store is there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_live_and_go_on_without_the_tape_stores_child() {
+async fn sessions_live_and_go_on_without_the_tape_store() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
     let session = create(&runtime, folder.path()).await;
     assert_eq!(ask(&session, "one").await, "1");
-    runtime.inner.root.recycle_child("tape store").await.unwrap();
+    runtime.inner.root.recycle_child("tapes").await.unwrap();
     assert_eq!(ask(&session, "two").await, "2");
-    runtime.inner.root.terminate_child("tape store").await.unwrap();
+    runtime.inner.root.terminate_child("tapes").await.unwrap();
     assert_eq!(ask(&session, "three").await, "3");
     runtime.passivate(session.id()).await.unwrap();
-    assert_eq!(ask(&session, "four").await, "4");
+    let asked = tokio::spawn({
+        let session = session.clone();
+        async move { ask(&session, "four").await }
+    });
+    until("it is to be woken", || runtime.inner.host.orders.is_opening(session.id())).await;
+    runtime.inner.root.restart_child("tapes").await.unwrap();
+    assert_eq!(asked.await.unwrap(), "4");
     let other = create(&runtime, folder.path()).await;
     assert_eq!(ask(&other, "one").await, "1");
     assert_eq!(runtime.tree().find(session.id().as_str()).unwrap().restarts, 0);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actors::{host::Host, slot::Door, sweeper::sweep_now_and_then, tape::look_after_store, timekeeper::keep_time},
+    actors::{host::Host, store::tape_store, timekeeper::keep_time},
     error::StartError,
     supervisor::{ChildSpec, Intensity, OnExhausted, Strategy, SupervisorHandle, SupervisorSpec},
 };
@@ -19,14 +19,13 @@ pub(super) struct Tree {
 
 pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
     let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
-    let for_store = host.clone();
-    let tape = ChildSpec::new("tape store", move |cx| {
-        let host = for_store.clone();
-        async move {
-            look_after_store(host, cx).await;
-            Ok(())
-        }
-    });
+    // Whatever happens to the tape store, sessions that are awake work on: its supervisor keeps it stopped for a while, and never ends.
+    let tapes = SupervisorSpec::dynamic("tapes")
+        .intensity(Intensity::new(3, Duration::from_secs(30)))
+        .on_exhausted(OnExhausted::Park)
+        .park_for(Duration::from_secs(30))
+        .child(tape_store(host));
+    let (tapes, _) = supervisor(tapes)?;
     // Places for what all sessions will share: a governor per provider, a client per MCP server.
     let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
     let (tools, _) = supervisor(SupervisorSpec::new("tools", Strategy::OneForOne))?;
@@ -42,14 +41,14 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
     let timekeeper = ChildSpec::new("timekeeper", move |cx| {
         let (host, sessions) = (for_keeper.clone(), of_keeper.clone());
         async move {
-            tokio::join!(keep_time(host.clone(), sessions, cx.clone()), sweep_now_and_then(host, cx));
+            keep_time(host, sessions, cx).await;
             Ok(())
         }
     });
     let (hosts_child, hosts) = super::host::supervisor(children)?;
     let root = SupervisorSpec::new("runtime", Strategy::OneForOne)
         .intensity(Intensity::new(3, Duration::from_secs(30)))
-        .child(tape.labelled("tape store"))
+        .child(tapes)
         .child(models)
         .child(tools)
         .child(compactions_child)
@@ -66,7 +65,7 @@ pub(super) fn close_with(host: &Arc<Host>, root: SupervisorHandle) {
     tokio::spawn(async move {
         root.ended().await;
         if let Some(host) = host.upgrade() {
-            host.slots.set_door(Door::Closed);
+            host.close();
         }
     });
 }

@@ -282,14 +282,7 @@ async fn a_story_of_rollbacks_survives_a_kill_at_each_of_its_bytes_that_matter()
 async fn a_crash_at_any_point_of_a_rollback_makes_it_once() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    for point in [
-        "session.took",
-        "session.decided",
-        "session.appended",
-        "session.published",
-        "session.carry_out",
-        "session.worked",
-    ] {
+    for point in ["session.took", "session.decided", "session.appended", "session.published", "session.worked"] {
         let folder = taped::folder();
         let model = Echo::new();
         std::fs::create_dir_all(folder.path().join("work")).unwrap();

@@ -206,25 +206,25 @@ fn virtually(work: impl Future<Output = ()>) {
 fn a_runtime_sweeps_by_itself_where_it_was_told_to() {
     let folder = with_asleep(&["a", "b", "c", "d"]);
     virtually(async {
-        let sweeps = Sweeps::new(Duration::from_secs(3_600), keep(1)).removing_at_most(2).drawn_by(|| 0.0);
+        let sweeps = Sweeps::new(Duration::from_secs(3_600), keep(1)).removing_at_most(2);
         let model = Arc::new(Scripted::new([]));
         let builder = Runtime::builder().store(folder.path().join("store")).model(model).sweeps(sweeps);
         let began = tokio::time::Instant::now();
         let runtime = still(builder.start()).await.unwrap();
         still(runtime.pin(&"a".parse().unwrap())).await.unwrap();
         let awake = still(runtime.create(named(folder.path(), "awake"))).await.unwrap();
-        // Three quarters of an hour, as drawn, and not before.
+        // Three quarters of an hour or more, and not before.
         tokio::time::sleep_until(began + Duration::from_secs(2_690)).await;
         assert_eq!(runtime.last_sweep(), None);
         // An idle session sleeps by then; it is the newest all the same.
         let first = report(&runtime, 1).await;
-        assert!((2_700..2_710).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert!((2_700..4_510).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         assert_eq!(gone(&first.sweep), ["b", "c"], "those that were used longest ago, two at most");
         assert_eq!((first.number, first.kept, first.error.as_deref()), (1, 1, None));
         assert_eq!(why(&first.sweep, &"a".parse().unwrap()), Some(&KeptReason::Pinned));
         let second = report(&runtime, 2).await;
         assert_eq!(gone(&second.sweep), ["d"]);
-        assert_eq!((second.at.0 - first.at.0) / 1_000, 2_700);
+        assert!((2_700..4_510).contains(&((second.at.0 - first.at.0) / 1_000)));
         let left = still(runtime.list()).await.unwrap();
         let left: Vec<_> = left.into_iter().map(|one| one.id.to_string()).collect();
         assert_eq!(left, ["a", awake.id().as_str()]);

@@ -1,4 +1,4 @@
-//! 256 messages at once to a session whose turn is under way, with `Durability::Power`: `tests/burst.sh` copies this program into
+//! 256 messages at once to a session whose turn is under way, with `Durability::Power`: `tests/beside.sh` copies this program into
 //! `examples/` of the trees that it compares, and runs the binaries in turns.
 //!
 //! The model of the turn stands still, so all the messages wait in the queue, which they fill. Each is sent by a task of its own. One

@@ -1,9 +1,9 @@
-//! What a session's actor builds from its state: requests, calls, words for the card. Functions of values, but for `load`.
+//! What a session's actor builds from its state: requests, calls, words for the card. Functions of values, but for `since`.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    actors::{host::Host, shell::ExitError, slot::Slot, tapes::Loaded, worker::CallContext},
+    actors::{host::Host, shell::ExitError, worker::CallContext},
     hook::HookCall,
     ids::{Seq, SessionId},
     message::ErrorReason,
@@ -13,57 +13,6 @@ use crate::{
     tape::TapeError,
     tool::{Access, May, Tool, ToolResult, arguments},
 };
-
-/// How long a life waits for a tape that the life before it has.
-const CLAIM_WAIT: Duration = Duration::from_secs(10);
-
-/// Puts the tape and the state of a session into its slot: those that were prepared, or what the disk has.
-///
-/// Into the slot and not into the caller's hands, because a start may be given up (a restart by hand, a limit) while this runs
-/// on its thread. The next start waits here until it is done, and finds what it found; else it would be told that the session
-/// is in use, by nobody but its own predecessor.
-pub(super) fn load(host: &Host, slot: &Arc<Slot>) -> Result<(), NotLoaded> {
-    let _one_at_a_time = slot.loading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some((tape, state)) = slot.prepared() {
-        slot.prepare(tape, state);
-        return Ok(());
-    }
-    fault!(host.store.faults(), "session.load", slot.id.as_str());
-    let loaded = claim(host, slot)?;
-    if let Some(damage) = loaded.read_only {
-        return Err(NotLoaded::Never(damage.to_string()));
-    }
-    fault!(host.store.faults(), "session.loaded", slot.id.as_str());
-    let state = fold_of(&slot.id, &loaded.entries).map_err(|bad| NotLoaded::Never(bad.to_string()))?;
-    slot.prepare(loaded.tape, state);
-    Ok(())
-}
-
-/// Why there is no tape for a life.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NotLoaded {
-    /// It cannot be read just now. That may pass.
-    #[error(transparent)]
-    NotNow(TapeError),
-    /// It cannot be gone on with as it is.
-    #[error("{0}")]
-    Never(String),
-}
-
-impl From<TapeError> for NotLoaded {
-    fn from(error: TapeError) -> NotLoaded {
-        match error.is_for_good() || matches!(error, TapeError::Missing { .. }) {
-            true => NotLoaded::Never(error.to_string()),
-            false => NotLoaded::NotNow(error),
-        }
-    }
-}
-
-/// Claims and reads a tape. Where an actor of this runtime still has it, that one is on its way out (its supervisor crashed,
-/// and did not stay to see it go): it is waited for.
-pub(crate) fn claim(host: &Host, slot: &Arc<Slot>) -> Result<Loaded, TapeError> {
-    host.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)
-}
 
 /// The state at that entry, and the entries behind it.
 pub(super) fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), ExitError> {

@@ -69,14 +69,7 @@ async fn a_crash_at_any_point_of_a_merge_makes_it_once() {
         atomic::{AtomicBool, Ordering},
     };
 
-    for point in [
-        "session.took",
-        "session.decided",
-        "session.appended",
-        "session.published",
-        "session.carry_out",
-        "session.worked",
-    ] {
+    for point in ["session.took", "session.decided", "session.appended", "session.published", "session.worked"] {
         let folder = taped::folder();
         std::fs::create_dir_all(folder.path().join("work")).unwrap();
         let armed = Arc::new(AtomicBool::new(false));

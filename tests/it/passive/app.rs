@@ -31,7 +31,7 @@ async fn app_001_a_started_runtime_has_the_whole_tree() {
     assert_eq!(
         children,
         [
-            runs("tape store", "tape store"),
+            runs("tapes", "supervisor"),
             runs("models", "supervisor"),
             runs("tools", "supervisor"),
             runs("compactions", "supervisor"),

@@ -1,40 +1,49 @@
 #!/usr/bin/env bash
-# How long a burst of 256 messages takes with `Durability::Power`, in one tree or in several beside each other.
+# How long a program of tests/programs takes, in one tree or in several beside each other.
 set -euo pipefail
 export LC_ALL=C
 
 usage() {
   cat <<'END_OF_USAGE'
-usage: bash tests/burst.sh [TREE…]
+usage: bash tests/beside.sh PROGRAM [TREE…]
 
-Sends 256 messages at once into a session whose turn is under way, with `Durability::Power`, and takes the time until all receipts
-are there. For each TREE (this one by default) it prints how the times are spread; with more than one TREE, the ratio of each to the
-first: `bash tests/burst.sh ../old .` The trees take turns, one burst each, so that all meet the same machine.
+Builds a program of tests/programs in each TREE (this one by default) in the release profile, and runs the binaries in turns, one
+round each, so that all meet the same machine; each round begins with an empty folder. Prints how the times are spread, and with more
+than one TREE the ratio of each to the first: `bash tests/beside.sh burst ../old .`
 
-Builds the example `burst` there in the release profile, and takes it away again. The store is a folder in the TREE's target/,
-which should be on a real disk. Where strace is installed, one further burst each is traced and its syncs are counted.
+  burst   256 messages at once into a session whose turn is under way, with `Durability::Power`, until all receipts are there.
+          Where strace is installed, one further burst each is traced and its syncs are counted
+  wakes   1,000 sessions that sleep are woken at once, until all are awake
 
-  BURSTS=20     how many bursts for each tree
+The program is built as an example of the TREE, and taken away again. The folders of the rounds are in the TREE's target/, which
+should be on a real disk.
+
+  ROUNDS=20     how many rounds for each tree
   CARGO=cargo   what builds
 END_OF_USAGE
 }
 
 refuse() {
-  echo "burst.sh: $1" >&2
+  echo "beside.sh: $1" >&2
   exit 2
 }
 
-trees=()
+program='' trees=()
 for argument; do
   case $argument in
     -h | --help) usage && exit 0 ;;
     -*) refuse "$argument is no option; see --help" ;;
-    *) trees+=("$(realpath -- "$argument")") ;;
+    *) if [ -z "$program" ]; then program=$argument; else trees+=("$(realpath -- "$argument")"); fi ;;
   esac
 done
 here=$(realpath -- "$(dirname "$0")/..")
+case $program in
+  burst | wakes) ;;
+  '') usage >&2 && exit 2 ;;
+  *) refuse "$program is no program that measures; see --help" ;;
+esac
 [ "${#trees[@]}" -gt 0 ] || trees=("$here")
-bursts=${BURSTS:-20}
+rounds=${ROUNDS:-20}
 
 left=()
 trap '[ "${#left[@]}" -eq 0 ] || rm -rf -- "${left[@]}"' EXIT
@@ -43,29 +52,29 @@ trap 'exit 130' INT TERM
 folders=()
 for tree in "${trees[@]}"; do
   [ -f "$tree/Cargo.toml" ] || refuse "$tree is no tree of the crate"
-  example=$tree/examples/burst.rs
+  example=$tree/examples/$program.rs
   [ ! -e "$example" ] || refuse "$example is there already"
   target=${CARGO_TARGET_DIR:-$tree/target}
   mkdir -p "$target"
-  folder=$(mktemp -d "$target/burst.XXXXXX")
+  folder=$(mktemp -d "$target/$program.XXXXXX")
   left+=("$example" "$folder")
   folders+=("$folder")
-  cp "$here/tests/programs/burst.rs" "$example"
-  (cd "$tree" && "${CARGO:-cargo}" build --quiet --release --example burst)
-  cp "$target/release/examples/burst" "$folder/burst"
+  cp "$here/tests/programs/$program.rs" "$example"
+  (cd "$tree" && "${CARGO:-cargo}" build --quiet --release --example "$program")
+  cp "$target/release/examples/$program" "$folder/$program"
   rm "$example"
 done
 
-# one FOLDER [COMMAND…]: one burst, over a new store, and beneath COMMAND.
+# one FOLDER [COMMAND…]: one round, over a new store, and beneath COMMAND.
 one() {
   local folder=$1
   shift
   mkdir "$folder/store"
-  "$@" "$folder/burst" "$folder/store"
+  "$@" "$folder/$program" "$folder/store"
   rm -r "$folder/store"
 }
 
-for ((burst = 1; burst <= bursts; burst++)); do
+for ((round = 1; round <= rounds; round++)); do
   for folder in "${folders[@]}"; do
     one "$folder" >>"$folder/took"
   done
@@ -79,8 +88,8 @@ for at in "${!trees[@]}"; do
     function at(part) { n = int(NR * part); return took[n < NR * part ? n + 1 : n] }
     END { printf "%.1f %.1f %.1f %.1f\n", took[1], (at(0.5) + took[int(NR / 2) + 1]) / 2, at(0.9), took[NR] }')
   commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null || echo 'no commit')
-  echo "$tree ($commit): least $least ms, median $median ms, p90 $p90 ms, most $most ms; $bursts bursts"
-  if command -v strace >/dev/null; then
+  echo "$tree ($commit): least $least ms, median $median ms, p90 $p90 ms, most $most ms; $rounds rounds"
+  if [ "$program" = burst ] && command -v strace >/dev/null; then
     one "$folder" strace -f -o "$folder/trace" -e trace=fsync,fdatasync,statx,stat,newfstatat >"$folder/said"
     # The second burst of the program is the one that counts.
     awk '/burst begins/ { begun++ } /burst ends/ { ended++ } begun == 2 && ended < 2 && /(fsync|fdatasync)\(/ { syncs++ }
