@@ -13,16 +13,17 @@
 //! | `summary.rs` | the compaction actor: has one summary written |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
 //! | `links.rs` | a parent's watch over a child session |
+//! | `figures.rs` | what a session shows of itself on its node |
 //! | `undone.rs` | what could not be cleaned up when the store was opened |
 //! | `host.rs` | what all sessions of a runtime share |
 
 pub(crate) mod activation;
 mod facts;
+pub(crate) mod figures;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod observers;
 pub(crate) mod session;
-pub(crate) mod shell;
 pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod store;

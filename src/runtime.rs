@@ -20,11 +20,11 @@ pub use operate::{OperateError, Operator};
 pub use options::SessionOptions;
 pub use report::{Leftover, Parked, Recovered, Tree};
 
-pub use crate::actors::undone::LeftUndone;
-
 pub use crate::actors::{
+    figures::{At, SessionFigures},
     store::{SweepReport, Sweeps},
     timekeeper::{Passivation, Pressure},
+    undone::LeftUndone,
 };
 use crate::{
     actors::{

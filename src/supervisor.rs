@@ -38,16 +38,17 @@ pub(crate) mod card;
 pub(crate) mod child;
 pub(crate) mod crash_log;
 pub(crate) mod driver;
-pub(crate) mod event;
 pub(crate) mod exit;
 pub(crate) mod handle;
 pub(crate) mod intensity;
 pub(crate) mod minder;
 pub(crate) mod panics;
+pub(crate) mod payload;
 pub(crate) mod planner;
 pub(crate) mod registry;
 pub(crate) mod render;
 pub(crate) mod report;
+pub(crate) mod shell;
 pub(crate) mod shown;
 pub(crate) mod spec;
 pub(crate) mod status;
@@ -57,22 +58,22 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use crate::{
-    actors::shell::{Birth, Linker, NotStarted},
-    supervisor::handle::Shared,
+use crate::supervisor::{
+    handle::Shared,
+    shell::{Birth, Linker, NotStarted},
 };
 
 pub use crate::supervisor::{
     abort::{PanicAbort, refuse_panic_abort},
     admin::{AdminError, Done},
     backoff::Backoff,
-    card::{ActorCard, At},
+    card::ActorCard,
     child::{ChildContext, Start},
-    event::{Down, Subscription, SupervisorEvent},
-    exit::{ExitReason, PanicReport},
+    exit::{Down, ExitReason, PanicReport},
     handle::{ChildInfo, Counts, SupervisorHandle},
     intensity::Intensity,
     panics::locate_panics,
+    payload::{NodePayload, Payload},
     registry::Registry,
     render::render,
     report::{Context, CrashReport, Decision},

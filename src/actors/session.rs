@@ -34,7 +34,6 @@ use crate::{
         facts,
         host::{Clock, Host},
         observers::Tell,
-        shell::{Behaviour, Context, ExitError, Init},
         slot::{Question, Slept, Slot, Wake, Work},
         store::Opening,
     },
@@ -42,7 +41,10 @@ use crate::{
     event::{Event, EventKind, events_of},
     ids::{Millis, Seq},
     session::{Decision, Entry, Env, Input, Record, State, decide, decide_and_watch},
-    supervisor::{ActorCard, ExitReason},
+    supervisor::{
+        ActorCard, ExitReason,
+        shell::{Behaviour, Context, ExitError, Init},
+    },
     tape::{Appended, Store, TapeError},
     tool::CallFacts,
 };
@@ -448,7 +450,8 @@ impl Live {
     fn after_work(&mut self) {
         fault!(self.host.store.faults(), "session.worked", self.slot.id.as_str());
         self.arm_timer();
-        self.card.present(present::presented(&self.state, self.slot.is_refused()));
+        let presented = present::presented(&self.state, self.slot.is_refused());
+        self.card.present(presented, |payload| payload.put(present::figures(&self.state)));
         self.tell_waiters();
         self.slot.set_idle(self.may_sleep());
     }

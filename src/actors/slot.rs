@@ -32,14 +32,14 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actors::{host::Host, shell::Mailbox, tapes::OpenTape},
+    actors::{host::Host, tapes::OpenTape},
     error::{OpenError, PassivateError, SendError},
     event::{Event, EventStream, Ring},
     ids::{MessageId, Millis, Seq, SessionId},
     session::{
         BeginAnchor, Command, CommandEnd, Held, Input, Refusal, Reply as CoreReply, ReplyTo, Report, State, TurnEnd,
     },
-    supervisor::ActorCard,
+    supervisor::{ActorCard, shell::Mailbox},
     tape::{self, TapeError},
 };
 use inbox::{Ends, Inbox, Unsettled, Waiters};

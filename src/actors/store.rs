@@ -26,12 +26,11 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actors::{
-        host::Host,
+    actors::{host::Host, undone::show_undone},
+    supervisor::{
+        ActorCard, ChildSpec,
         shell::{Behaviour, Context, ExitError, Init, Mailbox},
-        undone::show_undone,
     },
-    supervisor::{ActorCard, ChildSpec},
     tape::Store,
     tool::truncate::RETENTION,
 };

@@ -21,16 +21,16 @@ use tokio::task::AbortHandle;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use crate::{
-    actors::{
-        host::Host,
-        shell::{Behaviour, Context, ExitError, Init, Mailbox},
-    },
+    actors::host::Host,
     agent::Agent,
     hook::panic_text,
     message::Part,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
     session::Asked,
-    supervisor::{ActorCard, ChildSpec, Restart, Shutdown},
+    supervisor::{
+        ActorCard, ChildSpec, Restart, Shutdown,
+        shell::{Behaviour, Context, ExitError, Init, Mailbox},
+    },
     usage::Usage,
 };
 

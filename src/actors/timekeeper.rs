@@ -18,7 +18,7 @@ use crate::{
         slot::{Resting, Slept, Slot},
     },
     ids::SessionId,
-    supervisor::{ChildContext, Status, SupervisorEvent, SupervisorHandle},
+    supervisor::{ChildContext, Happening, Status, SupervisorHandle},
 };
 
 /// After this long a session that was asked to sleep and did not is asked again.
@@ -172,7 +172,7 @@ impl Keeper {
 
 /// What the timekeeper does until it is told to stop.
 pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: ChildContext) {
-    let mut events = sessions.subscribe();
+    let mut events = host.registry.watch(None);
     let mut lost = 0;
     note_parked(&host, &sessions).await;
     // What went down while nobody kept the time.
@@ -191,10 +191,14 @@ pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: C
                 ask_pressure = pressure.next();
                 relieve(&host, pressure.share());
             },
-            event = events.next() => {
-                match event {
-                    Some(SupervisorEvent::Parked { id }) => note_one_parked(&host, &sessions, id.as_str()).await,
-                    Some(SupervisorEvent::Down(_)) => wake_cut_off(&host),
+            Some(event) = events.next() => {
+                match event.what {
+                    Happening::Parked {} => {
+                        let id = event.path.rsplit('/').next().unwrap_or_default();
+                        note_one_parked(&host, &sessions, id).await;
+                    }
+                    // Of any supervisor: where it was not the sessions', nobody was cut off.
+                    Happening::Down { .. } => wake_cut_off(&host),
                     _ => {}
                 }
                 if events.lost() > lost {

@@ -63,5 +63,5 @@ pub(crate) fn show_undone(host: &Host, card: &ActorCard) {
         0 => format!("left undone at the start: {what}"),
         more => format!("left undone at the start, and {more} more: {what}"),
     };
-    card.present(Presented { phase: UNDONE, doing: Some(doing), ..Presented::default() });
+    card.present(Presented { phase: UNDONE, doing: Some(doing), ..Presented::default() }, |_| {});
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    actors::undone::UNDONE,
+    actors::{figures::SessionFigures, undone::UNDONE},
     runtime::{Runtime, Tree},
     supervisor::{
         CrashReport, Happened, Node, Reading, Status, Watch,
@@ -194,7 +194,9 @@ impl Count {
         self.supervisors += one(is_supervisor);
         self.workers += one(!is_supervisor);
         self.sessions += one(is_session);
-        self.in_turn += one(is_session && node.turn.is_some() && node.status.is_alive());
+        self.in_turn += one(is_session
+            && SessionFigures::of(&node).is_some_and(|figures| figures.at.is_some())
+            && node.status.is_alive());
         self.parked += one(node.status == Status::Parked);
         let begins_again = node.status == Status::Starting && node.incarnation > 1;
         self.restarting += one(node.status == Status::Backoff || begins_again);
@@ -235,7 +237,7 @@ impl By {
             By::Queue => node.queue,
             By::Busy => node.busy_ms.unwrap_or(0),
             By::Restarts => node.restarts,
-            By::Tokens => node.tokens,
+            By::Tokens => SessionFigures::of(node).map_or(0, |figures| figures.usage.total()),
             By::Age => node.age_ms.unwrap_or(0),
         }
     }

@@ -13,20 +13,18 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
 use tokio::time::Instant;
 
 pub(crate) use crate::supervisor::{shown::Shown, status::Status};
 use crate::{
-    ids::{Millis, Seq},
-    session::Limits,
+    ids::Millis,
     supervisor::{
         exit::ExitReason,
         handle::SupervisorHandle,
+        payload::{NodePayload, Payload},
         registry::Shelf,
         trace::{DETAIL_CHARS_MAX, EVENTS_KEPT, HappenedKind},
     },
-    usage::{Cost, Usage},
 };
 
 /// What a node says about itself.
@@ -53,7 +51,6 @@ pub struct ActorCard {
     inbox: AtomicU64,
     depth_peak: AtomicU64,
     rejected: AtomicU64,
-    tape_seq: AtomicU64,
     incarnation: AtomicU64,
     generation: AtomicU64,
     restarts: AtomicU64,
@@ -69,23 +66,11 @@ pub(crate) struct Words {
     pub(crate) status: Status,
     pub(crate) phase: Option<&'static str>,
     pub(crate) doing: Option<(String, Instant)>,
-    pub(crate) at: Option<At>,
     pub(crate) in_hand: Option<(&'static str, Instant)>,
     pub(crate) started_at: Option<(Millis, Instant)>,
     pub(crate) last_exit: Option<(ExitReason, Instant)>,
-    pub(crate) usage: Usage,
-    pub(crate) cost: Cost,
-    pub(crate) left: Limits,
+    pub(crate) payload: NodePayload,
     pub(super) ring: Ring,
-}
-
-/// Where in its conversation a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct At {
-    /// The turn.
-    pub turn: Seq,
-    /// The step of the turn.
-    pub step: u32,
 }
 
 /// How a node stands in the tree.
@@ -104,12 +89,9 @@ pub(crate) struct Presented {
     pub(crate) phase: &'static str,
     /// The same in a few words; `None` while it does nothing in particular.
     pub(crate) doing: Option<String>,
-    pub(crate) at: Option<At>,
+    /// What the phase is about, where that has a number: the turn.
+    pub(crate) number: Option<u64>,
     pub(crate) waiting: usize,
-    pub(crate) tape_seq: u64,
-    pub(crate) usage: Usage,
-    pub(crate) cost: Cost,
-    pub(crate) left: Limits,
 }
 
 impl ActorCard {
@@ -138,7 +120,6 @@ impl ActorCard {
             inbox: AtomicU64::new(0),
             depth_peak: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
-            tape_seq: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
@@ -228,15 +209,9 @@ impl ActorCard {
         self.rejected.fetch_add(1, Relaxed);
     }
 
-    /// Says how many tokens it has used in all, and what they cost.
-    pub fn usage(&self, usage: Usage, cost: Cost) {
-        let mut words = self.words();
-        (words.usage, words.cost) = (usage, cost);
-    }
-
-    /// Says how far its tape is.
-    pub fn tape_seq(&self, seq: u64) {
-        self.tape_seq.store(seq, Relaxed);
+    /// Puts something of its owner on the node, in place of what was there.
+    pub fn put(&self, payload: impl Payload) {
+        self.words().payload.put(payload);
     }
 
     /// Shows it under another node from now on, without changing who supervises it. Where that node goes, it is shown under
@@ -290,19 +265,17 @@ impl ActorCard {
         self.waiting.load(Relaxed).saturating_add(self.inbox.load(Relaxed))
     }
 
-    /// All that a session has to say about itself after a piece of work.
-    pub(crate) fn present(&self, presented: Presented) {
-        let Presented { phase, doing, at, waiting, tape_seq, usage, cost, left } = presented;
+    /// All that it has to say about itself after a piece of work. `put` may change what its owner has on the node.
+    pub(crate) fn present(&self, presented: Presented, put: impl FnOnce(&mut NodePayload)) {
+        let Presented { phase, doing, number, waiting } = presented;
         self.queue(waiting);
-        self.tape_seq(tape_seq);
         let mut words = self.words();
         if words.phase != Some(phase) {
             words.phase = Some(phase);
-            words.ring.change(phase, at.map(|at| at.turn.0));
+            words.ring.change(phase, number);
         }
         words.set_doing(doing);
-        words.at = at;
-        (words.usage, words.cost, words.left) = (usage, cost, left);
+        put(&mut words.payload);
     }
 
     pub(crate) fn set_status(&self, status: Status) {
@@ -361,7 +334,6 @@ impl ActorCard {
             depth: self.depth(),
             depth_peak: self.depth_peak.load(Relaxed),
             rejected: self.rejected.load(Relaxed),
-            tape_seq: self.tape_seq.load(Relaxed),
             incarnation: self.incarnation.load(Relaxed),
             generation: self.generation.load(Relaxed),
             restarts: self.restarts.load(Relaxed),
@@ -437,7 +409,6 @@ pub(crate) struct Numbers {
     pub(crate) depth: u64,
     pub(crate) depth_peak: u64,
     pub(crate) rejected: u64,
-    pub(crate) tape_seq: u64,
     pub(crate) incarnation: u64,
     pub(crate) generation: u64,
     pub(crate) restarts: u64,

@@ -12,12 +12,10 @@ use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    actors::shell::{Behaviour, Context, ExitError, Init},
-    supervisor::{
-        card::ActorCard,
-        exit::{ExitReason, PanicReport, chain},
-    },
+use crate::supervisor::{
+    card::ActorCard,
+    exit::{ExitReason, PanicReport, chain},
+    shell::{Behaviour, Context, ExitError, Init},
 };
 
 /// What a host's child knows about itself.

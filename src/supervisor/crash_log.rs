@@ -42,7 +42,7 @@ impl CrashLog {
                 message = report.message,
                 in_hand_ms = report.in_hand_ms,
                 doing = report.doing,
-                tape_seq = report.tape_seq,
+                figures = report.payload.facts().join(", "),
                 crash = report.number,
                 crashes = count,
                 "a child ended badly"

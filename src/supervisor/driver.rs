@@ -1,8 +1,8 @@
 //! The part of a supervisor that does: it feeds the planner and carries out what that decides.
 //!
 //! Its handler never waits. Starts and stops run in tasks of its own (`minder`) and come back as messages,
-//! so it answers questions at any moment, also in the middle of a long shutdown. An end is acted on only when both the
-//! supervision event and the join handle have arrived.
+//! so it answers questions at any moment, also in the middle of a long shutdown. That an actor was joined is the only proof
+//! of its end.
 
 use std::{
     collections::HashMap,
@@ -13,22 +13,20 @@ use std::{
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use crate::{
-    actors::shell::{self, Behaviour, Birth, Context, Ended, ExitError, Init, Live, NotStarted, Pid},
-    supervisor::{
-        admin::Answer,
-        card::ActorCard,
-        driver::place::Place,
-        event::{Down, SupervisorEvent},
-        exit::ExitReason,
-        handle::{ChildInfo, Counts, Shared, SupervisorHandle},
-        minder::{self, News},
-        planner::{Call, Event, Generation, Planner},
-        registry::Registry,
-        shown::Shown,
-        spec::{ChildId, ChildSpec, Shutdown, SupervisorSpec},
-        status::Status,
-    },
+use crate::supervisor::{
+    admin::Answer,
+    card::ActorCard,
+    driver::place::Place,
+    exit::{Down, ExitReason},
+    handle::{ChildInfo, Counts, Shared, SupervisorHandle},
+    minder::{self, News},
+    planner::{Call, Event, Generation, Planner},
+    registry::Registry,
+    shell::{self, Behaviour, Birth, Context, ExitError, Init, Live, NotStarted},
+    shown::Shown,
+    spec::{ChildId, ChildSpec, Shutdown, SupervisorSpec},
+    status::Status,
+    watch::Happening,
 };
 
 mod actions;
@@ -76,11 +74,6 @@ struct Driver {
     planner: Planner,
     born: Instant,
     places: HashMap<ChildId, Place>,
-    pids: HashMap<Pid, (ChildId, Generation)>,
-    /// Ends of actors whose birth has not been told yet.
-    early: HashMap<Pid, Ended>,
-    /// How many starts have not told of an actor yet; only theirs can be early ends.
-    unborn: usize,
     calls: HashMap<Call, oneshot::Sender<Answer>>,
     last_call: Call,
     tasks: TaskTracker,
@@ -112,9 +105,6 @@ pub(crate) async fn launch(
         card: card.clone(),
         born: Instant::now(),
         places: HashMap::new(),
-        pids: HashMap::new(),
-        early: HashMap::new(),
-        unborn: 0,
         calls: HashMap::new(),
         last_call: 0,
         tasks: tasks.clone(),
@@ -123,7 +113,6 @@ pub(crate) async fn launch(
         verdict: verdict.clone(),
     };
     let live = shell::start(driver, birth).await?;
-    let note = live.note.clone();
     let join: JoinHandle<()> = tokio::spawn(async move {
         let _ = live.join.await;
         tasks.close();
@@ -135,12 +124,9 @@ pub(crate) async fn launch(
         card.set_status(Status::Stopped);
         let killed = || Down { reason: ExitReason::Killed, leftover: Vec::new() };
         let down = verdict.get().cloned().unwrap_or_else(killed);
-        let ended = SupervisorEvent::Down(down.clone());
-        registry.tell_event(&card, &ended, None);
+        registry.tell(card.path(), Happening::Down { reason: down.reason.clone() });
         drop(keep);
         shared.down.send_replace(Some(down.clone()));
-        // Nobody has to watch.
-        let _ = shared.events.send(ended);
         if left {
             tracing::warn!(
                 supervisor = card.path(),
@@ -154,7 +140,8 @@ pub(crate) async fn launch(
             tasks.wait().await;
         }
     });
-    Ok(Live { running: live.running, info: live.info, join, note, ready: Some(is_ready), held: Some(is_held) })
+    let (running, info, last_word) = (live.running, live.info, live.last_word);
+    Ok(Live { running, info, last_word, join, ready: Some(is_ready), held: Some(is_held) })
 }
 
 impl Behaviour for Driver {
@@ -218,12 +205,6 @@ impl Behaviour for Driver {
 
     fn stop_message(reason: &str) -> Option<Msg> {
         Some(Msg::Shutdown(reason.to_owned()))
-    }
-
-    fn child_ended(&mut self, child: Pid, how: Ended, cx: &mut Context<Msg>) -> Result<(), ExitError> {
-        fault!(self.registry.faults, "supervisor.child_ended", cx.card().path());
-        self.ended(child, how, cx);
-        self.leave(cx)
     }
 }
 

@@ -113,3 +113,12 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     }
     text
 }
+
+/// How a supervisor ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Down {
+    /// Why.
+    pub reason: ExitReason,
+    /// The children that were still there although they were killed, by their ids from here down: `sessions/4711`.
+    pub leftover: Vec<String>,
+}

@@ -5,17 +5,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::sync::{Semaphore, broadcast, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::{
-    actors::shell::Mailbox,
-    supervisor::{
-        admin::{AdminError, Answer, Done},
-        card::{ActorCard, Status},
-        driver::{Admin, Msg},
-        event::{Down, EVENTS_WAITING, Subscription, SupervisorEvent},
-        spec::{ChildId, ChildKind, ChildSpec, Restart},
-    },
+use crate::supervisor::{
+    admin::{AdminError, Answer, Done},
+    card::{ActorCard, Status},
+    driver::{Admin, Msg},
+    exit::Down,
+    shell::Mailbox,
+    spec::{ChildId, ChildKind, ChildSpec, Restart},
 };
 
 /// How many calls of one kind may wait for one supervisor; further ones wait outside.
@@ -38,7 +36,6 @@ impl fmt::Debug for SupervisorHandle {
 pub(crate) struct Shared {
     pub(crate) id: ChildId,
     pub(crate) mailbox: Mutex<Option<Mailbox<Msg>>>,
-    pub(crate) events: broadcast::Sender<SupervisorEvent>,
     /// How the last incarnation ended; `None` while there is one, and before the first.
     pub(crate) down: watch::Sender<Option<Down>>,
     /// Calls that wait for a child to be up, for one to be down, and for nothing but the answer: each kind has its own
@@ -53,7 +50,6 @@ impl Shared {
         Arc::new(Shared {
             id,
             mailbox: Mutex::new(None),
-            events: broadcast::channel(EVENTS_WAITING).0,
             down: watch::Sender::new(None),
             ups: Semaphore::new(CALLS_WAITING),
             downs: Semaphore::new(CALLS_WAITING),
@@ -185,12 +181,6 @@ impl SupervisorHandle {
     /// Returns when it has dealt with all that it was asked before.
     pub(crate) async fn ping(&self) -> Result<(), AdminError> {
         self.ask(Msg::Ping).await
-    }
-
-    /// What happens from now on.
-    #[must_use]
-    pub fn subscribe(&self) -> Subscription {
-        Subscription::new(self.shared.events.subscribe())
     }
 
     /// Asks the supervisor to stop its children and end, and returns at once. Asking twice is fine.

@@ -7,12 +7,10 @@ use futures_util::FutureExt;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    actors::shell::{Birth, Live, NotStarted, Note, Pid, Running, StartFn},
-    supervisor::{
-        exit::{ExitReason, PanicReport},
-        spec::Shutdown,
-    },
+use crate::supervisor::{
+    exit::{ExitReason, PanicReport},
+    shell::{Birth, Live, NotStarted, Running, StartFn},
+    spec::Shutdown,
 };
 
 /// How long a killed child gets to be gone. It needs none unless it is in code that never awaits.
@@ -20,18 +18,15 @@ pub(crate) const KILL_WAIT: Duration = Duration::from_secs(1);
 
 /// What a minder has to tell.
 pub(crate) enum News {
-    /// It has an actor.
-    Spawned(Pid, Note),
     /// It is up, and this is what its start had to say.
     Started(Option<Arc<str>>),
     Ignored,
     StartFailed(ExitReason),
     /// The actor, its state and its workers are gone, but for those left over.
-    Joined {
+    Ended {
+        reason: ExitReason,
         workers_left: usize,
     },
-    /// It has joined, and nothing else was heard of its end.
-    NoObituary,
     /// It did not end although it was killed, or ended and left something behind that did not.
     Unkillable,
 }
@@ -80,7 +75,7 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
             None => Err(NotStarted::Failed(ExitReason::StartTimeout)),
         },
     };
-    let Live { running, mut join, note, info, ready, held } = match begun {
+    let Live { running, mut join, last_word, info, ready, held } = match begun {
         Ok(live) => live,
         Err(not_started) => {
             gone(&stage, workers).await;
@@ -91,7 +86,6 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
         }
     };
     stage.send_replace(Stage::Up(running.clone()));
-    tell(News::Spawned(running.pid(), note));
     let failed = match ready {
         // Its stop has come while its start was in code that does not await: it never was to be up.
         _ if cancel.is_cancelled() => {
@@ -120,21 +114,21 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
             None => std::future::pending().await,
         }
     };
-    tokio::select! {
+    let joined = tokio::select! {
         biased;
-        _ = &mut join => {}
+        joined = &mut join => joined,
         names = held => {
             if let Ok(names) = names {
                 stage.send_replace(Stage::Held(names));
                 tell(News::Unkillable);
             }
-            let _ = join.await;
+            join.await
         }
-    }
+    };
     let workers_left = gone(&stage, workers).await;
     tell(match failed {
         Some(reason) => News::StartFailed(reason),
-        None => News::Joined { workers_left },
+        None => News::Ended { reason: last_word.reason(&joined), workers_left },
     });
 }
 

@@ -14,7 +14,6 @@ use std::{
 use crate::supervisor::{
     card::{ActorCard, Place, Shown, Status},
     crash_log::CrashLog,
-    event::SupervisorEvent,
     report::CrashReport,
     shown::WorkerCard,
     trace::Happened,
@@ -123,11 +122,6 @@ impl Registry {
 
     pub(crate) fn tell(&self, path: &str, what: Happening) {
         self.shelf.news.tell(path, what);
-    }
-
-    /// Tells what a supervisor has to tell.
-    pub(crate) fn tell_event(&self, supervisor: &ActorCard, event: &SupervisorEvent, crash: Option<u64>) {
-        self.shelf.news.tell_event(supervisor.path(), event, crash);
     }
 
     pub(crate) fn crash(&self, report: CrashReport) -> u64 {

@@ -86,21 +86,7 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
     if node.queue_rejected > 0 {
         facts.push(format!("{} turned away", node.queue_rejected));
     }
-    if node.tokens > 0 {
-        facts.push(format!("tokens {} in {} out", node.tokens_in, node.tokens_out));
-    }
-    match (node.cost.cost, node.cost.cost_at_least) {
-        (Some(cost), _) if cost.0 > 0 => facts.push(format!("cost {cost}")),
-        (None, Some(cost)) => facts.push(format!("cost {cost} or more")),
-        (None, None) => facts.push("cost unknown".to_owned()),
-        (Some(_), _) => {}
-    }
-    if !node.left.is_none() {
-        facts.push(format!("left {}", node.left));
-    }
-    if node.tape_seq > 0 {
-        facts.push(format!("tape {}", node.tape_seq));
-    }
+    facts.extend(node.payload.facts());
     if let Some(age) = node.age_ms {
         facts.push(format!("up {}", span(age)));
     }

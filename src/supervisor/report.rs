@@ -7,8 +7,9 @@ use serde::Serialize;
 use crate::{
     ids::Millis,
     supervisor::{
-        card::{ActorCard, At, millis},
+        card::{ActorCard, millis},
         exit::ExitReason,
+        payload::NodePayload,
         render::one_line,
         spec::ChildId,
         trace::Happened,
@@ -101,11 +102,9 @@ pub struct CrashReport {
     /// What it said that it was doing, before that message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing: Option<String>,
-    /// Where in its conversation it was, where it is a session in a turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub turn: Option<At>,
-    /// The end of its tape; 0 where it has none.
-    pub tape_seq: u64,
+    /// What its owner had put on its node, of a session its [figures](crate::runtime::SessionFigures).
+    #[serde(flatten)]
+    pub payload: NodePayload,
     /// What waited in its queue.
     pub queue: u64,
     /// The last events, oldest first; at most 16. Kinds and numbers, nothing of what was said.
@@ -135,9 +134,9 @@ impl CrashReport {
             }
         };
         let numbers = child.numbers();
-        let (doing, turn) = {
+        let (doing, payload) = {
             let words = child.words();
-            (words.doing.as_ref().map(|(what, _)| what.clone()), words.at)
+            (words.doing.as_ref().map(|(what, _)| what.clone()), words.payload.clone())
         };
         CrashReport {
             number: 0,
@@ -151,8 +150,7 @@ impl CrashReport {
             message,
             in_hand_ms,
             doing,
-            turn,
-            tape_seq: numbers.tape_seq,
+            payload,
             queue: numbers.depth,
             recent: child.recent(),
             decision,
@@ -209,8 +207,9 @@ impl fmt::Display for CrashReport {
         if let Some(doing) = &self.doing {
             writeln!(f, "  it was at   {doing}")?;
         }
-        if self.tape_seq > 0 {
-            writeln!(f, "  tape        ends with entry {}", self.tape_seq)?;
+        let facts = self.payload.facts();
+        if !facts.is_empty() {
+            writeln!(f, "  figures     {}", facts.join(", "))?;
         }
         if self.queue > 0 {
             writeln!(f, "  queue       {} waited", self.queue)?;

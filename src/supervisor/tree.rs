@@ -7,13 +7,12 @@ use tokio::time::Instant;
 
 use crate::{
     ids::Millis,
-    session::Limits,
     supervisor::{
-        card::{ActorCard, At, Status, millis},
+        card::{ActorCard, Status, millis},
         exit::ExitReason,
+        payload::NodePayload,
         status::Reading,
     },
-    usage::ShownCost,
 };
 
 /// How long one message may be in hand before what is read is called old.
@@ -45,9 +44,6 @@ pub struct Node {
     /// How long it has been doing that, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing_ms: Option<u64>,
-    /// Where in its conversation it is, where it is a session in a turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub turn: Option<At>,
     /// The kind of message that is in its hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_with: Option<&'static str>,
@@ -82,20 +78,9 @@ pub struct Node {
     pub queue_peak: u64,
     /// What was turned away because the queue was full.
     pub queue_rejected: u64,
-    /// Tokens used.
-    pub tokens: u64,
-    /// Those of them that the model read.
-    pub tokens_in: u64,
-    /// Those of them that the model wrote.
-    pub tokens_out: u64,
-    /// What they cost, with what its tasks cost that are over.
+    /// What its owner has put on it, of a session its [figures](crate::runtime::SessionFigures).
     #[serde(flatten)]
-    pub cost: ShownCost,
-    /// What is left of its budget, of each thing that is limited.
-    #[serde(skip_serializing_if = "Limits::is_none")]
-    pub left: Limits,
-    /// The end of its tape; 0 where it has none.
-    pub tape_seq: u64,
+    pub payload: NodePayload,
     /// The nodes shown under it.
     pub children: Vec<Node>,
 }
@@ -115,7 +100,6 @@ impl Node {
             Some((_, since)) if since >= BUSY_AFTER => Reading::Busy,
             _ => Reading::Fresh,
         };
-        let usage = words.usage;
         Node {
             key: card.key(),
             id: card.id().to_owned(),
@@ -126,7 +110,6 @@ impl Node {
             phase: words.phase,
             doing: words.doing.as_ref().map(|(what, _)| what.clone()),
             doing_ms: words.doing.as_ref().map(|(_, since)| millis(age(*since))),
-            turn: words.at,
             busy_with: busy.map(|(what, _)| what),
             busy_ms: busy.map(|(_, since)| millis(since)),
             started_at: words.started_at.as_ref().map(|(at, _)| *at),
@@ -141,12 +124,7 @@ impl Node {
             queue: numbers.depth,
             queue_peak: numbers.depth_peak,
             queue_rejected: numbers.rejected,
-            tokens: usage.total(),
-            tokens_in: usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write),
-            tokens_out: usage.output.saturating_add(usage.reasoning),
-            cost: words.cost.shown(),
-            left: words.left,
-            tape_seq: numbers.tape_seq,
+            payload: words.payload.clone(),
             children: Vec::new(),
         }
     }

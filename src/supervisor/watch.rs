@@ -19,7 +19,6 @@ use crate::{
     ids::Millis,
     supervisor::{
         card::{ActorCard, Status},
-        event::SupervisorEvent,
         exit::ExitReason,
         report::Decision,
     },
@@ -162,25 +161,6 @@ impl News {
             // Nobody has to watch.
             let _ = self.events.send(TreeEvent { number, at: Millis::now(), path: path.into(), what });
         }
-    }
-
-    /// Tells what a supervisor has to tell: of itself, or of one of its children.
-    pub(crate) fn tell_event(&self, supervisor: &str, event: &SupervisorEvent, crash: Option<u64>) {
-        let (id, what) = match event {
-            SupervisorEvent::Started { id, incarnation } => (id, Happening::Started { incarnation: *incarnation }),
-            SupervisorEvent::Exited { id, incarnation, reason, decision } => {
-                let (incarnation, reason, decision) = (*incarnation, reason.clone(), *decision);
-                (id, Happening::Exited { incarnation, reason, decision, crash })
-            }
-            SupervisorEvent::Parked { id } => (id, Happening::Parked {}),
-            SupervisorEvent::Unkillable { id } => (id, Happening::Unkillable {}),
-            SupervisorEvent::WorkersLeft { id, count } => (id, Happening::WorkersLeft { count: *count }),
-            SupervisorEvent::Removed { id } => (id, Happening::Removed {}),
-            SupervisorEvent::Down(down) => {
-                return self.tell(supervisor, Happening::Down { reason: down.reason.clone() });
-            }
-        };
-        self.tell(&format!("{supervisor}/{id}"), what);
     }
 
     pub(crate) fn listen(&self, only: Option<&str>) -> Watch {

@@ -11,12 +11,12 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Grant, ModelRef, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
+    EventKind, Grant, ModelRef, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     event::Next,
     message::Part,
     model::{Answer, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, Price, Reply, Request, Scripted},
     permission::Profile,
-    runtime::{By, OperateError},
+    runtime::{By, OperateError, SessionFigures},
     supervisor::{Happening, Node, Reading, Status, Watch},
     tool::{Tool, ToolContext, ToolResult},
 };
@@ -255,7 +255,7 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
         for _ in 0..100 {
             let node = lab.runtime.tree().find("stuck").unwrap().clone();
             assert_eq!((node.status, node.reading, node.queue), (Status::Running, Reading::Busy, 3));
-            assert_eq!(node.turn.unwrap().step, 1);
+            assert_eq!(figures(&node).at.unwrap().step, 1);
             let text = lab.runtime.inspect("stuck").unwrap().to_string();
             assert!(text.contains("as it was before the message in its hand"), "{text}");
             assert!(text.contains("BUSY with returned for") && text.contains("queue 3 (peak 3)"), "{text}");
@@ -421,6 +421,10 @@ async fn a_session_parked_by_hand_is_let_go_by_unpark_and_by_restart() {
     lab.end().await;
 }
 
+fn figures(node: &Node) -> &SessionFigures {
+    SessionFigures::of(node).unwrap()
+}
+
 /// The workers of a session are shown under it with what they do, and go when they are done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_shows_its_workers_and_what_it_used() {
@@ -428,9 +432,9 @@ async fn a_session_shows_its_workers_and_what_it_used() {
     let session = lab.session("a").await;
     session.prompt("trap run").await.unwrap();
     let node = lab.seen("a", |node| node.children.iter().any(|child| child.doing.as_deref() == Some("halfway"))).await;
-    assert_eq!((node.phase, node.turn.unwrap().step), (Some("tools"), 1));
-    assert!(node.doing.unwrap().ends_with("step 1: runs trap"));
-    assert_eq!((node.children.len(), node.children[0].kind, node.cost.cost), (1, "call", None));
+    assert_eq!((node.phase, figures(&node).at.unwrap().step), (Some("tools"), 1));
+    assert!(node.doing.as_ref().unwrap().ends_with("step 1: runs trap"));
+    assert_eq!((node.children.len(), node.children[0].kind, figures(&node).cost.shown().cost), (1, "call", None));
     let count = lab.runtime.count();
     assert_eq!((count.sessions, count.in_turn, count.calls, count.requests), (1, 1, 1, 0));
     let counted = (count.specs, count.active, count.supervisors + count.workers);
@@ -438,8 +442,8 @@ async fn a_session_shows_its_workers_and_what_it_used() {
     session.abort("enough").await.unwrap();
     session.wait().await.unwrap();
     let node = lab.seen("a", |node| node.phase == Some("idle")).await;
-    assert_eq!((node.children.len(), node.doing, node.turn), (0, None, None));
-    assert!(node.tape_seq > 5);
+    assert_eq!((node.children.len(), &node.doing, figures(&node).at), (0, &None, None));
+    assert!(figures(&node).tape_seq > Seq(5));
     // The trace has kinds and numbers; what was said is in it from when that is asked for, until it is not.
     let said = || serde_json::to_string(&lab.runtime.trace("a").unwrap()).unwrap();
     assert!(said().contains("abort") && !said().contains("enough"), "{}", said());

@@ -3,13 +3,14 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    actors::{host::Host, shell::ExitError, worker::CallContext},
+    actors::{host::Host, worker::CallContext},
     hook::HookCall,
     ids::{Seq, SessionId},
     message::ErrorReason,
     model::Request,
     permission::{Globs, seen_from},
     session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
+    supervisor::shell::ExitError,
     tape::TapeError,
     tool::{Access, May, Tool, ToolResult, arguments},
 };

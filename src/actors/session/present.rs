@@ -1,9 +1,12 @@
 //! What a session says of itself on its card. Functions of values.
 
 use crate::{
-    actors::slot::Work,
+    actors::{
+        figures::{At, SessionFigures},
+        slot::Work,
+    },
     session::{CallState, Input, Open, Report, State},
-    supervisor::{At, card::Presented},
+    supervisor::card::Presented,
 };
 
 /// What a session shows after a piece of work.
@@ -12,12 +15,19 @@ pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
     Presented {
         phase,
         doing,
-        at: state.turn.as_ref().map(|turn| At { turn: turn.id, step: turn.step }),
+        number: state.turn.as_ref().map(|turn| turn.id.0),
         waiting: state.queue.len() + state.steering.len(),
-        tape_seq: state.seq.0,
+    }
+}
+
+/// Its figures after a piece of work.
+pub(super) fn figures(state: &State) -> SessionFigures {
+    SessionFigures {
+        at: state.turn.as_ref().map(|turn| At { turn: turn.id, step: turn.step }),
         usage: state.spent.usage,
         cost: state.spent_in_all().cost,
         left: state.left(),
+        tape_seq: state.seq,
     }
 }
 

@@ -11,11 +11,11 @@ use tokio::{sync::oneshot, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    actors::{shell, slot::Slept, tapes::OpenTape},
+    actors::{slot::Slept, tapes::OpenTape},
     error::{PassivateError, SendError},
     ids::{CommandId, MessageId, Millis, Seq, SessionId},
     session::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
-    supervisor::ActorCard,
+    supervisor::{ActorCard, shell},
     tape::TapeError,
 };
 

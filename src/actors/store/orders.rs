@@ -18,13 +18,12 @@ use tokio::{
 use crate::{
     actors::{
         host::Host,
-        shell::Mailbox,
         slot::Slot,
         store::{First, Msg},
     },
     error::OpenError,
     ids::SessionId,
-    supervisor::ActorCard,
+    supervisor::{ActorCard, shell::Mailbox},
     sweep::{Sweep, SweepPolicy},
     tape::TapeError,
 };

@@ -3,22 +3,20 @@
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    actors::shell::{Birth, Context, Mailbox, Note},
-    supervisor::{
-        driver::{
-            Driver, Msg,
-            answers::status,
-            place::{Life, Timer},
-        },
-        event::{Down, SupervisorEvent},
-        exit::ExitReason,
-        minder::{self, Charge, News, Stage},
-        planner::{Action, Event, Generation},
-        report::{Context as During, CrashReport, Decision},
-        spec::{ChildId, Restart, Shutdown},
-        status::Status,
+use crate::supervisor::{
+    driver::{
+        Driver, Msg,
+        answers::status,
+        place::{Life, Timer},
     },
+    exit::{Down, ExitReason},
+    minder::{self, Charge, News, Stage},
+    planner::{Action, Event, Generation},
+    report::{Context as During, CrashReport, Decision},
+    shell::{Birth, Context, Mailbox},
+    spec::{ChildId, Restart, Shutdown},
+    status::Status,
+    watch::Happening,
 };
 
 impl Driver {
@@ -64,7 +62,7 @@ impl Driver {
                 }
                 Action::Forget { id } => {
                     self.places.remove(&id);
-                    self.tell(SupervisorEvent::Removed { id });
+                    self.tell(&id, Happening::Removed {});
                 }
                 Action::Reply { call, answer } => {
                     if let Some(reply) = self.calls.remove(&call) {
@@ -77,7 +75,7 @@ impl Driver {
                 }
                 Action::Parked { id } => {
                     self.sync(&id);
-                    self.tell(SupervisorEvent::Parked { id });
+                    self.tell(&id, Happening::Parked {});
                 }
                 Action::Booted => {
                     cx.card().set_status(Status::Running);
@@ -120,12 +118,7 @@ impl Driver {
             stage: of_stage,
             cancel: cancel.clone(),
             _cancel_with_driver: cancel.clone().drop_guard(),
-            pid: None,
-            note: Note::default(),
-            ended: None,
-            joined: false,
         });
-        self.unborn += 1;
         let birth = Birth { linker: cx.linker(), card, incarnation, registry: self.registry.clone() };
         let (start_timeout, workers) = (place.start_timeout, place.workers.clone());
         let charge = Charge { birth, start, start_timeout, cancel, stage, workers };
@@ -161,18 +154,12 @@ impl Driver {
             self.registry.crash(report)
         });
         card.died(&reason);
-        self.tell_of_crash(SupervisorEvent::Exited { id, incarnation, reason, decision }, crash);
+        self.tell(&id, Happening::Exited { incarnation, reason, decision, crash });
     }
 
-    pub(super) fn tell(&self, event: SupervisorEvent) {
-        self.tell_of_crash(event, None);
-    }
-
-    /// Tells those who watch this supervisor, and those who watch the tree.
-    fn tell_of_crash(&self, event: SupervisorEvent, crash: Option<u64>) {
-        self.registry.tell_event(&self.card, &event, crash);
-        // Nobody has to watch.
-        let _ = self.shared.events.send(event);
+    /// Tells those who watch the tree what happened to a child.
+    pub(super) fn tell(&self, child: &ChildId, what: Happening) {
+        self.registry.tell(&format!("{}/{child}", self.card.path()), what);
     }
 
     /// Writes what the planner thinks of a child onto its card.

@@ -2,16 +2,14 @@
 
 use tokio::sync::oneshot;
 
-use crate::{
-    actors::shell::Context,
-    supervisor::{
-        admin::Answer,
-        driver::{Admin, Driver, Msg, place::Place},
-        handle::{ChildInfo, Counts},
-        planner::{ChildView, Event, State},
-        spec::{ChildId, ChildKind},
-        status::Status,
-    },
+use crate::supervisor::{
+    admin::Answer,
+    driver::{Admin, Driver, Msg, place::Place},
+    handle::{ChildInfo, Counts},
+    planner::{ChildView, Event, State},
+    shell::Context,
+    spec::{ChildId, ChildKind},
+    status::Status,
 };
 
 impl Driver {
@@ -81,8 +79,7 @@ impl Driver {
     /// How many entries all tables hold together, so that a test sees what is never cleared away.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
-        let tables = self.places.len() + self.pids.len() + self.early.len() + self.calls.len() + self.unborn;
-        tables + self.tasks.len() + self.planner.kept()
+        self.places.len() + self.calls.len() + self.tasks.len() + self.planner.kept()
     }
 }
 

@@ -5,16 +5,14 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{
-    actors::shell::{Ended, Note, Pid, StartFn},
-    supervisor::{
-        card::ActorCard,
-        minder::{Stage, Workers},
-        planner::Generation,
-        registry::Registry,
-        shown::Shown,
-        spec::{ChildKind, ChildSpec, Restart},
-    },
+use crate::supervisor::{
+    card::ActorCard,
+    minder::{Stage, Workers},
+    planner::Generation,
+    registry::Registry,
+    shell::StartFn,
+    shown::Shown,
+    spec::{ChildKind, ChildSpec, Restart},
 };
 
 /// A child's place; it outlives the child's crashes.
@@ -65,10 +63,6 @@ pub(super) struct Life {
     pub(super) cancel: CancellationToken,
     /// A start that is still on its way ends with the driver, whom it would otherwise outlive.
     pub(super) _cancel_with_driver: DropGuard,
-    pub(super) pid: Option<Pid>,
-    pub(super) note: Note,
-    pub(super) ended: Option<Ended>,
-    pub(super) joined: bool,
 }
 
 /// A task that only waits, and ends when this is dropped.

@@ -4,17 +4,15 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio_util::task::TaskTracker;
 
-use crate::{
-    actors::shell::{self, Behaviour, StartFn},
-    supervisor::{
-        backoff::Backoff,
-        child::{BeginFn, ChildContext, HostTask, Start},
-        driver,
-        handle::{Shared, SupervisorHandle},
-        intensity::Intensity,
-        minder::Workers,
-        spec::{BadSpec, ChildId, ChildKind, Restart, Shutdown, SupervisorSpec},
-    },
+use crate::supervisor::{
+    backoff::Backoff,
+    child::{BeginFn, ChildContext, HostTask, Start},
+    driver,
+    handle::{Shared, SupervisorHandle},
+    intensity::Intensity,
+    minder::Workers,
+    shell::{self, Behaviour, StartFn},
+    spec::{BadSpec, ChildId, ChildKind, Restart, Shutdown, SupervisorSpec},
 };
 
 /// The part of a child's spec that decides; the planner's whole knowledge of a child.

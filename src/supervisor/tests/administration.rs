@@ -311,15 +311,17 @@ async fn recycling_starts_a_child_afresh_and_counts_as_no_crash() {
 #[tokio::test(start_paused = true)]
 async fn watchers_hear_of_starts_ends_and_parks_in_order() {
     let lab = Lab::start(park_after(0)).await;
-    let mut events = lab.sup.subscribe();
+    let mut events = lab.registry.watch(None);
+    let mut next = async || events.next().await.map(|event| (event.path.to_string(), event.what)).unwrap();
     lab.add("a", Restart::Transient).await;
     lab.children.order("a", Order::Fail);
     lab.until_status("a", Status::Parked).await;
     let reason = ExitReason::Error("it failed".into());
-    assert_eq!(events.next().await, Some(SupervisorEvent::Started { id: "a".into(), incarnation: 1 }));
-    let exited = SupervisorEvent::Exited { id: "a".into(), incarnation: 1, reason, decision: Decision::Park };
-    assert_eq!(events.next().await, Some(exited));
-    assert_eq!(events.next().await, Some(SupervisorEvent::Parked { id: "a".into() }));
+    let a = format!("{}/a", lab.registry.snapshot()[0].path);
+    assert_eq!(next().await, (a.clone(), Happening::Started { incarnation: 1 }));
+    let exited = Happening::Exited { incarnation: 1, reason, decision: Decision::Park, crash: Some(1) };
+    assert_eq!(next().await, (a.clone(), exited));
+    assert_eq!(next().await, (a, Happening::Parked {}));
     assert_eq!(events.lost(), 0);
     lab.end().await;
 }

@@ -38,7 +38,7 @@ async fn invariant_08_a_supervisor_answers_in_a_storm_of_restarts() {
             lab.put("calm", Restart::Permanent).await;
         }
         assert_eq!(lab.info("calm").await.status, Status::Running);
-        // At most what was in the queue before it: a start, an end and an obituary of each child, twice over.
+        // At most what was in the queue before it: a start and an end of each child, twice over.
         assert!(handled() - before <= 200, "{}", handled() - before);
         settle().await;
     }
@@ -140,12 +140,12 @@ async fn invariant_14_waits_grow_to_the_most_within_their_jitter_and_a_quiet_run
     let backoff = Backoff { min: SECOND, max: 8 * SECOND, factor: 2.0, jitter: 0.5, reset_after: 60 * SECOND };
     let lab = Lab::start(dynamic().backoff(backoff).intensity(Intensity::new(u32::MAX, SECOND))).await;
     lab.put("a", Restart::Permanent).await;
-    let mut events = lab.sup.subscribe();
+    let mut events = lab.registry.watch(None);
     let mut wait = async |lab: &Lab| {
         lab.order("a", Order::Fail).await;
         loop {
-            if let Some(SupervisorEvent::Exited { decision: Decision::Restart { after_ms }, .. }) = events.next().await
-            {
+            let event = events.next().await.unwrap();
+            if let Happening::Exited { decision: Decision::Restart { after_ms }, .. } = event.what {
                 tokio::time::sleep(Duration::from_millis(after_ms + 5)).await;
                 return after_ms;
             }

@@ -6,8 +6,8 @@ use proptest::prelude::{Strategy as _, prop};
 
 use super::*;
 use crate::{
-    actors::shell::{Behaviour, Context as Cx, ExitError},
     supervisor::crash_log::{CrashLog, is_loud},
+    supervisor::shell::{Behaviour, Context as Cx, ExitError},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -20,9 +20,9 @@ impl Behaviour for Waits {
 
     const MAY_WAIT: bool = false;
 
-    async fn init(&mut self, cx: &mut Cx<()>) -> Result<crate::actors::shell::Init, ExitError> {
+    async fn init(&mut self, cx: &mut Cx<()>) -> Result<crate::supervisor::shell::Init, ExitError> {
         cx.mailbox().send(())?;
-        Ok(crate::actors::shell::Init::Run)
+        Ok(crate::supervisor::shell::Init::Run)
     }
 
     async fn handle(&mut self, (): (), _: &mut Cx<()>) -> Result<(), ExitError> {

@@ -8,9 +8,9 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use crate::{
-    actors::shell::{Behaviour, Context as Cx, ExitError, Init, Mailbox},
-    supervisor::*,
+use crate::supervisor::{
+    shell::{Behaviour, Context as Cx, ExitError, Init, Mailbox},
+    *,
 };
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);

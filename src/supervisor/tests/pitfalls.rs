@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc as blocking};
 
 use super::*;
-use crate::actors::shell::{Behaviour, Context as Cx, ExitError};
+use crate::supervisor::shell::{Behaviour, Context as Cx, ExitError};
 
 /// P10, P5: the default of ractor ends a parent with any of its children.
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn two_trees_with_the_same_ids_do_not_see_each_other() {
 /// An actor that does to itself what it is told, with a worker task beside it.
 struct Puppet {
     log: Arc<Mutex<Vec<&'static str>>>,
-    mailbox: Arc<Mutex<Option<crate::actors::shell::Mailbox<Tell>>>>,
+    mailbox: Arc<Mutex<Option<crate::supervisor::shell::Mailbox<Tell>>>>,
 }
 
 enum Tell {
@@ -107,10 +107,10 @@ enum Tell {
 impl Behaviour for Puppet {
     type Msg = Tell;
 
-    async fn init(&mut self, cx: &mut Cx<Tell>) -> Result<crate::actors::shell::Init, ExitError> {
+    async fn init(&mut self, cx: &mut Cx<Tell>) -> Result<crate::supervisor::shell::Init, ExitError> {
         self.log.lock().unwrap().push("init");
         *self.mailbox.lock().unwrap() = Some(cx.mailbox());
-        Ok(crate::actors::shell::Init::Run)
+        Ok(crate::supervisor::shell::Init::Run)
     }
 
     async fn handle(&mut self, msg: Tell, cx: &mut Cx<Tell>) -> Result<(), ExitError> {
@@ -141,7 +141,7 @@ impl Behaviour for Puppet {
 #[derive(Clone, Default)]
 struct Strings {
     log: Arc<Mutex<Vec<&'static str>>>,
-    mailbox: Arc<Mutex<Option<crate::actors::shell::Mailbox<Tell>>>>,
+    mailbox: Arc<Mutex<Option<crate::supervisor::shell::Mailbox<Tell>>>>,
 }
 
 impl Strings {
@@ -211,7 +211,7 @@ async fn an_actor_that_leaves_gets_its_last_word_and_its_mailbox_says_gone() {
     tokio::time::sleep(SECOND).await;
     assert_eq!(strings.log(), ["init", "terminate"]);
     let mailbox = strings.mailbox.lock().unwrap().clone().unwrap();
-    assert_eq!(mailbox.send(Tell::Leave), Err(crate::actors::shell::Gone));
+    assert_eq!(mailbox.send(Tell::Leave), Err(crate::supervisor::shell::Gone));
     lab.end().await;
 }
 
@@ -229,12 +229,13 @@ async fn a_new_life_waits_for_the_workers_of_the_old_one_but_not_for_ever() {
     lab.until("p", 2).await;
     assert!(worker.is_finished());
 
-    let mut events = lab.sup.subscribe();
+    let mut events = lab.registry.watch(Some("p"));
+    events.next().await.unwrap();
     let stubborn = workers.spawn(tokio::time::sleep(100 * SECOND));
     strings.tell(Tell::Panic);
     lab.until("p", 3).await;
     assert!(!stubborn.is_finished());
-    assert_eq!(events.next().await, Some(SupervisorEvent::WorkersLeft { id: "p".into(), count: 1 }));
+    assert_eq!(events.next().await.unwrap().what, Happening::WorkersLeft { count: 1 });
     stubborn.abort();
     lab.end().await;
 }

@@ -4,12 +4,15 @@ use super::*;
 
 /// Asks a supervisor to end, and says how each child did, in that order.
 async fn ends(lab: &Lab, count: usize) -> Vec<String> {
-    let mut events = lab.sup.subscribe();
+    let mut events = lab.registry.watch(None);
     lab.sup.request_shutdown();
     let mut ends = Vec::new();
     while ends.len() < count {
-        if let Some(SupervisorEvent::Exited { id, reason, .. }) = events.next().await {
-            ends.push(format!("{id} {reason}"));
+        let event = events.next().await.unwrap();
+        // Those of its own, and not of a supervisor below.
+        let is_child = event.path.matches('/').count() == 1;
+        if let (Happening::Exited { reason, .. }, true) = (event.what, is_child) {
+            ends.push(format!("{} {reason}", event.path.rsplit('/').next().unwrap()));
         }
     }
     ends

@@ -16,11 +16,11 @@ async fn with(spec: SupervisorSpec, ids: &[&str]) -> Lab {
 async fn failing_once(lab: &Lab, id: &str) {
     let (children, name) = (lab.children.clone(), id.to_owned());
     lab.children.begins(id, Beginning::Fails);
-    let mut events = lab.sup.subscribe();
+    let mut events = lab.registry.watch(None);
     tokio::spawn(async move {
         while let Some(event) = events.next().await {
-            if matches!(&event, SupervisorEvent::Exited { id, reason: ExitReason::StartFailed(_), .. } if id.as_str() == name)
-            {
+            let failed = matches!(event.what, Happening::Exited { reason: ExitReason::StartFailed(_), .. });
+            if failed && event.path.ends_with(&format!("/{name}")) {
                 return children.begins(&name, Beginning::Works);
             }
         }

@@ -1,22 +1,26 @@
 //! The one actor of the crate: a shell that runs any [`Behaviour`].
 //!
-//! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's card, tells
-//! its supervisor in our own words how it ended, and never lets a child's end stop a parent, which is ractor's default.
-//! While `handle` runs a stop waits for it, and a kill drops it at its next await. Nothing of ractor leaves this module and
-//! `supervisor`; a host that turns on ractor's features `async-trait` or `cluster` changes the trait for the whole build,
-//! and this is the one file that would have to follow.
+//! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's card, and writes
+//! down how the actor ended. Whoever joins the actor reads that; where nothing was written, the actor was killed. So the supervision
+//! events of ractor are not needed, and are not listened to: by default a child's end would stop its parent. The link stays,
+//! because it ends the children of a supervisor that was killed. While `handle` runs a stop waits for it, and a kill drops it at
+//! its next await. Nothing of ractor leaves this file; a host that turns on ractor's features `async-trait` or `cluster` changes
+//! the trait for the whole build, and this is the one file that would have to follow.
 
 use std::{
     future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Instant,
 };
 
 use futures_util::FutureExt;
 use ractor::{ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::oneshot,
+    task::{JoinError, JoinHandle},
+};
 
 use crate::supervisor::{
     card::{ActorCard, millis},
@@ -68,12 +72,6 @@ pub(crate) trait Behaviour: Send + 'static {
         let _ = reason;
         None
     }
-
-    /// An actor that it started has ended. This must not wait.
-    fn child_ended(&mut self, child: Pid, how: Ended, cx: &mut Context<Self::Msg>) -> Result<(), ExitError> {
-        let _ = (child, how, cx);
-        Ok(())
-    }
 }
 
 /// What a start found.
@@ -111,46 +109,23 @@ impl<E: std::error::Error + 'static> From<E> for ExitError {
     }
 }
 
-/// Names one actor among all of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Pid(u64);
-
-/// How an actor ended, as its supervisor hears it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Stopped(Option<String>),
-    Killed,
-    Cancelled,
-    /// By an error or a panic; the actor's note says which.
-    Failed(String),
-}
-
-/// What an actor leaves for its supervisor when it ends by its own doing.
+/// How an actor ended, written down by the actor itself: the first word counts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Note(Arc<Mutex<Noted>>);
+pub(crate) struct LastWord(Arc<OnceLock<ExitReason>>);
 
-#[derive(Debug, Default)]
-struct Noted {
-    reason: Option<ExitReason>,
-    stopped: Option<Ended>,
-}
-
-impl Note {
+impl LastWord {
     fn leave(&self, reason: ExitReason) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).reason.get_or_insert(reason);
+        // What is said after the first is a consequence of it.
+        let _ = self.0.set(reason);
     }
 
-    fn leave_stopped(&self, how: Ended) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).stopped.get_or_insert(how);
-    }
-
-    pub(crate) fn take(&self) -> Option<ExitReason> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).reason.take()
-    }
-
-    /// How the actor was stopped, where it ended in peace: for a supervisor whom its obituary has not reached.
-    pub(crate) fn stopped(&self) -> Option<Ended> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).stopped.clone()
+    /// How the actor ended that has been joined. One that was killed had no time to say anything.
+    pub(crate) fn reason(&self, joined: &Result<(), JoinError>) -> ExitReason {
+        match (self.0.get(), joined) {
+            (Some(reason), _) => reason.clone(),
+            (None, Err(lost)) if lost.is_cancelled() => ExitReason::Cancelled,
+            (None, _) => ExitReason::Killed,
+        }
     }
 }
 
@@ -186,17 +161,13 @@ impl<M: Send + 'static> Mailbox<M> {
 #[error("the actor has ended")]
 pub(crate) struct Gone;
 
-/// Begins each stop reason of ours, so that no word of a behaviour looks like one of ractor's own (`killed`,
-/// `actor_task_cancelled`).
-const OURS: char = '=';
-
 /// What a behaviour knows about the actor that runs it.
 pub(crate) struct Context<M: Send + 'static> {
     actor: ActorRef<Envelope<M>>,
     card: Arc<ActorCard>,
     incarnation: u64,
-    note: Note,
-    leaving: Option<Ended>,
+    /// How it ends, where that was decided before its last word.
+    leaving: Option<ExitReason>,
 }
 
 impl<M: Send + 'static> Context<M> {
@@ -217,20 +188,19 @@ impl<M: Send + 'static> Context<M> {
 
     /// Ends the actor after this handler, normally. What is queued is dropped.
     pub(crate) fn exit(&mut self) {
-        self.leaving = Some(Ended::Stopped(None));
+        self.leaving = Some(ExitReason::Normal);
         self.actor.stop(None);
     }
 
     /// Ends the actor after this handler, as a shutdown with this word.
     pub(crate) fn exit_with(&mut self, word: impl Into<String>) {
-        let word = word.into();
-        self.actor.stop(Some(format!("{OURS}{word}")));
-        self.leaving = Some(Ended::Stopped(Some(word)));
+        self.leaving = Some(ExitReason::Shutdown(word.into()));
+        self.actor.stop(None);
     }
 
     /// Says in `terminate` that this, and not the stop, is how the actor ended.
-    pub(crate) fn ends_as(&self, error: ExitError) {
-        self.note.leave(error.into());
+    pub(crate) fn ends_as(&mut self, error: ExitError) {
+        self.leaving = Some(error.into());
     }
 
     /// Takes the actor from its supervisor, who is not told of its end then.
@@ -266,14 +236,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn pid(&self) -> Pid {
-        Pid(self.cell.get_id().pid())
-    }
-
     /// Asks it to stop, in the way that it wants to be asked.
     pub(crate) fn stop(&self, reason: &str) {
         if !(self.ask)(reason) {
-            self.cell.stop(Some(format!("{OURS}{reason}")));
+            self.cell.stop(None);
         }
     }
 
@@ -297,7 +263,7 @@ pub(crate) struct Live {
     pub(crate) running: Running,
     /// Resolves when the actor and its state are gone.
     pub(crate) join: JoinHandle<()>,
-    pub(crate) note: Note,
+    pub(crate) last_word: LastWord,
     /// What its start had to say.
     pub(crate) info: Option<Arc<str>>,
     /// For supervisors: resolves when their own children are up, or could not come up.
@@ -329,10 +295,10 @@ pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'stati
 
 /// Starts a behaviour. Dropping the future before it is done leaves nothing behind.
 pub(crate) async fn start<B: Behaviour>(behaviour: B, birth: Birth) -> Result<Live, NotStarted> {
-    let note = Note::default();
+    let last_word = LastWord::default();
     let found = Arc::new(OnceLock::new());
-    let args =
-        Args { behaviour, card: birth.card, incarnation: birth.incarnation, note: note.clone(), found: found.clone() };
+    let Birth { card, incarnation, .. } = birth;
+    let args = Args { behaviour, card, incarnation, last_word: last_word.clone(), found: found.clone() };
     let shell = Shell::<B>(std::marker::PhantomData);
     // No names: ractor's are global to the process, and free again before the old actor is gone.
     let spawned = match birth.linker.0 {
@@ -351,13 +317,13 @@ pub(crate) async fn start<B: Behaviour>(behaviour: B, birth: Birth) -> Result<Li
                 Some(Init::RunWith(info)) => Some(info.clone()),
                 _ => None,
             };
-            Ok(Live { running: Running { cell, ask }, join, note, info, ready: None, held: None })
+            Ok(Live { running: Running { cell, ask }, join, last_word, info, ready: None, held: None })
         }
         Err(_) if found.get() == Some(&Init::Ignore) => Err(NotStarted::Ignored),
-        Err(error) => Err(NotStarted::Failed(match note.take() {
-            Some(ExitReason::Error(text)) => ExitReason::StartFailed(text),
+        Err(error) => Err(NotStarted::Failed(match last_word.0.get() {
+            Some(ExitReason::Error(text)) => ExitReason::StartFailed(text.clone()),
             Some(panic @ ExitReason::Panic(_)) => ExitReason::StartFailed(panic.to_string()),
-            Some(reason) => reason,
+            Some(reason) => reason.clone(),
             None => ExitReason::StartFailed(match error {
                 ractor::SpawnErr::StartupFailed(cause) => cause.to_string(),
                 other => other.to_string(),
@@ -375,7 +341,7 @@ struct Args<B> {
     behaviour: B,
     card: Arc<ActorCard>,
     incarnation: u64,
-    note: Note,
+    last_word: LastWord,
     found: Arc<OnceLock<Init>>,
 }
 
@@ -383,7 +349,7 @@ struct Args<B> {
 struct Inner<B: Behaviour> {
     behaviour: B,
     cx: Context<B::Msg>,
-    note: Note,
+    last_word: LastWord,
 }
 
 impl<B: Behaviour> ractor::Actor for Shell<B> {
@@ -392,9 +358,9 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
     type Arguments = Args<B>;
 
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: Args<B>) -> Result<Self::State, ActorProcessingErr> {
-        let Args { behaviour, card, incarnation, note, found } = args;
-        let cx = Context { actor: myself, card, incarnation, note: note.clone(), leaving: None };
-        let mut inner = Inner { behaviour, cx, note };
+        let Args { behaviour, card, incarnation, last_word, found } = args;
+        let cx = Context { actor: myself, card, incarnation, leaving: None };
+        let mut inner = Inner { behaviour, cx, last_word };
         let since = Instant::now();
         let result = AssertUnwindSafe(inner.behaviour.init(&mut inner.cx)).catch_unwind().await;
         let init = inner.outcome(result, "start", since)?;
@@ -424,47 +390,25 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         Ok(())
     }
 
+    /// A child has ended: its supervisor hears of that from whoever joined it.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<Self::Msg>,
-        event: SupervisionEvent,
-        state: &mut Self::State,
+        _: SupervisionEvent,
+        _: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(inner) = state.as_mut() else { return Ok(()) };
-        let (child, how) = match event {
-            SupervisionEvent::ActorTerminated(cell, state, reason) => {
-                drop(state);
-                // A kill comes with or without a state, depending on where it struck; only the text tells it from a stop.
-                let how = match reason.as_deref() {
-                    None => Ended::Stopped(None),
-                    Some("killed") => Ended::Killed,
-                    Some(text) => match text.strip_prefix(OURS) {
-                        Some(word) => Ended::Stopped(Some(word.to_owned())),
-                        None => Ended::Cancelled,
-                    },
-                };
-                (cell, how)
-            }
-            SupervisionEvent::ActorFailed(cell, error) => (cell, Ended::Failed(error.to_string())),
-            _ => return Ok(()),
-        };
-        let pid = Pid(child.get_id().pid());
-        let since = Instant::now();
-        let call = || inner.behaviour.child_ended(pid, how, &mut inner.cx);
-        let result = std::panic::catch_unwind(AssertUnwindSafe(call));
-        inner.outcome(result, "child ended", since)
+        Ok(())
     }
 
     async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut Self::State) -> Result<(), ActorProcessingErr> {
         let Some(mut inner) = state.take() else { return Ok(()) };
-        let (reason, how) = match inner.cx.leaving.take() {
-            Some(how) => (ExitReason::Normal, how),
-            None => (ExitReason::Shutdown("stopped".to_owned()), Ended::Stopped(Some("shutdown".to_owned()))),
-        };
+        let stopped = || ExitReason::Shutdown("shutdown".to_owned());
+        let reason = inner.cx.leaving.get_or_insert_with(stopped).clone();
         let since = Instant::now();
         let result = AssertUnwindSafe(inner.behaviour.terminate(&reason, &mut inner.cx)).catch_unwind().await;
         inner.outcome(result.map(Ok), "terminate", since)?;
-        inner.note.leave_stopped(how);
+        // It may have said another in the end.
+        inner.last_word.leave(inner.cx.leaving.take().unwrap_or(reason));
         Ok(())
     }
 }
@@ -481,7 +425,7 @@ async fn step<T>(may_wait: bool, handling: impl Future<Output = T>) -> T {
 }
 
 impl<B: Behaviour> Inner<B> {
-    /// Leaves a note about an error or a panic, and passes the rest on.
+    /// Writes down an error or a panic, and passes the rest on.
     fn outcome<T>(
         &self,
         result: Result<Result<T, ExitError>, Box<dyn std::any::Any + Send>>,
@@ -503,7 +447,7 @@ impl<B: Behaviour> Inner<B> {
             }
         };
         let text = reason.to_string();
-        self.note.leave(reason);
+        self.last_word.leave(reason);
         Err(text.into())
     }
 }

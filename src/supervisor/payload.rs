@@ -1,0 +1,127 @@
+//! What the owner of a node puts there, beside what a supervisor knows of every node: the figures of a session, say.
+
+use std::{any::Any, fmt, sync::Arc};
+
+use serde::{Serialize, Serializer};
+
+/// What the owner of a node puts there: shown in the tree as text and as JSON, and read back by its type.
+///
+/// ```
+/// use serde::Serialize;
+/// use tamtam::supervisor::{NodePayload, Payload};
+///
+/// #[derive(Debug, Serialize)]
+/// struct Served {
+///     requests: u64,
+/// }
+///
+/// impl Payload for Served {
+///     fn facts(&self) -> Vec<String> {
+///         vec![format!("{} requests", self.requests)]
+///     }
+///
+///     fn fields(&self) -> serde_json::Value {
+///         serde_json::to_value(self).unwrap_or_default()
+///     }
+/// }
+///
+/// let payload = NodePayload::of(Served { requests: 3 });
+/// assert_eq!(payload.get::<Served>().unwrap().requests, 3);
+/// assert_eq!(payload.facts(), ["3 requests"]);
+/// ```
+pub trait Payload: Any + fmt::Debug + Send + Sync {
+    /// What a line of the tree says of it, each fact in a few words.
+    fn facts(&self) -> Vec<String>;
+
+    /// The fields that it adds to the node's JSON: an object. Of anything else nothing is shown.
+    fn fields(&self) -> serde_json::Value;
+}
+
+/// A node's payload, where its owner has put one there. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct NodePayload(Option<Arc<dyn Payload>>);
+
+impl NodePayload {
+    /// A payload.
+    pub fn of<P: Payload>(payload: P) -> NodePayload {
+        NodePayload(Some(Arc::new(payload)))
+    }
+
+    /// The payload, where it is of that type.
+    #[must_use]
+    pub fn get<P: Payload>(&self) -> Option<&P> {
+        let payload: &dyn Any = self.0.as_deref()?;
+        payload.downcast_ref()
+    }
+
+    /// What a line of the tree says of it; nothing where there is none.
+    #[must_use]
+    pub fn facts(&self) -> Vec<String> {
+        self.0.as_ref().map(|payload| payload.facts()).unwrap_or_default()
+    }
+
+    /// The fields that it adds to the node's JSON; none where there is no payload.
+    #[must_use]
+    pub fn fields(&self) -> serde_json::Map<String, serde_json::Value> {
+        match self.0.as_ref().map(|payload| payload.fields()) {
+            Some(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        }
+    }
+
+    /// Puts a payload there. Where nobody reads the one before, its place is used again.
+    pub(crate) fn put<P: Payload>(&mut self, payload: P) {
+        let before = self.0.as_mut().and_then(Arc::get_mut);
+        let before = before.and_then(|before| (before as &mut dyn Any).downcast_mut::<P>());
+        match before {
+            Some(before) => *before = payload,
+            None => *self = NodePayload::of(payload),
+        }
+    }
+}
+
+/// Equal where they show the same.
+impl PartialEq for NodePayload {
+    fn eq(&self, other: &NodePayload) -> bool {
+        self.fields() == other.fields()
+    }
+}
+
+impl Serialize for NodePayload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.fields().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[derive(Debug, Serialize)]
+    struct Number(u64);
+
+    impl Payload for Number {
+        fn facts(&self) -> Vec<String> {
+            vec![self.0.to_string()]
+        }
+
+        fn fields(&self) -> serde_json::Value {
+            serde_json::json!(self.0)
+        }
+    }
+
+    #[test]
+    fn a_payload_is_read_by_its_type_and_keeps_its_place_while_nobody_reads_it() {
+        let mut payload = NodePayload::default();
+        assert!(payload.get::<Number>().is_none() && payload.facts().is_empty() && payload.fields().is_empty());
+        payload.put(Number(1));
+        let place = std::ptr::from_ref(payload.get::<Number>().unwrap());
+        payload.put(Number(2));
+        assert_eq!((payload.get::<Number>().unwrap().0, std::ptr::from_ref(payload.get().unwrap())), (2, place));
+        let read = payload.clone();
+        payload.put(Number(3));
+        assert_eq!((read.get::<Number>().unwrap().0, payload.get::<Number>().unwrap().0), (2, 3));
+        assert!(payload.fields().is_empty(), "what is no object adds no field");
+    }
+}
