@@ -45,6 +45,7 @@
 
 #[macro_use]
 mod fault;
+mod lock;
 
 pub mod agent;
 pub mod context;

@@ -11,7 +11,7 @@
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, MutexGuard, Weak},
     time::{Duration, Instant},
 };
 
@@ -19,6 +19,7 @@ use crate::{
     actors::slot::Slot,
     event::{Event, EventId, EventKind},
     hook::{Hook, Hooks, panic_text},
+    lock::{Lock, unspoiled},
 };
 
 /// Events that may wait for one hook.
@@ -44,7 +45,7 @@ struct Observer {
 
 #[derive(Default)]
 struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Lock<Waiting>,
     moved: Condvar,
 }
 
@@ -180,13 +181,13 @@ impl Drop for Gone {
 impl Queue {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // Every change under this lock is whole before anything can panic.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// The next thing to show; nothing, at the end.
     fn next(&self) -> Option<News> {
         let idle = |waiting: &mut Waiting| waiting.line.is_empty() && !waiting.closed;
-        let mut waiting = self.moved.wait_while(self.waiting(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = unspoiled(self.moved.wait_while(self.waiting(), idle));
         let news = waiting.line.pop_front();
         if let Some(News::Event { bytes, .. }) = &news {
             waiting.events -= 1;
@@ -205,7 +206,7 @@ impl Queue {
         let runs = |waiting: &mut Waiting| waiting.thread == Thread::Runs;
         let left = until.saturating_duration_since(Instant::now());
         let waited = self.moved.wait_timeout_while(self.waiting(), left, runs);
-        let (mut waiting, late) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut waiting, late) = unspoiled(waited);
         let late = late.timed_out() && waiting.thread == Thread::Runs;
         let rest = if late { std::mem::take(&mut waiting.line) } else { VecDeque::new() };
         if late {

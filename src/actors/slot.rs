@@ -21,7 +21,7 @@ mod sleep;
 mod workers;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
+    sync::{Arc, MutexGuard, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -36,6 +36,7 @@ use crate::{
     error::{OpenError, PassivateError, SendError},
     event::{Event, EventStream, Ring},
     ids::{MessageId, Millis, Seq, SessionId},
+    lock::Lock,
     session::{
         BeginAnchor, Command, CommandEnd, Held, Input, Refusal, Reply as CoreReply, ReplyTo, Report, State, TurnEnd,
     },
@@ -73,7 +74,7 @@ fn tell(ends: Ends) {
 pub(crate) struct Slot {
     pub(crate) id: SessionId,
     host: Weak<Host>,
-    inner: Mutex<Inner>,
+    inner: Lock<Inner>,
     /// A worker has reported, or a life begins.
     moved: Notify,
 }
@@ -167,12 +168,12 @@ impl Slot {
         let phase = Phase::Passive;
         let (used, ring, told, inbox) = (Instant::now(), None, None, None);
         let inner = Inner { door, parked, phase, life: 0, place: 0, next_reply: 1, used, ring, told, inbox };
-        Slot { id, host, inner: Mutex::new(inner), moved: Notify::new() }
+        Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Every change under this lock is whole before anything can panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     // ---- what comes in -------------------------------------------------------------------------------------------------

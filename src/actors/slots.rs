@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Weak},
 };
 
 use tokio_util::task::TaskTracker;
@@ -15,12 +15,13 @@ use crate::{
         slot::{Door, Slot},
     },
     ids::SessionId,
+    lock::Lock,
 };
 
 /// See the module. A slot's own lock may be held when this one is taken, and never the other way round.
 #[derive(Default)]
 pub(crate) struct Slots {
-    table: Mutex<Table>,
+    table: Lock<Table>,
 }
 
 #[derive(Default)]
@@ -40,7 +41,7 @@ struct Table {
 impl Slots {
     fn table(&self) -> MutexGuard<'_, Table> {
         // Only whole inserts and removes happen under this lock. No slot is dropped under it: that takes it again.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// The slot of a session, made where there is none.

@@ -10,7 +10,7 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -24,6 +24,7 @@ use crate::{
     actors::host::Host,
     agent::Agent,
     hook::panic_text,
+    lock::Lock,
     message::Part,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
     session::Asked,
@@ -65,7 +66,7 @@ impl Writing {
     /// Has it written by an actor of its own; `tell` hears once what came of it. Never waits.
     pub(crate) fn begin(host: &Arc<Host>, order: Order, tell: impl FnOnce(Written) + Send + 'static) -> Writing {
         let stands = Stands { tell: Some(Box::new(tell)), ..Stands::default() };
-        let job = Arc::new(Job { host: host.clone(), order, stands: Mutex::new(stands) });
+        let job = Arc::new(Job { host: host.clone(), order, stands: Lock::new(stands) });
         let for_start = job.clone();
         // Held until it is up, or could not come up; then the actor's own tasks are what is left of it.
         let starts = job.order.tasks.clone();
@@ -86,7 +87,7 @@ impl Drop for Writing {
 struct Job {
     host: Arc<Host>,
     order: Order,
-    stands: Mutex<Stands>,
+    stands: Lock<Stands>,
 }
 
 #[derive(Default)]
@@ -100,7 +101,7 @@ struct Stands {
 impl Job {
     fn stands(&self) -> MutexGuard<'_, Stands> {
         // Each change under this lock is whole before anything can panic.
-        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stands.lock()
     }
 
     async fn start(self: Arc<Self>) {

@@ -10,7 +10,7 @@ use std::{
     fmt,
     ops::Deref,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak,
+        Arc, Condvar, MutexGuard, Weak,
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     time::{Duration, Instant},
@@ -20,6 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     ids::{Seq, SessionId},
+    lock::{Lock, unspoiled},
     tape::{Appended, Damage, Deleted, Entry, LoadedTape, Notify, Repair, Store, TapeError, TapeStore, TapeWriter},
 };
 
@@ -39,7 +40,7 @@ pub(crate) struct Tapes {
 pub(crate) struct OpenTape(Arc<Writer>);
 
 /// Empty once the runtime has taken it back.
-type Writer = Mutex<Option<Lent>>;
+type Writer = Lock<Option<Lent>>;
 
 /// What an engine lent. What stands beside the writer goes to the engine with it, and is dropped when the engine has the session
 /// back: so nobody hears of that before it is so.
@@ -69,7 +70,7 @@ pub(crate) struct Loaded {
 /// Which sessions are held by this runtime, or are about to be.
 #[derive(Debug, Default)]
 struct OpenTapes {
-    held: Mutex<HashMap<SessionId, Held>>,
+    held: Lock<HashMap<SessionId, Held>>,
     given_back: Condvar,
 }
 
@@ -91,7 +92,7 @@ struct Hold {
 impl OpenTapes {
     fn held(&self) -> MutexGuard<'_, HashMap<SessionId, Held>> {
         // Each change under this lock is whole before anything can panic.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     fn hold(self: &Arc<Self>, session: &SessionId) -> Hold {
@@ -111,7 +112,7 @@ impl OpenTapes {
             if left.is_zero() {
                 return false;
             }
-            held = self.given_back.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0;
+            held = unspoiled(self.given_back.wait_timeout(held, left)).0;
         }
         true
     }
@@ -211,7 +212,7 @@ impl Tapes {
     fn opened(&self, hold: Hold, writer: Box<dyn TapeWriter>) -> OpenTape {
         let (session, given_back) = (hold.session.clone(), CancellationToken::new());
         let until = given_back.clone().drop_guard();
-        let writer = Arc::new(Mutex::new(Some(Lent { writer, hold, until })));
+        let writer = Arc::new(Lock::new(Some(Lent { writer, hold, until })));
         let mut held = self.open.held();
         let held = held.entry(session).or_default();
         (held.writer, held.given_back) = (Arc::downgrade(&writer), Some(given_back));
@@ -243,12 +244,7 @@ impl Tapes {
         for writer in writers {
             // One that is appending just now, in an engine that should not make it wait, gives the session back when it is
             // done.
-            let taken = match writer.try_lock() {
-                Ok(mut writer) => writer.take(),
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
-                Err(TryLockError::WouldBlock) => None,
-            };
-            if let Some(lent) = taken {
+            if let Some(lent) = writer.try_lock().and_then(|mut writer| writer.take()) {
                 lent.give_back();
             }
         }
@@ -277,7 +273,7 @@ impl fmt::Debug for Tapes {
 impl OpenTape {
     fn write(&mut self, write: impl FnOnce(&mut dyn TapeWriter) -> Appended) -> Appended {
         // An engine that panicked in an append is asked again: what it has is for it to say.
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        match self.0.lock().as_mut() {
             Some(lent) => write(&mut *lent.writer),
             None => Appended::Now(Err(TapeError::Closed)),
         }
@@ -296,7 +292,7 @@ impl OpenTape {
 
 impl Drop for OpenTape {
     fn drop(&mut self) {
-        let lent = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lent = self.0.lock().take();
         if let Some(lent) = lent {
             lent.give_back();
         }

@@ -6,7 +6,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use crate::{
         slot::{Resting, Slept, Slot},
     },
     ids::SessionId,
+    lock::Lock,
     supervisor::{ChildContext, Happening, Status, SupervisorHandle},
 };
 
@@ -100,7 +101,7 @@ impl Pressure {
 /// What the timekeeper is told by others, without waiting for it.
 pub(crate) struct Keeper {
     passivation: Passivation,
-    alarm: Mutex<Alarm>,
+    alarm: Lock<Alarm>,
     news: Notify,
 }
 
@@ -114,7 +115,7 @@ struct Alarm {
 
 impl Keeper {
     pub(crate) fn new(passivation: Passivation) -> Keeper {
-        Keeper { passivation, alarm: Mutex::default(), news: Notify::new() }
+        Keeper { passivation, alarm: Lock::default(), news: Notify::new() }
     }
 
     /// How many sessions may be awake at all.
@@ -132,7 +133,7 @@ impl Keeper {
     /// One more session wakes up.
     pub(crate) fn one_more(&self, awake: usize) {
         if awake > self.passivation.awake_max {
-            let alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+            let alarm = self.alarm.lock();
             let now = Instant::now();
             let at = alarm.no_eviction_before.map_or(now, |before| before.max(now));
             drop(alarm);
@@ -149,7 +150,7 @@ impl Keeper {
     }
 
     fn look_at(&self, at: Instant) {
-        let mut alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alarm = self.alarm.lock();
         if alarm.next.is_none_or(|next| at < next) {
             alarm.next = Some(at);
             drop(alarm);
@@ -158,15 +159,15 @@ impl Keeper {
     }
 
     fn set(&self, next: Option<Instant>) {
-        self.alarm.lock().unwrap_or_else(PoisonError::into_inner).next = next;
+        self.alarm.lock().next = next;
     }
 
     fn next(&self) -> Option<Instant> {
-        self.alarm.lock().unwrap_or_else(PoisonError::into_inner).next
+        self.alarm.lock().next
     }
 
     fn tried_to_evict(&self, now: Instant) {
-        self.alarm.lock().unwrap_or_else(PoisonError::into_inner).no_eviction_before = Some(now + EVICT_AGAIN);
+        self.alarm.lock().no_eviction_before = Some(now + EVICT_AGAIN);
     }
 }
 

@@ -3,11 +3,7 @@
 //! A worker catches what panics, ends what hangs, and reports exactly once. It never touches the state. When its session's
 //! life ends, it ends too: at once, with every process that its call started.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
@@ -19,6 +15,7 @@ use crate::{
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookFailure, panic_text},
     ids::Seq,
+    lock::Lock,
     message::{ErrorReason, ModelRef},
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     session::Report,
@@ -102,7 +99,7 @@ impl RequestWorker {
         let (cut, tasks) = (stop.clone(), post.slot.tasks());
         let task = tasks.spawn(async move {
             let _at_work = at_work;
-            let partial = Mutex::<Partial>::default();
+            let partial = Lock::<Partial>::default();
             let made = async {
                 let made = make(&post, &model, &request, &partial).await;
                 fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
@@ -128,7 +125,7 @@ impl RequestWorker {
                     Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
                 }
                 None => {
-                    let arrived: Partial = partial.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    let arrived: Partial = partial.into_inner();
                     let (text, thrown_away) = (arrived.text, of_text(&arrived.beside));
                     let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
                     Report::CutOff { partial, thrown_away }
@@ -163,16 +160,11 @@ impl Drop for RequestWorker {
     }
 }
 
-async fn make(
-    post: &Post,
-    model: &ModelRef,
-    request: &Request,
-    partial: &Mutex<Partial>,
-) -> Result<Answer, ModelError> {
+async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Lock<Partial>) -> Result<Answer, ModelError> {
     fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.host.models.find(model)?;
     let mut sub = 0;
-    let arrived = || partial.lock().unwrap_or_else(PoisonError::into_inner);
+    let arrived = || partial.lock();
     let mut deltas = |delta: Delta| {
         sub += 1;
         post.show(

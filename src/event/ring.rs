@@ -8,14 +8,14 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use tokio::sync::Notify;
 
-use crate::event::Event;
+use crate::{event::Event, lock::Lock};
 
 /// Events that a ring holds, at most.
 pub(crate) const RING_EVENTS_MAX: usize = 4_096;
@@ -26,7 +26,7 @@ pub(crate) const RING_BYTES_MAX: usize = 32 << 20;
 /// The events of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
-    held: Mutex<Held>,
+    held: Lock<Held>,
     news: Notify,
     listeners: AtomicUsize,
 }
@@ -44,7 +44,7 @@ struct Held {
 impl Ring {
     fn held(&self) -> MutexGuard<'_, Held> {
         // Nothing is ever left half done under this lock, so a poisoned one is as good as any.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     /// Whether anybody listens.

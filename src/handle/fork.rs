@@ -13,6 +13,7 @@ use crate::{
         back::{look, read},
     },
     ids::{MessageId, Millis, Seq, SessionId},
+    lock::Lock,
     runtime::put_to_sleep,
     session::{
         Entry, Held, Merged, NoPoint, Point, Record, Recorded, Refusal, Spent, State, Wanted, find_point, is_whole,
@@ -272,9 +273,9 @@ fn state_at(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Stat
 /// The first entry of a fork's own: it goes back to where it was to be made. Nobody has it open yet.
 fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), ForkError> {
     let (settled, settlement) = std::sync::mpsc::channel();
-    let settled = std::sync::Mutex::new(settled);
+    let settled = Lock::new(settled);
     let notify = move |result| {
-        let settled = settled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let settled = settled.lock();
         // Nobody waits where the append was answered at once.
         drop(settled.send(result));
     };

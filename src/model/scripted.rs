@@ -28,7 +28,7 @@ mod reply;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,10 @@ use super::{
     Answer, AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, ModelLimits, Models, Price, Prices,
     Request, assembly::Assembly,
 };
-use crate::message::{Finish, ModelRef, Part, Span};
+use crate::{
+    lock::Lock,
+    message::{Finish, ModelRef, Part, Span},
+};
 
 pub use barrier::Barrier;
 pub use file::BadScript;
@@ -70,7 +73,7 @@ pub struct Scripted {
 
 struct Shared {
     choice: Choice,
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 enum Choice {
@@ -120,7 +123,7 @@ impl Scripted {
             id: ModelRef { provider: "scripted".to_owned(), model: "script".to_owned() },
             limits: ModelLimits::default(),
             prices: Arc::default(),
-            shared: Arc::new(Shared { choice, state: Mutex::default() }),
+            shared: Arc::new(Shared { choice, state: Lock::default() }),
         }
     }
 
@@ -165,7 +168,7 @@ impl Scripted {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere leaves nothing half done here: each change is one assignment.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 
     /// Notes the request and chooses its reply.

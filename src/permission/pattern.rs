@@ -2,12 +2,11 @@
 //!
 //! A glob on a command is a known trap: there a `*` that stops at a slash lets `cat /etc/x` pass a rule meant for it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use globset::{GlobBuilder, GlobSet};
+
+use crate::lock::Lock;
 
 /// Compiled globs that are kept, at most; with one more all are dropped and made again as they are needed.
 const GLOBS_MAX: usize = 1_024;
@@ -44,7 +43,7 @@ pub(crate) fn simple(pattern: &str, text: &str) -> bool {
 /// edit is held against a dozen of them.
 #[derive(Debug, Default)]
 pub struct Globs {
-    compiled: Mutex<BTreeMap<String, Option<GlobSet>>>,
+    compiled: Lock<BTreeMap<String, Option<GlobSet>>>,
 }
 
 impl Globs {
@@ -54,7 +53,7 @@ impl Globs {
             return true;
         }
         // What is in the table is whole, whoever panicked while holding it.
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = self.compiled.lock();
         if !compiled.contains_key(pattern) {
             if compiled.len() >= GLOBS_MAX {
                 compiled.clear();
@@ -130,7 +129,7 @@ mod tests {
         for n in 0..GLOBS_MAX + 10 {
             assert!(globs.path(&format!("src/{n}/*.rs"), &format!("src/{n}/a.rs")));
         }
-        assert!(globs.compiled.lock().unwrap().len() <= GLOBS_MAX);
+        assert!(globs.compiled.lock().len() <= GLOBS_MAX);
         assert!(globs.path("src/0/*.rs", "src/0/b.rs"));
     }
 }

@@ -3,18 +3,21 @@
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
 use tokio::sync::OnceCell;
 
-use crate::process::{
-    Mark, Owner, Process, Spec, Swept, Watch,
-    ledger::Ledger,
-    sweep::{Target, Whose},
-    sweeper::Sweeper,
-    watcher::Watcher,
+use crate::{
+    lock::Lock,
+    process::{
+        Mark, Owner, Process, Spec, Swept, Watch,
+        ledger::Ledger,
+        sweep::{Target, Whose},
+        sweeper::Sweeper,
+        watcher::Watcher,
+    },
 };
 
 /// How long the watcher may take to end when it is told to.
@@ -37,7 +40,7 @@ struct Inner {
     watch: Watch,
     ledger: Option<PathBuf>,
     sweeper: Sweeper,
-    guard: Mutex<Guard>,
+    guard: Lock<Guard>,
     /// So that of several first calls one enters the owner, and the others wait for it.
     entered: OnceCell<()>,
 }
@@ -57,7 +60,7 @@ impl Processes {
     #[must_use]
     pub fn new(watch: Watch, ledger: Option<PathBuf>) -> Processes {
         let owner = Owner::new();
-        let (sweeper, guard, entered) = (Sweeper::default(), Mutex::default(), OnceCell::new());
+        let (sweeper, guard, entered) = (Sweeper::default(), Lock::default(), OnceCell::new());
         Processes { inner: Arc::new(Inner { owner, watch, ledger, sweeper, guard, entered }) }
     }
 
@@ -148,6 +151,6 @@ impl Processes {
     }
 
     fn guard(&self) -> MutexGuard<'_, Guard> {
-        self.inner.guard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.guard.lock()
     }
 }

@@ -1,19 +1,22 @@
 //! Ends the processes of many calls at once: all that wait share each look at the process table.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::process::{
-    Swept,
-    sweep::{Sweep, Target, look, pause},
-    table::Entry,
+use crate::{
+    lock::Lock,
+    process::{
+        Swept,
+        sweep::{Sweep, Target, look, pause},
+        table::Entry,
+    },
 };
 
 /// One for all calls of a runtime. It has a thread only while something is to be done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweeper {
-    desk: Arc<Mutex<Desk>>,
+    desk: Arc<Lock<Desk>>,
 }
 
 /// What waits for the next look. One item for each call that ends, so it is bounded by them.
@@ -45,7 +48,7 @@ impl Sweeper {
     }
 
     fn ask(&self, request: Request) {
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut desk = self.desk.lock();
         desk.waiting.push(request);
         if !desk.has_thread {
             let sweeper = self.clone();
@@ -62,7 +65,7 @@ impl Sweeper {
         let mut requests: Vec<Request> = Vec::new();
         loop {
             {
-                let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut desk = self.desk.lock();
                 requests.append(&mut desk.waiting);
                 if requests.is_empty() {
                     desk.has_thread = false;

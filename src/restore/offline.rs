@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     error::SendError,
     ids::{Millis, Seq, SessionId},
+    lock::Lock,
     restore::{PlanError, Restore, RestoreError, Restored, carry_out, prepare},
     session::{Entry, Record, Recorded, State},
     tape::{Appended, Store, Tape, TapeError},
@@ -25,9 +26,9 @@ pub fn offline(
 ) -> Result<Restored, RestoreError> {
     let files = tools.files().ok_or(RestoreError::NoFiles)?;
     let (settled, settlement) = std::sync::mpsc::channel();
-    let settled = std::sync::Mutex::new(settled);
+    let settled = Lock::new(settled);
     let notify = move |result| {
-        let settled = settled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let settled = settled.lock();
         // Nobody waits where the append was answered at once.
         drop(settled.send(result));
     };

@@ -1,15 +1,13 @@
 //! How a runtime ends: once, in a task that no caller can cancel, however many ask for it and from wherever.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 use crate::{
     actors::{activation::WORKERS_WAIT, host::Host},
     hook::HOOK_LIMIT,
+    lock::Lock,
     runtime::Leftover,
     supervisor::SupervisorHandle,
 };
@@ -22,12 +20,12 @@ const ACTIVATIONS_WAIT: Duration = Duration::from_secs(20);
 
 /// The end of a runtime, from the first wish for it on.
 #[derive(Default)]
-pub(super) struct Ending(Mutex<Option<watch::Receiver<Option<Leftover>>>>);
+pub(super) struct Ending(Lock<Option<watch::Receiver<Option<Leftover>>>>);
 
 impl Ending {
     /// Begins the end, or joins it. Does not wait for it.
     pub(super) fn begin(&self, host: &Arc<Host>, root: &SupervisorHandle) -> watch::Receiver<Option<Leftover>> {
-        let mut ending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ending = self.0.lock();
         if let Some(ends) = &*ending {
             return ends.clone();
         }

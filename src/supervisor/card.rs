@@ -7,7 +7,7 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, MutexGuard, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 pub(crate) use crate::supervisor::{shown::Shown, status::Status};
 use crate::{
     ids::Millis,
+    lock::Lock,
     supervisor::{
         exit::ExitReason,
         handle::SupervisorHandle,
@@ -55,7 +56,7 @@ pub struct ActorCard {
     generation: AtomicU64,
     restarts: AtomicU64,
     restarts_in_window: AtomicU64,
-    words: Mutex<Words>,
+    words: Lock<Words>,
 }
 
 /// The part of a card that is not a number.
@@ -124,7 +125,7 @@ impl ActorCard {
             generation: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             restarts_in_window: AtomicU64::new(0),
-            words: Mutex::default(),
+            words: Lock::default(),
         }
     }
 
@@ -347,7 +348,7 @@ impl ActorCard {
 
     pub(crate) fn words(&self) -> MutexGuard<'_, Words> {
         // A panic while the lock is held leaves every field whole: each is set by one assignment.
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+        self.words.lock()
     }
 }
 

@@ -1,11 +1,8 @@
 //! The last crashes of a runtime, and how loudly each was reported.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{HashMap, VecDeque};
 
-use crate::supervisor::report::CrashReport;
+use crate::{lock::Lock, supervisor::report::CrashReport};
 
 /// How many crash reports a runtime keeps.
 const CRASHES_KEPT: usize = 256;
@@ -16,7 +13,7 @@ const THROTTLED_MAX: usize = 4096;
 /// The last crashes, and how loudly each was reported.
 #[derive(Debug, Default)]
 pub(crate) struct CrashLog {
-    inner: Mutex<Kept>,
+    inner: Lock<Kept>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +50,7 @@ impl CrashLog {
 
     /// Keeps a report. Gives it with its number, and how many there were of its node by now.
     pub(crate) fn keep(&self, mut report: CrashReport) -> (CrashReport, u64) {
-        let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.inner.lock();
         kept.last += 1;
         report.number = kept.last;
         let path = report.path();
@@ -71,7 +68,7 @@ impl CrashLog {
     }
 
     pub(crate) fn all(&self) -> Vec<CrashReport> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).ring.iter().cloned().collect()
+        self.inner.lock().ring.iter().cloned().collect()
     }
 }
 

@@ -1,19 +1,19 @@
 //! What others may ask of a supervisor.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::supervisor::{
-    admin::{AdminError, Answer, Done},
-    card::{ActorCard, Status},
-    driver::{Admin, Msg},
-    exit::Down,
-    shell::Mailbox,
-    spec::{ChildId, ChildKind, ChildSpec, Restart},
+use crate::{
+    lock::Lock,
+    supervisor::{
+        admin::{AdminError, Answer, Done},
+        card::{ActorCard, Status},
+        driver::{Admin, Msg},
+        exit::Down,
+        shell::Mailbox,
+        spec::{ChildId, ChildKind, ChildSpec, Restart},
+    },
 };
 
 /// How many calls of one kind may wait for one supervisor; further ones wait outside.
@@ -35,7 +35,7 @@ impl fmt::Debug for SupervisorHandle {
 /// What the incarnations of one supervisor and its handles have in common.
 pub(crate) struct Shared {
     pub(crate) id: ChildId,
-    pub(crate) mailbox: Mutex<Option<Mailbox<Msg>>>,
+    pub(crate) mailbox: Lock<Option<Mailbox<Msg>>>,
     /// How the last incarnation ended; `None` while there is one, and before the first.
     pub(crate) down: watch::Sender<Option<Down>>,
     /// Calls that wait for a child to be up, for one to be down, and for nothing but the answer: each kind has its own
@@ -49,7 +49,7 @@ impl Shared {
     pub(crate) fn new(id: ChildId) -> Arc<Shared> {
         Arc::new(Shared {
             id,
-            mailbox: Mutex::new(None),
+            mailbox: Lock::new(None),
             down: watch::Sender::new(None),
             ups: Semaphore::new(CALLS_WAITING),
             downs: Semaphore::new(CALLS_WAITING),
@@ -58,11 +58,11 @@ impl Shared {
     }
 
     pub(crate) fn set_mailbox(&self, mailbox: Option<Mailbox<Msg>>) {
-        *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner) = mailbox;
+        *self.mailbox.lock() = mailbox;
     }
 
     fn send(&self, msg: Msg) -> Result<(), AdminError> {
-        let mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mailbox = self.mailbox.lock().clone();
         mailbox.and_then(|mailbox| mailbox.send(msg).ok()).ok_or(AdminError::Gone)
     }
 }
@@ -162,7 +162,7 @@ impl SupervisorHandle {
     /// Kills the supervisor, as nobody outside can.
     #[cfg(test)]
     pub(crate) fn kill(&self) {
-        if let Some(mailbox) = &*self.shared.mailbox.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(mailbox) = &*self.shared.mailbox.lock() {
             mailbox.kill();
         }
     }

@@ -6,19 +6,22 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
-use crate::supervisor::{
-    card::{ActorCard, Place, Shown, Status},
-    crash_log::CrashLog,
-    report::CrashReport,
-    shown::WorkerCard,
-    trace::Happened,
-    tree::{self, Node},
-    watch::{Happening, News, Watch},
+use crate::{
+    lock::Lock,
+    supervisor::{
+        card::{ActorCard, Place, Shown, Status},
+        crash_log::CrashLog,
+        report::CrashReport,
+        shown::WorkerCard,
+        trace::Happened,
+        tree::{self, Node},
+        watch::{Happening, News, Watch},
+    },
 };
 
 /// The cards, crash reports and news of one runtime. Clones are the same registry.
@@ -34,7 +37,7 @@ pub struct Registry {
 pub(crate) struct Shelf {
     next: AtomicU64,
     /// By key, and so in the order in which they were made.
-    cards: Mutex<BTreeMap<u64, Arc<ActorCard>>>,
+    cards: Lock<BTreeMap<u64, Arc<ActorCard>>>,
     crashes: CrashLog,
     news: News,
 }
@@ -42,7 +45,7 @@ pub(crate) struct Shelf {
 impl Shelf {
     fn cards(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ActorCard>>> {
         // Only whole inserts and removes happen under this lock.
-        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cards.lock()
     }
 
     pub(crate) fn remove(&self, key: u64) {

@@ -5,12 +5,12 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Seq;
+use crate::{ids::Seq, lock::Lock};
 
 /// What a call did to files.
 ///
@@ -95,7 +95,7 @@ pub struct ChangeLog(Arc<Inner>);
 struct Inner {
     /// Where the session's contents are kept, if they are, and the call's ticket.
     place: Option<(Option<PathBuf>, Seq)>,
-    said: Mutex<Option<Changes>>,
+    said: Lock<Option<Changes>>,
 }
 
 impl ChangeLog {
@@ -107,7 +107,7 @@ impl ChangeLog {
 
     /// The log of a session's call: contents are kept in that folder, where there is one.
     pub(crate) fn new(folder: Option<PathBuf>, ticket: Seq) -> ChangeLog {
-        ChangeLog(Arc::new(Inner { place: Some((folder, ticket)), said: Mutex::default() }))
+        ChangeLog(Arc::new(Inner { place: Some((folder, ticket)), said: Lock::default() }))
     }
 
     /// Where contents are kept, if they are, and the call's ticket; `None` outside of any session.
@@ -138,11 +138,11 @@ impl ChangeLog {
 
     /// What was said, once.
     pub(crate) fn take(&self) -> Option<Changes> {
-        self.0.said.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.said.lock().take()
     }
 
     fn change(&self, change: impl FnOnce(&mut Changes)) {
-        let mut said = self.0.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.0.said.lock();
         change(said.get_or_insert_default());
     }
 }

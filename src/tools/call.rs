@@ -4,12 +4,10 @@
 //! thread is at: a search, a long comparison, the wait for a file that another call holds. That is truthful because of the
 //! [`Gate`]: before a body changes anything it passes the gate, and who is told to stop first closes it.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
+    lock::Lock,
     message::ErrorReason,
     model::BoxFuture,
     tool::{
@@ -103,7 +101,7 @@ impl<'a> Call<'a> {
 
 /// Who was first: the one that stops a call, or the work that cannot be taken back.
 #[derive(Clone, Default)]
-struct Gate(Arc<Mutex<Passage>>);
+struct Gate(Arc<Lock<Passage>>);
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Passage {
@@ -129,7 +127,7 @@ impl Gate {
     }
 
     fn turn(&self, to: Passage) -> bool {
-        let mut passage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passage = self.0.lock();
         let is_open = *passage == Passage::Open;
         if is_open {
             *passage = to;
@@ -140,7 +138,7 @@ impl Gate {
 
 impl Drop for Passed<'_> {
     fn drop(&mut self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = Passage::Open;
+        *self.0.0.lock() = Passage::Open;
     }
 }
 

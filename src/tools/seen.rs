@@ -10,11 +10,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::{self, Read},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use crate::{
     ids::SessionId,
+    lock::Lock,
     tool::workspace::{FileInfo, FileSpot, Version},
 };
 
@@ -42,7 +43,7 @@ impl Glimpse {
 
 /// What the sessions of one setup have seen. A clone shares it.
 #[derive(Clone, Default)]
-pub(super) struct Seen(Arc<Mutex<Table>>);
+pub(super) struct Seen(Arc<Lock<Table>>);
 
 type Key = (SessionId, FileSpot);
 
@@ -57,13 +58,13 @@ struct Table {
 impl Seen {
     /// Remembers what a session has just seen.
     pub(super) fn remember(&self, session: &SessionId, spot: FileSpot, glimpse: Glimpse) {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock();
         table.set((session.clone(), spot), glimpse);
     }
 
     /// What a session has last seen there; `None` where it has not looked, or nobody remembers.
     pub(super) fn recall(&self, session: &SessionId, spot: &FileSpot) -> Option<Glimpse> {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.lock();
         table.known.get(&(session.clone(), spot.clone())).map(|(_, glimpse)| *glimpse)
     }
 }
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(seen.recall(&session, &spot(0)), Some(glimpse(1)));
         assert_eq!(seen.recall(&session, &spot(1)), None);
         assert_eq!(seen.recall(&SessionId::new(), &spot(0)), None, "each session has its own eyes");
-        let table = seen.0.lock().unwrap();
+        let table = seen.0.lock();
         assert_eq!((table.known.len(), table.by_use.len()), (ENTRIES_MAX, ENTRIES_MAX));
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 /// The layers, lowest first. A module may use its own layer and those below.
 const LAYERS: [&[&str]; 5] = [
-    &["fault", "ids", "message", "usage"],
+    &["fault", "ids", "lock", "message", "usage"],
     // `event` is of the contracts, but it shows what the core decided, so it stands with the core.
     &["model", "tool", "tools", "permission", "tape", "process", "context"],
     &["session", "prompt", "event", "hook", "agent"],

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use super::*;
 use crate::{

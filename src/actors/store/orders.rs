@@ -6,7 +6,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use crate::{
     },
     error::OpenError,
     ids::SessionId,
+    lock::Lock,
     supervisor::{ActorCard, shell::Mailbox},
     sweep::{Sweep, SweepPolicy},
     tape::TapeError,
@@ -54,7 +55,7 @@ type Opened = Result<(), OpenError>;
 
 /// See the module.
 pub(crate) struct Orders {
-    list: Mutex<List>,
+    list: Lock<List>,
     /// Held while a tape is being opened.
     pub(crate) room: Arc<Semaphore>,
 }
@@ -102,14 +103,14 @@ impl List {
 
 impl Default for Orders {
     fn default() -> Orders {
-        Orders { list: Mutex::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
+        Orders { list: Lock::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
     }
 }
 
 impl Orders {
     fn list(&self) -> MutexGuard<'_, List> {
         // Each change under this lock is whole before anything can panic.
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 
     // ---- who asks ------------------------------------------------------------------------------------------------------

@@ -2,16 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Weak},
 };
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::ids::SessionId;
+use crate::{ids::SessionId, lock::Lock};
 
 /// A lane for each child that somebody brings up, or waits to. Those for nobody are gone.
 #[derive(Default)]
-pub(super) struct Lanes(SyncMutex<BTreeMap<SessionId, Weak<Mutex<()>>>>);
+pub(super) struct Lanes(Lock<BTreeMap<SessionId, Weak<Mutex<()>>>>);
 
 /// A place in the lane of one child. Dropped, it lets the next one in, in the order in which they came.
 pub(super) struct Lane {
@@ -24,7 +24,7 @@ pub(super) struct Lane {
 impl Lanes {
     fn table(&self) -> MutexGuard<'_, BTreeMap<SessionId, Weak<Mutex<()>>>> {
         // Each change under this lock is whole before anything can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn of(&self, child: &SessionId) -> Arc<Mutex<()>> {

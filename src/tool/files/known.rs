@@ -6,11 +6,12 @@
 use std::{
     collections::{HashMap, VecDeque},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use crate::{
     ids::SessionId,
+    lock::Lock,
     tool::{FileImage, workspace::Version},
 };
 
@@ -28,7 +29,7 @@ pub(crate) struct Remembered {
 
 /// What is known of which file. A clone shares it.
 #[derive(Clone, Default)]
-pub(crate) struct Known(Arc<Mutex<Table>>);
+pub(crate) struct Known(Arc<Lock<Table>>);
 
 type Key = (SessionId, PathBuf);
 
@@ -43,7 +44,7 @@ struct Table {
 impl Known {
     /// Remembers a file by its absolute path without links.
     pub(crate) fn remember(&self, session: &SessionId, path: PathBuf, remembered: Remembered) {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock();
         table.count += 1;
         let (count, key) = (table.count, (session.clone(), path));
         table.files.insert(key.clone(), (count, remembered));
@@ -58,7 +59,7 @@ impl Known {
 
     /// What is known of a file that is in this state; `None` where it was touched since, or nobody remembers.
     pub(crate) fn recall(&self, session: &SessionId, path: &Path, version: &Version) -> Option<FileImage> {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.lock();
         let (_, remembered) = table.files.get(&(session.clone(), path.to_owned()))?;
         (remembered.version == *version).then(|| remembered.image.clone())
     }
@@ -87,9 +88,9 @@ mod tests {
         for n in 0..3 * ENTRIES_MAX {
             known.remember(&session, format!("g{}", n % (ENTRIES_MAX - 1)).into(), remembered());
         }
-        assert!(known.0.lock().unwrap().order.len() <= 2 * ENTRIES_MAX);
+        assert!(known.0.lock().order.len() <= 2 * ENTRIES_MAX);
         known.remember(&session, "f".into(), remembered());
-        assert!(known.0.lock().unwrap().files.len() <= ENTRIES_MAX);
+        assert!(known.0.lock().files.len() <= ENTRIES_MAX);
         std::fs::write(folder.path().join("f"), "other").unwrap();
         assert_eq!(known.recall(&session, Path::new("f"), &version()), None);
     }

@@ -6,11 +6,14 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar},
     time::Duration,
 };
 
-use crate::tool::workspace::{Workspace, WorkspaceError, WorkspacePath};
+use crate::{
+    lock::{Lock, unspoiled},
+    tool::workspace::{Workspace, WorkspaceError, WorkspacePath},
+};
 
 /// How long a waiting call goes without looking at whether it must stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -44,7 +47,7 @@ pub(crate) struct FileLocks(Arc<Table>);
 
 #[derive(Default)]
 struct Table {
-    held: Mutex<HashSet<FileKey>>,
+    held: Lock<HashSet<FileKey>>,
     freed: Condvar,
 }
 
@@ -77,13 +80,13 @@ impl FileLocks {
     ///
     /// Who waits is not served in order; each waits for at most the writes that were there before it and some that came after.
     pub(crate) fn lock(&self, key: FileKey, stop: impl Fn() -> bool) -> Option<FileLock> {
-        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.held.lock();
         while held.contains(&key) {
             if stop() {
                 return None;
             }
             let waited = self.0.freed.wait_timeout(held, LOOK_EVERY);
-            held = waited.unwrap_or_else(PoisonError::into_inner).0;
+            held = unspoiled(waited).0;
         }
         if stop() {
             return None;
@@ -95,7 +98,7 @@ impl FileLocks {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        self.table.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.table.held.lock().remove(&self.key);
         self.table.freed.notify_all();
     }
 }

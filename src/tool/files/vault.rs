@@ -17,13 +17,16 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
-use crate::tool::{
-    FileImage,
-    files::notes::{self, Note},
-    truncate::format_bytes,
+use crate::{
+    lock::Lock,
+    tool::{
+        FileImage,
+        files::notes::{self, Note},
+        truncate::format_bytes,
+    },
 };
 
 /// Sums of folders that are remembered. One that is forgotten is counted again.
@@ -55,7 +58,7 @@ pub(crate) struct Vaults {
 }
 
 /// How much the contents of a folder take, where that was counted.
-type Sums = Arc<Mutex<HashMap<PathBuf, u64>>>;
+type Sums = Arc<Lock<HashMap<PathBuf, u64>>>;
 
 impl Vaults {
     pub(crate) fn new(limits: Limits) -> Vaults {
@@ -124,7 +127,7 @@ impl Vault {
         }
         let failed = |error: io::Error| format!("it could not be kept: {error}");
         // Held while it is written, so that two calls do not both take the last of the room.
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums = self.sums.lock();
         let sum = match sums.get(folder) {
             Some(sum) => *sum,
             None => count(folder).map_err(failed)?,
