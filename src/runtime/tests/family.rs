@@ -32,7 +32,7 @@ fn birth(child: &SessionId, parent: &Session, ticket: Seq) -> Birth {
 
 /// An abort that comes right behind the task stops the child before it is made, and its DOWN says so. Whoever gave the task, and
 /// comes to make the child behind that, makes nobody who would work for no one.
-#[tokio::test(flavor = "current_thread", start_paused = true)]
+#[tokio::test(flavor = "current_thread")]
 async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
@@ -57,7 +57,9 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let (giver, id) = (parent.clone(), child.clone());
     let given = tokio::spawn(async move { giver.child(id, held).await });
     // It has looked at the parent, and stands behind the watcher.
+    tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::resume();
     flight.land(Err(OpenError::Tape(TapeError::Missing { session: child.clone() })));
     let told = given.await.unwrap().map(drop);
     assert!(matches!(&told, Err(SpawnError::Open(OpenError::NotStarted { .. }))), "{told:?}");
@@ -76,7 +78,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
 }
 
 /// Nobody waits for a child of somebody else, and whoever wants one that is stuck looks again after a while.
-#[tokio::test(flavor = "current_thread", start_paused = true)]
+#[tokio::test(flavor = "current_thread")]
 async fn a_child_that_is_stuck_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
@@ -91,8 +93,11 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     let options = SessionOptions::new(folder.path()).profile(Profile::Auto).id(q);
     let child = timeout(SOON, parent.spawn_child(options, "hello", Link::default())).await;
     child.expect("the other child does not wait for it").unwrap();
+    // Virtual only where nothing but the clock is waited for: it does not stop for the thread that writes tapes.
+    tokio::time::pause();
     let told = timeout(Duration::from_secs(60), waits).await.expect("it is looked at again").unwrap().map(drop);
     assert!(matches!(&told, Err(NotUp::NotNow(why)) if why.contains("has not answered")), "{told:?}");
     drop(flight);
+    tokio::time::resume();
     assert!(runtime.shutdown().await.is_empty());
 }
