@@ -1,5 +1,9 @@
 //! What a host's wishes can be refused with.
 
+mod kind;
+
+pub use kind::Kind;
+
 use crate::{
     ids::{MessageId, Seq, SessionId},
     session::{NoPoint, Refusal},
@@ -332,6 +336,14 @@ pub enum OpenError {
         "the tape store crashed too often and is kept stopped for half a minute: try again then, `inspect` shows why"
     )]
     Unavailable,
+    /// The session, or its parent, has not answered for a while. It may still come up.
+    #[error("session {session} has not answered, try again later: {why}")]
+    NoAnswer {
+        /// Which.
+        session: SessionId,
+        /// For how long, or why not.
+        why: String,
+    },
     /// As many sessions are awake as there may be.
     #[error("{max} sessions are awake, which is the most: put some to sleep, or raise the limit")]
     TooMany {
@@ -355,6 +367,15 @@ impl OpenError {
             OpenError::Unavailable => true,
             OpenError::Tape(TapeError::Missing { .. }) => false,
             OpenError::Tape(error) => !error.is_for_good(),
+            _ => false,
+        }
+    }
+
+    /// Whether it never gets better by itself.
+    pub(crate) fn is_for_good(&self) -> bool {
+        match self {
+            OpenError::Tape(error) => error.is_for_good(),
+            OpenError::Damaged { .. } => true,
             _ => false,
         }
     }

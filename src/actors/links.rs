@@ -13,7 +13,7 @@ use crate::{
         slot::{Door, Phase, Question, Slot},
         worker::Post,
     },
-    error::SendError,
+    error::{OpenError, SendError},
     ids::{Seq, SessionId},
     model::BoxFuture,
     permission::Chain,
@@ -21,6 +21,7 @@ use crate::{
         BeAdopted, Down, DownReason, End, Limits, Link, OpenTask, Orphan, Refusal, Report, StopTask, TaskOrder, Tie,
         Told, kept, never_made,
     },
+    tape::TapeError,
 };
 
 /// The first wait before a child that cannot be had just now is looked at again; each further one is twice as long.
@@ -51,31 +52,10 @@ pub(crate) struct Birth {
     pub(crate) asks_first: bool,
 }
 
-/// Why a child is not up.
-#[derive(Debug)]
-pub(crate) enum NotUp {
-    /// Another process has it. That may pass.
-    Elsewhere,
-    /// It crashed again and again and is kept stopped.
-    Parked,
-    /// This runtime is shutting down.
-    Closing,
-    /// An operator stops it just now.
-    Stopped,
-    /// There is no such session.
-    Missing,
-    /// It did not come up this time: the machine was short of something, or slow. That may pass.
-    NotNow(String),
-    /// Its actor did not start. That may pass, or may not.
-    NotStarted(String),
-    /// It cannot be brought up, ever.
-    Lost(String),
-}
-
 /// Who makes sessions and brings them up: the runtime, seen from below.
 pub(crate) trait Nursery: Send + Sync {
     /// Makes sure that a child is up. Made at most once, whoever asks at the same time.
-    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, NotUp>>;
+    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>>;
 }
 
 /// The rules of a parent and of its ancestors, a chain for each.
@@ -209,11 +189,6 @@ impl Watch {
         }
     }
 
-    /// Says why a child is looked at again.
-    fn not_up(&self, error: &str) {
-        tracing::warn!(session = %self.birth.child, parent = %self.birth.parent, error, "a child did not come up; it is looked at again");
-    }
-
     fn left(&self) -> Look {
         Look::Over(Box::new(Report::TaskLeft))
     }
@@ -228,25 +203,36 @@ impl Watch {
         let Some(nursery) = self.post.host.nursery.get().cloned() else { return Look::Closing };
         // A task of its own: what is begun is brought to its end, also where this watch is dropped.
         let up = self.post.slot.tasks().spawn(nursery.bring_up(birth)).await;
-        match (up, told) {
-            (Ok(Ok(child)), _) => self.stay(&child).await,
-            (Ok(Err(NotUp::Closing | NotUp::Stopped)), _) => Look::Closing,
-            (Ok(Err(NotUp::Elsewhere)), _) => Look::Again,
-            (Ok(Err(NotUp::NotNow(error))), _) => {
-                self.not_up(&error);
-                Look::Again
-            }
-            (Ok(Err(NotUp::NotStarted(error))), _) => {
-                self.not_up(&error);
-                Look::Failed(error)
-            }
-            (Ok(Err(NotUp::Missing | NotUp::Lost(_))), Told::Leave) => self.left(),
+        let error = match up {
+            Ok(Ok(child)) => return self.stay(&child).await,
+            Ok(Err(error)) => error,
+            Err(error) => return self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
+        };
+        match (error, told) {
+            (OpenError::Closed | OpenError::Stopped { .. }, _) => Look::Closing,
             // It is to know that it is an orphan, and cannot be told while it is parked.
-            (Ok(Err(NotUp::Parked)), Told::Leave) => Look::Again,
-            (Ok(Err(NotUp::Parked)), _) => self.down(DownReason::Parked),
-            (Ok(Err(NotUp::Missing)), told) => Look::Over(Box::new(Report::TaskDown { down: never_made(told) })),
-            (Ok(Err(NotUp::Lost(error))), _) => self.down(DownReason::Lost { error }),
-            (Err(error), _) => self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
+            (OpenError::Parked { .. }, Told::Leave) => Look::Again,
+            (OpenError::Parked { .. }, _) => self.down(DownReason::Parked),
+            (OpenError::Tape(TapeError::Missing { .. }), Told::Leave) => self.left(),
+            (OpenError::Tape(TapeError::Missing { .. }), told) => {
+                Look::Over(Box::new(Report::TaskDown { down: never_made(told) }))
+            }
+            // Another process has it, or there is no room for it. That may pass.
+            (OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. }, _) => Look::Again,
+            // What is said of a child once is said for ever, so it is said only of what never gets better by itself: a tape that is
+            // damaged, or too new, or an order that no tape takes.
+            (error, told) if error.is_for_good() => match told {
+                Told::Leave => self.left(),
+                _ => self.down(DownReason::Lost { error: error.to_string() }),
+            },
+            (error, _) => {
+                let (session, parent, text) = (&self.birth.child, &self.birth.parent, error.to_string());
+                tracing::warn!(%session, %parent, error = text, "a child did not come up; it is looked at again");
+                match error {
+                    OpenError::NotStarted { .. } => Look::Failed(text),
+                    _ => Look::Again,
+                }
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     actors::{
         activation::Flight,
         host::Host,
-        links::{Birth, NotUp, Nursery},
+        links::{Birth, Nursery},
         slot::{Door, Question, Slot},
         store::{First, Opening},
     },
@@ -177,19 +177,8 @@ impl Session {
     }
 
     async fn bring_up(&self, birth: Birth) -> Result<Session, SpawnError> {
-        let child = birth.child.clone();
         let nursery = self.host.nursery.get().ok_or(SendError::Closed)?;
-        let up = nursery.bring_up(birth).await;
-        let slot = up.map_err(|not_up| match not_up {
-            NotUp::Closing => OpenError::Closed,
-            NotUp::Stopped => OpenError::Stopped { session: child },
-            NotUp::Missing => TapeError::Missing { session: child }.into(),
-            NotUp::Parked => OpenError::Parked { session: child },
-            NotUp::Elsewhere => OpenError::NotStarted { session: child, why: "another process has it".to_owned() },
-            NotUp::NotNow(why) | NotUp::NotStarted(why) | NotUp::Lost(why) => {
-                OpenError::NotStarted { session: child, why }
-            }
-        })?;
+        let slot = nursery.bring_up(birth).await?;
         Ok(Session { host: self.host.clone(), slot })
     }
 }
@@ -268,29 +257,27 @@ impl Family {
 }
 
 impl Nursery for Family {
-    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, NotUp>> {
+    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>> {
         let (runtime, lanes) = (self.runtime.upgrade(), self.lanes.clone());
         Box::pin(async move {
-            let runtime = Runtime { inner: runtime.ok_or(NotUp::Closing)? };
+            let runtime = Runtime { inner: runtime.ok_or(OpenError::Closed)? };
             let _one = lanes.enter(&birth.child).await;
             runtime.bring_up(birth).await
         })
     }
 }
 
-fn not_answered(session: &SessionId) -> NotUp {
-    NotUp::NotNow(format!(
-        "session {session} has not answered for {} s: `inspect` shows what it is at",
-        UP_WAIT.as_secs()
-    ))
+fn no_answer(session: &SessionId) -> OpenError {
+    let why = format!("it was waited for {} s; `inspect` shows what it is at", UP_WAIT.as_secs());
+    OpenError::NoAnswer { session: session.clone(), why }
 }
 
 impl Runtime {
-    async fn bring_up(&self, birth: Birth) -> Result<Arc<Slot>, NotUp> {
+    async fn bring_up(&self, birth: Birth) -> Result<Arc<Slot>, OpenError> {
         let session = self.session(&birth.child);
         let (host, slot) = (&self.inner.host, &session.slot);
         let up = loop {
-            let up = timeout(UP_WAIT, session.up()).await.map_err(|_| not_answered(&birth.child))?;
+            let up = timeout(UP_WAIT, session.up()).await.map_err(|_| no_answer(&birth.child))?;
             let is_to_be_made = birth.order.is_some()
                 && match &up {
                     Err(OpenError::Tape(TapeError::Missing { .. })) => true,
@@ -306,28 +293,19 @@ impl Runtime {
                 break self.make(birth, flight, slot).await;
             }
         };
-        up.map(|()| slot.clone()).map_err(|error| match error {
-            _ if host.slots.door() == Door::Closed => NotUp::Closing,
-            OpenError::Closed => NotUp::Closing,
-            OpenError::Stopped { .. } => NotUp::Stopped,
-            OpenError::Parked { .. } => NotUp::Parked,
-            OpenError::Tape(TapeError::Missing { .. }) => NotUp::Missing,
-            OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. } => NotUp::Elsewhere,
-            error @ OpenError::NotStarted { .. } => NotUp::NotStarted(error.to_string()),
-            // A tape that is damaged, or too new, or an order that no tape takes: none of these gets better by itself.
-            OpenError::Tape(error) if error.is_for_good() => NotUp::Lost(error.to_string()),
-            error @ OpenError::Damaged { .. } => NotUp::Lost(error.to_string()),
-            // What is said of a child once is said for ever, so it is not said of anything else.
-            passes => NotUp::NotNow(passes.to_string()),
-        })
+        match up {
+            Err(_) if host.slots.door() == Door::Closed => Err(OpenError::Closed),
+            up => up.map(|()| slot.clone()),
+        }
     }
 
     /// Whether the parent has the task still, and has not told the child to stop. Nobody makes the child meanwhile.
-    async fn still_wants(&self, birth: &Birth) -> Result<bool, NotUp> {
+    async fn still_wants(&self, birth: &Birth) -> Result<bool, OpenError> {
         let parent = self.session(&birth.parent);
-        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| not_answered(&birth.parent))?;
+        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| no_answer(&birth.parent))?;
         // It sees to its child when it is there again.
-        let state = state.map_err(|error| NotUp::NotNow(error.to_string()))?;
+        let state =
+            state.map_err(|error| OpenError::NoAnswer { session: birth.parent.clone(), why: error.to_string() })?;
         Ok(matches!(state.open.get(&birth.ticket), Some(Open::Task(task)) if task.told == Told::Run))
     }
 

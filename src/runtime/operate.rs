@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     actors::slot::Question,
-    error::{OpenError, PassivateError, SendError},
+    error::{Kind, OpenError, PassivateError, SendError},
     handle::Session,
     ids::SessionId,
     runtime::Runtime,
@@ -415,4 +415,25 @@ pub enum OperateError {
     /// The runtime, or that part of it, goes down.
     #[error("the runtime is going down, and nothing is started or changed any more")]
     Closing,
+}
+
+impl OperateError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            OperateError::Unknown { .. } => Kind::NotFound,
+            OperateError::IsRoot { .. } | OperateError::IsTask { .. } | OperateError::NotASession { .. } => {
+                Kind::Invalid
+            }
+            OperateError::Parked { .. } => Kind::Parked,
+            OperateError::NotParked { .. } => Kind::Stale,
+            OperateError::Busy { .. } => Kind::Busy,
+            OperateError::NoAnswer { .. } => Kind::Retry,
+            OperateError::NotStarted { .. } | OperateError::Unkillable { .. } => Kind::Failed,
+            OperateError::Closing => Kind::Closed,
+            OperateError::Refused { error, .. } => error.kind(),
+            OperateError::Supervisor { error, .. } => error.kind(),
+        }
+    }
 }

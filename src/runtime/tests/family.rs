@@ -2,10 +2,7 @@
 
 use super::*;
 use crate::{
-    actors::{
-        activation::Flight,
-        links::{Birth, NotUp},
-    },
+    actors::{activation::Flight, links::Birth},
     error::SpawnError,
     message::Message,
     session::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder},
@@ -72,7 +69,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     // The same where the parent was looked at before it was told to stop.
     let late = Birth { order, ..birth(&child, &parent, ticket) };
     let up = runtime.inner.host.nursery.get().unwrap().bring_up(late).await.map(drop);
-    assert!(matches!(up, Err(NotUp::Missing)), "{up:?}");
+    assert!(matches!(up, Err(OpenError::Tape(TapeError::Missing { .. }))), "{up:?}");
     assert!(!exists(), "its parent was not asked once more");
     assert!(runtime.shutdown().await.is_empty());
 }
@@ -96,7 +93,7 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     // Virtual only where nothing but the clock is waited for: it does not stop for the thread that writes tapes.
     tokio::time::pause();
     let told = timeout(Duration::from_secs(60), waits).await.expect("it is looked at again").unwrap().map(drop);
-    assert!(matches!(&told, Err(NotUp::NotNow(why)) if why.contains("has not answered")), "{told:?}");
+    assert!(matches!(&told, Err(OpenError::NoAnswer { session, .. }) if *session == a), "{told:?}");
     drop(flight);
     tokio::time::resume();
     assert!(runtime.shutdown().await.is_empty());

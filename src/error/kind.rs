@@ -1,0 +1,363 @@
+//! What a caller can do about an error: one table for all operations.
+
+use serde::Serialize;
+
+use crate::{
+    error::{ForkError, MergeError, OpenError, PassivateError, RollbackError, SendError, SpawnError, StartError},
+    replay::ReplayError,
+    session::{NoPoint, Refusal},
+    supervisor::{AdminError, StartError as TreeError},
+    tape::TapeError,
+};
+
+/// What a caller can do about an error. Every error of an operation has one (`kind()`), so that a host decides by a short list, and
+/// shows people the text.
+///
+/// ```
+/// use tamtam::{SendError, error::Kind};
+///
+/// let again = |error: &SendError| matches!(error.kind(), Kind::Retry | Kind::Unsettled);
+/// assert!(again(&SendError::InboxFull { depth: 256 }));
+/// assert!(!again(&SendError::Parked));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// What was named is not there: name something else.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// Something is under way that has to end first, or somebody else has it: wait for that, or abort it.
+    Busy,
+    /// It passes by itself: ask again in a moment.
+    Retry,
+    /// A limit is reached: make room, or raise it.
+    Limit,
+    /// It has gone on since the caller looked: look again, then ask again.
+    Stale,
+    /// It can never be done as it was asked: ask for something else.
+    Invalid,
+    /// It is kept stopped: an operator lets it go.
+    Parked,
+    /// It is over: a session that has ended, a runtime that drains or is shut down.
+    Closed,
+    /// The disk, or an engine of the host's, refused.
+    Storage,
+    /// What is stored cannot be understood: it is damaged, or of a later version.
+    Damaged,
+    /// It may have been done or not: ask again under the same id.
+    Unsettled,
+    /// Something crashed, or did not start. `inspect` shows what.
+    Failed,
+}
+
+impl SendError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            SendError::Busy { .. } => Kind::Busy,
+            SendError::TurnMismatch { .. } | SendError::AskClosed { .. } | SendError::NotWaiting { .. } => Kind::Stale,
+            SendError::InboxFull { .. } | SendError::Stopped => Kind::Retry,
+            SendError::Empty | SendError::Handled => Kind::Invalid,
+            SendError::Parked => Kind::Parked,
+            SendError::Draining | SendError::Closed | SendError::Ended => Kind::Closed,
+            SendError::Unsettled { .. } => Kind::Unsettled,
+            SendError::Crashed => Kind::Failed,
+            SendError::Unavailable(error) => error.kind(),
+            SendError::Storage(error) => error.kind(),
+            SendError::Refused(refusal) => refusal.kind(),
+        }
+    }
+}
+
+impl Refusal {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Refusal::Busy { .. } | Refusal::Compacting { .. } | Refusal::Leaving { .. } => Kind::Busy,
+            Refusal::InboxFull { .. } => Kind::Retry,
+            Refusal::TurnMismatch { .. }
+            | Refusal::NotWaiting { .. }
+            | Refusal::AskClosed { .. }
+            | Refusal::Moved { .. }
+            | Refusal::Reconfigured
+            | Refusal::NothingToUndo => Kind::Stale,
+            Refusal::NotInContext { .. } | Refusal::NotPinned { .. } => Kind::NotFound,
+            Refusal::SummaryOverBudget
+            | Refusal::WouldNotFit { .. }
+            | Refusal::PinsFull { .. }
+            | Refusal::OverBudget { .. }
+            | Refusal::TooDeep { .. }
+            | Refusal::TooManyTasks { .. } => Kind::Limit,
+            Refusal::Empty
+            | Refusal::ReservedId { .. }
+            | Refusal::Withdrawn { .. }
+            | Refusal::NothingToCompact
+            | Refusal::NotABudget { .. }
+            | Refusal::RaisesNothing { .. }
+            | Refusal::NotAnOrphan { .. } => Kind::Invalid,
+            Refusal::Ended => Kind::Closed,
+        }
+    }
+}
+
+impl OpenError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            OpenError::Tape(error) => error.kind(),
+            OpenError::Damaged { .. } => Kind::Damaged,
+            OpenError::Workspace { .. } => Kind::Invalid,
+            OpenError::Closed => Kind::Closed,
+            OpenError::Parked { .. } => Kind::Parked,
+            OpenError::Stopped { .. } | OpenError::Unavailable | OpenError::NoAnswer { .. } => Kind::Retry,
+            OpenError::TooMany { .. } => Kind::Limit,
+            OpenError::NotStarted { .. } => Kind::Failed,
+        }
+    }
+}
+
+impl TapeError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            TapeError::Exists { .. } | TapeError::AnchorExists { .. } => Kind::Exists,
+            TapeError::Missing { .. } | TapeError::NoEntry { .. } | TapeError::NoAnchor { .. } => Kind::NotFound,
+            TapeError::Unfinished { .. } | TapeError::Claimed { .. } => Kind::Busy,
+            TapeError::Busy { .. } => Kind::Retry,
+            TapeError::GoneOn { .. } => Kind::Stale,
+            TapeError::TooDeep { .. } | TapeError::MemoryFull { .. } | TapeError::TooLarge { .. } => Kind::Limit,
+            TapeError::InsideAppend { .. }
+            | TapeError::Gap { .. }
+            | TapeError::ReadingOnly
+            | TapeError::Import { .. }
+            | TapeError::Query { .. }
+            | TapeError::NoIndex => Kind::Invalid,
+            TapeError::Closed => Kind::Closed,
+            TapeError::Io { .. } | TapeError::Changed { .. } | TapeError::Engine(_) => Kind::Storage,
+            TapeError::Index { is_damaged: false, .. } => Kind::Storage,
+            TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::Index { .. } => Kind::Damaged,
+        }
+    }
+}
+
+impl NoPoint {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            NoPoint::NoEntry { .. } | NoPoint::NoMessage { .. } | NoPoint::NoTurn { .. } => Kind::NotFound,
+            NoPoint::Unreadable => Kind::Damaged,
+            NoPoint::Unfinished { .. } | NoPoint::Nothing | NoPoint::NothingToUndo | NoPoint::NothingToRedo => {
+                Kind::Invalid
+            }
+        }
+    }
+}
+
+impl RollbackError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            RollbackError::Session(error) => error.kind(),
+            RollbackError::NoPoint(error) => error.kind(),
+            RollbackError::Open(error) => error.kind(),
+            #[cfg(all(unix, feature = "tools"))]
+            RollbackError::Files(error) => error.kind(),
+        }
+    }
+}
+
+impl ForkError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            ForkError::NoPoint(error) => error.kind(),
+            ForkError::Open(error) => error.kind(),
+        }
+    }
+}
+
+impl MergeError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            MergeError::Session(error) => error.kind(),
+            MergeError::Busy { .. } | MergeError::Waiting { .. } => Kind::Busy,
+            MergeError::NotAFork { .. } => Kind::Invalid,
+            MergeError::Kept { .. } => Kind::Retry,
+            MergeError::Open(error) => error.kind(),
+        }
+    }
+}
+
+impl StartError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            StartError::NoStore | StartError::NoModel => Kind::Invalid,
+            StartError::Store(error) => error.kind(),
+            StartError::Tree(TreeError::Failed { .. }) => Kind::Failed,
+            StartError::Tree(_) => Kind::Invalid,
+        }
+    }
+}
+
+impl SpawnError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            SpawnError::Parent(error) => error.kind(),
+            SpawnError::OutsideWorkspace { .. } => Kind::Invalid,
+            SpawnError::Open(error) => error.kind(),
+        }
+    }
+}
+
+impl PassivateError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            PassivateError::Busy { why } if *why == PassivateError::PASSING => Kind::Retry,
+            PassivateError::Busy { .. } => Kind::Busy,
+            PassivateError::Parked => Kind::Parked,
+        }
+    }
+}
+
+impl AdminError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            AdminError::NotFound => Kind::NotFound,
+            AdminError::AlreadyStarted | AdminError::AlreadyPresent => Kind::Exists,
+            AdminError::Running | AdminError::Restarting => Kind::Busy,
+            AdminError::Parked => Kind::Parked,
+            AdminError::NotParked | AdminError::Stopped => Kind::Stale,
+            AdminError::MaxChildren { .. } => Kind::Limit,
+            AdminError::StartFailed { .. } | AdminError::Unkillable => Kind::Failed,
+            AdminError::Temporary | AdminError::BadSpec(_) => Kind::Invalid,
+            AdminError::ShuttingDown => Kind::Closed,
+            AdminError::Gone => Kind::Retry,
+        }
+    }
+}
+
+impl ReplayError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            ReplayError::Tape(error) => error.kind(),
+            ReplayError::Entry(_) | ReplayError::NoInput { .. } => Kind::Damaged,
+            ReplayError::NoBeginning => Kind::Invalid,
+        }
+    }
+}
+
+#[cfg(all(unix, feature = "tools"))]
+impl crate::restore::PlanError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        use crate::restore::PlanError;
+        match self {
+            PlanError::Tape(error) => error.kind(),
+            PlanError::Entry(_) => Kind::Damaged,
+            PlanError::Workspace(_) => Kind::Invalid,
+        }
+    }
+}
+
+#[cfg(all(unix, feature = "tools"))]
+impl crate::restore::RestoreError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        use crate::restore::RestoreError;
+        match self {
+            RestoreError::Busy { .. } => Kind::Busy,
+            RestoreError::Refused { .. } => Kind::Stale,
+            RestoreError::NoFiles => Kind::Invalid,
+            RestoreError::Plan(error) => error.kind(),
+            RestoreError::Session(error) => error.kind(),
+            RestoreError::NotRecorded { .. } | RestoreError::CutOff => Kind::Retry,
+            RestoreError::Partly { .. } => Kind::Storage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{ids::Seq, supervisor::ExitReason};
+
+    /// An error that wraps another is of the kind of what it wraps: whoever asks the outermost need not look inside.
+    #[test]
+    fn a_kind_is_that_of_the_cause_however_deep_it_is_wrapped() {
+        let session: crate::SessionId = "s".parse().unwrap();
+        let missing = || OpenError::from(TapeError::Missing { session: session.clone() });
+        let kinds = [
+            SendError::from(missing()).kind(),
+            RollbackError::from(SendError::from(missing())).kind(),
+            ForkError::from(missing()).kind(),
+            MergeError::from(SendError::from(missing())).kind(),
+            SpawnError::from(missing()).kind(),
+            StartError::Store(TapeError::Missing { session: session.clone() }).kind(),
+        ];
+        assert_eq!(kinds, [Kind::NotFound; 6]);
+        let refused = SendError::from(Refusal::Moved { expected: Seq(1), actual: Seq(2) });
+        assert_eq!(RollbackError::from(refused).kind(), Kind::Stale);
+        let tree = TreeError::Failed { reason: ExitReason::Normal };
+        assert_eq!(StartError::from(tree).kind(), Kind::Failed);
+    }
+
+    /// A refusal is of one kind, whether it is passed on as it is or has a variant of its own.
+    #[test]
+    fn a_refusal_keeps_its_kind_as_an_error_of_a_send() {
+        let refusals = [
+            Refusal::Busy { turn: Seq(7) },
+            Refusal::TurnMismatch { expected: Seq(4), actual: None },
+            Refusal::InboxFull { depth: 256 },
+            Refusal::Empty,
+            Refusal::NotWaiting { id: "m-1".into() },
+            Refusal::Withdrawn { id: "m-1".into() },
+            Refusal::AskClosed { ask: Seq(3) },
+            Refusal::Ended,
+        ];
+        for refusal in refusals {
+            assert_eq!(SendError::from(refusal.clone()).kind(), refusal.kind(), "{refusal:?}");
+        }
+    }
+
+    /// What passes by itself says so, and says when.
+    #[test]
+    fn what_is_to_be_asked_again_says_so() {
+        let session: crate::SessionId = "s".parse().unwrap();
+        let errors: [SendError; 4] = [
+            SendError::InboxFull { depth: 256 },
+            SendError::Stopped,
+            OpenError::Unavailable.into(),
+            OpenError::NoAnswer { session, why: "it was waited for 30 s".to_owned() }.into(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), Kind::Retry, "{error}");
+            assert!(error.to_string().contains("again"), "{error}");
+        }
+        assert_eq!(SendError::Unsettled { message: None }.kind(), Kind::Unsettled);
+    }
+}
