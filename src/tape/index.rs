@@ -14,6 +14,7 @@ mod query;
 mod schema;
 mod search;
 mod snippet;
+mod tail;
 mod text;
 mod tokens;
 

@@ -8,9 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    path::Path,
+    io,
     time::{Duration, Instant},
 };
 
@@ -18,17 +16,12 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, Transaction
 
 use super::{
     BUSY_WAIT, Failed, Index, inode, open,
-    pull::{PULL_BYTES, chain_of_start, ends_with_sum},
+    tail::{Place, Tail},
     try_lock_index,
 };
 use crate::{
     ids::{Millis, Seq, SessionId},
-    tape::{
-        Behind, Entry, TapeError,
-        layout::Layout,
-        line::{Chain, Rest, Sum, decode_known_lines},
-        lineage::origin,
-    },
+    tape::{Behind, Entry, TapeError, layout::Layout, lineage::origin},
 };
 
 /// So much is read, or so many sessions are, before it is written down.
@@ -392,89 +385,48 @@ fn read_on(
     let (mut files, mut bytes) = (0, 0);
     let begun = anchors.iter().position(|anchor| *anchor == reading.anchor);
     for (n, anchor) in anchors.iter().enumerate() {
-        let path = layout.entries(session, anchor);
-        let Some(length) = length(&path)? else { continue };
+        let Some(mut tail) = Tail::open(&layout.entries(session, anchor))? else { continue };
         files += 1;
-        if length == 0 {
+        if tail.length == 0 {
             continue;
         }
         if begun.is_some_and(|begun| n < begun) {
-            bytes += length;
+            bytes += tail.length;
             continue;
         }
         let goes_on = begun == Some(n);
-        let from = if goes_on { reading.offset } else { 0 };
-        if from > length || (from > 0 && !is_what_was_read(&path, from, &reading.sum)?) {
-            return Ok(None);
-        }
-        let mut chain = match goes_on.then(|| Sum::parse(&reading.sum)) {
-            Some(None) => return Ok(None),
-            Some(Some(sum)) => Some(Chain::at(session, anchor, reading.seq, sum)),
-            None => None,
-        };
-        let mut offset = from;
-        let mut at_most = PULL_BYTES;
-        let end = loop {
-            let piece = read_piece(&path, offset, at_most)?;
-            *read_bytes += piece.len() as u64;
-            let ends = offset + piece.len() as u64 >= length;
-            let at = chain.clone().unwrap_or_else(|| chain_of_start(session, anchor, &piece));
-            let (decoded, newer) = decode_known_lines(&at, &piece);
-            if decoded.entries.is_empty() && matches!(decoded.rest, Rest::Torn { .. }) && !ends {
-                at_most = at_most.saturating_mul(4);
-                continue;
-            }
-            if goes_on && offset == from && decoded.entries.is_empty() && matches!(decoded.rest, Rest::Bad { .. }) {
+        let mut place = goes_on.then(|| Place { offset: reading.offset, seq: reading.seq, sum: reading.sum.clone() });
+        let mut is_first = goes_on;
+        bytes += loop {
+            let Some(piece) = tail.read(session, anchor, place.as_ref())? else { return Ok(None) };
+            *read_bytes += piece.bytes;
+            let entries = &piece.decoded.entries;
+            if is_first && entries.is_empty() && piece.is_bad() {
                 return Ok(None);
             }
-            if let (Some(first), Some(last)) = (decoded.entries.first(), decoded.entries.last()) {
+            is_first = false;
+            if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
                 reading.created.get_or_insert(first.time);
                 reading.last = last.time;
                 reading.seq = last.seq;
-                reading.entries += decoded.entries.len() as u64;
+                reading.entries += entries.len() as u64;
                 let before = (!reading.folded.digest.is_empty()).then_some(reading.folded.digest.as_str());
-                reading.folded = (fold.take)(before, &decoded.entries);
+                reading.folded = (fold.take)(before, entries);
             }
-            offset += decoded.good_bytes as u64;
-            let is_bad = matches!(decoded.rest, Rest::Bad { .. });
-            reading.sum = decoded.chain.sum.as_str().to_owned();
-            chain = Some(decoded.chain);
+            let end = piece.end();
+            (reading.offset, reading.sum) = (end.offset, end.sum.clone());
             // A newer line is not for us, and no reason not to list what is before it.
-            if is_bad || newer.is_some() {
-                break length;
+            if piece.is_bad() || piece.is_newer {
+                break tail.length;
             }
-            if ends {
-                break offset;
+            if piece.ends {
+                break end.offset;
             }
+            place = Some(end);
         };
         reading.anchor.clone_from(anchor);
-        reading.offset = offset;
-        bytes += end;
     }
     Ok(Some((reading, files, bytes)))
-}
-
-/// Whether the file says before that place what it said when it was read: the checksum there says all that was before.
-fn is_what_was_read(path: &Path, at: u64, sum: &str) -> Result<bool, TapeError> {
-    File::open(path).and_then(|file| ends_with_sum(&file, at, sum)).map_err(TapeError::io("read", path))
-}
-
-fn length(path: &Path) -> Result<Option<u64>, TapeError> {
-    match path.metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        looked => Ok(Some(looked.map_err(TapeError::io("look at", path))?.len())),
-    }
-}
-
-fn read_piece(path: &Path, from: u64, at_most: u64) -> Result<Vec<u8>, TapeError> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(from))?;
-        let mut bytes = Vec::new();
-        file.take(at_most).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(TapeError::io("read", path))
 }
 
 #[cfg(test)]

@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{self, Read, Seek, SeekFrom},
-    os::unix::fs::FileExt as _,
-    path::Path,
+    io,
     time::Instant,
 };
 
@@ -14,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::{
     CaughtUp, Failed,
     schema::{TIME_MAX, first_id_at, last_id_at, tag},
+    tail::{Piece, Place, Tail},
     text::text_of,
     tokens::Searchable,
 };
@@ -21,19 +19,9 @@ use crate::{
     ids::{Millis, Seq, SessionId},
     tape::{
         TapeError,
-        layout::{Layout, anchor_name, anchor_number},
-        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance, looks_newer},
+        layout::{Layout, anchor_name},
     },
 };
-
-/// How much of a file is read and committed at a time. An append that is larger is read whole.
-pub(super) const PULL_BYTES: u64 = 8 * 1024 * 1024;
-
-/// So much of a line says its version.
-const NEWER_HEAD_BYTES: usize = 32;
-
-/// Where a newer line is next, such a part of that is read first: as a rule it is found whole, and no more is wanted.
-const NEWER_PART: u64 = 256;
 
 /// Brings the index up to what the files say, or as far as it comes until then. `told` hears of each step.
 pub(super) fn pull_all(
@@ -159,10 +147,9 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> Result<(), Fail
 /// Up to where a file was read.
 struct Mark {
     id: i64,
-    offset: i64,
-    seq: Seq,
-    sum: String,
-    seen: i64,
+    place: Place,
+    /// How long it was then.
+    seen: u64,
 }
 
 /// What one look at a session brought.
@@ -186,37 +173,23 @@ fn pull_session(
         change.query_row("select count(*) from files where session = ?1", [session.as_str()], |row| row.get(0))?;
     let (mut pulled, mut found) = (Pulled::default(), 0);
     for anchor in &anchors {
-        let path = layout.entries(session, anchor);
         let mark = mark_of(change, session, anchor)?;
         found += i64::from(mark.is_some());
-        let mut at_most = PULL_BYTES;
-        // Again with more, while not one whole append fits.
-        let (length, ends, read) = loop {
-            let Some((length, bytes)) = read_from(&path, mark.as_ref(), at_most)? else { break (0, true, None) };
-            let Some(bytes) = bytes else { return Ok(None) };
-            if mark.as_ref().is_some_and(|mark| mark.seen == length) {
-                break (length, true, None);
-            }
-            let offset = mark.as_ref().map_or(0, |mark| mark.offset);
-            let ends = offset.unsigned_abs() + bytes.len() as u64 >= length.unsigned_abs();
-            let Some(chain) = chain_at(session, anchor, mark.as_ref(), &bytes) else { return Ok(None) };
-            let (read, newer) = decode_known_lines(&chain, &bytes);
-            if newer.is_some() {
-                // It is not for this index, and no reason not to index the rest. It is looked at again the next time, by itself.
-                break (length, true, Some(read).filter(|read| !read.entries.is_empty()));
-            }
-            if ends || !read.entries.is_empty() || !matches!(read.rest, Rest::Torn { .. }) {
-                break (length, ends, Some(read));
-            }
-            at_most = at_most.saturating_mul(4);
-        };
-        let Some(read) = read else { continue };
-        let was_read = mark.as_ref().is_some_and(|mark| mark.offset > 0) && reading != Some(anchor.as_str());
-        if was_read && matches!(read.rest, Rest::Bad { .. }) {
+        let Some(mut tail) = Tail::open(&layout.entries(session, anchor))? else { continue };
+        if mark.as_ref().is_some_and(|mark| mark.seen == tail.length) {
+            continue;
+        }
+        let place = mark.as_ref().map(|mark| &mark.place);
+        let Some(piece) = tail.read(session, anchor, place)? else { return Ok(None) };
+        if piece.is_newer && piece.decoded.entries.is_empty() {
+            continue;
+        }
+        let was_read = piece.offset > 0 && reading != Some(anchor.as_str());
+        if was_read && piece.is_bad() {
             return Ok(None);
         }
-        pulled.added += add(change, layout, session, anchor, mark.as_ref(), &read, length)?;
-        if !ends && !matches!(read.rest, Rest::Bad { .. }) {
+        pulled.added += add(change, layout, session, anchor, mark.as_ref(), &piece, tail.length)?;
+        if !piece.ends && !piece.is_bad() && !piece.is_newer {
             pulled.more_in = Some(anchor.clone());
             // The files after it wait, so that a later entry is never there without an earlier one.
             return Ok(Some(pulled));
@@ -226,85 +199,14 @@ fn pull_session(
     Ok((found == known).then_some(pulled))
 }
 
-/// What the lines from the mark on must go on from; `None` where the mark makes no sense.
-fn chain_at(session: &SessionId, anchor: &str, mark: Option<&Mark>, bytes: &[u8]) -> Option<Chain> {
-    if let Some(Mark { offset: 1.., seq, sum, .. }) = mark {
-        return Some(Chain::at(session, anchor, *seq, Sum::parse(sum)?));
-    }
-    Some(chain_of_start(session, anchor, bytes))
-}
-
-/// What the lines of a file must go on from that is read from its beginning.
-pub(super) fn chain_of_start(session: &SessionId, anchor: &str, bytes: &[u8]) -> Chain {
-    // The first file of a tape that goes on from another one does not begin with 1.
-    let first_line = memchr::memchr(b'\n', bytes).and_then(|end| glance(&bytes[..end]));
-    let goes_on = first_line.is_some_and(|first| first.seq > Seq(1));
-    let is_start = anchor_number(anchor) == Some(1) && !goes_on;
-    if is_start { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
-}
-
 fn mark_of(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Result<Option<Mark>, Failed> {
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(Mark {
-            id: row.get(0)?,
-            offset: row.get(1)?,
-            seq: Seq(u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0)),
-            sum: row.get(3)?,
-            seen: row.get(4)?,
-        })
+        let number = |column: usize| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
+        let place = Place { offset: number(1)?, seq: Seq(number(2)?), sum: row.get(3)? };
+        Ok(Mark { id: row.get(0)?, place, seen: number(4)? })
     };
     let sql = "select id, offset, seq, sum, seen from files where session = ?1 and anchor = ?2";
     Ok(change.query_row(sql, [session.as_str(), anchor], read).optional()?)
-}
-
-#[cfg(test)]
-thread_local! {
-    /// How much of tapes was read.
-    pub(super) static READ_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-/// How long the file is and what stands behind the mark, as far as `at_most`; `None` for the bytes where it is shorter than
-/// the mark.
-#[allow(clippy::type_complexity, reason = "two answers of one look at a file")]
-fn read_from(path: &Path, mark: Option<&Mark>, at_most: u64) -> Result<Option<(i64, Option<Vec<u8>>)>, TapeError> {
-    let failed = || TapeError::io("read", path);
-    let mut file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(failed())?,
-    };
-    let length = i64::try_from(file.metadata().map_err(failed())?.len()).unwrap_or(i64::MAX);
-    let offset = mark.map_or(0, |mark| mark.offset);
-    if length < offset {
-        return Ok(Some((length, None)));
-    }
-    let mut bytes = Vec::new();
-    if mark.is_none_or(|mark| mark.seen != length) {
-        // What was read ends with its checksum, which says all that was before it. Else it is another file by the same name.
-        if mark.is_some_and(|mark| mark.offset > 0)
-            && !ends_with_sum(&file, offset.unsigned_abs(), mark.map_or("", |mark| &mark.sum)).map_err(failed())?
-        {
-            return Ok(Some((length, None)));
-        }
-        let mut beginning = [0; NEWER_HEAD_BYTES];
-        let peeked = file.read_at(&mut beginning, offset.unsigned_abs()).map_err(failed())?;
-        let at_most = if looks_newer(&beginning[..peeked]) { at_most / NEWER_PART } else { at_most };
-        file.seek(SeekFrom::Start(offset.unsigned_abs())).map_err(failed())?;
-        file.take((length - offset).unsigned_abs().min(at_most)).read_to_end(&mut bytes).map_err(failed())?;
-        #[cfg(test)]
-        READ_BYTES.with(|read| read.set(read.get() + bytes.len()));
-    }
-    Ok(Some((length, Some(bytes))))
-}
-
-/// Whether the line before that place says that its checksum is this one.
-pub(super) fn ends_with_sum(file: &File, at: u64, sum: &str) -> io::Result<bool> {
-    let tail = format!(",\"sum\":\"{sum}\"}}\n");
-    let mut found = vec![0; tail.len()];
-    let Some(from) = at.checked_sub(tail.len() as u64) else { return Ok(false) };
-    match file.read_exact_at(&mut found, from) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        read => read.map(|()| found == tail.as_bytes()),
-    }
 }
 
 fn add(
@@ -313,16 +215,15 @@ fn add(
     session: &SessionId,
     anchor: &str,
     mark: Option<&Mark>,
-    read: &Decoded,
-    length: i64,
+    piece: &Piece,
+    length: u64,
 ) -> Result<u64, Failed> {
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let base = mark.map_or(0, |mark| mark.offset);
-    let end = base + number(read.good_bytes as u64);
-    let (seq, sum) = (number(read.chain.seq.0), read.chain.sum.as_str());
+    let (base, read, Place { offset: end, seq, sum }) = (number(piece.offset), &piece.decoded, piece.end());
+    let (end, seq) = (number(end), number(seq.0));
     // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long. Where
     // the file was not read to its end, it is looked at again as well.
-    let length = if matches!(read.rest, Rest::Bad { .. }) { length } else { end };
+    let length = if piece.is_bad() { number(length) } else { end };
     let file = match mark {
         Some(mark) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";

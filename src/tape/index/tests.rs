@@ -350,9 +350,9 @@ fn before_a_newer_line_all_is_found_and_nothing_is_read_again() {
     assert!(matches!(one.read(&"s".parse().unwrap(), Seq(0)), Err(TapeError::Newer { found: 9, .. })));
 
     let read = |index: &mut Index| {
-        pull::READ_BYTES.with(|read| read.set(0));
+        tail::READ_BYTES.with(|read| read.set(0));
         index.catch_up().unwrap();
-        pull::READ_BYTES.with(std::cell::Cell::get)
+        tail::READ_BYTES.with(std::cell::Cell::get)
     };
     let mut index = one.index().unwrap();
     assert!(read(&mut index) > lines.len() / 2);

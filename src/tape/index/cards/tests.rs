@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
-use std::{cell::RefCell, fs, sync::Arc};
+use std::{cell::RefCell, fs, path::Path, sync::Arc};
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     tape::{
         Store, StoreOptions,
         layout::make_folder,
-        line::encode_lines,
+        line::{Chain, encode_lines},
         tests::support::{entry, id, make_last_line_newer, own_folder},
     },
 };

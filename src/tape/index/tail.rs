@@ -1,0 +1,154 @@
+//! Reading a file of a tape on from where it was read to before: for the words of the index, and for its rows.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::FileExt as _,
+    path::Path,
+};
+
+use crate::{
+    ids::{Seq, SessionId},
+    tape::{
+        TapeError,
+        layout::anchor_number,
+        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance, looks_newer},
+    },
+};
+
+/// How much of a file is read at a time. An append that is larger is read whole.
+const PIECE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// So much of a line says its version.
+const NEWER_HEAD_BYTES: usize = 32;
+
+/// Where a newer line is next, such a part of a piece is read first: as a rule the line is found whole, and no more is wanted.
+const NEWER_PART: u64 = 256;
+
+/// Up to where a file was read: the bytes, the last entry before it, and its checksum.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) offset: u64,
+    pub(super) seq: Seq,
+    pub(super) sum: String,
+}
+
+/// A file of a tape, and how long it was when it was opened.
+pub(super) struct Tail {
+    path: Box<Path>,
+    file: File,
+    pub(super) length: u64,
+}
+
+/// What was read of it in one go.
+pub(super) struct Piece {
+    /// Where it begins.
+    pub(super) offset: u64,
+    pub(super) decoded: Decoded,
+    /// How many bytes were read for it.
+    pub(super) bytes: u64,
+    /// The file ends with it.
+    pub(super) ends: bool,
+    /// A line of a later version comes next. It is not for this index, and no reason to leave out the rest.
+    pub(super) is_newer: bool,
+}
+
+impl Piece {
+    /// Up to where the file is read now.
+    pub(super) fn end(&self) -> Place {
+        let Decoded { chain, good_bytes, .. } = &self.decoded;
+        Place { offset: self.offset + *good_bytes as u64, seq: chain.seq, sum: chain.sum.as_str().to_owned() }
+    }
+
+    /// A line that cannot be read, and is not the last one, comes next.
+    pub(super) fn is_bad(&self) -> bool {
+        matches!(self.decoded.rest, Rest::Bad { .. })
+    }
+}
+
+impl Tail {
+    /// `None` where there is no such file.
+    pub(super) fn open(path: &Path) -> Result<Option<Tail>, TapeError> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(TapeError::io("read", path))?,
+        };
+        let length = file.metadata().map_err(TapeError::io("read", path))?.len();
+        Ok(Some(Tail { path: path.into(), file, length }))
+    }
+
+    /// What stands behind that place, or the file's beginning: one append at least where one is there. `None` where the file is not
+    /// the one that was read before.
+    pub(super) fn read(
+        &mut self,
+        session: &SessionId,
+        anchor: &str,
+        from: Option<&Place>,
+    ) -> Result<Option<Piece>, TapeError> {
+        self.piece(session, anchor, from).map_err(TapeError::io("read", &*self.path))
+    }
+
+    fn piece(&mut self, session: &SessionId, anchor: &str, from: Option<&Place>) -> io::Result<Option<Piece>> {
+        let from = from.filter(|from| from.offset > 0);
+        let offset = from.map_or(0, |from| from.offset);
+        // What was read ends with its checksum, which says all that was before it. Else it is another file by the same name.
+        if let Some(from) = from
+            && (self.length < offset || !self.ends_with_sum(from)?)
+        {
+            return Ok(None);
+        }
+        let mut beginning = [0; NEWER_HEAD_BYTES];
+        let peeked = self.file.read_at(&mut beginning, offset)?;
+        let mut at_most = if looks_newer(&beginning[..peeked]) { PIECE_BYTES / NEWER_PART } else { PIECE_BYTES };
+        loop {
+            self.file.seek(SeekFrom::Start(offset))?;
+            let (mut bytes, wanted) = (Vec::new(), (self.length - offset).min(at_most));
+            (&mut self.file).take(wanted).read_to_end(&mut bytes)?;
+            #[cfg(test)]
+            READ_BYTES.with(|read| read.set(read.get() + bytes.len()));
+            // Also where the file was cut meanwhile.
+            let ends = offset + bytes.len() as u64 >= self.length || (bytes.len() as u64) < wanted;
+            let chain = match from {
+                Some(from) => match Sum::parse(&from.sum) {
+                    Some(sum) => Chain::at(session, anchor, from.seq, sum),
+                    None => return Ok(None),
+                },
+                None => chain_of_start(session, anchor, &bytes),
+            };
+            let (decoded, newer) = decode_known_lines(&chain, &bytes);
+            // Again with more, while not one whole append fits.
+            let fits = !decoded.entries.is_empty() || !matches!(decoded.rest, Rest::Torn { .. });
+            if ends || fits || newer.is_some() {
+                let bytes = bytes.len() as u64;
+                return Ok(Some(Piece { offset, decoded, bytes, ends, is_newer: newer.is_some() }));
+            }
+            at_most = at_most.saturating_mul(4);
+        }
+    }
+
+    /// Whether the line before that place says that its checksum is this one.
+    fn ends_with_sum(&self, place: &Place) -> io::Result<bool> {
+        let tail = format!(",\"sum\":\"{}\"}}\n", place.sum);
+        let mut found = vec![0; tail.len()];
+        let Some(from) = place.offset.checked_sub(tail.len() as u64) else { return Ok(false) };
+        match self.file.read_exact_at(&mut found, from) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            read => read.map(|()| found == tail.as_bytes()),
+        }
+    }
+}
+
+/// What the lines of a file must go on from that is read from its beginning.
+fn chain_of_start(session: &SessionId, anchor: &str, bytes: &[u8]) -> Chain {
+    // The first file of a tape that goes on from another one does not begin with 1.
+    let first_line = memchr::memchr(b'\n', bytes).and_then(|end| glance(&bytes[..end]));
+    let goes_on = first_line.is_some_and(|first| first.seq > Seq(1));
+    let is_start = anchor_number(anchor) == Some(1) && !goes_on;
+    if is_start { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How much of tapes was read.
+    pub(super) static READ_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
