@@ -154,6 +154,27 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
     });
 }
 
+/// What is asked for while the actor is not there is done by its next life, with nobody to ask again.
+#[test]
+fn what_is_asked_of_the_tape_store_between_two_lives_is_done_by_the_next() {
+    virtually(async {
+        let runtime = in_memory(counts()).await;
+        let folder = tempfile::tempdir().unwrap();
+        let session = create(&runtime, folder.path()).await;
+        runtime.passivate(session.id()).await.unwrap();
+        runtime.operate().park(TAPE_STORE).await.unwrap();
+        let waits = tokio::spawn({
+            let session = session.clone();
+            async move { ask(&session, "one").await }
+        });
+        let host = runtime.inner.host.clone();
+        until("it is asked for", || host.orders.is_opening(session.id())).await;
+        runtime.operate().unpark(TAPE_STORE).await.unwrap();
+        assert_eq!(waits.await.unwrap(), "1");
+        assert!(runtime.shutdown().await.is_empty());
+    });
+}
+
 /// At most so many tapes are opened at once, and the same one asked for twice is opened once.
 #[test]
 fn equal_orders_are_one_and_at_most_sixteen_tapes_are_opened_at_once() {
