@@ -10,7 +10,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
-    Anchor, Appended, Damage, Deleted, Entry, Finding, Forked, GivenBack, Notify, ReadTo, Repair, SessionSummary,
+    Anchor, Appended, Damage, Deleted, Entry, Finding, Forked, GivenBack, Mark, Notify, ReadTo, Repair, SessionSummary,
     Store, TapeError,
 };
 use crate::ids::{Millis, Seq, SessionId};
@@ -49,7 +49,7 @@ use crate::ids::{Millis, Seq, SessionId};
 /// | called | on | may wait |
 /// |---|---|---|
 /// | [`TapeWriter::append`], [`begin_anchor`](TapeWriter::begin_anchor), `last`, `outstanding`, `give_back`, and the writer's drop | an async thread, one at a time for each writer | no |
-/// | [`mark_open`](TapeStore::mark_open), [`mark_closed`](TapeStore::mark_closed) | an async thread | no: what is slow is done behind, in order; a mark too many does no harm |
+/// | [`mark`](TapeStore::mark) and [`unmark`](TapeStore::unmark) of [`Mark::Open`] | an async thread | no: what is slow is done behind, in order; a mark too many does no harm |
 /// | `spill_path`, `files_path`, `processes_path` | any thread | no: a name is made, nothing is looked at |
 /// | all else | a thread for what blocks | yes |
 ///
@@ -150,35 +150,17 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// What is wrong with a session's tape.
     fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError>;
 
-    /// Notes that a turn of this session is open.
-    fn mark_open(&self, session: &SessionId) -> Result<(), TapeError>;
+    /// Notes something of a session, and keeps `about` with it, as it is. What is noted already is noted anew.
+    fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError>;
 
-    /// Notes that no turn of this session is open.
-    fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError>;
+    /// Takes a mark away. A session that does not have it stays as it is.
+    fn unmark(&self, session: &SessionId, mark: Mark) -> Result<(), TapeError>;
 
-    /// The sessions with an open turn, sorted.
-    fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError>;
+    /// The sessions that have a mark, sorted, and what was said with it.
+    fn marks(&self, mark: Mark) -> Result<Vec<(SessionId, String)>, TapeError>;
 
     /// The sessions that somebody has open, sorted: through this value, or from elsewhere.
     fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError>;
-
-    /// Notes that a session is kept stopped, and why.
-    fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError>;
-
-    /// Notes that a session may run again.
-    fn unpark(&self, session: &SessionId) -> Result<(), TapeError>;
-
-    /// The sessions that are kept stopped, sorted, and why.
-    fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError>;
-
-    /// Keeps a session from being swept.
-    fn pin(&self, session: &SessionId) -> Result<(), TapeError>;
-
-    /// Lets a session be swept again.
-    fn unpin(&self, session: &SessionId) -> Result<(), TapeError>;
-
-    /// The sessions that are never swept, sorted.
-    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError>;
 
     /// Waits until every append that was answered [`Appended::Later`] is told, and what was dropped is given back. Says whether
     /// it came to that within `limit`.
@@ -327,44 +309,33 @@ impl TapeStore for Store {
         Store::verify(self, session)
     }
 
-    fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
-        Store::mark_open(self, session)
+    fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        match mark {
+            Mark::Open => Store::mark_open(self, session),
+            Mark::Parked => self.put_parked(session, about),
+            Mark::Pinned => Store::pin(self, session),
+        }
     }
 
-    fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
-        Store::mark_closed(self, session)
+    fn unmark(&self, session: &SessionId, mark: Mark) -> Result<(), TapeError> {
+        match mark {
+            Mark::Open => Store::mark_closed(self, session),
+            Mark::Parked => Store::unpark(self, session),
+            Mark::Pinned => Store::unpin(self, session),
+        }
     }
 
-    fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        Store::open_sessions(self)
+    fn marks(&self, mark: Mark) -> Result<Vec<(SessionId, String)>, TapeError> {
+        let unsaid = |sessions: Vec<SessionId>| sessions.into_iter().map(|id| (id, String::new())).collect();
+        match mark {
+            Mark::Open => Store::open_sessions(self).map(unsaid),
+            Mark::Parked => self.parked_texts(),
+            Mark::Pinned => Store::pinned_sessions(self).map(unsaid),
+        }
     }
 
     fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         Store::held_sessions(self)
-    }
-
-    fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
-        Store::park(self, session, time, why)
-    }
-
-    fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
-        Store::unpark(self, session)
-    }
-
-    fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
-        Store::parked_sessions(self)
-    }
-
-    fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
-        Store::pin(self, session)
-    }
-
-    fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
-        Store::unpin(self, session)
-    }
-
-    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        Store::pinned_sessions(self)
     }
 
     fn settle(&self, limit: Duration) -> bool {

@@ -15,8 +15,8 @@ use std::{
 };
 
 use super::{
-    Anchor, Appended, Deleted, Entry, FORK_DEPTH_MAX, Finding, Forked, LoadedTape, Notify, ReadTo, SessionSummary,
-    TapeError, TapeStore, TapeWriter, disk::lock, line::Chain,
+    Anchor, Appended, Deleted, Entry, FORK_DEPTH_MAX, Finding, Forked, LoadedTape, Mark, Notify, ReadTo,
+    SessionSummary, TapeError, TapeStore, TapeWriter, disk::lock, line::Chain,
 };
 use crate::ids::{Millis, Seq, SessionId};
 use tapes::{Memory, MemoryTape, copied};
@@ -280,68 +280,57 @@ impl TapeStore for MemoryStore {
         self.memory().shown(session).map(|_| Vec::new())
     }
 
-    fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
+    fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
         let mut memory = self.memory();
         memory.must_be_open()?;
-        memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = tape.open.or(Some(tape.last())));
+        match mark {
+            Mark::Open => {
+                memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = tape.open.or(Some(tape.last())));
+            }
+            Mark::Parked => {
+                if !memory.parked.contains_key(session) && memory.parked.len() >= memory.limits.sessions_max {
+                    return Err(memory.too_many());
+                }
+                memory.parked.insert(session.clone(), about.to_owned());
+            }
+            Mark::Pinned => {
+                memory.shown(session)?;
+                memory.pinned.insert(session.clone());
+            }
+        }
         Ok(())
     }
 
-    fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
+    fn unmark(&self, session: &SessionId, mark: Mark) -> Result<(), TapeError> {
         let mut memory = self.memory();
         memory.must_be_open()?;
-        memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = None);
+        match mark {
+            Mark::Open => {
+                memory.tapes.entry(session.clone()).and_modify(|tape| tape.open = None);
+            }
+            Mark::Parked => drop(memory.parked.remove(session)),
+            Mark::Pinned => {
+                memory.pinned.remove(session);
+            }
+        }
         Ok(())
     }
 
-    fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+    fn marks(&self, mark: Mark) -> Result<Vec<(SessionId, String)>, TapeError> {
         let memory = self.memory();
-        Ok(memory.tapes.iter().filter(|(_, tape)| tape.open.is_some()).map(|(id, _)| id.clone()).collect())
+        let unsaid = |id: &SessionId| (id.clone(), String::new());
+        Ok(match mark {
+            Mark::Open => {
+                memory.tapes.iter().filter(|(_, tape)| tape.open.is_some()).map(|(id, _)| unsaid(id)).collect()
+            }
+            Mark::Parked => memory.parked.iter().map(|(id, about)| (id.clone(), about.clone())).collect(),
+            Mark::Pinned => memory.pinned.iter().map(unsaid).collect(),
+        })
     }
 
     fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         let memory = self.memory();
         Ok(memory.tapes.iter().filter(|(_, tape)| tape.holder.is_some()).map(|(id, _)| id.clone()).collect())
-    }
-
-    fn park(&self, session: &SessionId, _: Millis, why: &str) -> Result<(), TapeError> {
-        let mut memory = self.memory();
-        memory.must_be_open()?;
-        if !memory.parked.contains_key(session) && memory.parked.len() >= memory.limits.sessions_max {
-            return Err(memory.too_many());
-        }
-        memory.parked.insert(session.clone(), why.to_owned());
-        Ok(())
-    }
-
-    fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
-        let mut memory = self.memory();
-        memory.must_be_open()?;
-        memory.parked.remove(session);
-        Ok(())
-    }
-
-    fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
-        Ok(self.memory().parked.iter().map(|(id, why)| (id.clone(), why.clone())).collect())
-    }
-
-    fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
-        let mut memory = self.memory();
-        memory.must_be_open()?;
-        memory.shown(session)?;
-        memory.pinned.insert(session.clone());
-        Ok(())
-    }
-
-    fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
-        let mut memory = self.memory();
-        memory.must_be_open()?;
-        memory.pinned.remove(session);
-        Ok(())
-    }
-
-    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        Ok(self.memory().pinned.iter().cloned().collect())
     }
 
     fn settle(&self, _: Duration) -> bool {

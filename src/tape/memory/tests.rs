@@ -90,11 +90,14 @@ fn what_is_hidden_counts_until_it_goes() {
 fn marks_have_a_bound_too() {
     let store = limited(1_000, 2);
     for name in ["a", "b", "a"] {
-        store.park(&id(name), Millis(1), "boom").unwrap();
+        store.mark(&id(name), Mark::Parked, "boom").unwrap();
     }
-    assert!(matches!(store.park(&id("c"), Millis(1), "boom"), Err(TapeError::MemoryFull { of: "sessions", max: 2 })));
-    store.unpark(&id("a")).unwrap();
-    store.park(&id("c"), Millis(1), "boom").unwrap();
+    assert!(matches!(
+        store.mark(&id("c"), Mark::Parked, "boom"),
+        Err(TapeError::MemoryFull { of: "sessions", max: 2 })
+    ));
+    store.unmark(&id("a"), Mark::Parked).unwrap();
+    store.mark(&id("c"), Mark::Parked, "boom").unwrap();
 }
 
 /// What opens a turn is refused. What comes behind that is taken beyond the limit, so that it ends; what is long gets half of that.
@@ -102,10 +105,10 @@ fn marks_have_a_bound_too() {
 fn a_turn_that_is_open_ends_in_a_memory_that_is_full() {
     let store = limited(2_000, 10);
     let (mut open, mut idle) = (create(&store, "open").unwrap(), create(&store, "idle").unwrap());
-    store.mark_open(&id("open")).unwrap();
+    store.mark(&id("open"), Mark::Open, "").unwrap();
     append(&mut *open, 1).unwrap();
     let full = (1..100).find(|seq| append(&mut *idle, *seq).is_err()).unwrap();
-    store.mark_open(&id("idle")).unwrap();
+    store.mark(&id("idle"), Mark::Open, "").unwrap();
     append(&mut *idle, full).unwrap_err();
     let long = |seq| {
         let data = serde_json::value::RawValue::from_string(format!("\"{}\"", "x".repeat(400 * 1024))).unwrap();
@@ -116,8 +119,8 @@ fn a_turn_that_is_open_ends_in_a_memory_that_is_full() {
     append(&mut *open, 3).unwrap();
     let last = (4..20_000).find(|seq| append(&mut *open, *seq).is_err()).unwrap();
     assert!(last > 1_000 && store.bytes() <= 2_000 + 1024 * 1024, "so has that: {last} {}", store.bytes());
-    store.mark_closed(&id("open")).unwrap();
-    store.mark_closed(&id("idle")).unwrap();
+    store.unmark(&id("open"), Mark::Open).unwrap();
+    store.unmark(&id("idle"), Mark::Open).unwrap();
     drop(open);
     assert_eq!(store.delete(&id("open")).unwrap(), Deleted::Gone);
     assert_eq!(store.bytes(), listed(&store));

@@ -6,8 +6,6 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::stay::Stay;
 use crate::{
     ids::{Millis, SessionId},
@@ -15,20 +13,10 @@ use crate::{
         Store, TapeError,
         disk::lock,
         layout::{ids_in, make_folder, new_file, open_or_make, remove_file},
+        marks::Parked,
         queue::{Job, Mark as TurnMark, Wanted, What},
     },
 };
-
-/// What is written of a parked session: one JSON object. Fields that are not known are passed over.
-#[derive(Serialize, Deserialize)]
-struct Mark {
-    /// When it was parked.
-    #[serde(default)]
-    time: Millis,
-    /// What ended it the last time.
-    #[serde(default)]
-    why: String,
-}
 
 impl Store {
     /// Notes that a turn of this session is open, so that the next start finds it with one look.
@@ -42,7 +30,7 @@ impl Store {
     pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
         fault!(self.faults(), "tape.mark_open", session.as_str());
-        self.mark(session, TurnMark::Open)
+        self.mark_turn(session, TurnMark::Open)
     }
 
     /// Notes that no turn of this session is open; as [`Store::mark_open`] does it, and only when what ended the turn is on
@@ -54,10 +42,10 @@ impl Store {
     pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
         self.inner.must_write()?;
         fault!(self.faults(), "tape.mark_closed", session.as_str());
-        self.mark(session, TurnMark::Closed)
+        self.mark_turn(session, TurnMark::Closed)
     }
 
-    fn mark(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
+    fn mark_turn(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
         let writer = &self.inner.writer;
         let log = lock(&writer.live).get(session).and_then(Weak::upgrade);
         let Some(log) = log else { return mark.put(&writer.layout, session) };
@@ -94,18 +82,20 @@ impl Store {
     ///
     /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
     pub fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
+        self.put_parked(session, &Parked::text(time, why)?)
+    }
+
+    /// Writes the mark of a parked session, a line with that text.
+    pub(in crate::tape) fn put_parked(&self, session: &SessionId, text: &str) -> Result<(), TapeError> {
         self.inner.must_write()?;
         let folder = self.layout().parked();
         make_folder(&folder)?;
         let path = folder.join(session.as_str());
         // A name that is no session's, and nobody else's.
         let draft = folder.join(format!(".new-{session}-{}", uuid::Uuid::now_v7().simple()));
-        let mark = Mark { time, why: why.to_owned() };
         let write = || {
             let mut file = new_file(&draft)?;
-            let mut line = serde_json::to_vec(&mark)?;
-            line.push(b'\n');
-            file.write_all(&line)?;
+            file.write_all(format!("{text}\n").as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&draft, &path)
         };
@@ -168,12 +158,14 @@ impl Store {
     ///
     /// [`TapeError::Io`].
     pub fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
+        let parked = self.parked_texts()?.into_iter();
+        Ok(parked.map(|(session, text)| (session, Parked::why(&text))).collect())
+    }
+
+    /// The sessions that are kept stopped, by id, and what is written of each; nothing where that cannot be read.
+    pub(in crate::tape) fn parked_texts(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
         let folder = self.layout().parked();
-        let why = |id: &SessionId| {
-            let text = std::fs::read_to_string(folder.join(id.as_str())).unwrap_or_default();
-            // That there is a file is what counts; an empty one, after a power cut, says no more than that.
-            serde_json::from_str(&text).map_or_else(|_| "unknown".to_owned(), |mark: Mark| mark.why)
-        };
-        Ok(ids_in(&folder)?.into_iter().map(|id| (id.clone(), why(&id))).collect())
+        let text = |id: &SessionId| std::fs::read_to_string(folder.join(id.as_str())).unwrap_or_default();
+        Ok(ids_in(&folder)?.into_iter().map(|id| (id.clone(), text(&id))).collect())
     }
 }

@@ -7,7 +7,7 @@ use tamtam::{
     event::Next,
     model::{Reply, Scripted},
     session::Record,
-    tape::{MemoryLimits, MemoryStore, TapeError, TapeStore as _},
+    tape::{Mark, MemoryLimits, MemoryStore, TapeError, TapeStore as _},
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -109,7 +109,7 @@ async fn a_turn_ends_although_memory_is_full() {
         while runtime.passivate(session.id()).await.is_err() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(store.open_sessions().unwrap(), []);
+        assert_eq!(store.marks(Mark::Open).unwrap(), []);
         assert!(runtime.shutdown().await.is_empty());
     }
 }

@@ -13,7 +13,7 @@ use tamtam::{
     EventKind, Outcome, Runtime,
     event::Next,
     permission::Profile,
-    tape::TapeStore as _,
+    tape::{Mark, TapeStore as _},
     tool::{BoxFuture, Tool, ToolContext, ToolResult},
 };
 
@@ -87,16 +87,17 @@ async fn a_session_that_takes_new_rules_at_its_start_is_not_listed_as_open() {
         // As after a power cut, when it is not known which of them was in a turn.
         match &engine.kept {
             Kept::Files(_) => fs::write(&mark, "").unwrap(),
-            Kept::Memory(memory) => memory.mark_open(&id).unwrap(),
-            Kept::Own(own) => own.mark_open(&id).unwrap(),
+            Kept::Memory(memory) => memory.mark(&id, Mark::Open, "").unwrap(),
+            Kept::Own(own) => own.mark(&id, Mark::Open, "").unwrap(),
         }
         let second = engine.builder().rules(Profile::Strict.ruleset()).start().await.unwrap();
         assert_eq!(second.recovered().len(), 1);
         second.session(&id).wait().await.unwrap();
+        let marked = (id.clone(), String::new());
         let is_marked = || match &engine.kept {
             Kept::Files(_) => mark.exists(),
-            Kept::Memory(memory) => memory.open_sessions().unwrap().contains(&id),
-            Kept::Own(own) => own.open_sessions().unwrap().contains(&id),
+            Kept::Memory(memory) => memory.marks(Mark::Open).unwrap().contains(&marked),
+            Kept::Own(own) => own.marks(Mark::Open).unwrap().contains(&marked),
         };
         until("it is not marked", || !is_marked()).await;
         assert!(second.shutdown().await.is_empty());

@@ -16,7 +16,7 @@ use std::{
 use tamtam::{
     Millis, Seq, SessionId,
     tape::{
-        Anchor, Appended, Deleted, Entry, Finding, Forked, GivenBack, LoadedTape, MemoryStore, Notify, ReadTo,
+        Anchor, Appended, Deleted, Entry, Finding, Forked, GivenBack, LoadedTape, Mark, MemoryStore, Notify, ReadTo,
         SessionSummary, TapeError, TapeStore, TapeWriter,
     },
 };
@@ -331,44 +331,20 @@ impl TapeStore for Own {
         self.memory.verify(session)
     }
 
-    fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.memory.mark_open(session)
+    fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.memory.mark(session, mark, about)
     }
 
-    fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.memory.mark_closed(session)
+    fn unmark(&self, session: &SessionId, mark: Mark) -> Result<(), TapeError> {
+        self.memory.unmark(session, mark)
     }
 
-    fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        self.memory.open_sessions()
+    fn marks(&self, mark: Mark) -> Result<Vec<(SessionId, String)>, TapeError> {
+        self.memory.marks(mark)
     }
 
     fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         self.memory.held_sessions()
-    }
-
-    fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
-        self.memory.park(session, time, why)
-    }
-
-    fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.memory.unpark(session)
-    }
-
-    fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
-        self.memory.parked_sessions()
-    }
-
-    fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.memory.pin(session)
-    }
-
-    fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.memory.unpin(session)
-    }
-
-    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        self.memory.pinned_sessions()
     }
 
     fn settle(&self, limit: Duration) -> bool {
