@@ -21,6 +21,7 @@ use crate::{
     context::Window,
     hook::Hooks,
     ids::{Millis, SessionId},
+    lock::Lock,
     message::ModelRef,
     model::{Models, Price, Prices},
     permission::{Globs, Ruleset},
@@ -58,6 +59,8 @@ pub(crate) struct Host {
     pub(crate) sweeper: Sweeper,
     /// What is asked of the tape store.
     pub(crate) orders: Orders,
+    /// Held while it is written down whether a session is parked.
+    writes_parked: Lock<()>,
     /// Where tasks run that no caller may cancel.
     pub(crate) tokio: tokio::runtime::Handle,
     /// Those tasks.
@@ -124,6 +127,7 @@ impl Host {
             keeper: Keeper::new(passivation),
             sweeper: Sweeper::default(),
             orders: Orders::default(),
+            writes_parked: Lock::default(),
             tokio: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
             sessions: OnceLock::new(),
@@ -194,24 +198,32 @@ impl Host {
         drop(self.compactions.set(compactions));
     }
 
-    /// A session is kept stopped from now on; it says so to whoever sends, and in the store.
-    pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, why: String) {
-        self.slots.park(id, why.clone());
-        let (store, id, time) = (self.store.clone(), id.clone(), self.clock.now());
-        let written = self.tokio.spawn_blocking(move || store.park(&id, time, &why)).await;
-        if let Ok(Err(error)) = written {
-            tracing::error!(%error, "a parked session could not be written down; it is parked in this runtime only");
-        }
+    /// A session is kept stopped after its life of that number, until it is unparked; it says so to whoever sends, and in the store.
+    pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, after: u32, why: String) {
+        self.slots.park(id, after, why);
+        self.write_parked(id).await;
     }
 
     /// A session may run again. Whether it was kept stopped.
     pub(crate) async fn unpark(self: &Arc<Self>, id: &SessionId) -> bool {
-        let (store, written) = (self.store.clone(), id.clone());
-        let removed = self.tokio.spawn_blocking(move || store.unpark(&written)).await;
-        if let Ok(Err(error)) = removed {
-            tracing::error!(%error, "an unparked session is still written down as parked");
+        let was_parked = self.slots.unpark(id);
+        self.write_parked(id).await;
+        was_parked
+    }
+
+    /// Writes into the store whether a session is parked. One after the other, each by what is so then: the last one is right.
+    pub(crate) async fn write_parked(self: &Arc<Self>, id: &SessionId) {
+        let (host, id) = (self.clone(), id.clone());
+        let written = self.tokio.spawn_blocking(move || {
+            let _one = host.writes_parked.lock();
+            match host.slots.why_parked(&id) {
+                Some(why) => host.store.park(&id, host.clock.now(), &why),
+                None => host.store.unpark(&id),
+            }
+        });
+        if let Ok(Err(error)) = written.await {
+            tracing::error!(%error, "whether a session is parked could not be written down: it is so in this runtime only");
         }
-        self.slots.unpark(id)
     }
 }
 

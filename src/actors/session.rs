@@ -148,6 +148,11 @@ impl Behaviour for SessionActor {
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
         let life = self.slot.begin_life(cx.mailbox(), cx.card(), Input::Recover { calls }, state.seq);
+        if self.host.slots.unpark(&self.slot.id) {
+            // It was noted as parked behind its unparking.
+            let (host, id) = (self.host.clone(), self.slot.id.clone());
+            self.host.tasks.spawn_on(async move { host.write_parked(&id).await }, &self.host.tokio);
+        }
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
         live.tell(untold);

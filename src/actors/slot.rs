@@ -446,6 +446,8 @@ impl Slot {
     pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, recover: Input, last: Seq) -> u32 {
         let mut inner = self.inner();
         inner.life = inner.life.wrapping_add(1);
+        // Whoever lives is not parked, however late that is noted.
+        inner.parked = false;
         let life = inner.life;
         let ends = inner.inbox().begin_life(life, mailbox, card.clone(), recover, last);
         let mut sleepers = Vec::new();
@@ -570,10 +572,19 @@ impl Slot {
         waiters.refuse(&SendError::Closed);
     }
 
+    /// The number of its newest life; 0 before the first.
+    pub(crate) fn newest_life(&self) -> u32 {
+        self.inner().life
+    }
+
     /// It crashed too often, or an operator said so: it takes nothing until it is unparked, and refuses what waits in it. Its actor
-    /// is down, so what that had taken up is for the tape to say.
-    pub(crate) fn park(&self) {
+    /// is down, so what that had taken up is for the tape to say. Where a life has begun after that one, it was unparked meanwhile,
+    /// and nothing changes.
+    pub(crate) fn park(&self, after: u32) {
         let mut inner = self.inner();
+        if inner.life != after {
+            return;
+        }
         inner.parked = true;
         let (waiters, unsettled) = match &mut inner.inbox {
             Some(inbox) => {

@@ -134,15 +134,30 @@ impl Slots {
         std::mem::take(&mut self.table().left)
     }
 
-    /// Notes that a session is kept stopped, and refuses what waits for it.
-    pub(crate) fn park(&self, id: &SessionId, why: String) {
+    /// The number of a session's newest life; 0 where nobody knows of one.
+    pub(crate) fn newest_life(&self, id: &SessionId) -> u32 {
+        let slot = self.table().known.get(id).and_then(Weak::upgrade);
+        slot.map_or(0, |slot| slot.newest_life())
+    }
+
+    /// Notes that a session is kept stopped after its life of that number, and refuses what waits for it. Where a later life has
+    /// begun, it was unparked meanwhile, and nothing changes.
+    pub(crate) fn park(&self, id: &SessionId, after: u32, why: String) {
         let mut table = self.table();
-        table.parked.insert(id.clone(), why);
         let slot = table.known.get(id).and_then(Weak::upgrade);
+        if slot.as_ref().is_some_and(|slot| slot.newest_life() != after) {
+            return;
+        }
+        table.parked.insert(id.clone(), why);
         drop(table);
         if let Some(slot) = slot {
-            slot.park();
+            slot.park(after);
         }
+    }
+
+    /// Why a session is kept stopped, where it is.
+    pub(crate) fn why_parked(&self, id: &SessionId) -> Option<String> {
+        self.table().parked.get(id).cloned()
     }
 
     /// Notes that a session may run again. Whether it was kept stopped.

@@ -305,13 +305,10 @@ async fn note_one_parked(host: &Arc<Host>, sessions: &SupervisorHandle, id: &str
     if host.slots.is_parked(&session) {
         return;
     }
+    // Read before its supervisor is asked: a life that begins behind the answer was let go meanwhile.
+    let life = host.slots.newest_life(&session);
     let child = sessions.which_child(id).await;
     let Some(child) = child.ok().filter(|child| child.status == Status::Parked) else { return };
     let why = child.card.last_exit().map_or_else(|| "by hand".to_owned(), |exit| exit.to_string());
-    host.park(&session, why).await;
-    // It may have been unparked while it was written down.
-    let is_parked = sessions.which_child(id).await.is_ok_and(|child| child.status == Status::Parked);
-    if !is_parked {
-        host.unpark(&session).await;
-    }
+    host.park(&session, life, why).await;
 }

@@ -312,7 +312,7 @@ impl Builder {
         let host = host.holding_back_appends(self.hold_back_appends);
         let host = Arc::new(host);
         for (id, why) in parked {
-            host.slots.park(&id, why);
+            host.slots.park(&id, 0, why);
         }
         left_undone(&host).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
         let Tree { root, sessions, compactions, hosts } = tree(&host, self.children)?;

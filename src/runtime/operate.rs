@@ -188,7 +188,11 @@ impl Operator {
         let parked = supervisor.park(card.id()).await;
         carried_out(&card, &supervisor, parked).await?;
         if let Some(session) = session {
-            self.runtime.inner.host.park(session.id(), "by an operator".to_owned()).await;
+            let life = session.slot.newest_life();
+            let is_parked = supervisor.which_child(card.id()).await.is_ok_and(|child| child.status == Status::Parked);
+            if is_parked {
+                self.runtime.inner.host.park(session.id(), life, "by an operator".to_owned()).await;
+            }
         }
         Ok(())
     }

@@ -216,6 +216,36 @@ async fn a_parking_that_the_timekeeper_missed_is_noted_when_it_is_back() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// A parking that is noted late, behind the unparking: the session takes what it is sent, also what came before the note, and nothing
+/// stays written down. On a busy machine a message behind a successful `unpark` was refused as parked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parking_that_is_noted_behind_its_unparking_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let (host, session) = (runtime.inner.host.clone(), create(&runtime, folder.path()).await);
+    let written = || host.store.parked_sessions().unwrap();
+    let life = host.slots.newest_life(session.id());
+    runtime.operate().park(session.id().as_str()).await.unwrap();
+    assert_eq!(written().len(), 1);
+    runtime.operate().unpark(session.id().as_str()).await.unwrap();
+    // What the timekeeper saw before.
+    host.park(session.id(), life, "late".to_owned()).await;
+    assert_eq!((runtime.parked(), written()), (vec![], vec![]));
+    assert_eq!(ask(&session, "one").await, "1");
+
+    // The same between the unparking and the life that it starts.
+    runtime.operate().park(session.id().as_str()).await.unwrap();
+    let life = host.slots.newest_life(session.id());
+    host.unpark(session.id()).await;
+    host.park(session.id(), life, "late".to_owned()).await;
+    assert_eq!(written().len(), 1);
+    runtime.inner.sessions.unpark(session.id().as_str()).await.unwrap();
+    assert_eq!(ask(&session, "two").await, "2");
+    until("nothing is written down", || written().is_empty()).await;
+    assert_eq!(runtime.parked(), []);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// Invariants 22 and 23 (supervision §8): a slot takes as many as it may and refuses the rest to their senders; what was taken
 /// was answered, delivered or withdrawn; nothing is dropped silently. A listener that never reads slows nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -207,7 +207,14 @@ async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {
         session.prompt(format!("turn {turn}")).await.unwrap().wait().await.unwrap();
     }
     session.wait().await.unwrap();
-    let before = session.state().await.unwrap();
+    // A summary may still be on its way: a turn does not wait for it.
+    let before = loop {
+        let state = session.state().await.unwrap();
+        if state.compaction().is_none() {
+            break state;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    };
     assert!(before.context.compactions > 0);
     assert_eq!(
         session.messages().await.unwrap().iter().filter(|message| message.text().starts_with("turn ")).count(),

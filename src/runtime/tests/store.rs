@@ -170,6 +170,7 @@ fn what_is_asked_of_the_tape_store_between_two_lives_is_done_by_the_next() {
         let host = runtime.inner.host.clone();
         until("it is asked for", || host.orders.is_opening(session.id())).await;
         runtime.operate().unpark(TAPE_STORE).await.unwrap();
+        until("it is done", || waits.is_finished()).await;
         assert_eq!(waits.await.unwrap(), "1");
         assert!(runtime.shutdown().await.is_empty());
     });

@@ -165,7 +165,10 @@ impl Store {
     /// The sessions that are kept stopped, by id, and what is written of each; nothing where that cannot be read.
     pub(in crate::tape) fn parked_texts(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
         let folder = self.layout().parked();
-        let text = |id: &SessionId| std::fs::read_to_string(folder.join(id.as_str())).unwrap_or_default();
+        let text = |id: &SessionId| {
+            let line = std::fs::read_to_string(folder.join(id.as_str())).unwrap_or_default();
+            line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)
+        };
         Ok(ids_in(&folder)?.into_iter().map(|id| (id.clone(), text(&id))).collect())
     }
 }
