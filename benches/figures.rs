@@ -15,7 +15,7 @@ use tamtam::{
     Delivery, Millis, Runtime, Seq, SessionId, SessionOptions, Steering,
     model::{Reply, Scripted},
     permission::Profile,
-    tape::{Appended, Durability, Entry, Store, StoreOptions},
+    tape::{Appended, Durability, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     tool::{Tool, ToolContext},
     tools::bash::{Bash, BashOptions, LookLimits},
 };

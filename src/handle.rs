@@ -36,6 +36,7 @@ use crate::{
         Grant, HandOff, Held, Outcome, Pause, Record, Refusal, Resume, SendMessage, Settings, Spent, State, Steering,
         Transcript, TurnEnd, Waiting, WithdrawMessage, kept,
     },
+    tape::TapeStoreExt as _,
     usage::Usage,
 };
 

@@ -45,6 +45,8 @@
 
 #[macro_use]
 mod fault;
+#[cfg(test)]
+extern crate self as tamtam;
 mod lock;
 
 pub mod agent;

@@ -21,7 +21,7 @@ use crate::{
     ids::{Millis, Seq, SessionId},
     message::ModelRef,
     session::{Cradle, Digest},
-    tape::{Behind, SessionSummary, Standing, Standings, Store, TapeError, TapeStore},
+    tape::{Behind, SessionSummary, Standing, Standings, Store, TapeError, TapeStore, TapeStoreExt as _},
     usage::{Cost, Usage},
 };
 
@@ -158,7 +158,7 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
     if let Some(page) = rows::page(store, query, &filter)? {
         return Ok(page);
     }
-    without_index(store, store.standings()?, query, &filter, &|_| Ok(()))
+    without_index(store, Standings::of_all(store)?, query, &filter, &|_| Ok(()))
 }
 
 /// Lists the sessions of any engine, which has no index: those that are shown, and those that a filter passes over, are read
@@ -167,14 +167,14 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
 /// # Errors
 /// [`TapeError::Query`] where too much is looked for; as the engine's own.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    let standings = Standings::of_engine(store)?;
+    let standings = Standings::of_all(store)?;
     without_index(store, standings, query, &query.filter()?, &|listed| folded::fill(store, listed))
 }
 
 /// The list as the ends of the files show it, with what else is known of each session.
 fn without_index(
     store: &dyn TapeStore,
-    standings: Standings,
+    standings: Standings<'_>,
     query: &SessionQuery,
     filter: &query::Filter,
     fill: &dyn Fn(&mut ListedSession) -> Result<(), TapeError>,
@@ -212,7 +212,7 @@ fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
 }
 
 impl ListedSession {
-    fn bare(session: SessionId, standings: &Standings) -> Result<ListedSession, TapeError> {
+    fn bare(session: SessionId, standings: &Standings<'_>) -> Result<ListedSession, TapeError> {
         Ok(ListedSession {
             title: None,
             agent: None,

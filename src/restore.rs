@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{Seq, SessionId},
     session::{Entry, RestoredFiles},
-    tape::{TapeError, TapeStore},
+    tape::{TapeError, TapeStore, TapeStoreExt as _},
     tool::{FileChange, FileState, Files, files::Vault, workspace::Workspace},
 };
 

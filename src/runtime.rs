@@ -43,7 +43,7 @@ use crate::{
     session::{State, first_entries},
     supervisor::{AdminError, Down, SupervisorHandle},
     sweep::{self, Sweep, SweepPolicy},
-    tape::{SessionSummary, TapeError},
+    tape::{SessionSummary, TapeError, TapeStoreExt as _},
 };
 
 /// How long [`Runtime::passivate`] waits for what passes by itself, and how often it looks.

@@ -24,7 +24,7 @@ use crate::{
     ids::{Millis, Seq, SessionId},
     listing::beside,
     session::{Entry, Record, State},
-    tape::{SessionSummary, Standing, Standings, TapeError, TapeStore},
+    tape::{SessionSummary, Standing, Standings, TapeError, TapeStore, TapeStoreExt as _},
 };
 
 use plan::{Candidate, plan};
@@ -213,13 +213,12 @@ pub fn sweep(
 
 /// Removes what a plan names and nothing else, however long ago it was made: a session that was used, parked, pinned or forked
 /// since then stays. For whoever shows a plan and asks first. Blocks on the disk, and stops as [`sweep`] does.
+/// Over files, what was removed is still in the index until somebody calls [`Store::scrub`](crate::tape::Store::scrub).
 ///
 /// # Errors
 /// [`TapeError::ReadingOnly`] where something is to go. What cannot be removed is named in [`Sweep::kept`].
 pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
-    let done = sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq));
-    store.forget_swept(&stop);
-    done
+    sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq))
 }
 
 /// The same, where somebody else does the removing.
@@ -258,7 +257,7 @@ fn look(
     now: Millis,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Seen>, TapeError> {
-    let standings = Standings::of_engine(store)?;
+    let standings = Standings::of_all(store)?;
     let (mut candidates, mut empty) = (Vec::new(), Vec::new());
     for SessionSummary { id, last, bytes, seq, .. } in store.list()? {
         let Some(last) = last else {

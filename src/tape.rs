@@ -9,7 +9,7 @@
 //! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `log`, `commit` |
 //! | a torn tail is cut off, set aside and reported; a bad line in the middle makes the tape read-only | `read` |
 //! | one writer per session, across processes | `owner` |
-//! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `lineage`, `store/fork`, `store/delete` |
+//! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `fork`, `whole`, `remove` |
 //! | every queue has a bound, and says [`Busy`](TapeError::Busy) when it is full | `queue` |
 //! | tapes in memory have a bound, and say [`MemoryFull`](TapeError::MemoryFull) beyond it | `memory` |
 //! | the index is derived and decides nothing | `index` (feature `sqlite`) |
@@ -19,11 +19,13 @@
 mod anchors;
 mod appends;
 mod commit;
+mod derived;
 mod disk;
 mod engine;
 mod entry;
 mod error;
 mod export;
+mod fork;
 mod handle;
 mod import;
 #[cfg(feature = "sqlite")]
@@ -37,9 +39,11 @@ mod memory;
 mod owner;
 mod queue;
 mod read;
+mod remove;
 mod seek;
 mod store;
 mod verify;
+mod whole;
 mod write;
 
 #[cfg(test)]
@@ -48,11 +52,12 @@ pub(crate) mod tests;
 pub use anchors::{Anchor, ReadTo};
 pub use appends::Append;
 pub(crate) use appends::{TapeFile, decode_files};
-pub use engine::{LoadedTape, TapeStore, TapeWriter};
+pub use derived::TapeStoreExt;
+pub use engine::{LoadedTape, Place, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
-pub use handle::{APPEND_BYTES_MAX, Appended, Tape};
+pub use handle::{APPEND_BYTES_MAX, Appended};
 pub use import::{ImportOptions, Imported, ImportedFrom};
 #[cfg(feature = "sqlite")]
 pub use index::{
@@ -67,8 +72,8 @@ pub use log::{GivenBack, Notify};
 pub use marks::Mark;
 pub use memory::{MemoryLimits, MemoryStore};
 pub use read::Repair;
+pub use remove::Deleted;
+pub(crate) use remove::finish as finish_deletions;
 pub(crate) use store::Standings;
-pub use store::{
-    Access, Behind, Deleted, Durability, Loaded, SessionSummary, SoundEnd, Standing, Store, StoreOptions, StoreReport,
-};
+pub use store::{Access, Behind, Durability, SessionSummary, SoundEnd, Standing, Store, StoreOptions, StoreReport};
 pub use verify::{Finding, Flaw};

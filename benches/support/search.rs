@@ -8,7 +8,7 @@ use std::{
 
 use tamtam::{
     Millis, Seq, SessionId,
-    tape::{Appended, Entry, Order, Query, Store, StoreOptions},
+    tape::{Appended, Entry, Order, Query, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::parts::distribution;

@@ -27,6 +27,7 @@ use crate::{
     permission::{Globs, Ruleset},
     session::{Windows, tools_tokens},
     supervisor::{Registry, SupervisorHandle},
+    tape::TapeStoreExt as _,
     tool::Toolbox,
 };
 

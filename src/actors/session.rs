@@ -45,7 +45,7 @@ use crate::{
         ActorCard, ExitReason,
         shell::{Behaviour, Context, ExitError, Init},
     },
-    tape::{Appended, Store, TapeError},
+    tape::{Appended, Store, TapeError, TapeStoreExt as _},
     tool::CallFacts,
 };
 #[cfg(feature = "fault-injection")]

@@ -43,6 +43,9 @@ pub(crate) const TAPE_STORE: &str = "tape store";
 /// How often outputs that are too old are deleted.
 const TIDY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long it is waited before what was deleted is scrubbed once more, where something was in the way.
+const SCRUB_AGAIN: Duration = Duration::from_secs(10);
+
 /// How long a chore of one life may hold up the next. Each looks often whether it must end.
 const CHORES_WAIT: Duration = Duration::from_secs(2);
 
@@ -67,8 +70,8 @@ pub(crate) enum Msg {
     Look,
     /// It is time for a chore.
     Due(Chore),
-    /// A chore is over.
-    Done(Chore, Result<(), JoinError>),
+    /// A chore is over. Whether something of it is left to do.
+    Done(Chore, Result<bool, JoinError>),
 }
 
 /// What it does unasked.
@@ -77,6 +80,7 @@ pub(crate) enum Chore {
     Tidy,
     Reserve,
     Sweep,
+    Scrub,
 }
 
 impl Chore {
@@ -85,6 +89,7 @@ impl Chore {
             Chore::Tidy => "deletes old outputs",
             Chore::Reserve => "makes the disk's reserve again",
             Chore::Sweep => "sweeps",
+            Chore::Scrub => "scrubs what was deleted",
         }
     }
 }
@@ -112,6 +117,8 @@ impl Behaviour for TapeStore {
         self.host.orders.begin(mailbox, cx.card().clone());
         self.after(Duration::ZERO, Chore::Tidy);
         self.sweep_later();
+        // What another process, or the life before, left.
+        self.after(Duration::ZERO, Chore::Scrub);
         self.show(cx.card());
         Ok(Init::Run)
     }
@@ -126,13 +133,15 @@ impl Behaviour for TapeStore {
             Msg::Due(chore) => self.begin(chore),
             Msg::Done(chore, result) => {
                 self.doing.retain(|doing| *doing != chore);
-                if let Err(lost) = result {
+                let is_left = result.unwrap_or_else(|lost| {
                     tracing::warn!(chore = chore.word(), %lost, "a chore of the tape store came to no end");
-                }
+                    true
+                });
                 match chore {
                     Chore::Tidy => self.after(TIDY_EVERY, Chore::Tidy),
                     Chore::Sweep => self.sweep_later(),
-                    Chore::Reserve => {}
+                    Chore::Scrub if is_left => self.after(SCRUB_AGAIN, Chore::Scrub),
+                    Chore::Scrub | Chore::Reserve => {}
                 }
             }
         }
@@ -153,6 +162,9 @@ impl TapeStore {
         match order {
             Order::Open(slot, opening) => open::begin(&self.host, slot, opening),
             Order::Reserve => self.begin(Chore::Reserve),
+            // The one that is under way may be past it.
+            Order::Scrub if self.doing.contains(&Chore::Scrub) => self.after(SCRUB_AGAIN, Chore::Scrub),
+            Order::Scrub => self.begin(Chore::Scrub),
             // Whoever asked is told, so it goes on without this life.
             Order::Sweep(policy, reply) => {
                 let host = self.host.clone();
@@ -177,8 +189,10 @@ impl TapeStore {
                 (Chore::Tidy, Some(files)) => tidy(files, stop),
                 // Without room for it the reserve is made another time.
                 (Chore::Reserve, Some(files)) => drop(files.remake_reserve()),
-                (Chore::Tidy | Chore::Reserve, None) => {}
+                (Chore::Scrub, Some(files)) => return !scrub(files, &stop),
+                (Chore::Tidy | Chore::Reserve | Chore::Scrub, None) => {}
             }
+            false
         });
         let over = async move {
             // An actor that has ended wants to know of nothing.
@@ -222,6 +236,21 @@ impl Drop for TapeStore {
             self.host.orders.end(&self.host);
         }
     }
+}
+
+/// Takes what was deleted out of the index. Says whether all of it is.
+#[cfg(feature = "sqlite")]
+fn scrub(store: &Store, stop: &dyn Fn() -> bool) -> bool {
+    store.scrub(stop).unwrap_or_else(|error| {
+        tracing::warn!(%error, "what was deleted is still in the index");
+        false
+    })
+}
+
+/// Without a database in it, this library leaves the index to others.
+#[cfg(not(feature = "sqlite"))]
+fn scrub(_: &Store, _: &dyn Fn() -> bool) -> bool {
+    true
 }
 
 fn tidy(store: &Store, stop: impl Fn() -> bool) {

@@ -21,7 +21,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     ids::{Seq, SessionId},
     lock::{Lock, unspoiled},
-    tape::{Appended, Damage, Deleted, Entry, LoadedTape, Notify, Repair, Store, TapeError, TapeStore, TapeWriter},
+    tape::{
+        Appended, Damage, Deleted, Entry, LoadedTape, Notify, Repair, Store, TapeError, TapeStore, TapeStoreExt as _,
+        TapeWriter, finish_deletions,
+    },
 };
 
 /// The tapes of one runtime. Clones are the same. What only reads goes to the engine as it is.
@@ -30,6 +33,8 @@ pub(crate) struct Tapes {
     engine: Arc<dyn TapeStore>,
     /// The same, where it is the one over files and this runtime's own: it has an index, and a disk that is looked after.
     files: Option<Store>,
+    /// What an engine of the host's could not finish when the runtime was started.
+    undone: Arc<[TapeError]>,
     open: Arc<OpenTapes>,
     #[cfg(feature = "fault-injection")]
     faults: crate::Faults,
@@ -139,16 +144,18 @@ impl Tapes {
             faults: store.faults().clone(),
             engine: Arc::new(store.clone()),
             files: Some(store),
+            undone: Arc::default(),
             open: Arc::default(),
         }
     }
 
-    /// The tapes of an engine that the host has.
+    /// The tapes of an engine that the host has. Deletions that were cut off are finished; blocks.
     pub(crate) fn of_engine(
         engine: Arc<dyn TapeStore>,
         #[cfg(feature = "fault-injection")] faults: crate::Faults,
     ) -> Tapes {
         Tapes {
+            undone: finish_deletions(&*engine).into(),
             engine,
             files: None,
             open: Arc::default(),
@@ -162,19 +169,24 @@ impl Tapes {
         self.files.as_ref()
     }
 
+    /// What could not be cleaned up at the start.
+    pub(crate) fn undone(&self) -> impl Iterator<Item = &TapeError> {
+        self.files.iter().flat_map(|files| &files.report().undone).chain(&*self.undone)
+    }
+
     /// What happens at the crash points.
     #[cfg(feature = "fault-injection")]
     pub(crate) fn faults(&self) -> &crate::Faults {
         &self.faults
     }
 
-    /// As [`TapeStore::create`].
+    /// As [`TapeStoreExt::create`](crate::tape::TapeStoreExt::create).
     pub(crate) fn create(&self, session: &SessionId, notify: Notify) -> Result<OpenTape, TapeError> {
         let hold = self.open.hold(session);
         Ok(self.opened(hold, self.engine.create(session, notify)?))
     }
 
-    /// As [`TapeStore::load`]. Where this runtime has the session, its end there is waited for, for at most so long: whoever has
+    /// As [`TapeStoreExt::load`](crate::tape::TapeStoreExt::load). Where this runtime has the session, its end there is waited for, for at most so long: whoever has
     /// it is on the way out, for nobody loads what is awake.
     pub(crate) fn load(&self, session: &SessionId, notify: &Notify, wait: Duration) -> Result<Loaded, TapeError> {
         let until = Instant::now() + wait;
@@ -219,19 +231,19 @@ impl Tapes {
         OpenTape(writer)
     }
 
-    /// As [`TapeStore::delete`].
+    /// As [`TapeStoreExt::delete`](crate::tape::TapeStoreExt::delete).
     pub(crate) fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
         let _hold = self.open.hold(session);
         self.engine.delete(session)
     }
 
-    /// As [`TapeStore::delete_unless_gone_on`].
+    /// As [`TapeStoreExt::delete_unless_gone_on`](crate::tape::TapeStoreExt::delete_unless_gone_on).
     pub(crate) fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
         let _hold = self.open.hold(session);
         self.engine.delete_unless_gone_on(session, last)
     }
 
-    /// As [`TapeStore::delete_unused`].
+    /// As [`TapeStoreExt::delete_unused`](crate::tape::TapeStoreExt::delete_unused).
     pub(crate) fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
         let _hold = self.open.hold(session);
         self.engine.delete_unused(session, last)

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     actors::host::Host,
     supervisor::card::{ActorCard, Presented},
-    tape::{Store, TapeError},
+    tape::TapeError,
 };
 
 /// The phase of a tape store with something left undone.
@@ -52,7 +52,7 @@ impl fmt::Display for LeftUndone {
 
 /// What this runtime found and could not clean up.
 pub(crate) fn left_undone(host: &Host) -> impl Iterator<Item = LeftUndone> + '_ {
-    host.store.files().map(Store::report).into_iter().flat_map(|report| &report.undone).map(LeftUndone::of)
+    host.store.undone().map(LeftUndone::of)
 }
 
 /// Shows on the tape store's card what was left undone; that it does nothing, where nothing was.

@@ -20,6 +20,7 @@ use crate::{
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     session::Report,
     supervisor::WorkerCard,
+    tape::TapeStoreExt as _,
     tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
 };
 

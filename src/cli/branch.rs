@@ -7,7 +7,7 @@ use tamtam::{
     RollbackError, RollbackOptions, Runtime, SendError, Seq, SessionId, fork_at,
     model::Scripted,
     session::State,
-    tape::{Deleted, Store, StoreOptions, TapeError},
+    tape::{Deleted, Store, StoreOptions, TapeError, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::{

@@ -23,7 +23,7 @@ use tamtam::{
     permission::Profile,
     session::Entry,
     supervisor::Status,
-    tape::{Access, Store, StoreOptions},
+    tape::{Access, Store, StoreOptions, TapeStoreExt as _},
     tool::Toolbox,
 };
 

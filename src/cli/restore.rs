@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tamtam::{
     FilePlan, Restore, RestoreError, Seq,
     restore::{self, PlanError},
-    tape::{Store, StoreOptions, TapeError},
+    tape::{Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 
 use super::{

@@ -10,7 +10,7 @@ use serde_json::json;
 use tamtam::{
     Millis, Sweep, SweepPolicy,
     sweep::{self, KeptSession, SweptSession},
-    tape::{Access, Store, StoreOptions, TapeError},
+    tape::{Access, Store, StoreOptions, TapeError, TapeStoreExt as _},
     tool::truncate::format_bytes,
 };
 
@@ -20,6 +20,7 @@ use super::{
     failure::{Exit, Failure},
     place::Environment,
     print,
+    progress::Progress,
 };
 
 /// Removes sessions by age, number or size. What would go is said first, and nothing goes before somebody said yes: with
@@ -58,7 +59,11 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
         }
     }
     // What was shown and nothing else: what became old meanwhile goes another time.
-    said(&sweep::sweep_planned(&store, plan, || false)?, given.json, true)
+    let swept = sweep::sweep_planned(&store, plan, || false)?;
+    if !store.scrub(&|| false)? {
+        Progress::warn("another program uses the search index: what was removed leaves it when that is over");
+    }
+    said(&swept, given.json, true)
 }
 
 /// Prints what goes, or is gone.

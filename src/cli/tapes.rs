@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use serde_json::json;
 use tamtam::{
     Millis, SessionId, session,
-    tape::{Access, Entry, IndexCheck, Rebuilt, Store, StoreOptions},
+    tape::{Access, Entry, IndexCheck, Rebuilt, Store, StoreOptions, TapeStoreExt as _},
 };
 
 use super::{

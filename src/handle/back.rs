@@ -17,7 +17,7 @@ use crate::{
         Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RolledBack, State,
         Wanted, look_back,
     },
-    tape::{TapeError, TapeStore},
+    tape::{TapeError, TapeStore, TapeStoreExt as _},
 };
 
 /// How a conversation went back, or forth.

@@ -18,6 +18,7 @@ use crate::{
         Pin, PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
         reads_max,
     },
+    tape::TapeStoreExt as _,
     usage::Usage,
 };
 

@@ -19,7 +19,7 @@ use crate::{
         Entry, Held, Merged, NoPoint, Point, Record, Recorded, Refusal, Spent, State, Wanted, find_point, is_whole,
         plan_merge,
     },
-    tape::{Appended, Deleted, TapeError, TapeStore},
+    tape::{Appended, Deleted, TapeError, TapeStore, TapeStoreExt as _},
 };
 
 /// How often a merge, or a way back, is worked out anew where something was decided in between.
@@ -166,7 +166,9 @@ impl Session {
         put_to_sleep(&host, &fork).await.map_err(|error| error.to_string())?;
         let delete = move || {
             hand_over(&host, &fork, &parent, &files);
-            host.store.delete_unless_gone_on(&fork, to)
+            let deleted = host.store.delete_unless_gone_on(&fork, to);
+            host.orders.scrub();
+            deleted
         };
         let deleted = tokio::task::spawn_blocking(delete).await.map_err(|_| "it was cut off".to_owned())?;
         deleted.map_err(|error| error.to_string())

@@ -4,7 +4,7 @@ use crate::{
     ids::{Seq, SessionId},
     listing::ListedSession,
     session::Digest,
-    tape::{Entry, TapeError, TapeStore},
+    tape::{Entry, TapeError, TapeStore, TapeStoreExt as _},
 };
 
 /// Adds what the entries say. One that cannot be read is listed all the same, as what is known beside its tape.

@@ -49,7 +49,7 @@ fn look(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<SessionP
     let (brought, behind) = index.bring_cards(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
     let looked = Looked { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
     let (parents, below) = (BTreeMap::new(), Below::default());
-    let mut page = Rows { store, standings: store.standings()?, cards: index.cards()?, parents, below, looked };
+    let mut page = Rows { store, standings: Standings::of_all(store)?, cards: index.cards()?, parents, below, looked };
     match query.shape {
         Shape::List => page.list(query, filter, behind),
         Shape::Tree => page.tree(query, filter, behind),
@@ -58,7 +58,7 @@ fn look(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<SessionP
 
 struct Rows<'i> {
     store: &'i Store,
-    standings: Standings,
+    standings: Standings<'i>,
     cards: Cards<'i>,
     /// What those said that forks have something from.
     parents: BTreeMap<SessionId, Option<Known>>,

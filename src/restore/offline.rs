@@ -8,7 +8,7 @@ use crate::{
     lock::Lock,
     restore::{PlanError, Restore, RestoreError, Restored, carry_out, prepare},
     session::{Entry, Record, Recorded, State},
-    tape::{Appended, Store, Tape, TapeError},
+    tape::{Appended, Store, TapeError, TapeStoreExt as _, TapeWriter},
     tool::Toolbox,
 };
 
@@ -62,13 +62,17 @@ pub fn offline(
         record: Record::Restored(files.clone()),
     };
     let wait = || settlement.recv().unwrap_or(Err(TapeError::Closed)).map(drop);
-    match record(&mut loaded.tape, &entry, wait) {
+    match record(&mut *loaded.tape, &entry, wait) {
         Ok(()) => Ok(Restored { entry: entry.seq, files }),
         Err(error) => Err(RestoreError::NotRecorded { files, source: SendError::Storage(error) }),
     }
 }
 
-fn record(tape: &mut Tape, entry: &Entry, wait: impl FnOnce() -> Result<(), TapeError>) -> Result<(), TapeError> {
+fn record(
+    tape: &mut dyn TapeWriter,
+    entry: &Entry,
+    wait: impl FnOnce() -> Result<(), TapeError>,
+) -> Result<(), TapeError> {
     let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
     match tape.append(&[line]) {
         Appended::Now(done) => done.map(drop),

@@ -26,7 +26,7 @@ use crate::{
         tree::{Tree, close_with, tree},
     },
     supervisor::{ChildSpec, Registry, Supervisor},
-    tape::{Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore},
+    tape::{Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore, TapeStoreExt as _},
     tool::{Tool, Toolbox},
 };
 

@@ -29,7 +29,7 @@ use crate::{
         Adopt, BeAdopted, Down, End, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn,
         State, TaskOrder, Tie, Told, first_entries, kept, toolset,
     },
-    tape::TapeError,
+    tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
 };
 

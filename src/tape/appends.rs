@@ -61,9 +61,7 @@ impl Store {
     }
 
     fn tape_files_once(&self, session: &SessionId) -> Result<Vec<TapeFile>, TapeError> {
-        if !self.exists(session) {
-            return Err(TapeError::Missing { session: session.clone() });
-        }
+        self.must_exist(session)?;
         let layout = self.layout();
         let parts = all_parts(layout, session)?;
         let newest = parts.len();
@@ -132,7 +130,7 @@ mod tests {
     use super::*;
     use crate::{
         ids::Millis,
-        tape::{Appended, StoreOptions},
+        tape::{Appended, StoreOptions, TapeStoreExt as _},
     };
 
     fn entry(seq: u64) -> Entry {

@@ -169,7 +169,7 @@ impl Store {
         let mut header = Header { tamtam, v, session: session.clone(), last, anchors, spills: Vec::new() };
         let mut outputs = Vec::new();
         if spills == Spills::Taken {
-            let folder = self.spill_path(session);
+            let folder = self.layout().session(session).join("spill");
             let mut copies = None;
             // The newest first: those that are being written, or go with a call that is cut off, are held open.
             for spill in list_spills(&folder).map_err(TapeError::io("list", &folder))?.into_iter().rev() {

@@ -14,7 +14,7 @@ use super::{
     queue::{Job, What},
     store::Inner,
 };
-use crate::ids::{Seq, SessionId};
+use crate::ids::Seq;
 
 /// The most bytes of one append.
 pub const APPEND_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -29,19 +29,8 @@ pub enum Appended {
     Later,
 }
 
-/// A session's tape, open for writing. A value: it outlives the actor that uses it.
-///
-/// Dropping it gives the session back, once everything that was appended is written.
-///
-/// # After an error
-///
-/// - A failed append leaves nothing on the tape. The same entries, or others in their place, may be appended again.
-/// - Everything that was queued behind a failed append fails too, in order, with the same error. So does what is appended
-///   then, until the caller *starts anew*: with the entry that follows the last one on the tape ([`Tape::last`]).
-/// - One thing only is not certain: in [`Durability::Power`](crate::tape::Durability), an append that was answered with an
-///   error may be on the tape after all if the machine loses its power right then, or if the process is killed while the
-///   disk refuses to take it back.
-pub struct Tape {
+/// A session's tape, open for writing.
+pub(super) struct Tape {
     inner: Arc<Inner>,
     log: Arc<Log>,
     damage: Option<Damage>,
@@ -56,64 +45,6 @@ impl fmt::Debug for Tape {
 impl Tape {
     pub(super) fn new(inner: Arc<Inner>, log: Arc<Log>, damage: Option<Damage>) -> Tape {
         Tape { inner, log, damage }
-    }
-
-    /// Which session's.
-    #[must_use]
-    pub fn session(&self) -> &SessionId {
-        &self.log.session
-    }
-
-    /// The last entry that is on the tape.
-    #[must_use]
-    pub fn last(&self) -> Seq {
-        lock(&self.log.state).good.seq
-    }
-
-    /// How many appends were answered [`Appended::Later`] and not yet told.
-    #[must_use]
-    pub fn outstanding(&self) -> usize {
-        lock(&self.log.state).outstanding
-    }
-
-    /// Appends entries, all or none: also a crash in the middle leaves all or none of them.
-    ///
-    /// They must be numbered on from the last entry that was appended. No entries are a success.
-    /// Never waits for a disk that is known to be slow: in [`Durability::Process`](crate::tape::Durability) it writes in place
-    /// while the disk is calm, nothing of this tape is outstanding and nothing of another tape is written in place just now, and
-    /// otherwise leaves it to the store's I/O thread. So of all the callers of a store one at most waits when the disk begins
-    /// to stand still.
-    ///
-    /// # Errors
-    ///
-    /// In [`Appended::Now`]: [`Gap`](TapeError::Gap), [`Busy`](TapeError::Busy) (the queue is full),
-    /// [`TooLarge`](TapeError::TooLarge), [`Damaged`](TapeError::Damaged), [`Closed`](TapeError::Closed), and what the
-    /// system said. Nothing was taken then.
-    pub fn append(&mut self, entries: &[Entry]) -> Appended {
-        match self.try_append(None, entries) {
-            Ok(appended) => appended,
-            Err(error) => Appended::Now(Err(error)),
-        }
-    }
-
-    /// Appends one entry as the first of a new anchor: a file of its own, which opening the session will read alone.
-    ///
-    /// So the entry must say all that is needed from before. Characters that do not belong into a folder's name become `-`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tape::append`], and [`AnchorExists`](TapeError::AnchorExists).
-    pub fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
-        match self.try_append(Some(name), std::slice::from_ref(first)) {
-            Ok(appended) => appended,
-            Err(error) => Appended::Now(Err(error)),
-        }
-    }
-
-    /// Gives the session back, as dropping the tape does, and tells `then` when that is done: now, or behind what waits for the
-    /// disk. Never waits itself.
-    pub fn give_back(self, then: GivenBack) {
-        *lock(&self.log.then) = Some(then);
     }
 
     fn try_append(&mut self, anchor: Option<&str>, entries: &[Entry]) -> Result<Appended, TapeError> {
@@ -172,23 +103,27 @@ impl Tape {
 
 impl TapeWriter for Tape {
     fn last(&self) -> Seq {
-        Tape::last(self)
+        lock(&self.log.state).good.seq
     }
 
     fn outstanding(&self) -> usize {
-        Tape::outstanding(self)
+        lock(&self.log.state).outstanding
     }
 
+    /// In [`Durability::Process`](crate::tape::Durability) it writes in place while the disk is calm, nothing of this tape is
+    /// outstanding and nothing of another tape is written in place just now, and otherwise leaves it to the store's I/O thread. So of
+    /// all the callers of a store one at most waits when the disk begins to stand still.
     fn append(&mut self, entries: &[Entry]) -> Appended {
-        Tape::append(self, entries)
+        self.try_append(None, entries).unwrap_or_else(|error| Appended::Now(Err(error)))
     }
 
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
-        Tape::begin_anchor(self, name, first)
+        self.try_append(Some(name), std::slice::from_ref(first)).unwrap_or_else(|error| Appended::Now(Err(error)))
     }
 
     fn give_back(self: Box<Self>, then: GivenBack) {
-        Tape::give_back(*self, then);
+        // Told when it is done: by the drop of this, or behind what waits for the disk.
+        *lock(&self.log.then) = Some(then);
     }
 }
 

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Entry, Store, TapeError,
+    Entry, Store, TapeError, TapeStoreExt as _,
     export::{EXPORT_VERSION, Header, Piece},
     handle::APPEND_BYTES_MAX,
     layout::{
@@ -155,7 +155,7 @@ impl Store {
         let last = match (&options.into, ends, header.anchors.last()) {
             (Some((workspace, now)), Some((_, mut chain)), Some(newest)) => {
                 let (from, workspace) = (header.session.clone(), workspace.clone());
-                let spill = Some(self.spill_path(session).display().to_string());
+                let spill = self.spill_path(session).map(|folder| folder.display().to_string());
                 let imported = ImportedFrom { session: session.clone(), from, last, workspace, spill };
                 let entries = anchors.join(&newest.name).join("entries.jsonl");
                 narrowed::write(folder, &entries, &mut chain, &imported, noted.time.max(*now))?

@@ -8,10 +8,10 @@
 
 mod cards;
 mod check;
-pub(super) mod forget;
 mod pull;
 mod query;
 mod schema;
+mod scrub;
 mod search;
 mod snippet;
 mod tail;

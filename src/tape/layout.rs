@@ -11,7 +11,11 @@
 //!     writer                                    who wrote it last
 //!     spill/                                    large outputs
 //!     files/                                    what files held before calls changed them
+//!     forks/<id>                                that session goes on from this one
+//!     hidden                                    it was deleted, and waits for the last of its forks
 //!     imported                                  it was brought in from a file that is not believed: which entry says so
+//!   hidden/<id>                                 where to look for hidden sessions
+//!   deleted/                                    what is being removed, and what the index may still have of it
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
 //!   pinned/<id>                                 this session is never swept
@@ -85,7 +89,12 @@ impl Layout {
     }
 
     pub(super) fn hidden_mark(&self, id: &SessionId) -> PathBuf {
-        self.hidden().join(id.as_str())
+        self.session(id).join("hidden")
+    }
+
+    /// What a session came in with, from a file that is not believed.
+    pub(super) fn imported(&self, id: &SessionId) -> PathBuf {
+        self.session(id).join("imported")
     }
 
     pub(super) fn deleted(&self) -> PathBuf {
@@ -137,7 +146,7 @@ impl Layout {
     pub(super) fn session_ids(&self) -> Result<Vec<SessionId>, TapeError> {
         let mut sessions = self.all_session_ids()?;
         let hidden = ids_in(&self.hidden())?;
-        sessions.retain(|id| hidden.binary_search(id).is_err());
+        sessions.retain(|id| hidden.binary_search(id).is_err() || !self.hidden_mark(id).exists());
         Ok(sessions)
     }
 

@@ -6,10 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TapeError, TapeStore};
-use crate::ids::{Millis, SessionId};
+use super::TapeError;
+use crate::ids::Millis;
 
-/// What may be noted of a session. A session has each of them once or not at all.
+/// What may be noted of a session. A session has each of them once or not at all, but for [`Mark::Fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Mark {
@@ -17,8 +17,18 @@ pub enum Mark {
     Open,
     /// It is kept stopped. Said also of a session that is not there.
     Parked,
-    /// It is never swept. [`TapeError::Missing`] where it is not there, also in the moment of a sweep.
+    /// It is never swept. [`TapeError::Missing`] where it is not there, also in the moment of an erasure.
     Pinned,
+    /// It was deleted, and is kept for the forks that go on from it. [`TapeError::Claimed`] while somebody has it open;
+    /// [`TapeError::Missing`] as above.
+    Hidden,
+    /// A fork of that name may go on from it: one mark for each. [`TapeError::Missing`] as above.
+    Fork,
+    /// It came from a file that is not believed. Said by [`Store::import`](super::Store::import), of its own sessions.
+    Imported,
+    /// Somebody has it open, through this value or from elsewhere; of a session that an engine cannot tell of, too. Nobody sets
+    /// it: the engine knows.
+    Held,
 }
 
 /// What is written of a parked session: one JSON object. Fields that are not known are passed over.
@@ -43,58 +53,4 @@ impl Parked {
     pub(super) fn why(text: &str) -> String {
         serde_json::from_str(text).map_or_else(|_| "unknown".to_owned(), |parked: Parked| parked.why)
     }
-}
-
-/// The marks by their names, over any engine. Each fails as the engine does.
-#[allow(clippy::missing_errors_doc, reason = "said once, above")]
-impl dyn TapeStore + '_ {
-    /// Notes that a turn of this session is open.
-    pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.mark(session, Mark::Open, "")
-    }
-
-    /// Notes that no turn of this session is open.
-    pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.unmark(session, Mark::Open)
-    }
-
-    /// The sessions with an open turn, sorted.
-    pub fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        Ok(names(self.marks(Mark::Open)?))
-    }
-
-    /// Notes that a session is kept stopped, and why. One that is noted already is noted anew.
-    pub fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
-        self.mark(session, Mark::Parked, &Parked::text(time, why)?)
-    }
-
-    /// Notes that a session may run again.
-    pub fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.unmark(session, Mark::Parked)
-    }
-
-    /// The sessions that are kept stopped, sorted, and why.
-    pub fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
-        let parked = self.marks(Mark::Parked)?.into_iter();
-        Ok(parked.map(|(session, text)| (session, Parked::why(&text))).collect())
-    }
-
-    /// Keeps a session from being swept.
-    pub fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.mark(session, Mark::Pinned, "")
-    }
-
-    /// Lets a session be swept again.
-    pub fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.unmark(session, Mark::Pinned)
-    }
-
-    /// The sessions that are never swept, sorted.
-    pub fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        Ok(names(self.marks(Mark::Pinned)?))
-    }
-}
-
-fn names(marks: Vec<(SessionId, String)>) -> Vec<SessionId> {
-    marks.into_iter().map(|(session, _)| session).collect()
 }

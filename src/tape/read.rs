@@ -10,7 +10,7 @@ use super::{
     Damage, Entry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file},
     line::{Chain, Decoded, Glance, Link, Rest, decode_lines, glance, head_seq},
-    lineage::{FORKED, all_parts, from_anchor, origin},
+    whole::END,
 };
 use crate::ids::{Seq, SessionId};
 
@@ -65,9 +65,7 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
         if !read.entries.is_empty() || anchors.len() == 1 {
             let damage = damage.map(|d: Damage| Damage { last_good: read.chain.seq, ..d });
             let length = read.good_bytes as u64;
-            let mut opened = Opened { chain: read.chain, entries: read.entries, anchors, length, repair, damage };
-            opened.read_what_a_fork_goes_on_from(layout, session)?;
-            return Ok(opened);
+            return Ok(Opened { chain: read.chain, entries: read.entries, anchors, length, repair, damage });
         }
         // An anchor without one sound entry was never begun: the one before goes on.
         anchors.pop();
@@ -77,40 +75,6 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
     }
     let chain = Chain::start(session, FIRST_ANCHOR);
     Ok(Opened { chain, entries: Vec::new(), anchors, length: 0, repair, damage })
-}
-
-impl Opened {
-    /// A fork without an anchor of its own begins with what its parent's newest anchor says. Where that cannot be read, the
-    /// fork has no entry that means anything.
-    fn read_what_a_fork_goes_on_from(&mut self, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
-        let Some(first) = self.entries.first().filter(|first| first.kind == FORKED) else { return Ok(()) };
-        let before = again_if_damaged(|| {
-            let mut parts = from_anchor(layout, session, first.seq)?;
-            // What is here was read already, and only its first line matters to those before it.
-            if let Some(own) = parts.last_mut() {
-                own.through = Some(first.seq);
-            }
-            read_parts(layout, &parts, Seq::ZERO)
-        });
-        match before {
-            Ok(before) => {
-                let own = std::mem::take(&mut self.entries);
-                self.entries = before.entries;
-                self.entries.extend(own.into_iter().skip(1));
-            }
-            Err(TapeError::Damaged(damage)) => {
-                self.entries.clear();
-                self.damage = Some(damage);
-            }
-            Err(other) => return Err(other),
-        }
-        Ok(())
-    }
-}
-
-/// The entries after `after`, of all anchors. Takes no lock; what a live writer is writing just now is left out.
-pub(super) fn read_after(layout: &Layout, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
-    again_if_damaged(|| read_after_once(layout, session, after))
 }
 
 /// Reads, and once more where it looks damaged: a writer that cuts back a failed write under our hands looks like it.
@@ -125,25 +89,49 @@ pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Re
     read()
 }
 
-fn read_after_once(layout: &Layout, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
-    let anchors = layout.anchor_names(session)?;
-    let first = newest_at(layout, session, &anchors, after.next())?;
-    let parts: Vec<Part> = match (first, origin(layout, session, &anchors)?) {
-        (None, Some(forked)) if after < forked.seq => {
-            let parts = all_parts(layout, session)?;
-            let first = parts.iter().map(|part| first_seq(&layout.entries(&part.session, &part.anchor)));
-            let first = first.collect::<Result<Vec<_>, _>>()?;
-            let first = first.iter().rposition(|first| first.is_some_and(|first| first <= after.next()));
-            let mut parts: Vec<Part> = parts.into_iter().skip(first.unwrap_or(0)).collect();
-            if let (Some(_), Some(part)) = (first, parts.first_mut()) {
-                // What it goes on from is not asked for.
-                part.goes_on = false;
-            }
-            parts
-        }
-        (first, _) => anchors[first.unwrap_or(0)..].iter().map(|anchor| Part::whole(session, anchor)).collect(),
+/// The entries of a session's own files from one to another, of those that there are. Takes no lock; what a live writer is writing
+/// just now is left out.
+pub(super) fn read_range(
+    layout: &Layout,
+    session: &SessionId,
+    from: Seq,
+    through: Seq,
+) -> Result<Vec<Entry>, TapeError> {
+    let folders = layout.anchor_names(session)?;
+    let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
+    let last = match through {
+        END => folders.len(),
+        through => newest_at(layout, session, &folders, through)?.map_or(0, |n| n + 1),
     };
-    Ok(read_parts(layout, &parts, after)?.entries)
+    let files = folders.get(first..last).unwrap_or_default();
+    let mut entries = Vec::new();
+    let mut before: Option<Chain> = None;
+    for (n, folder) in files.iter().enumerate() {
+        let file = layout.entries(session, folder);
+        let is_last = n + 1 == files.len();
+        let cut = if is_last && through != END { Some(bytes_through(&file, through)?) } else { None };
+        let cut = cut.map(|bytes| decode_file(layout, session, folder, &bytes)).transpose()?;
+        let read = match cut.filter(|read| read.rest == Rest::Nothing) {
+            Some(read) => read,
+            // Only all of the file tells a bad line from one that is being written.
+            None => read_file(layout, session, folder)?.1,
+        };
+        let damaged =
+            |line, what, last_good| Err(TapeError::Damaged(Damage { file: file.clone(), line, what, last_good }));
+        if let (Some(last), Some(_)) = (&before, read.entries.first())
+            && read.began != (last.seq, last.sum)
+        {
+            return damaged(1, "the anchor does not go on from the one before".into(), last.seq);
+        }
+        match read.rest {
+            Rest::Bad { line, what } => return damaged(line, what, read.chain.seq),
+            Rest::Torn { line, what } if !is_last => return damaged(line, what, read.chain.seq),
+            Rest::Torn { .. } | Rest::Nothing => {}
+        }
+        entries.extend(read.entries.into_iter().filter(|entry| (from..=through).contains(&entry.seq)));
+        before = Some(read.chain);
+    }
+    Ok(entries)
 }
 
 /// One file of a tape, and up to which entry it belongs to what is read.
@@ -160,53 +148,6 @@ impl Part {
     pub(super) fn whole(session: &SessionId, anchor: &str) -> Part {
         Part { session: session.clone(), anchor: anchor.to_owned(), through: None, goes_on: false }
     }
-}
-
-/// What consecutive files of a tape say.
-pub(super) struct PartsRead {
-    pub(super) entries: Vec<Entry>,
-    /// Behind the last append that was read, which may go beyond the last entry that was asked for.
-    pub(super) chain: Option<Chain>,
-}
-
-/// The entries after `after` of files that follow each other. Of the last one, what a live writer is writing just now is left
-/// out. Reads no file beyond the append that its part ends in.
-pub(super) fn read_parts(layout: &Layout, parts: &[Part], after: Seq) -> Result<PartsRead, TapeError> {
-    let mut all = PartsRead { entries: Vec::new(), chain: None };
-    for (n, part) in parts.iter().enumerate() {
-        let file = layout.entries(&part.session, &part.anchor);
-        let cut = part.through.map(|through| bytes_through(&file, through)).transpose()?;
-        let cut = cut.map(|bytes| decode_file(layout, &part.session, &part.anchor, &bytes)).transpose()?;
-        let read = match cut.filter(|read| read.rest == Rest::Nothing) {
-            Some(read) => read,
-            // Only all of the file tells a bad line from one that is being written.
-            None => read_file(layout, &part.session, &part.anchor)?.1,
-        };
-        let damaged = |line, what: String, last_good| {
-            Err(TapeError::Damaged(Damage { file: file.clone(), line, what, last_good }))
-        };
-        if n == 0 && part.goes_on {
-            return damaged(1, "the session that this fork goes on from is not there".into(), Seq::ZERO);
-        }
-        if let (Some(last), Some(_)) = (&all.chain, read.entries.first())
-            && read.began != (last.seq, last.sum)
-        {
-            let what = match part.goes_on {
-                true => format!("session {} does not have the entry that this fork goes on from", last.session),
-                false => "the anchor does not go on from the one before".into(),
-            };
-            return damaged(1, what, last.seq);
-        }
-        match read.rest {
-            Rest::Bad { line, what } => return damaged(line, what, read.chain.seq),
-            Rest::Torn { line, what } if n + 1 < parts.len() => return damaged(line, what, read.chain.seq),
-            Rest::Torn { .. } | Rest::Nothing => {}
-        }
-        let wanted = |entry: &Entry| entry.seq > after && part.through.is_none_or(|through| entry.seq <= through);
-        all.entries.extend(read.entries.into_iter().filter(wanted));
-        all.chain = Some(read.chain);
-    }
-    Ok(all)
 }
 
 /// The newest of these anchors that begins at or before `seq`. Looks at the first lines of a few: the anchors follow each

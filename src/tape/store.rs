@@ -2,11 +2,10 @@
 
 mod beside;
 mod claims;
-mod delete;
-mod fork;
 mod marks;
 mod notes;
 mod options;
+mod primitives;
 mod sound;
 mod standing;
 mod stay;
@@ -15,30 +14,29 @@ mod upkeep;
 
 use std::{
     fs::File,
-    io,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use super::{
-    Entry, Notify, Tape, TapeError, commit,
+    TapeError, commit,
     disk::{Disk, LogFile, RealDisk, lock},
-    layout::{FIRST_ANCHOR, Layout, make_new_folder, names_in, sync_folder},
-    line::Chain,
+    layout::{FIRST_ANCHOR, Layout, names_in, sync_folder},
     log::{Log, make_first_anchor},
     owner::Identity,
     queue::Queue,
-    read::{open_to_write, read_after},
+    read::{Opened, open_to_write},
+    remove::finish,
+    whole::must_be_shown,
     write::Writer,
 };
-use crate::ids::{Seq, SessionId};
+use crate::ids::SessionId;
 
 use claims::Claiming;
-pub use delete::Deleted;
 #[cfg(feature = "sqlite")]
-pub(super) use notes::{Forgotten, Patience, Which};
-pub use options::{Access, Durability, Loaded, SessionSummary, StoreOptions, StoreReport};
+pub(super) use notes::{done as scrubbed, is_due as must_be_scrubbed, take as take_deleted};
+pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};
 pub use sound::SoundEnd;
 pub(crate) use standing::Standings;
 pub use standing::{Behind, Standing};
@@ -47,12 +45,14 @@ use upkeep::{become_owner, check_version};
 
 /// A store of tapes: a folder. Cheap to clone; all clones are one owner.
 ///
-/// The last clone (and the last [`Tape`] of it) that is dropped lets the I/O thread finish in the background;
+/// What can be done with its tapes is in [`TapeStoreExt`](super::TapeStoreExt).
+///
+/// The last clone (and the last writer of it) that is dropped lets the I/O thread finish in the background;
 /// [`Store::close`] waits for it.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tamtam::tape::{Appended, Entry, Store, StoreOptions};
+/// use tamtam::tape::{Appended, Entry, Store, StoreOptions, TapeStoreExt};
 /// use tamtam::{Millis, Seq, SessionId};
 ///
 /// # let folder = tempfile::tempdir()?;
@@ -121,7 +121,14 @@ impl Store {
         };
         let queue = Arc::new(Queue::new(options.queue_appends_max, options.queue_bytes_max));
         let writer = Arc::new(Writer::new(layout, options, disk, owner));
-        Ok(Store { inner: Arc::new(Inner { writer, queue, report }) })
+        let mut store = Store { inner: Arc::new(Inner { writer, queue, report }) };
+        if store.access() == Access::Write {
+            let undone = finish(&store);
+            if let Some(inner) = Arc::get_mut(&mut store.inner) {
+                inner.report.undone.extend(undone);
+            }
+        }
+        Ok(store)
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -152,85 +159,7 @@ impl Store {
         &self.inner.report
     }
 
-    /// Makes a session with an empty tape, and claims it. `notify` is told of the appends that are answered `Later`.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Exists`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn create(&self, session: &SessionId, notify: Notify) -> Result<Tape, TapeError> {
-        let layout = self.layout();
-        let folder = layout.session(session);
-        self.inner.must_write()?;
-        match make_new_folder(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return self.create_over(session, notify),
-            made => made.map_err(TapeError::io("make", &folder))?,
-        }
-        fault!(self.faults(), "tape.create.folder", session.as_str());
-        let claim = match self.claim(session) {
-            Ok(claim) => claim,
-            Err(error) => {
-                // Not where somebody else has put something into it.
-                let _ = std::fs::remove_dir(&folder);
-                return Err(error);
-            }
-        };
-        let mut claiming = Claiming::new(self, session, claim);
-        fault!(self.faults(), "tape.create.claimed", session.as_str());
-        let file = make_first_anchor(layout, session, FIRST_ANCHOR)
-            .and_then(|path| self.sync_session(session, &path).map(|()| LogFile::new(path, 0)));
-        match file {
-            Ok(file) => {
-                let chain = Chain::start(session, FIRST_ANCHOR);
-                Ok(self.hand_out(session, notify, chain, vec![FIRST_ANCHOR.into()], file, claiming.keep(), None))
-            }
-            Err(error) => {
-                // The claim goes with the folder. Given back by its name, it might be that of another who came meanwhile.
-                if std::fs::remove_dir_all(&folder).is_ok() {
-                    claiming.claim = None;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Goes on where somebody died between making a session and its first entry: nobody was told that it exists.
-    fn create_over(&self, session: &SessionId, notify: Notify) -> Result<Tape, TapeError> {
-        let exists = || TapeError::Exists { session: session.clone() };
-        if summary::summary(self.layout(), session.clone(), &[])?.seq > Seq::ZERO {
-            return Err(exists());
-        }
-        match self.load(session, notify) {
-            Ok(loaded) if loaded.tape.last() == Seq::ZERO && loaded.read_only.is_none() => Ok(loaded.tape),
-            Ok(_) | Err(TapeError::Claimed { .. }) => Err(exists()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Claims a session and reads its tape from the newest anchor on. A torn tail is cut off and set aside.
-    ///
-    /// Waits up to 10 s where a handle of this store was just dropped and is still being written out.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Missing`]; [`TapeError::Claimed`]; [`TapeError::Newer`]; [`TapeError::ReadingOnly`];
-    /// [`TapeError::Io`]. A damaged tape is not an error, see [`Loaded::read_only`].
-    pub fn load(&self, session: &SessionId, notify: Notify) -> Result<Loaded, TapeError> {
-        self.inner.must_write()?;
-        self.must_exist(session)?;
-        let claim = self.claim(session)?;
-        let before = claim.before.clone();
-        let claiming = Claiming::new(self, session, claim);
-        // It may have been deleted before the claim was ours.
-        self.must_exist(session)?;
-        fault!(self.faults(), "tape.load.claimed", session.as_str());
-        let (opened, file) = self.open_claimed(session)?;
-        let (chain, anchors, claim) = (opened.chain, opened.anchors, claiming.keep());
-        let tape = self.hand_out(session, notify, chain, anchors, file, claim, opened.damage.clone());
-        let (entries, repair, read_only) = (opened.entries, opened.repair, opened.damage);
-        Ok(Loaded { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
-    }
-
-    fn open_claimed(&self, session: &SessionId) -> Result<(super::read::Opened, LogFile), TapeError> {
+    fn open_claimed(&self, session: &SessionId) -> Result<(Opened, LogFile), TapeError> {
         let layout = self.layout();
         for name in names_in(&layout.anchors(session))?.iter().filter(|name| name.starts_with(".new-")) {
             let draft = layout.anchors(session).join(name);
@@ -247,52 +176,10 @@ impl Store {
         Ok((opened, LogFile::new(path, length)))
     }
 
-    /// The entries after `after`, of all anchors. Takes no lock; may run beside a writer, whose last append is there whole
-    /// or not at all.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
-    /// [`TapeError::Io`].
-    pub fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
-        self.must_exist(session)?;
-        read_after(self.layout(), session, after)
-    }
-
-    /// Whether there is a session of this name. One that was deleted is not, also while forks go on from it; its name is taken
-    /// until then.
-    #[must_use]
-    pub fn exists(&self, session: &SessionId) -> bool {
-        let layout = self.layout();
-        layout.session(session).is_dir() && !layout.hidden_mark(session).exists()
-    }
-
+    /// Whether it has a folder, and was not deleted.
     pub(super) fn must_exist(&self, session: &SessionId) -> Result<(), TapeError> {
-        if self.exists(session) { Ok(()) } else { Err(TapeError::Missing { session: session.clone() }) }
-    }
-
-    /// All sessions, by id. Reads the ends of their files. One whose files cannot be read is there without an entry;
-    /// [`Store::verify`] says why.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Io`], where the store itself cannot be read.
-    pub fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
-        let open = self.open_sessions()?;
-        let layout = self.layout();
-        let unread = |id: SessionId| {
-            let open = open.binary_search(&id).is_ok();
-            // What is empty may be swept; of this one nobody knows.
-            SessionSummary { id, created: None, last: None, seq: Seq::ZERO, bytes: 1, open }
-        };
-        let sessions = layout.session_ids()?.into_iter();
-        Ok(sessions.map(|id| summary::summary(layout, id.clone(), &open).unwrap_or_else(|_| unread(id))).collect())
-    }
-
-    /// Waits until nothing waits for the disk. Says whether it came to that within `limit`.
-    #[must_use]
-    pub fn settle(&self, limit: Duration) -> bool {
-        self.inner.queue.wait_until_empty(limit)
+        self.must_be_there(session)?;
+        must_be_shown(self, session)
     }
 
     /// Closes the store for all its clones and tapes: writes what waits, gives every session back, ends the thread.

@@ -11,6 +11,7 @@ mod forks;
 mod opening;
 mod power;
 mod power_lives;
+mod removals;
 mod rescue;
 mod stalls;
 pub(crate) mod support;

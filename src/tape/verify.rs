@@ -3,13 +3,14 @@
 use std::{fmt, path::PathBuf};
 
 use super::{
-    Store, TapeError,
-    layout::{Layout, anchor_number},
-    line::{Chain, Rest, Sum},
-    lineage::{Forked, from_anchor, origin},
-    read::{again_if_damaged, read_file, read_parts},
+    Store, TapeError, TapeStore as _,
+    layout::anchor_number,
+    line::{Chain, Rest},
+    lineage::{Forked, origin},
+    read::read_file,
+    whole::read_to,
 };
-use crate::ids::{Seq, SessionId};
+use crate::ids::SessionId;
 
 /// Something that is wrong with a tape.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,23 +48,20 @@ impl fmt::Display for Finding {
 }
 
 /// Why a fork has nothing to go on from, where that is so.
-fn unfounded(layout: &Layout, forked: &Forked) -> Result<Option<String>, TapeError> {
+fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
     let Forked { parent, seq, .. } = forked;
-    let read = again_if_damaged(|| read_parts(layout, &from_anchor(layout, parent, *seq)?, Seq::ZERO));
-    let chain = match read {
-        Ok(read) => read.chain.filter(|chain| chain.seq == *seq),
+    match read_to(store, parent, *seq) {
+        Ok(_) => {}
+        Err(TapeError::NoEntry { .. } | TapeError::Missing { .. }) => {
+            return Ok(Some(format!("it goes on from entry {seq} of session {parent}, which is not there")));
+        }
         Err(error @ (TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::TooDeep { .. })) => {
             return Ok(Some(format!("session {parent}, which it goes on from: {error}")));
         }
         Err(error) => return Err(error),
-    };
-    Ok(match chain {
-        None => Some(format!("it goes on from entry {seq} of session {parent}, which is not there")),
-        Some(chain) if Sum::parse(&forked.sum) != Some(chain.sum) => {
-            Some(format!("it goes on from another entry {seq} than session {parent} has"))
-        }
-        Some(_) => None,
-    })
+    }
+    let is_it = store.place(parent, *seq)?.is_some_and(|place| place.sum == forked.sum);
+    Ok((!is_it).then(|| format!("it goes on from another entry {seq} than session {parent} has")))
 }
 
 impl Store {
@@ -103,7 +101,7 @@ impl Store {
                 match origin(layout, session, &anchors)? {
                     None => find(1, Flaw::Break, "the anchors before it are missing".into()),
                     Some(forked) => {
-                        if let Some(what) = unfounded(layout, &forked)? {
+                        if let Some(what) = unfounded(self, &forked)? {
                             find(1, Flaw::Break, what);
                         }
                     }

@@ -5,7 +5,8 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `own.rs` | the host's own engine: memory behind a thread, which refuses on demand |
+//! | `plain.rs` | the plainest engine that a host could write: what an engine owes, and nothing else |
+//! | `own.rs` | the host's own engine: the plain one behind a thread, which refuses on demand |
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
 //! | `refusing.rs` | an engine that takes nothing for a while, or cannot be read |
@@ -17,6 +18,7 @@ mod full;
 mod later;
 mod nothing;
 mod own;
+mod plain;
 mod refusing;
 mod tapes;
 mod turns;

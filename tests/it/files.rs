@@ -8,6 +8,7 @@ use tamtam::{
     event::Next,
     model::{Item, Reply, Scripted},
     permission::Profile,
+    tape::TapeStoreExt as _,
     tools,
 };
 

@@ -6,7 +6,7 @@ use tamtam::{
     OpenError, Outcome, Runtime, Seq, Session, SessionOptions,
     message::Role,
     model::{Item, Model, Reply, Request, Scripted},
-    tape::TapeError,
+    tape::{TapeError, TapeStoreExt as _},
 };
 
 use crate::support::taped;

@@ -7,7 +7,7 @@ use tamtam::{
     listing::{self, Parent, Shape},
     model::{Model, ModelError, Price, Reply, Scripted},
     session::{Entry, Origin, Record, Settings, State},
-    tape::{Access, Behind, Standing, Store, StoreOptions},
+    tape::{Access, Behind, Standing, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     usage::{MicroUsd, Usage},
 };
 

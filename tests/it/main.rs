@@ -13,6 +13,8 @@ mod cli;
 mod compaction;
 mod core;
 mod crash_points;
+#[cfg(feature = "sqlite")]
+mod deleted;
 mod engines;
 #[cfg(feature = "tools")]
 mod files;

@@ -15,7 +15,7 @@ use tamtam::{
     message::Role,
     model::{ErrorKind, ModelError, Reply, Scripted},
     permission::Profile,
-    tape::{Access, Entry, Store, StoreOptions},
+    tape::{Access, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
 };
 
 use crate::support::taped;

@@ -10,7 +10,7 @@ use tamtam::{
     permission::{Action, Rule, Ruleset},
     replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
     session::{Entry, Record, Scope},
-    tape::{Access, Append, Store, StoreOptions},
+    tape::{Access, Append, Store, StoreOptions, TapeStoreExt as _},
     tools,
 };
 

@@ -22,6 +22,7 @@ use tamtam::{
     permission::{Action, Profile, Rule, Ruleset},
     runtime::Builder,
     session::{Entry, Record},
+    tape::TapeStoreExt as _,
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 

@@ -18,6 +18,7 @@ use tamtam::{
     model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted},
     permission::Profile,
     session::Disposition,
+    tape::TapeStoreExt as _,
     tool::{Effect, Tool, ToolContext, ToolResult},
     usage::Usage,
 };

@@ -7,7 +7,7 @@ use tamtam::{
     model::{Item, Reply, Scripted},
     runtime::{SweepReport, Sweeps},
     sweep::{self, KeptReason, SweepReason},
-    tape::{Store, StoreOptions},
+    tape::{Store, StoreOptions, TapeStoreExt as _},
 };
 
 async fn runtime(folder: &Path, model: Scripted) -> Runtime {

@@ -11,7 +11,7 @@ use crate::{
     permission::{Globs, seen_from},
     session::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     supervisor::shell::ExitError,
-    tape::TapeError,
+    tape::{TapeError, TapeStoreExt as _},
     tool::{Access, May, Tool, ToolResult, arguments},
 };
 

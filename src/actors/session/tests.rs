@@ -16,7 +16,7 @@ use crate::{
     session::{Abort, Command, Configure, Delivery, Held, Outcome, Pause, Report, SendMessage, Settings, Steering},
     supervisor::{Registry, card::Shown},
     tape::{
-        LINE_BYTES_MAX, Store,
+        LINE_BYTES_MAX, Store, TapeStore as _,
         tests::support::{FakeDisk, own_folder, small, store_on},
     },
     tool::{BoxFuture, Tool, ToolContext, ToolResult, Toolbox},

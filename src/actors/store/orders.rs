@@ -48,6 +48,8 @@ pub(super) enum Order {
     Open(Arc<Slot>, Opening),
     /// The disk's reserve was used, and there may be room again.
     Reserve,
+    /// Something was deleted.
+    Scrub,
     Sweep(SweepPolicy, oneshot::Sender<Result<Sweep, TapeError>>),
 }
 
@@ -161,9 +163,19 @@ impl Orders {
 
     /// Has the disk's reserve made again, some time.
     pub(crate) fn make_reserve(&self) {
+        self.put_once(Order::Reserve);
+    }
+
+    /// Has what was deleted taken out of the index, some time.
+    pub(crate) fn scrub(&self) {
+        self.put_once(Order::Scrub);
+    }
+
+    fn put_once(&self, order: Order) {
         let mut list = self.list();
-        if list.refusal().is_none() && !list.waiting.iter().any(|order| matches!(order, Order::Reserve)) {
-            list.put(Order::Reserve);
+        let kind = std::mem::discriminant(&order);
+        if list.refusal().is_none() && !list.waiting.iter().any(|other| std::mem::discriminant(other) == kind) {
+            list.put(order);
         }
     }
 

@@ -137,7 +137,7 @@ pub(super) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn(
     let stop = || stop() || host.orders.is_closed();
     let planned = plan_some(&*host.store, policy, host.clock.now(), max, &stop)?;
     let done = sweep_through(planned, stop, |session, seq| host.store.delete_unused(session, seq));
-    host.store.forget_swept(&stop);
+    host.orders.scrub();
     done
 }
 

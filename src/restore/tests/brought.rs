@@ -22,7 +22,7 @@ fn a_fork_that_was_brought_in_puts_nothing_back_that_others_did() {
     let [parent, fork, brought]: [SessionId; 3] = ["parent", "fork", "brought"].map(|name| name.parse().unwrap());
     // Its result says nothing of what it did: that is in the notes alone.
     put(&store, &parent, &scene.entries);
-    std::fs::rename(scene.kept(), store.files_path(&parent)).unwrap();
+    std::fs::rename(scene.kept(), store.files_path(&parent).unwrap()).unwrap();
     store.fork(&parent, None, &fork, Millis(1)).unwrap();
     let forked = Forked {
         session: brought.clone(),

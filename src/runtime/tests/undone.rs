@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::tape::{Deleted, MemoryStore, TapeStore as _};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_could_not_be_cleaned_up_is_told_and_shown_with_what_to_do() {
@@ -33,5 +34,27 @@ async fn what_could_not_be_cleaned_up_is_told_and_shown_with_what_to_do() {
     assert_eq!(runtime.left_undone(), []);
     until("the store's child is at rest", || runtime.tree().find("tape store").unwrap().doing.is_none()).await;
     assert!(!line(&runtime).contains("undone"));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Whoever deleted the last fork was killed before the hidden session: over an engine of the host's, the next runtime
+/// finishes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_that_was_cut_off_is_finished_over_an_engine_of_the_hosts() {
+    let engine = MemoryStore::new();
+    let over = |engine: &MemoryStore| Runtime::builder().tapes(Arc::new(engine.clone())).model(counts()).start();
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = over(&engine).await.unwrap();
+    let origin = create(&runtime, folder.path()).await;
+    assert_eq!(ask(&origin, "one").await, "1");
+    origin.wait().await.unwrap();
+    let fork = runtime.fork(origin.id(), None).await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+    assert_eq!(engine.delete(origin.id()).unwrap(), Deleted::Hidden);
+    assert_eq!(engine.erase(fork.id(), None, &[]).unwrap(), None);
+    assert_eq!(engine.names().unwrap(), [origin.id().clone()]);
+
+    let runtime = over(&engine).await.unwrap();
+    assert_eq!((engine.names().unwrap(), runtime.left_undone()), (vec![], vec![]));
     assert!(runtime.shutdown().await.is_empty());
 }

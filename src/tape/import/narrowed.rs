@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{Millis, Seq, SessionId},
     tape::{
-        Entry, TapeError,
-        layout::{Layout, new_file},
+        Entry, Forked, TapeError,
+        layout::new_file,
         line::{Chain, encode_lines},
     },
 };
@@ -81,32 +81,15 @@ pub(super) fn mark(session: &Path, seq: Seq, imported: ImportedFrom) -> Result<(
     file.write_all(&text).and_then(|()| file.sync_all()).map_err(TapeError::io("write", &path))
 }
 
-/// The entry that stands behind the first one of a fork, where it goes on from before its parent was brought in.
-pub(in crate::tape) fn of_fork(
-    layout: &Layout,
-    parent: &SessionId,
-    (fork, first): (&SessionId, &Entry),
-    spill: Option<&str>,
-) -> Result<Option<Entry>, TapeError> {
-    let folder = layout.session(parent);
-    let path = folder.join(IMPORTED);
-    let read = || match fs::read(&path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(TapeError::io("read", &path)(error)),
-    };
-    let mut text = read()?;
-    if text.is_none() {
-        // A parent that is being deleted just now may come back for this fork.
-        if !folder.exists() {
-            return Err(TapeError::Missing { session: parent.clone() });
-        }
-        text = read()?;
-    }
-    let Some(text) = text else { return Ok(None) };
-    // What cannot be read is not passed over: the fork would have the powers that were taken.
-    let mark: Mark = serde_json::from_slice(&text).map_err(|error| TapeError::io("read", &path)(error.into()))?;
-    let (session, spill) = (fork.clone(), spill.map(str::to_owned));
+/// The entry that stands behind the first one of a fork, where it goes on from before its parent was brought in: as what is kept
+/// beside that one says.
+///
+/// # Errors
+/// Where that cannot be read: the fork would have the powers that were taken.
+pub(in crate::tape) fn of_fork(said: &str, forked: &Forked, first: &Entry) -> Result<Option<Entry>, TapeError> {
+    let mark: Mark = serde_json::from_str(said)
+        .map_err(|error| TapeError::engine(format!("what session {} came in with: {error}", forked.parent)))?;
+    let (session, spill) = (forked.session.clone(), forked.spill.clone());
     let imported = ImportedFrom { session, spill, ..mark.imported };
     Ok((first.seq <= mark.seq).then(|| imported.entry(first.seq.next(), first.time)))
 }

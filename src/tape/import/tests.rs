@@ -6,7 +6,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use super::*;
 use crate::{
     ids::Millis,
-    tape::{Access, Spills, StoreOptions, Tape},
+    tape::{Access, Spills, StoreOptions, TapeStore as _, TapeWriter},
 };
 
 fn id(name: &str) -> SessionId {
@@ -32,7 +32,7 @@ fn entry(seq: u64, kind: &str, data: &Value) -> Entry {
 }
 
 /// Two anchors, appends of several lines, two large outputs.
-fn original(store: &Store) -> Tape {
+fn original(store: &Store) -> Box<dyn TapeWriter> {
     let mut tape = store.create(&id("s"), Arc::new(|_| {})).unwrap();
     let note = |seq: u64| entry(seq, "note", &json!({"text": format!("entry {seq} 错误")}));
     let _ = tape.append(&[entry(1, "state", &json!({"session": "s", "other": 1}))]);
@@ -40,7 +40,7 @@ fn original(store: &Store) -> Tape {
     let _ = tape.begin_anchor("phase-1", &entry(5, "state", &json!({"session": "s", "other": 2})));
     let _ = tape.append(&[note(6), note(7)]);
     assert!(store.settle(std::time::Duration::from_secs(30)));
-    let spill = store.spill_path(&id("s"));
+    let spill = store.spill_path(&id("s")).unwrap();
     make_folder(&spill).unwrap();
     fs::write(spill.join("small-1.log"), "small").unwrap();
     let large: Vec<u8> = (0..700_000_u32).map(|n| n as u8).collect();

@@ -6,14 +6,14 @@ use serde_json::value::to_raw_value;
 use super::*;
 use crate::{
     ids::{Millis, Seq},
-    tape::{Entry, StoreOptions, Tape, tests::support::make_last_line_newer},
+    tape::{Entry, StoreOptions, TapeStore as _, TapeStoreExt as _, TapeWriter, tests::support::make_last_line_newer},
 };
 
 fn store(folder: &Path) -> Store {
     Store::open(folder, StoreOptions::default()).unwrap()
 }
 
-fn tape(store: &Store, name: &str) -> Tape {
+fn tape(store: &Store, name: &str) -> Box<dyn TapeWriter> {
     let id = name.parse().unwrap();
     match store.exists(&id) {
         true => store.load(&id, Arc::new(|_| {})).unwrap().tape,
@@ -22,7 +22,7 @@ fn tape(store: &Store, name: &str) -> Tape {
 }
 
 /// Appends so many entries that say so.
-fn append(store: &Store, tape: &mut Tape, count: u64, says: &str) {
+fn append(store: &Store, tape: &mut Box<dyn TapeWriter>, count: u64, says: &str) {
     for _ in 0..count {
         let seq = tape.last().next();
         let data = to_raw_value(&serde_json::json!({ "text": format!("{says} {seq}") })).unwrap();

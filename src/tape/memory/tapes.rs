@@ -1,18 +1,14 @@
 //! The tapes of a memory store as values: one for each session, and the marks beside them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::MemoryLimits;
 use crate::{
     ids::{Seq, SessionId},
     tape::{
-        Anchor, Entry, Forked, Holder, TapeError,
+        Anchor, Entry, Forked, Holder, Mark, Place, SessionSummary, TapeError,
         layout::plain_anchor_name,
         line::{Chain, Sum, encode_lines},
-        lineage::FORKED,
     },
 };
 
@@ -25,8 +21,8 @@ const ENDING_BYTES: u64 = 4 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) tapes: BTreeMap<SessionId, MemoryTape>,
-    pub(super) parked: BTreeMap<SessionId, String>,
-    pub(super) pinned: BTreeSet<SessionId>,
+    /// By what is noted of whom, and, of forks, by their names; with what is said.
+    marks: BTreeMap<(Mark, SessionId, String), String>,
     pub(super) closed: bool,
     pub(super) limits: MemoryLimits,
     /// How long all lines would be, in bytes.
@@ -38,30 +34,27 @@ pub(super) struct Memory {
 /// One tape.
 #[derive(Debug)]
 pub(super) struct MemoryTape {
-    pub(super) from: Option<Forked>,
-    /// Its own entries, by their seqs without a gap.
+    /// Its entries, by their seqs without a gap.
     lines: Vec<Line>,
-    /// Its own, without the place that it was forked at.
-    pub(super) anchors: Vec<Anchor>,
-    /// How many files it would have.
-    pub(super) number: u64,
-    /// How long its own lines would be, in bytes.
+    /// The first is there with the first entry.
+    pub(super) parts: Vec<Anchor>,
+    /// What the first part is called, and its number.
+    first_part: (&'static str, u64),
+    /// How long its lines would be, in bytes.
     pub(super) bytes: u64,
     /// What the next line would go on from.
     chain: Chain,
     pub(super) holder: Option<u64>,
     /// The last entry when the turn that is open was marked. What comes behind the next one is of this turn.
-    pub(super) open: Option<Seq>,
-    pub(super) hidden: bool,
-    pub(super) forks: BTreeSet<SessionId>,
+    open: Option<Seq>,
 }
 
 /// An entry. Shared, so that whoever reads copies it when the lock is given back.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    pub(super) entry: Arc<Entry>,
+    entry: Arc<Entry>,
     /// The checksum that a line of a file would have; only where the entry ends an append.
-    pub(super) end: Option<Sum>,
+    end: Option<Sum>,
 }
 
 /// The entries themselves, copied. Not under the lock: a long tape would hold up all appends.
@@ -70,73 +63,86 @@ pub(super) fn copied(lines: Vec<Line>) -> Vec<Entry> {
 }
 
 impl MemoryTape {
-    pub(super) fn empty(from: Option<Forked>, chain: Chain, number: u64) -> MemoryTape {
-        MemoryTape {
-            from,
-            lines: Vec::new(),
-            anchors: Vec::new(),
-            number,
-            bytes: 0,
-            chain,
-            holder: None,
-            open: None,
-            hidden: false,
-            forks: BTreeSet::new(),
+    pub(super) fn empty(session: &SessionId, after: Option<&Place>) -> MemoryTape {
+        let (first_part, chain) = match after {
+            None => (("session-start", 1), Chain::start(session, "memory")),
+            Some(place) => {
+                let sum = Sum::parse(&place.sum).unwrap_or_else(Sum::zero);
+                (("forked", place.part.number + 1), Chain::forked(session, "memory", place.seq, sum))
+            }
+        };
+        MemoryTape { lines: Vec::new(), parts: Vec::new(), first_part, bytes: 0, chain, holder: None, open: None }
+    }
+
+    /// Its last entry, where it has one.
+    pub(super) fn last_own(&self) -> Option<Seq> {
+        self.lines.last().map(|line| line.entry.seq)
+    }
+
+    /// Its entries from one to another, of those that there are.
+    pub(super) fn lines(&self, from: Seq, through: Seq) -> Vec<Line> {
+        let first = self.lines.first().map_or(Seq::ZERO, |line| line.entry.seq);
+        let behind = |seq: Seq| {
+            let count = seq.0.saturating_sub(first.0);
+            usize::try_from(count).unwrap_or(usize::MAX).min(self.lines.len())
+        };
+        let end = if through < first { 0 } else { behind(Seq(through.0.saturating_add(1))) };
+        self.lines.get(behind(from)..end).unwrap_or_default().to_vec()
+    }
+
+    pub(super) fn newest_part(&self, seq: Seq) -> Option<&Anchor> {
+        self.parts.iter().rfind(|part| part.first <= seq)
+    }
+
+    pub(super) fn place(&self, seq: Seq) -> Option<Place> {
+        let part = self.newest_part(seq)?.clone();
+        let at = self.lines.binary_search_by_key(&seq, |line| line.entry.seq).ok()?;
+        // An append has few entries.
+        let more = self.lines[at..].iter().take_while(|line| line.end.is_none()).count() as u64;
+        let sum = self.lines[at].end.map_or(String::new(), |sum| sum.as_str().to_owned());
+        Some(Place { seq, time: self.lines[at].entry.time, more, sum, part })
+    }
+
+    pub(super) fn summary(&self, session: &SessionId) -> SessionSummary {
+        let (first, last) = (self.lines.first(), self.lines.last());
+        SessionSummary {
+            id: session.clone(),
+            from: first.and_then(|line| Forked::of(&line.entry)),
+            created: first.map(|line| line.entry.time),
+            last: last.map(|line| line.entry.time),
+            seq: last.map_or(Seq::ZERO, |line| line.entry.seq),
+            bytes: self.bytes,
         }
-    }
-
-    pub(super) fn last(&self) -> Seq {
-        self.chain.seq
-    }
-
-    /// The last entry that is not its own.
-    pub(super) fn before(&self) -> Seq {
-        self.from.as_ref().map_or(Seq::ZERO, |from| from.seq)
-    }
-
-    /// Its own entries from one to another.
-    fn own(&self, from: Seq, through: Seq) -> &[Line] {
-        let behind = |seq: Seq| usize::try_from(seq.0.saturating_sub(self.before().0)).unwrap_or(usize::MAX);
-        let first = behind(Seq(from.0.saturating_sub(1))).min(self.lines.len());
-        &self.lines[first..behind(through).clamp(first, self.lines.len())]
-    }
-
-    /// The first and the last entry that it shows of itself.
-    pub(super) fn ends(&self) -> Option<(&Entry, &Entry)> {
-        Some((&self.lines.first()?.entry, &self.lines.last()?.entry))
     }
 
     /// Takes entries that are no more than so many bytes.
-    pub(super) fn append(&mut self, anchor: Option<&str>, entries: &[Entry], room: Room) -> Result<Seq, TapeError> {
-        let Some(first) = entries.first() else { return Ok(self.last()) };
+    fn append(&mut self, anchor: Option<&str>, entries: &[Entry], room: Room) -> Result<Seq, TapeError> {
+        let Some(first) = entries.first() else { return Ok(self.chain.seq) };
         let mut chain = self.chain.clone();
         // Refuses what does not follow or is too large.
         let bytes = encode_lines(&mut chain, entries)?.len() as u64;
-        let is_in_turn = self.open.is_some_and(|marked| self.last() > marked);
+        let is_in_turn = self.open.is_some_and(|marked| self.chain.seq > marked);
         if bytes > room.left(is_in_turn, bytes <= ENDING_BYTES) {
             return Err(TapeError::MemoryFull { of: "bytes", max: room.max });
         }
-        let first_ever = self.from.is_none() && self.lines.is_empty();
-        if let Some(name) = anchor {
-            let name = plain_anchor_name(name);
-            let reserved = if self.from.is_some() { FORKED } else { "session-start" };
-            if name == reserved || self.anchors.iter().any(|anchor| anchor.name == name) {
-                return Err(TapeError::AnchorExists { name });
-            }
-            self.number += 1;
-            let (first, time) = (first.seq, first.time);
-            self.anchors.push(Anchor { number: self.number, name, first, time });
-        } else if first_ever {
-            let (name, first, time) = ("session-start".to_owned(), first.seq, first.time);
-            self.anchors.push(Anchor { number: 1, name, first, time });
+        let name = anchor.map(plain_anchor_name);
+        if let Some(name) = name.as_ref().filter(|name| *name == self.first_part.0 || self.has_part(name)) {
+            return Err(TapeError::AnchorExists { name: name.clone() });
         }
+        let number = self.parts.last().map_or(self.first_part.1, |newest| newest.number + 1);
+        let begun = if self.parts.is_empty() { Some(self.first_part.0.to_owned()) } else { name };
+        self.parts.extend(begun.map(|name| Anchor { number, name, first: first.seq, time: first.time }));
         let (last, sum) = (entries.len() - 1, chain.sum);
         let line =
             |(n, entry): (usize, &Entry)| Line { entry: Arc::new(entry.clone()), end: (n == last).then_some(sum) };
         self.lines.extend(entries.iter().enumerate().map(line));
         self.bytes += bytes;
         self.chain = chain;
-        Ok(self.last())
+        Ok(self.chain.seq)
+    }
+
+    fn has_part(&self, name: &str) -> bool {
+        self.parts.iter().any(|part| part.name == name)
     }
 }
 
@@ -188,51 +194,18 @@ impl Memory {
         Ok(last)
     }
 
-    pub(super) fn shown(&self, session: &SessionId) -> Result<&MemoryTape, TapeError> {
-        let tape = self.tapes.get(session).filter(|tape| !tape.hidden);
-        tape.ok_or_else(|| TapeError::Missing { session: session.clone() })
+    pub(super) fn tape(&self, session: &SessionId) -> Result<&MemoryTape, TapeError> {
+        self.tapes.get(session).ok_or_else(|| TapeError::Missing { session: session.clone() })
     }
 
     pub(super) fn must_be_open(&self) -> Result<(), TapeError> {
         if self.closed { Err(TapeError::Closed) } else { Ok(()) }
     }
 
-    /// A tape and those that it goes on from, newest first, each with the last entry that counts.
-    pub(super) fn line_of(&self, session: &SessionId) -> Vec<(&SessionId, &MemoryTape, Seq)> {
-        let mut line = Vec::new();
-        let mut next = self.tapes.get_key_value(session).map(|(id, tape)| (id, tape, tape.last()));
-        while let Some((id, tape, through)) = next {
-            line.push((id, tape, through));
-            next = tape.from.as_ref().and_then(|from| {
-                let (id, parent) = self.tapes.get_key_value(&from.parent)?;
-                Some((id, parent, through.min(from.seq)))
-            });
-        }
-        line
-    }
-
-    pub(super) fn lines(&self, session: &SessionId, from: Seq, through: Seq) -> Vec<Line> {
-        let line = self.line_of(session);
-        line.into_iter().rev().flat_map(|(_, tape, last)| tape.own(from, through.min(last))).cloned().collect()
-    }
-
-    pub(super) fn anchors(&self, session: &SessionId) -> Vec<Anchor> {
-        let line = self.line_of(session);
-        let anchors = line.into_iter().rev();
-        anchors
-            .flat_map(|(_, tape, last)| tape.anchors.iter().filter(move |anchor| anchor.first <= last))
-            .cloned()
-            .collect()
-    }
-
-    pub(super) fn newest_anchor(&self, session: &SessionId, seq: Seq) -> Option<Anchor> {
-        self.anchors(session).into_iter().rfind(|anchor| anchor.first <= seq)
-    }
-
     /// Refuses where there is no such session, or somebody has it.
     pub(super) fn must_be_claimable(&self, session: &SessionId) -> Result<(), TapeError> {
         self.must_be_open()?;
-        if self.shown(session)?.holder.is_none() {
+        if self.tape(session)?.holder.is_none() {
             return Ok(());
         }
         let by = Holder { owner: "memory".into(), pid: std::process::id(), host: String::new() };
@@ -247,18 +220,62 @@ impl Memory {
         Ok(handle)
     }
 
-    /// Removes a tape that no fork goes on from, and what was only waiting for it.
-    pub(super) fn remove(&mut self, session: &SessionId) {
-        let mut next = Some(session.clone());
-        while let Some(session) = next {
-            let removed = self.tapes.remove(&session);
-            self.bytes -= removed.as_ref().map_or(0, |tape| tape.bytes);
-            let from = removed.and_then(|tape| tape.from);
-            next = from.map(|from| from.parent).filter(|parent| {
-                let Some(tape) = self.tapes.get_mut(parent) else { return false };
-                tape.forks.remove(&session);
-                tape.hidden && tape.forks.is_empty()
-            });
+    /// Removes a tape, and what is noted of it.
+    pub(super) fn erase(&mut self, session: &SessionId) {
+        self.bytes -= self.tapes.remove(session).map_or(0, |tape| tape.bytes);
+        self.marks.retain(|(_, of, _), _| of != session);
+    }
+
+    pub(super) fn mark(&mut self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.must_be_open()?;
+        match mark {
+            Mark::Open => {
+                let open = |tape: &mut MemoryTape| tape.open = tape.open.or(Some(tape.chain.seq));
+                self.tapes.entry(session.clone()).and_modify(open);
+                return Ok(());
+            }
+            // Also of sessions that are not there, but not of any number of them.
+            Mark::Parked => {
+                let parked = self.marked(Mark::Parked, None);
+                if parked.len() >= self.limits.sessions_max && !parked.iter().any(|(of, _)| of == session) {
+                    return Err(self.too_many());
+                }
+            }
+            Mark::Hidden => self.must_be_claimable(session)?,
+            Mark::Held => return Err(TapeError::engine("a mark that nobody sets")),
+            _ => drop(self.tape(session)?),
+        }
+        self.marks.insert(key(session, mark, about), about.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn unmark(&mut self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.must_be_open()?;
+        self.marks.remove(&key(session, mark, about));
+        if let Some(tape) = self.tapes.get_mut(session).filter(|_| mark == Mark::Open) {
+            tape.open = None;
+        }
+        Ok(())
+    }
+
+    pub(super) fn marked(&self, mark: Mark, of: Option<&SessionId>) -> Vec<(SessionId, String)> {
+        let is_wanted = |session: &SessionId| of.is_none_or(|of| of == session);
+        let with = |is_so: fn(&MemoryTape) -> bool| {
+            let tapes = self.tapes.iter().filter(|(session, tape)| is_wanted(session) && is_so(tape));
+            tapes.map(|(session, _)| (session.clone(), String::new())).collect()
+        };
+        match mark {
+            Mark::Open => with(|tape| tape.open.is_some()),
+            Mark::Held => with(|tape| tape.holder.is_some()),
+            _ => {
+                let noted = self.marks.iter().filter(|((of, session, _), _)| *of == mark && is_wanted(session));
+                noted.map(|((_, session, _), about)| (session.clone(), about.clone())).collect()
+            }
         }
     }
+}
+
+fn key(session: &SessionId, mark: Mark, about: &str) -> (Mark, SessionId, String) {
+    let fork = if mark == Mark::Fork { about } else { "" };
+    (mark, session.clone(), fork.to_owned())
 }

@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::tape::tests::support::{entry, id};
+use crate::{
+    ids::Millis,
+    tape::{
+        Deleted, TapeStoreExt as _,
+        tests::support::{entry, id},
+    },
+};
 
 fn limited(bytes_max: u64, sessions_max: usize) -> MemoryStore {
     MemoryStore::with_limits(MemoryLimits { bytes_max, sessions_max })
@@ -96,7 +102,7 @@ fn marks_have_a_bound_too() {
         store.mark(&id("c"), Mark::Parked, "boom"),
         Err(TapeError::MemoryFull { of: "sessions", max: 2 })
     ));
-    store.unmark(&id("a"), Mark::Parked).unwrap();
+    store.unmark(&id("a"), Mark::Parked, "").unwrap();
     store.mark(&id("c"), Mark::Parked, "boom").unwrap();
 }
 
@@ -119,8 +125,8 @@ fn a_turn_that_is_open_ends_in_a_memory_that_is_full() {
     append(&mut *open, 3).unwrap();
     let last = (4..20_000).find(|seq| append(&mut *open, *seq).is_err()).unwrap();
     assert!(last > 1_000 && store.bytes() <= 2_000 + 1024 * 1024, "so has that: {last} {}", store.bytes());
-    store.unmark(&id("open"), Mark::Open).unwrap();
-    store.unmark(&id("idle"), Mark::Open).unwrap();
+    store.unmark(&id("open"), Mark::Open, "").unwrap();
+    store.unmark(&id("idle"), Mark::Open, "").unwrap();
     drop(open);
     assert_eq!(store.delete(&id("open")).unwrap(), Deleted::Gone);
     assert_eq!(store.bytes(), listed(&store));

@@ -1,39 +1,15 @@
 //! What a store keeps beside the tapes: folders for others, and the room that is kept for a full disk.
 
-use std::path::PathBuf;
-
 use super::{Store, upkeep::make_reserve};
-use crate::{
-    ids::SessionId,
-    tape::{TapeError, disk::lock},
-};
+use crate::tape::{TapeError, TapeStoreExt as _, disk::lock};
 
 impl Store {
-    /// The folder for this session's large outputs; made with mode 0700 by whoever spills first.
-    #[must_use]
-    pub fn spill_path(&self, session: &SessionId) -> PathBuf {
-        self.layout().session(session).join("spill")
-    }
-
-    /// The folder for the contents that files of this session had before calls changed them; made with mode 0700 by whoever
-    /// keeps one. The tape does nothing with it.
-    #[must_use]
-    pub fn files_path(&self, session: &SessionId) -> PathBuf {
-        self.layout().session(session).join("files")
-    }
-
-    /// The folder that tells whose OS processes may have been left running. The tape does nothing with it.
-    #[must_use]
-    pub fn processes_path(&self) -> PathBuf {
-        self.layout().root.join("processes")
-    }
-
     /// Removes the outputs of all sessions that were kept too long or are too many, until `stop` says so. Blocks on the disk.
     /// Gives back how many; what cannot be looked at is passed over.
     pub fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {
         let sessions = self.layout().all_session_ids().unwrap_or_default();
         let now = std::time::SystemTime::now();
-        let folders = sessions.iter().take_while(|_| !stop()).map(|session| self.spill_path(session));
+        let folders = sessions.iter().take_while(|_| !stop()).filter_map(|session| self.spill_path(session));
         folders.filter_map(|folder| crate::tool::truncate::tidy_spills(&folder, now, retention).ok()).sum()
     }
 

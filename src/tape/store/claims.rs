@@ -9,8 +9,9 @@ use super::{Inner, Store, upkeep::bury};
 use crate::{
     ids::SessionId,
     tape::{
-        Damage, Durability, Notify, Tape, TapeError,
+        Damage, Durability, Notify, TapeError,
         disk::{LogFile, lock},
+        handle::Tape,
         line::Chain,
         log::Log,
         owner::{BURIAL_LOOK, BURIAL_WAIT, Claim},
@@ -23,7 +24,7 @@ const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
 
 impl Store {
     /// Claims a session, against other owners and against the other handles of this store.
-    pub(super) fn claim(&self, session: &SessionId) -> Result<Claim, TapeError> {
+    pub(super) fn claim_session(&self, session: &SessionId) -> Result<Claim, TapeError> {
         let writer = &self.inner.writer;
         let mut live = lock(&writer.live);
         let started = Instant::now();

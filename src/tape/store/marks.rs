@@ -1,50 +1,147 @@
-//! Which sessions are in a turn, which are kept stopped, and which are never swept: one small file each, so that it is known without reading a
-//! tape. The tape may be what makes a session crash.
+//! Marks as files, so that they are known without reading a tape. The tape may be what makes a session crash.
+//!
+//! ```text
+//! open/<id>  parked/<id>  pinned/<id>    one small file each
+//! sessions/<id>/hidden   hidden/<id>     the first counts, and goes with the session; the second is where to look
+//! sessions/<id>/forks/<fork>             goes with the session
+//! sessions/<id>/imported                 what came in, and from where
+//! sessions/<id>/claim                    who has it
+//! ```
 
 use std::{
-    io::Write as _,
+    io::{self, Write as _},
     sync::{Arc, Weak},
 };
 
-use super::stay::Stay;
+use super::{Claiming, Durability, Store, notes, stay::Stay};
 use crate::{
-    ids::{Millis, SessionId},
+    ids::SessionId,
     tape::{
-        Store, TapeError,
+        Mark, TapeError,
         disk::lock,
-        layout::{ids_in, make_folder, new_file, open_or_make, remove_file},
-        marks::Parked,
+        layout::{ids_in, make_folder, new_file, open_or_make, remove_file, sync_folder},
+        owner::{Claim, is_alive},
         queue::{Job, Mark as TurnMark, Wanted, What},
     },
 };
 
+type Marked = Vec<(SessionId, String)>;
+
 impl Store {
-    /// Notes that a turn of this session is open, so that the next start finds it with one look.
-    ///
+    pub(super) fn put_mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        let layout = self.layout();
+        match mark {
+            Mark::Open => {
+                fault!(self.faults(), "tape.mark_open", session.as_str());
+                self.mark_turn(session, TurnMark::Open)
+            }
+            Mark::Parked => self.put_parked(session, about),
+            Mark::Pinned => {
+                let _decided = Stay::decide(layout, session)?;
+                make_folder(&layout.pinned())?;
+                touch(layout.pinned().join(session.as_str()))
+            }
+            Mark::Hidden => {
+                let claim = self.claim_session(session)?;
+                let _claiming = Claiming::new(self, session, claim);
+                let _decided = Stay::decide(layout, session)?;
+                notes::put(layout, session);
+                make_folder(&layout.hidden())?;
+                touch(layout.hidden().join(session.as_str()))?;
+                touch(layout.hidden_mark(session))?;
+                notes::put(layout, session);
+                fault!(self.faults(), "tape.delete.hidden", session.as_str());
+                Ok(())
+            }
+            Mark::Fork => {
+                let _decided = Stay::decide(layout, session)?;
+                let fork = fork_of(about)?;
+                make_folder(&layout.forks(session))?;
+                touch(layout.fork_mark(session, &fork))?;
+                if self.inner.writer.options.durability == Durability::Power {
+                    sync_folder(&layout.forks(session))?;
+                    sync_folder(&layout.session(session))?;
+                }
+                fault!(self.faults(), "tape.fork.marked", fork.as_str());
+                Ok(())
+            }
+            Mark::Imported | Mark::Held => Err(not_by_hand()),
+        }
+    }
+
+    pub(super) fn take_mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.inner.must_write()?;
+        let layout = self.layout();
+        match mark {
+            Mark::Open => {
+                fault!(self.faults(), "tape.mark_closed", session.as_str());
+                self.mark_turn(session, TurnMark::Closed)
+            }
+            Mark::Parked => remove_file(&layout.parked().join(session.as_str())),
+            Mark::Pinned => remove_file(&layout.pinned().join(session.as_str())),
+            Mark::Hidden => {
+                remove_file(&layout.hidden_mark(session))?;
+                remove_file(&layout.hidden().join(session.as_str()))
+            }
+            Mark::Fork => remove_file(&layout.fork_mark(session, &fork_of(about)?)),
+            Mark::Imported | Mark::Held => Err(not_by_hand()),
+        }
+    }
+
+    pub(super) fn marked(&self, mark: Mark, of: Option<&SessionId>) -> Result<Marked, TapeError> {
+        let layout = self.layout();
+        let folder = match mark {
+            Mark::Open => layout.open(),
+            Mark::Parked => layout.parked(),
+            Mark::Pinned => layout.pinned(),
+            Mark::Hidden => layout.hidden(),
+            Mark::Fork | Mark::Imported | Mark::Held => layout.sessions(),
+        };
+        let sessions = of.map_or_else(|| ids_in(&folder), |session| Ok(vec![session.clone()]))?;
+        let mut marked = Marked::new();
+        for session in sessions {
+            match mark {
+                Mark::Open | Mark::Pinned | Mark::Parked => {
+                    let path = folder.join(session.as_str());
+                    if of.is_none() || path.exists() {
+                        let said = if mark == Mark::Parked { read_line(&path) } else { String::new() };
+                        marked.push((session, said));
+                    }
+                }
+                Mark::Hidden if layout.hidden_mark(&session).exists() => marked.push((session, String::new())),
+                Mark::Hidden => {}
+                Mark::Fork => {
+                    let forks = ids_in(&layout.forks(&session))?.into_iter();
+                    marked.extend(forks.map(|fork| (session.clone(), fork.to_string())));
+                }
+                Mark::Imported => match std::fs::read_to_string(layout.imported(&session)) {
+                    Ok(said) => marked.push((session, said)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    // What cannot be read is not passed over: a fork would have the powers that were taken.
+                    Err(error) => return Err(TapeError::io("read", layout.imported(&session))(error)),
+                },
+                Mark::Held if self.is_held(&session) => marked.push((session, String::new())),
+                Mark::Held => {}
+            }
+        }
+        Ok(marked)
+    }
+
+    /// Whether somebody who lives has claimed it. A claim that cannot be read is somebody's, for all that is known.
+    fn is_held(&self, session: &SessionId) -> bool {
+        match Claim::owner_of(self.layout(), session) {
+            Ok(None) => false,
+            Err(_) => true,
+            Ok(Some(owner)) => {
+                let ours = lock(&self.inner.writer.owner).as_ref().is_some_and(|ours| ours.identity.owner == owner);
+                ours || is_alive(self.layout(), &owner)
+            }
+        }
+    }
+
     /// Where this store has the session open and may not touch the disk in place just now, the I/O thread does it, before what
     /// is appended from here on.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.inner.must_write()?;
-        fault!(self.faults(), "tape.mark_open", session.as_str());
-        self.mark_turn(session, TurnMark::Open)
-    }
-
-    /// Notes that no turn of this session is open; as [`Store::mark_open`] does it, and only when what ended the turn is on
-    /// the tape.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.inner.must_write()?;
-        fault!(self.faults(), "tape.mark_closed", session.as_str());
-        self.mark_turn(session, TurnMark::Closed)
-    }
-
     fn mark_turn(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
         let writer = &self.inner.writer;
         let log = lock(&writer.live).get(session).and_then(Weak::upgrade);
@@ -67,27 +164,8 @@ impl Store {
         Ok(())
     }
 
-    /// The sessions with an open turn, by id.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Io`].
-    pub fn open_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        ids_in(&self.layout().open())
-    }
-
-    /// Notes that a session is kept stopped, and why. One that is noted already is noted anew.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
-        self.put_parked(session, &Parked::text(time, why)?)
-    }
-
     /// Writes the mark of a parked session, a line with that text.
-    pub(in crate::tape) fn put_parked(&self, session: &SessionId, text: &str) -> Result<(), TapeError> {
-        self.inner.must_write()?;
+    fn put_parked(&self, session: &SessionId, text: &str) -> Result<(), TapeError> {
         let folder = self.layout().parked();
         make_folder(&folder)?;
         let path = folder.join(session.as_str());
@@ -106,69 +184,22 @@ impl Store {
         }
         written.map_err(TapeError::io("write", path))
     }
+}
 
-    /// Notes that a session may run again. One that was not parked stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn unpark(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.inner.must_write()?;
-        remove_file(&self.layout().parked().join(session.as_str()))
-    }
+fn not_by_hand() -> TapeError {
+    TapeError::engine("a mark that nobody sets")
+}
 
-    /// Keeps a session from being swept, however long it is not used. Its own deletion ends that. In the moment of a sweep either
-    /// the sweep leaves it, or this says that it is gone.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Missing`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.inner.must_write()?;
-        let _decided = Stay::decide(self.layout(), session)?;
-        self.must_exist(session)?;
-        let folder = self.layout().pinned();
-        make_folder(&folder)?;
-        let mark = folder.join(session.as_str());
-        open_or_make(&mark).map(drop).map_err(TapeError::io("make", mark))
-    }
+fn fork_of(about: &str) -> Result<SessionId, TapeError> {
+    about.parse().map_err(|_| TapeError::engine("a mark of a fork names a session"))
+}
 
-    /// Lets a session be swept again. One that was not pinned stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`].
-    pub fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.inner.must_write()?;
-        remove_file(&self.layout().pinned().join(session.as_str()))
-    }
+fn touch(path: std::path::PathBuf) -> Result<(), TapeError> {
+    open_or_make(&path).map(drop).map_err(TapeError::io("make", path))
+}
 
-    /// The sessions that are never swept, by id.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Io`].
-    pub fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        ids_in(&self.layout().pinned())
-    }
-
-    /// The sessions that are kept stopped, by id, and why.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Io`].
-    pub fn parked_sessions(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
-        let parked = self.parked_texts()?.into_iter();
-        Ok(parked.map(|(session, text)| (session, Parked::why(&text))).collect())
-    }
-
-    /// The sessions that are kept stopped, by id, and what is written of each; nothing where that cannot be read.
-    pub(in crate::tape) fn parked_texts(&self) -> Result<Vec<(SessionId, String)>, TapeError> {
-        let folder = self.layout().parked();
-        let text = |id: &SessionId| {
-            let line = std::fs::read_to_string(folder.join(id.as_str())).unwrap_or_default();
-            line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)
-        };
-        Ok(ids_in(&folder)?.into_iter().map(|id| (id.clone(), text(&id))).collect())
-    }
+/// What a file of one line says; nothing where it cannot be read.
+fn read_line(path: &std::path::Path) -> String {
+    let line = std::fs::read_to_string(path).unwrap_or_default();
+    line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)
 }

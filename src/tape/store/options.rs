@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{Millis, Seq, SessionId},
-    tape::{Damage, Entry, Repair, Tape, TapeError},
+    tape::{Forked, TapeError},
 };
 
 /// What an acknowledged entry survives.
@@ -12,7 +12,7 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// The end of the process, however it comes. When the machine loses its power, the last lines may be lost; that the
-    /// machine was started anew is told by [`Loaded::rebooted`].
+    /// machine was started anew is told by [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted).
     #[default]
     Process,
     /// The loss of power as well: acknowledged after a sync, which many sessions share.
@@ -81,27 +81,14 @@ pub struct StoreReport {
     pub undone: Vec<TapeError>,
 }
 
-/// A tape that was loaded.
-#[derive(Debug)]
-pub struct Loaded {
-    /// To append to it.
-    pub tape: Tape,
-    /// What it says, from its newest anchor on.
-    pub entries: Vec<Entry>,
-    /// A torn tail was cut off.
-    pub repair: Option<Repair>,
-    /// It has a bad line: `entries` end before it, and nothing can be appended.
-    pub read_only: Option<Damage>,
-    /// The machine was started anew since the last writer, who wrote in [`Durability::Process`]: lines may be lost that
-    /// had been acknowledged.
-    pub rebooted: bool,
-}
-
-/// A session as its files show it. The checksums are not looked at; [`Store::verify`](crate::tape::Store::verify) does.
+/// A session as its first and its last entry show it. Over files the checksums are not looked at;
+/// [`Store::verify`](crate::tape::Store::verify) does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSummary {
     /// Which.
     pub id: SessionId,
+    /// Where it goes on from, where it is a fork.
+    pub from: Option<Forked>,
     /// The time of its first entry; absent where it has none.
     pub created: Option<Millis>,
     /// The time of its last entry.
@@ -110,6 +97,11 @@ pub struct SessionSummary {
     pub seq: Seq,
     /// The size of its entries, in bytes.
     pub bytes: u64,
-    /// A turn of it is open.
-    pub open: bool,
+}
+
+impl SessionSummary {
+    /// Of a session that cannot be read. What is empty may be swept; of this one nobody knows.
+    pub(crate) fn unread(id: SessionId) -> SessionSummary {
+        SessionSummary { id, from: None, created: None, last: None, seq: Seq::ZERO, bytes: 1 }
+    }
 }

@@ -8,7 +8,6 @@
 //! Looks at what opening the session would read. Only where nothing of that is sound, it goes on to the anchor before, and of
 //! a fork to what it goes on from.
 
-use super::Store;
 use crate::{
     ids::{Seq, SessionId},
     tape::{
@@ -23,6 +22,8 @@ use crate::{
 /// Up to where a session can be read, and gone on from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoundEnd {
+    /// The session whose own that entry is: this one, or one that it goes on from.
+    pub session: SessionId,
     /// Its last sound entry; it ends an append. 0 where there is none.
     pub seq: Seq,
     /// What is bad behind it; `None` where the session can be opened to write. What is being written just now, or was torn when
@@ -30,41 +31,30 @@ pub struct SoundEnd {
     pub damage: Option<Damage>,
 }
 
-impl Store {
-    /// Up to where a session can be read and gone on from: its last whole append where it is sound, else the last one before
-    /// what is damaged. Of a fork without an anchor of its own that may be an entry of what it goes on from.
-    ///
-    /// Takes no lock and changes nothing. Reads what opening the session would read, and more only where that is damaged.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Missing`]; [`TapeError::Newer`]; [`TapeError::TooDeep`]; [`TapeError::Io`].
-    pub fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
-        self.must_exist(session)?;
-        let end = end_of(self.layout(), session)?;
-        Ok(SoundEnd { seq: end.last.map_or(Seq::ZERO, |last| last.seq), damage: end.damage })
-    }
+/// The last whole append of a session where it is sound, else the last one before what is damaged. Of a fork without an anchor of
+/// its own that may be an entry of what it goes on from. Takes no lock and changes nothing.
+pub(super) fn sound_end(layout: &Layout, session: &SessionId) -> Result<SoundEnd, TapeError> {
+    let End { last, damage } = end_through(layout, session, None, 0)?;
+    let Last { owner, seq, .. } = last.unwrap_or_else(|| Last::none(session));
+    Ok(SoundEnd { session: owner, seq, damage: damage.map(|damage| Damage { last_good: seq, ..damage }) })
 }
 
 /// An entry, and where it is.
-pub(super) struct Last {
-    pub(super) owner: SessionId,
-    /// Which of the owner's anchors.
-    pub(super) anchor: usize,
-    pub(super) seq: Seq,
+struct Last {
+    owner: SessionId,
+    seq: Seq,
     sum: Sum,
 }
 
-pub(super) struct End {
-    pub(super) last: Option<Last>,
-    pub(super) damage: Option<Damage>,
+impl Last {
+    fn none(session: &SessionId) -> Last {
+        Last { owner: session.clone(), seq: Seq::ZERO, sum: Sum::zero() }
+    }
 }
 
-/// The sound end of a session.
-pub(super) fn end_of(layout: &Layout, session: &SessionId) -> Result<End, TapeError> {
-    let End { last, damage } = end_through(layout, session, None, 0)?;
-    let last_good = last.as_ref().map_or(Seq::ZERO, |last| last.seq);
-    Ok(End { damage: damage.map(|damage| Damage { last_good, ..damage }), last })
+struct End {
+    last: Option<Last>,
+    damage: Option<Damage>,
 }
 
 /// The sound end of what a session says through that entry; of all it says where none is named.
@@ -94,7 +84,7 @@ fn end_through(layout: &Layout, session: &SessionId, through: Option<Seq>, deep:
             _ => {}
         }
         let last = last_of(&read, &bytes, through);
-        let last = last.map(|(seq, sum)| Last { owner: session.clone(), anchor, seq, sum });
+        let last = last.map(|(seq, sum)| Last { owner: session.clone(), seq, sum });
         let Some(forked) = forked.as_ref().filter(|_| anchor == 0) else {
             if last.is_some() {
                 return Ok(End { last, damage });

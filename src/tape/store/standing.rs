@@ -1,20 +1,13 @@
 //! How sessions stand: who has them, which are parked, deleted, pinned or in a turn.
 //!
-//! All of it is known from a handful of folders, each read once for any number of sessions; only who has a session is looked
-//! up for each, in its claim. No tape is read.
-
-use std::{collections::BTreeMap, sync::Mutex, sync::PoisonError};
+//! All of it is known from a handful of marks, each read once for any number of sessions; only who has a session is looked up for
+//! each. No tape is read.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::SessionId,
-    tape::{
-        Store, TapeError, TapeStore,
-        disk::lock,
-        layout::ids_in,
-        owner::{Claim, is_alive},
-    },
+    tape::{Mark, TapeError, TapeStore},
 };
 
 /// Whether the index has read everything that is on the tapes.
@@ -45,62 +38,25 @@ pub enum Standing {
 
 /// How the sessions of a store stand, as they were looked at.
 #[derive(Debug)]
-pub(crate) struct Standings {
-    claims: Claims,
+pub(crate) struct Standings<'s> {
+    store: &'s dyn TapeStore,
     parked: Vec<SessionId>,
     hidden: Vec<SessionId>,
     pinned: Vec<SessionId>,
     open: Vec<SessionId>,
 }
 
-/// Who has sessions open.
-#[derive(Debug)]
-enum Claims {
-    /// Looked up where it is asked for, with the owners that were looked at and whether they live.
-    Files(Store, Mutex<BTreeMap<String, bool>>),
-    /// All that somebody has.
-    Known(Vec<SessionId>),
-}
-
-impl Store {
-    /// Reads four folders of marks.
-    pub(crate) fn standings(&self) -> Result<Standings, TapeError> {
-        let layout = self.layout();
-        Ok(Standings {
-            parked: ids_in(&layout.parked())?,
-            hidden: ids_in(&layout.hidden())?,
-            pinned: ids_in(&layout.pinned())?,
-            open: ids_in(&layout.open())?,
-            claims: Claims::Files(self.clone(), Mutex::default()),
-        })
+impl<'s> Standings<'s> {
+    /// Reads four kinds of marks.
+    pub(crate) fn of_all(store: &'s dyn TapeStore) -> Result<Standings<'s>, TapeError> {
+        let marked = |mark| -> Result<Vec<SessionId>, TapeError> {
+            Ok(store.marks(mark, None)?.into_iter().map(|(session, _)| session).collect())
+        };
+        let (parked, hidden) = (marked(Mark::Parked)?, marked(Mark::Hidden)?);
+        Ok(Standings { store, parked, hidden, pinned: marked(Mark::Pinned)?, open: marked(Mark::Open)? })
     }
 
-    /// The sessions that somebody has open, by id: this store, or another owner who lives; and those whose claim cannot be read.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Io`].
-    pub fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        let owners = Mutex::default();
-        let mut held = self.layout().session_ids()?;
-        held.retain(|session| is_held(self, &owners, session));
-        Ok(held)
-    }
-}
-
-impl Standings {
-    /// How the sessions of any engine stand. Those that are hidden are not among its sessions.
-    pub(crate) fn of_engine(engine: &dyn TapeStore) -> Result<Standings, TapeError> {
-        Ok(Standings {
-            parked: engine.parked_sessions()?.into_iter().map(|(session, _)| session).collect(),
-            hidden: Vec::new(),
-            pinned: engine.pinned_sessions()?,
-            open: engine.open_sessions()?,
-            claims: Claims::Known(engine.held_sessions()?),
-        })
-    }
-
-    /// How a session stands. Looks at its claim.
+    /// How a session stands. Looks up who has it.
     pub(crate) fn of(&self, session: &SessionId) -> Standing {
         match () {
             () if self.is_hidden(session) => Standing::Hidden,
@@ -125,33 +81,10 @@ impl Standings {
         has(&self.hidden, session)
     }
 
+    /// Of what cannot be told somebody has it, for all that is known.
     fn is_held(&self, session: &SessionId) -> bool {
-        match &self.claims {
-            Claims::Files(store, owners) => is_held(store, owners, session),
-            Claims::Known(held) => has(held, session),
-        }
+        self.store.marks(Mark::Held, Some(session)).map_or(true, |held| !held.is_empty())
     }
-}
-
-/// Whether somebody who lives has claimed it. A claim that cannot be read is somebody's, for all that is known.
-fn is_held(store: &Store, owners: &Mutex<BTreeMap<String, bool>>, session: &SessionId) -> bool {
-    let layout = store.layout();
-    let owner = match Claim::owner_of(layout, session) {
-        Ok(Some(owner)) => owner,
-        Ok(None) => return false,
-        Err(_) => return true,
-    };
-    let ours = lock(&store.inner.writer.owner).as_ref().is_some_and(|ours| ours.identity.owner == owner);
-    if ours {
-        return true;
-    }
-    let mut owners = owners.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(lives) = owners.get(&owner) {
-        return *lives;
-    }
-    let lives = is_alive(layout, &owner);
-    owners.insert(owner, lives);
-    lives
 }
 
 fn has(sorted: &[SessionId], session: &SessionId) -> bool {

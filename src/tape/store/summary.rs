@@ -8,13 +8,16 @@ use crate::{
         SessionSummary, TapeError,
         layout::Layout,
         line::glance,
+        lineage::origin,
         read::{first_line, last_seen},
     },
 };
 
-/// Reads the ends of a session's files. `open` are the sessions with an open turn, sorted.
-pub(super) fn summary(layout: &Layout, id: SessionId, open: &[SessionId]) -> Result<SessionSummary, TapeError> {
-    let anchors: Vec<PathBuf> = layout.anchor_names(&id)?.iter().map(|anchor| layout.entries(&id, anchor)).collect();
+/// Reads the ends of a session's files.
+pub(super) fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> {
+    let folders = layout.anchor_names(&id)?;
+    let from = origin(layout, &id, &folders)?;
+    let anchors: Vec<PathBuf> = folders.iter().map(|anchor| layout.entries(&id, anchor)).collect();
     let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
     let mut last = None;
     for path in anchors.iter().rev() {
@@ -28,7 +31,7 @@ pub(super) fn summary(layout: &Layout, id: SessionId, open: &[SessionId]) -> Res
         last: last.as_ref().map(|last| last.time),
         seq: last.map_or(Seq::ZERO, |last| last.seq),
         bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),
-        open: open.binary_search(&id).is_ok(),
+        from,
         id,
     })
 }

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{StoreOptions, StoreReport, delete::finish_deletions};
+use super::{StoreOptions, StoreReport, notes::is_note, primitives::remove_moved};
+use crate::ids::SessionId;
 use crate::tape::{
     Durability, TapeError,
     commit::{self, Replayed},
@@ -77,7 +78,7 @@ pub(in crate::tape) fn become_owner(
         drop(lock);
     }
     remove_drafts(layout);
-    report.undone.extend(finish_deletions(layout, &owner.identity.owner));
+    report.undone.extend(remove_deleted(layout));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
     Ok(owner)
 }
@@ -95,6 +96,17 @@ fn remove_drafts(layout: &Layout) {
             let _ = std::fs::remove_file(&path);
         }
     }
+}
+
+/// Removes what deletions that were cut off had moved out of sight. Says what failed; the next one is done all the same.
+fn remove_deleted(layout: &Layout) -> Vec<TapeError> {
+    let names = match names_in(&layout.deleted()) {
+        Ok(names) => names,
+        Err(error) => return vec![error],
+    };
+    let moved = names.iter().filter_map(|name| Some((name, name.rsplit_once('.')?.0.parse::<SessionId>().ok()?)));
+    let moved = moved.filter(|(name, _)| !is_note(name));
+    moved.filter_map(|(name, id)| remove_moved(layout, &id, &layout.deleted().join(name)).err()).collect()
 }
 
 /// Does what a dead owner left undone. The caller holds its lock.

@@ -319,7 +319,7 @@ fn an_export_takes_large_outputs_as_they_were_when_it_began() {
     let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     drop(session(&store, "s"));
-    let spills = store.spill_path(&id("s"));
+    let spills = store.spill_path(&id("s")).unwrap();
     fs::create_dir_all(&spills).unwrap();
     fs::write(spills.join("whole-1.log"), "whole").unwrap();
     fs::write(spills.join("growing-1.log"), "first").unwrap();
@@ -333,10 +333,10 @@ fn an_export_takes_large_outputs_as_they_were_when_it_began() {
     let other = own_folder();
     let other = Store::open(other.path(), small()).unwrap();
     assert_eq!(other.import(&mut io::Cursor::new(&out.out), &ImportOptions::as_it_was()).unwrap().spills, 3);
-    let read = |name: &str| fs::read_to_string(other.spill_path(&id("s")).join(name)).unwrap();
+    let read = |name: &str| fs::read_to_string(other.spill_path(&id("s")).unwrap().join(name)).unwrap();
     assert_eq!((read("whole-1.log"), read("growing-1.log")), ("whole".into(), "first".into()));
     assert_eq!(read("going-1.log"), "cut off");
-    assert!(!other.spill_path(&id("s")).join("new-1.log").exists());
+    assert!(!other.spill_path(&id("s")).unwrap().join("new-1.log").exists());
 }
 
 /// There may be many, and the oldest are those that are tidied up.
@@ -345,7 +345,7 @@ fn an_export_takes_many_large_outputs_that_are_tidied_up_meanwhile() {
     let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     drop(session(&store, "s"));
-    let spills = store.spill_path(&id("s"));
+    let spills = store.spill_path(&id("s")).unwrap();
     fs::create_dir_all(&spills).unwrap();
     (0..100).for_each(|n| fs::write(spills.join(format!("output-{n}.log")), format!("output {n}")).unwrap());
     let of_outputs = || {
@@ -361,7 +361,8 @@ fn an_export_takes_many_large_outputs_that_are_tidied_up_meanwhile() {
     let other = own_folder();
     let other = Store::open(other.path(), small()).unwrap();
     assert_eq!(other.import(&mut io::Cursor::new(&out.out), &ImportOptions::as_it_was()).unwrap().spills, 100);
-    let read = |n: usize| fs::read_to_string(other.spill_path(&id("s")).join(format!("output-{n}.log"))).unwrap();
+    let read =
+        |n: usize| fs::read_to_string(other.spill_path(&id("s")).unwrap().join(format!("output-{n}.log"))).unwrap();
     assert!((0..100).all(|n| read(n) == format!("output {n}")));
 }
 

@@ -17,10 +17,12 @@ use std::{
 
 use serde_json::value::RawValue;
 
+pub(super) use crate::tape::{TapeStore as _, TapeStoreExt as _};
+
 use crate::{
     ids::{Millis, Seq, SessionId},
     tape::{
-        Appended, Durability, Entry, Notify, Store, StoreOptions, Tape, TapeError,
+        Appended, Durability, Entry, Notify, Store, StoreOptions, TapeError, TapeWriter,
         disk::{Disk, RealDisk},
     },
 };
@@ -81,7 +83,7 @@ pub(super) fn deaf() -> Notify {
 
 /// A tape whose appends are waited for.
 pub(super) struct Waiting {
-    pub(super) tape: Tape,
+    pub(super) tape: Box<dyn TapeWriter>,
     pub(super) told: Receiver<Told>,
 }
 

@@ -7,7 +7,7 @@ use tamtam::{
     Seq,
     model::Item,
     session::{Entry, Record, State},
-    tape::{Store, StoreOptions},
+    tape::{Store, StoreOptions, TapeStoreExt as _},
 };
 
 use super::{

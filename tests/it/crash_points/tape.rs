@@ -10,7 +10,7 @@ use std::{
 
 use tamtam::{
     Millis, Seq, SessionId,
-    tape::{Appended, Durability, Entry, Notify, Store, StoreOptions, Tape, TapeError},
+    tape::{Appended, Durability, Entry, Notify, Store, StoreOptions, TapeError, TapeStoreExt as _, TapeWriter},
 };
 
 use super::{
@@ -49,7 +49,7 @@ fn options(durability: Durability, strike: &Strike) -> StoreOptions {
 
 /// A tape and what it was told.
 struct Writer {
-    tape: Tape,
+    tape: Box<dyn TapeWriter>,
     told: mpsc::Receiver<Result<Seq, TapeError>>,
 }
 

@@ -109,7 +109,7 @@ async fn a_turn_ends_although_memory_is_full() {
         while runtime.passivate(session.id()).await.is_err() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(store.marks(Mark::Open).unwrap(), []);
+        assert_eq!(store.marks(Mark::Open, None).unwrap(), []);
         assert!(runtime.shutdown().await.is_empty());
     }
 }

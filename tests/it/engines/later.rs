@@ -96,8 +96,8 @@ async fn a_session_that_takes_new_rules_at_its_start_is_not_listed_as_open() {
         let marked = (id.clone(), String::new());
         let is_marked = || match &engine.kept {
             Kept::Files(_) => mark.exists(),
-            Kept::Memory(memory) => memory.marks(Mark::Open).unwrap().contains(&marked),
-            Kept::Own(own) => own.marks(Mark::Open).unwrap().contains(&marked),
+            Kept::Memory(memory) => memory.marks(Mark::Open, None).unwrap().contains(&marked),
+            Kept::Own(own) => own.marks(Mark::Open, None).unwrap().contains(&marked),
         };
         until("it is not marked", || !is_marked()).await;
         assert!(second.shutdown().await.is_empty());

@@ -1,10 +1,9 @@
-//! An engine of a host's own: memory, written by a thread, so that each append is answered later. On demand it refuses, takes only
+//! An engine of a host's own: the plainest one ([`Plain`]), written by a thread, so that each append is answered later. On demand it refuses, takes only
 //! small rows, writes nothing for a while, cannot read a session, or gives sessions back late.
 
 use std::{
     collections::BTreeSet,
     fmt,
-    path::PathBuf,
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -14,17 +13,19 @@ use std::{
 };
 
 use tamtam::{
-    Millis, Seq, SessionId,
+    Seq, SessionId,
     tape::{
-        Anchor, Appended, Deleted, Entry, Finding, Forked, GivenBack, LoadedTape, Mark, MemoryStore, Notify, ReadTo,
-        SessionSummary, TapeError, TapeStore, TapeWriter,
+        Anchor, Appended, Entry, GivenBack, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore,
+        TapeWriter,
     },
 };
+
+use super::plain::Plain;
 
 /// A clone is the same engine.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
-    memory: MemoryStore,
+    plain: Plain,
     refuses: Arc<AtomicBool>,
     /// Appends that were refused.
     pub(super) refused: Arc<AtomicUsize>,
@@ -61,7 +62,7 @@ struct Inner {
 impl Own {
     pub(super) fn new() -> Own {
         Own {
-            memory: MemoryStore::new(),
+            plain: Plain::default(),
             refuses: Arc::default(),
             refused: Arc::default(),
             panics_at: Arc::default(),
@@ -248,103 +249,61 @@ impl Drop for OwnWriter {
 }
 
 impl TapeStore for Own {
-    fn create(&self, session: &SessionId, notify: Notify) -> Result<Box<dyn TapeWriter>, TapeError> {
+    fn begin(
+        &self,
+        session: &SessionId,
+        after: Option<&Place>,
+        notify: Notify,
+    ) -> Result<Box<dyn TapeWriter>, TapeError> {
         self.wait_until_given_back(session);
-        Ok(self.writer(session.clone(), self.memory.create(session, Arc::new(|_| {}))?, notify))
+        Ok(self.writer(session.clone(), self.plain.begin(session, after, Arc::new(|_| {}))?, notify))
     }
 
-    fn load(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
+    fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
         if self.standing.inner.lock().unwrap().away.as_ref() == Some(session) {
             self.looked.fetch_add(1, Ordering::SeqCst);
             return Err(TapeError::engine("the database is away"));
         }
         self.wait_until_given_back(session);
-        let loaded = self.memory.load(session, Arc::new(|_| {}))?;
+        let loaded = self.plain.claim(session, Arc::new(|_| {}))?;
         Ok(LoadedTape { tape: self.writer(session.clone(), loaded.tape, notify), ..loaded })
     }
 
-    fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
-        self.memory.read(session, after)
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+        self.plain.range(session, from, through)
     }
 
-    fn read_to(&self, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
-        self.memory.read_to(session, seq)
+    fn place(&self, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
+        self.plain.place(session, seq)
     }
 
-    fn anchors(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
-        self.memory.anchors(session)
+    fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
+        self.plain.parts(session)
     }
 
-    fn between_anchors(&self, session: &SessionId, from: &str, to: &str) -> Result<Vec<Entry>, TapeError> {
-        self.memory.between_anchors(session, from, to)
+    fn names(&self) -> Result<Vec<SessionId>, TapeError> {
+        self.plain.names()
     }
 
-    fn exists(&self, session: &SessionId) -> bool {
-        self.memory.exists(session)
+    fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
+        self.plain.summary(session)
     }
 
-    fn sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        self.memory.sessions()
-    }
-
-    fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
-        self.memory.list()
-    }
-
-    fn fork(
-        &self,
-        parent: &SessionId,
-        at: Option<Seq>,
-        session: &SessionId,
-        time: Millis,
-    ) -> Result<Forked, TapeError> {
-        self.memory.fork(parent, at, session, time)
-    }
-
-    fn forked_from(&self, session: &SessionId) -> Result<Option<Forked>, TapeError> {
-        self.memory.forked_from(session)
-    }
-
-    fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
-        self.memory.forks_of(session)
-    }
-
-    fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError> {
-        self.memory.has_entry_of(session, other, seq)
-    }
-
-    fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
+    fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
         self.wait_until_given_back(session);
-        self.memory.delete(session)
-    }
-
-    fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
-        self.wait_until_given_back(session);
-        self.memory.delete_unless_gone_on(session, last)
-    }
-
-    fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
-        self.memory.delete_unused(session, last)
-    }
-
-    fn verify(&self, session: &SessionId) -> Result<Vec<Finding>, TapeError> {
-        self.memory.verify(session)
+        self.plain.erase(session, last, unless)
     }
 
     fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
-        self.memory.mark(session, mark, about)
+        self.plain.mark(session, mark, about)
     }
 
-    fn unmark(&self, session: &SessionId, mark: Mark) -> Result<(), TapeError> {
-        self.memory.unmark(session, mark)
+    fn unmark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.plain.unmark(session, mark, about)
     }
 
-    fn marks(&self, mark: Mark) -> Result<Vec<(SessionId, String)>, TapeError> {
-        self.memory.marks(mark)
-    }
-
-    fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        self.memory.held_sessions()
+    fn marks(&self, mark: Mark, of: Option<&SessionId>) -> Result<Vec<(SessionId, String)>, TapeError> {
+        self.plain.marks(mark, of)
     }
 
     fn settle(&self, limit: Duration) -> bool {
@@ -357,9 +316,5 @@ impl TapeStore for Own {
         }
         self.give_back();
         self.wait_while(until, |inner| !inner.closing.is_empty())
-    }
-
-    fn files_path(&self, _: &SessionId) -> Option<PathBuf> {
-        None
     }
 }

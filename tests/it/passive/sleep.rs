@@ -5,7 +5,7 @@ use tamtam::{
     error::PassivateError,
     model::{Reply, Scripted},
     permission::Profile,
-    tape::{Store, StoreOptions, TapeError},
+    tape::{Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 
 use super::{Arc, Duration, SessionOptions, ask, counts, create, event, options, said, start};

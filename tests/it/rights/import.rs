@@ -3,7 +3,7 @@
 
 use tamtam::{
     Millis, Seq, SessionId,
-    tape::{Access, ImportOptions, Spills, Store, StoreOptions},
+    tape::{Access, ImportOptions, Spills, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::*;

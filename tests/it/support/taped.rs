@@ -12,7 +12,7 @@ use tamtam::{
     Seq, SessionId,
     replay::{Replay, ReplayError},
     session::{Entry, Record},
-    tape::{Access, Append, Store, StoreOptions, TapeError},
+    tape::{Access, Append, Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 
 /// Entries of one folder that are replayed, at most: a long tape shows no more than its beginning does.

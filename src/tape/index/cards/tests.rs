@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     ids::Seq,
     tape::{
-        Store, StoreOptions,
+        Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
         layout::make_folder,
         line::{Chain, encode_lines},
         tests::support::{entry, id, make_last_line_newer, own_folder},

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{json, value::to_raw_value};
 
 use super::*;
-use crate::tape::{Access, Appended, StoreOptions, Tape};
+use crate::tape::{Access, Appended, StoreOptions, TapeStore as _, TapeStoreExt as _, TapeWriter};
 
 fn store(folder: &Path) -> Store {
     Store::open(folder, StoreOptions::default()).unwrap()
@@ -15,7 +15,7 @@ fn id(name: &str) -> SessionId {
     name.parse().unwrap()
 }
 
-fn tape(store: &Store, name: &str) -> Tape {
+fn tape(store: &Store, name: &str) -> Box<dyn TapeWriter> {
     match store.exists(&id(name)) {
         true => store.load(&id(name), Arc::new(|_| {})).unwrap().tape,
         false => store.create(&id(name), Arc::new(|_| {})).unwrap(),
@@ -38,12 +38,12 @@ fn entry(seq: Seq, time: u64, kind: &str, data: serde_json::Value) -> Entry {
 }
 
 /// One entry with this text, at this time.
-fn say(store: &Store, tape: &mut Tape, kind: &str, time: u64, text: &str) {
+fn say(store: &Store, tape: &mut Box<dyn TapeWriter>, kind: &str, time: u64, text: &str) {
     let _ = tape.append(&[entry(tape.last().next(), time, kind, json!({ "text": text }))]);
     assert!(store.settle(Duration::from_secs(30)));
 }
 
-fn begin(store: &Store, tape: &mut Tape, name: &str, text: &str) {
+fn begin(store: &Store, tape: &mut Box<dyn TapeWriter>, name: &str, text: &str) {
     let _: Appended = tape.begin_anchor(name, &entry(tape.last().next(), 1, "note", json!({ "text": text })));
     assert!(store.settle(Duration::from_secs(30)));
 }

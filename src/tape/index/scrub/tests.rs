@@ -6,7 +6,7 @@ use crate::{
     ids::{Millis, Seq},
     sweep::{SweepPolicy, sweep},
     tape::{
-        Behind, Card, Deleted, Entry, Fold, Folded, Query, Store, StoreOptions,
+        Behind, Card, Deleted, Entry, Fold, Folded, Query, Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
         index::Index,
         tests::support::{entry, id, own_folder},
     },
@@ -91,9 +91,14 @@ fn has(store: &Store, session: &str) -> (bool, bool) {
     (count("select count(*) from entries where session = ?1"), count("select count(*) from cards where session = ?1"))
 }
 
+/// All of it, in one go.
+fn scrub(store: &Store) {
+    assert!(store.scrub(&|| false).unwrap());
+}
+
 /// A host that only deletes, and never searches or lists again.
 #[test]
-fn what_is_deleted_leaves_the_index_at_once() {
+fn what_is_deleted_leaves_the_index_with_a_scrub() {
     let folder = own_folder();
     let store = store(folder.path());
     talked(&store);
@@ -102,6 +107,8 @@ fn what_is_deleted_leaves_the_index_at_once() {
     for n in 0..3 {
         assert_eq!(has(&store, &format!("s{n}")), (true, true));
         assert_eq!(store.delete(&id(&format!("s{n}"))).unwrap(), Deleted::Gone);
+        assert!(is_noted(&store));
+        scrub(&store);
         assert_eq!(has(&store, &format!("s{n}")), (false, false));
     }
     assert_eq!(in_files(&store, SECRET), 0);
@@ -121,18 +128,20 @@ fn the_words_of_one_small_session_among_many_leave_the_search_table() {
     session(&store, "small", &[said(1, SECRET)]);
     assert_eq!(found(&store, SECRET).len(), 1);
     store.delete(&id("small")).unwrap();
+    scrub(&store);
     assert_eq!(in_files(&store, SECRET), 0);
     assert_eq!((found(&store, SECRET).len(), found(&store, "more").len()), (0, 20));
     assert_eq!(store.check_index(None).unwrap().wrong, []);
 }
 
 #[test]
-fn what_is_swept_leaves_the_index_with_the_sweep() {
+fn what_is_swept_leaves_the_index_with_one_scrub() {
     let folder = own_folder();
     let store = store(folder.path());
     talked(&store);
     let policy = SweepPolicy { keep_newest: Some(0), ..SweepPolicy::default() };
     assert_eq!(sweep(&store, policy, Millis::now(), || false).unwrap().gone.len(), 6);
+    scrub(&store);
     assert_eq!(in_files(&store, SECRET), 0);
     assert!(!is_noted(&store));
 }
@@ -145,17 +154,19 @@ fn what_is_hidden_leaves_the_search_and_the_list_with_its_last_fork() {
     talked(&store);
     store.fork(&id("s0"), Some(Seq(20)), &id("f"), Millis(2_000_000_000_000)).unwrap();
     assert_eq!(store.delete(&id("s0")).unwrap(), Deleted::Hidden);
+    scrub(&store);
     assert_eq!((has(&store, "s0"), has(&store, "s1")), ((false, true), (true, true)));
     for name in ["s1", "s2", "f"] {
         assert_eq!(store.delete(&id(name)).unwrap(), Deleted::Gone);
     }
+    scrub(&store);
     assert_eq!(has(&store, "s0"), (false, false));
     assert_eq!(in_files(&store, SECRET), 0);
 }
 
-/// Where somebody writes the index just then, or the process dies, the next store to be opened does it.
+/// Where somebody writes the index just then, reads it, or the process dies, the next scrub does it.
 #[test]
-fn what_could_not_be_forgotten_at_once_is_at_the_next_start() {
+fn what_could_not_be_forgotten_at_once_is_the_next_time() {
     let folder = own_folder();
     let one = store(folder.path());
     talked(&one);
@@ -163,10 +174,19 @@ fn what_could_not_be_forgotten_at_once_is_at_the_next_start() {
     for n in 0..3 {
         assert_eq!(one.delete(&id(&format!("s{n}"))).unwrap(), Deleted::Gone);
     }
+    assert!(!one.scrub(&|| false).unwrap());
+    let found = one.search(&Query::new(SECRET)).unwrap();
+    assert!(found.hits.is_empty(), "a search finds nothing of it all the same");
     drop(busy);
+    let reads = one.index().unwrap();
+    let reads = reads.cards().unwrap();
+    reads.one(&id("s4")).unwrap().unwrap();
+    assert!(!one.scrub(&|| false).unwrap(), "the write-ahead log is still read");
+    drop(reads);
     assert!(is_noted(&one));
     drop(one);
     let next = store(folder.path());
+    scrub(&next);
     assert!(!is_noted(&next));
     assert_eq!(in_files(&next, SECRET), 0);
     assert_eq!(fs::read_dir(folder.path().join("deleted")).unwrap().count(), 0);
@@ -175,7 +195,7 @@ fn what_could_not_be_forgotten_at_once_is_at_the_next_start() {
 /// The session is out of sight by then, so nobody would ask for it again.
 #[cfg(feature = "fault-injection")]
 #[test]
-fn what_was_deleted_half_way_leaves_the_index_at_the_next_start() {
+fn what_was_deleted_half_way_leaves_the_index_too() {
     let folder = own_folder();
     let path = folder.path().to_owned();
     talked(&store(folder.path()));
@@ -195,55 +215,50 @@ fn what_was_deleted_half_way_leaves_the_index_at_the_next_start() {
     assert!(in_files(&one, SECRET) > 0);
     drop(one);
     let next = store(&path);
+    scrub(&next);
     assert_eq!(has(&next, "s1"), (false, false));
     assert_eq!(in_files(&next, SECRET), 0);
 }
 
-/// Two at once: whoever is done says nothing for the other.
-#[cfg(feature = "fault-injection")]
+/// Whoever deletes while a scrub is under way has a note of its own, and is not forgotten; nor is what a scrub that died was at.
 #[test]
-fn a_deletion_in_the_middle_of_a_sweep_leaves_the_sweep_its_part() {
+fn what_is_deleted_in_the_middle_of_a_scrub_is_scrubbed_too() {
     let folder = own_folder();
-    let path = folder.path().to_owned();
-    let sweeping = store(&path);
-    talked(&sweeping);
-    let other = sweeping.clone();
-    let faults = crate::Faults::new(move |point, session| {
-        if (point, session) == ("tape.delete.moved", "s1") {
-            for name in ["s0", "s2"] {
-                assert!(other.delete_unused(&id(name), Seq(30)).unwrap());
-            }
-        }
-    });
-    let one = Store::open(&path, StoreOptions { faults, ..StoreOptions::default() }).unwrap();
-    one.delete(&id("s1")).unwrap();
-    assert_eq!((has(&one, "s1"), has(&one, "s2")), ((false, false), (true, true)));
-    // Killed here, it would be the next start that finds the note.
-    assert!(is_noted(&one));
-    sweeping.forget_swept(&|| true);
-    assert!(is_noted(&one), "it was told to stop");
-    sweeping.forget_swept(&|| false);
-    assert!(!is_noted(&one));
-    assert_eq!(in_files(&one, SECRET), 0);
+    let store = store(folder.path());
+    let many: Vec<Entry> = (1..=2_500).map(|seq| said(seq, &format!("large {seq}"))).collect();
+    session(&store, "large", &many);
+    talked(&store);
+    store.delete(&id("large")).unwrap();
+    store.delete(&id("s1")).unwrap();
+    assert!(!store.scrub(&|| true).unwrap(), "it was told to stop");
+    assert!(folder.path().join("deleted/index.taken").exists());
+    let others = std::cell::Cell::new(vec!["s0", "s2"]);
+    let delete_more = || {
+        others.take().into_iter().for_each(|other| assert!(store.delete_unused(&id(other), Seq(30)).unwrap()));
+        false
+    };
+    assert!(store.scrub(&delete_more).unwrap());
+    assert_eq!(["s0", "s1", "s2"].map(|name| has(&store, name)), [(false, false); 3]);
+    assert!(!is_noted(&store));
+    assert_eq!(in_files(&store, SECRET), 0);
 }
 
-/// A note of an owner who lives is that one's business; of one who is dead, anybody's.
+/// Its rows are those of the old one until somebody reads it again, and nobody may.
 #[test]
-fn only_the_notes_of_the_dead_are_taken() {
+fn what_was_deleted_and_made_anew_leaves_the_index() {
     let folder = own_folder();
-    let living = store(folder.path());
-    talked(&living);
-    let owner = fs::read_dir(folder.path().join("owners")).unwrap().map(|name| name.unwrap().path());
-    let owner = owner.filter(|path| path.extension().is_some_and(|ending| ending == "lock")).last().unwrap();
-    let owner = owner.file_stem().unwrap().to_str().unwrap().to_owned();
-    let notes = [owner.as_str(), "7-dead"].map(|owner| folder.path().join(format!("deleted/index-{owner}-0193")));
-    fs::create_dir_all(folder.path().join("deleted")).unwrap();
-    notes.iter().for_each(|note| fs::write(note, "").unwrap());
-    drop(store(folder.path()));
-    assert_eq!(notes.each_ref().map(|note| note.exists()), [true, false]);
+    let store = store(folder.path());
+    talked(&store);
+    for n in 0..3 {
+        store.delete(&id(&format!("s{n}"))).unwrap();
+        session(&store, &format!("s{n}"), &[said(1, "new")]);
+    }
+    scrub(&store);
+    assert_eq!(in_files(&store, SECRET), 0);
+    assert_eq!((found(&store, SECRET), found(&store, "new").len()), (vec![], 3));
 }
 
-/// However long it takes altogether: whoever opens a store waits for a piece of it, and the next one goes on.
+/// However long it takes altogether: it can be stopped after each piece, and the next one goes on.
 #[test]
 fn what_takes_long_to_forget_goes_piece_by_piece() {
     let folder = own_folder();
@@ -256,11 +271,9 @@ fn what_takes_long_to_forget_goes_piece_by_piece() {
     session(&store, "small", &[said(1, SECRET)]);
     assert_eq!(found(&store, SECRET).len(), 20);
     for name in ["large", "small"] {
-        fs::remove_dir_all(folder.path().join("sessions").join(name)).unwrap();
+        store.delete(&id(name)).unwrap();
     }
-    let patience = Patience { rows: Duration::ZERO, merge: LONG, stop: &|| false };
-    let forget = || forget_deleted(store.layout(), Which::AllGone, &patience).unwrap();
-    let pieces = (0..).find(|_| forget() == Some(Forgotten::Words)).unwrap();
+    let pieces = (0..).find(|_| store.scrub(&|| true).unwrap()).unwrap();
     assert!((2..5).contains(&pieces), "{pieces}");
     assert_eq!((has(&store, "large"), has(&store, "small")), ((false, false), (false, false)));
     assert_eq!(in_files(&store, SECRET), 0);
@@ -274,10 +287,12 @@ fn an_index_that_is_broken_goes_with_what_is_deleted() {
     session(&store, "s", &[said(1, SECRET)]);
     fs::write(folder.path().join("index.db"), format!("no database, and {SECRET}")).unwrap();
     store.delete(&id("s")).unwrap();
+    scrub(&store);
     assert!(!folder.path().join("index.db").exists());
     // And where there is none, none is made.
     session(&store, "t", &[said(1, "text")]);
     store.delete(&id("t")).unwrap();
+    scrub(&store);
     assert!(!folder.path().join("index.db").exists() && !is_noted(&store));
 }
 

@@ -1,0 +1,134 @@
+//! Taking out what was deleted, so that nothing of it is left in the file: no text, no title, and no word of the search table.
+//!
+//! A deletion leaves a note ([`notes`](crate::tape::store)); a search finds nothing of it from then on, and [`Store::scrub`] takes
+//! the words out of the file. That has no limit of time and may be stopped after each piece: the note stays until all is out.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use super::{Failed, delete, open, pull::forget, try_lock_index};
+use crate::{
+    ids::SessionId,
+    tape::{
+        Store, TapeError,
+        layout::Layout,
+        store::{must_be_scrubbed, scrubbed, take_deleted},
+    },
+};
+
+/// So many rows are taken out in one step.
+const ROWS_AT_ONCE: u32 = 1_000;
+/// How long another may write the index before it is left to the next time.
+const WRITER_WAIT: Duration = Duration::from_millis(200);
+/// So much of the search table is merged in one step, in pages.
+const MERGE_PAGES: i64 = 256;
+/// How long another that reads may hold up that the write-ahead log is emptied.
+const READERS_WAIT: Duration = Duration::from_millis(100);
+
+impl Store {
+    /// Takes the words of all that was deleted out of the files of the index, and says whether that is done. Not where somebody
+    /// else writes or reads the index all the while, or `stop`, asked after each piece, says so: then the same again goes on. A
+    /// runtime does it by itself. Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`TapeError::Index`]; [`TapeError::Io`]; [`TapeError::ReadingOnly`].
+    pub fn scrub(&self, stop: &dyn Fn() -> bool) -> Result<bool, TapeError> {
+        self.inner.must_write()?;
+        let layout = self.layout();
+        while must_be_scrubbed(layout) {
+            if !scrub_once(layout, stop)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn scrub_once(layout: &Layout, stop: &dyn Fn() -> bool) -> Result<bool, TapeError> {
+    let path = layout.root.join("index.db");
+    let Some(_lock) = try_lock_index(layout, WRITER_WAIT)? else { return Ok(false) };
+    let deleted = take_deleted(layout)?;
+    let scrub = |mut database: Connection| {
+        let is_clean = forget_all(&mut database, layout, deleted, stop)? && merge(&database, stop)?;
+        database.busy_timeout(READERS_WAIT)?;
+        let is_held = database.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, bool>(0))?;
+        Ok(is_clean && !is_held)
+    };
+    let done = match path.exists() {
+        false => true,
+        true => match open(&path).and_then(scrub) {
+            Ok(done) => done,
+            // It is good for nothing but what can still be read in it.
+            Err(Failed::Corrupt(_)) => delete(&path).map(|()| true)?,
+            Err(Failed::Tape(TapeError::Newer { .. })) => false,
+            Err(failed) => return Err(failed.into_error("write")),
+        },
+    };
+    if done {
+        scrubbed(layout)?;
+    }
+    Ok(done)
+}
+
+/// Takes out all rows of these, and of all that are there no more, a piece at least. Says whether all are out. One that was made anew
+/// is read anew.
+fn forget_all(
+    database: &mut Connection,
+    layout: &Layout,
+    deleted: Vec<String>,
+    stop: &dyn Fn() -> bool,
+) -> Result<bool, Failed> {
+    let there = layout.session_ids()?;
+    let there: BTreeSet<&str> = there.iter().map(SessionId::as_str).collect();
+    let gone: BTreeSet<String> = {
+        let mut known = database.prepare("select session from files union select session from cards")?;
+        let known = known.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+        known.into_iter().filter(|name| !there.contains(name.as_str())).chain(deleted).collect()
+    };
+    for session in &gone {
+        loop {
+            let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let removed = change.execute(
+                "delete from entries where id in (select id from entries where session = ?1 limit ?2)",
+                params![session, ROWS_AT_ONCE],
+            )?;
+            let is_last = removed < ROWS_AT_ONCE as usize;
+            if is_last {
+                forget(&change, session)?;
+                // One that forks go on from is still asked for its title.
+                if !session.parse().is_ok_and(|id: SessionId| layout.hidden_mark(&id).exists()) {
+                    change.execute("delete from cards where session = ?1", [session])?;
+                }
+            }
+            change.commit()?;
+            if is_last {
+                break;
+            }
+            if stop() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// What was deleted stays in the search table until its parts are merged. Says whether they are.
+fn merge(database: &Connection, stop: &dyn Fn() -> bool) -> Result<bool, Failed> {
+    let mut pages = -MERGE_PAGES;
+    loop {
+        let before = database.total_changes();
+        database.execute("insert into entries_fts (entries_fts, rank) values ('merge', ?1)", [pages])?;
+        // As the database's manual has it: fewer than two changes mean that there was nothing to merge.
+        if database.total_changes() - before < 2 {
+            return Ok(true);
+        }
+        if stop() {
+            return Ok(false);
+        }
+        pages = MERGE_PAGES;
+    }
+}
+
+#[cfg(test)]
+mod tests;

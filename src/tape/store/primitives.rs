@@ -1,0 +1,261 @@
+//! What an engine owes, over files: see [`TapeStore`]. All of it is about a session's own files.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{
+    Claiming, Store, notes,
+    sound::{SoundEnd, sound_end},
+    stay::Stay,
+    summary,
+};
+use crate::{
+    ids::{Seq, SessionId},
+    tape::{
+        Anchor, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
+        disk::LogFile,
+        layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_folder, make_new_folder, remove_file},
+        line::{Chain, Sum, glance},
+        log::make_first_anchor,
+        read::{again_if_damaged, first_line, newest_at, read_range},
+        seek::find,
+    },
+};
+
+/// What the first part of a fork is called, behind its number.
+const FORKED: &str = "forked";
+
+impl TapeStore for Store {
+    fn begin(
+        &self,
+        session: &SessionId,
+        after: Option<&Place>,
+        notify: Notify,
+    ) -> Result<Box<dyn TapeWriter>, TapeError> {
+        let layout = self.layout();
+        let folder = layout.session(session);
+        let exists = || TapeError::Exists { session: session.clone() };
+        self.inner.must_write()?;
+        match make_new_folder(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Somebody died between making a session and its first entry: nobody was told that it exists.
+                if summary::summary(layout, session.clone())?.seq > Seq::ZERO {
+                    return Err(exists());
+                }
+            }
+            made => made.map_err(TapeError::io("make", &folder))?,
+        }
+        fault!(self.faults(), "tape.create.folder", session.as_str());
+        let claim = match self.claim_session(session) {
+            Ok(claim) => claim,
+            Err(TapeError::Claimed { .. }) => return Err(exists()),
+            Err(error) => {
+                // Not where somebody else has put something into it.
+                let _ = std::fs::remove_dir(&folder);
+                return Err(error);
+            }
+        };
+        let mut claiming = Claiming::new(self, session, claim);
+        fault!(self.faults(), "tape.create.claimed", session.as_str());
+        let (anchor, chain) = match after {
+            None => (FIRST_ANCHOR.to_owned(), Chain::start(session, FIRST_ANCHOR)),
+            Some(place) => {
+                let sum = Sum::parse(&place.sum).ok_or_else(|| TapeError::engine("a place of another engine"))?;
+                let anchor = format!("{:03}_{FORKED}", place.part.number + 1);
+                let chain = Chain::forked(session, &anchor, place.seq, sum);
+                (anchor, chain)
+            }
+        };
+        // Another one may have been faster, and is through with it.
+        let is_empty = summary::summary(layout, session.clone())?.seq == Seq::ZERO;
+        let made = if is_empty { self.make_empty(session, &anchor) } else { Err(exists()) };
+        match made {
+            Ok(file) => Ok(Box::new(self.hand_out(session, notify, chain, vec![anchor], file, claiming.keep(), None))),
+            Err(error @ TapeError::Exists { .. }) => Err(error),
+            Err(error) => {
+                // The claim goes with the folder. Given back by its name, it might be that of another who came meanwhile.
+                if std::fs::remove_dir_all(&folder).is_ok() {
+                    claiming.claim = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
+        self.inner.must_write()?;
+        self.must_be_there(session)?;
+        let claim = self.claim_session(session)?;
+        let before = claim.before.clone();
+        let claiming = Claiming::new(self, session, claim);
+        // It may have been deleted before the claim was ours.
+        self.must_be_there(session)?;
+        fault!(self.faults(), "tape.load.claimed", session.as_str());
+        let (opened, file) = self.open_claimed(session)?;
+        let (chain, anchors, claim) = (opened.chain, opened.anchors, claiming.keep());
+        let tape = self.hand_out(session, notify, chain, anchors, file, claim, opened.damage.clone());
+        let (tape, entries) = (Box::new(tape), opened.entries);
+        let (repair, read_only) = (opened.repair, opened.damage);
+        Ok(LoadedTape { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
+    }
+
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+        self.must_be_there(session)?;
+        again_if_damaged(|| read_range(self.layout(), session, from, through))
+    }
+
+    fn place(&self, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
+        self.must_be_there(session)?;
+        again_if_damaged(|| place(self.layout(), session, seq))
+    }
+
+    fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
+        self.must_be_there(session)?;
+        let layout = self.layout();
+        let folders = layout.anchor_names(session)?;
+        folders.iter().filter_map(|folder| part(layout, session, folder).transpose()).collect()
+    }
+
+    fn names(&self) -> Result<Vec<SessionId>, TapeError> {
+        self.layout().all_session_ids()
+    }
+
+    fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
+        self.must_be_there(session)?;
+        summary::summary(self.layout(), session.clone())
+    }
+
+    fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
+        self.must_be_there(session)?;
+        sound_end(self.layout(), session)
+    }
+
+    fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
+        self.inner.must_write()?;
+        self.must_be_there(session)?;
+        let layout = self.layout();
+        let claim = self.claim_session(session)?;
+        let mut claiming = Claiming::new(self, session, claim);
+        // Only now nobody else can begin a turn.
+        self.must_be_there(session)?;
+        // Nor keep it from going, without being told that it has.
+        let decided = Stay::decide(layout, session)?;
+        fault!(self.faults(), "tape.delete.claimed", session.as_str());
+        for mark in unless {
+            if !self.marked(*mark, Some(session))?.is_empty() {
+                return Ok(Some(*mark));
+            }
+        }
+        if let Some(expected) = last {
+            let last = summary::summary(layout, session.clone())?.seq;
+            if last != expected {
+                return Err(TapeError::GoneOn { session: session.clone(), expected, last });
+            }
+        }
+        for marks in [layout.parked(), layout.pinned(), layout.open()] {
+            remove_file(&marks.join(session.as_str()))?;
+        }
+        notes::put(layout, session);
+        let moved = move_away(layout, session)?;
+        // A scrub that was under way may have taken the first one.
+        notes::put(layout, session);
+        drop(decided);
+        // The claim went with the folder, also where the rest of it fails. By its name it may be another's by now, who made a
+        // session of this id anew.
+        claiming.claim = None;
+        remove_moved(layout, session, &moved)?;
+        Ok(None)
+    }
+
+    fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.put_mark(session, mark, about)
+    }
+
+    fn unmark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.take_mark(session, mark, about)
+    }
+
+    fn marks(&self, mark: Mark, of: Option<&SessionId>) -> Result<Vec<(SessionId, String)>, TapeError> {
+        self.marked(mark, of)
+    }
+
+    fn settle(&self, limit: Duration) -> bool {
+        self.inner.queue.wait_until_empty(limit)
+    }
+
+    fn folder(&self, of: Option<&SessionId>) -> Option<PathBuf> {
+        Some(of.map_or_else(|| self.layout().root.clone(), |session| self.layout().session(session)))
+    }
+}
+
+impl Store {
+    /// Makes the first file of a session that has no entry.
+    fn make_empty(&self, session: &SessionId, anchor: &str) -> Result<LogFile, TapeError> {
+        let anchors = self.layout().anchors(session);
+        match std::fs::remove_dir_all(&anchors) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TapeError::io("remove", &anchors)(error))?,
+            _ => {}
+        }
+        let path = make_first_anchor(self.layout(), session, anchor)?;
+        self.sync_session(session, &path)?;
+        Ok(LogFile::new(path, 0))
+    }
+
+    /// Whether it has a folder, deleted or not.
+    pub(super) fn must_be_there(&self, session: &SessionId) -> Result<(), TapeError> {
+        match self.layout().session(session).is_dir() {
+            true => Ok(()),
+            false => Err(TapeError::Missing { session: session.clone() }),
+        }
+    }
+}
+
+fn place(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
+    let folders = layout.anchor_names(session)?;
+    let Some(newest) = newest_at(layout, session, &folders, seq)? else { return Ok(None) };
+    let Some(found) = find(&layout.entries(session, &folders[newest]), seq)? else { return Ok(None) };
+    let (sum, part) = (found.sum.as_str().to_owned(), part(layout, session, &folders[newest])?);
+    Ok(part.map(|part| Place { seq, time: found.time, more: found.more, sum, part }))
+}
+
+/// The part that a folder is; none where its first entry is not there.
+fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anchor>, TapeError> {
+    let first = first_line(&layout.entries(session, folder))?.and_then(|line| glance(&line));
+    Ok(first.map(|first| Anchor {
+        number: anchor_number(folder).unwrap_or_default(),
+        name: anchor_name(folder).to_owned(),
+        first: first.seq,
+        time: first.time,
+    }))
+}
+
+/// Takes a session's folder out of sight, in one go.
+fn move_away(layout: &Layout, session: &SessionId) -> Result<PathBuf, TapeError> {
+    make_folder(&layout.deleted())?;
+    let from = layout.session(session);
+    let to = layout.deleted().join(format!("{session}.{}", uuid::Uuid::now_v7().simple()));
+    match std::fs::rename(&from, &to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(TapeError::Missing { session: session.clone() });
+        }
+        moved => moved.map_err(TapeError::io("remove", &from))?,
+    }
+    fault!(layout.faults, "tape.delete.moved", session.as_str());
+    Ok(to)
+}
+
+/// Removes a session that was moved away.
+pub(super) fn remove_moved(layout: &Layout, session: &SessionId, moved: &Path) -> Result<(), TapeError> {
+    // Where to look for a hidden one. Not of another that was made, and hidden, under this name since.
+    if !layout.hidden_mark(session).exists() {
+        remove_file(&layout.hidden().join(session.as_str()))?;
+    }
+    fault!(layout.faults, "tape.delete.unmarked", session.as_str());
+    match std::fs::remove_dir_all(moved) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TapeError::io("remove", moved)(error)),
+        _ => Ok(()),
+    }
+}

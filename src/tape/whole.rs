@@ -1,0 +1,200 @@
+//! All of a tape, over any engine: its own entries, and those that it goes on from.
+//!
+//! ```text
+//! p   1 session-start  2 phase-1 ──────────────┐ entry 40
+//! f                                  3 forked {parent p, seq 40}  4 phase-2
+//! ```
+//!
+//! The first part of a fork is no anchor: it begins with a `forked` entry, and says nothing of what came before. So what is read
+//! for `f` before its `phase-2` is `phase-1` of `p` up to entry 40, and `forked`. A fork of a fork is read likewise.
+
+use super::{
+    Anchor, Damage, Entry, FORK_DEPTH_MAX, Forked, LoadedTape, Mark, Notify, ReadTo, TapeError, TapeStore,
+    lineage::FORKS_OF_FORKS_MAX,
+};
+use crate::ids::{Seq, SessionId};
+
+/// Behind every entry.
+pub(super) const END: Seq = Seq(u64::MAX);
+
+/// Refuses a session that was deleted, and is kept for its forks.
+pub(super) fn must_be_shown<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<(), TapeError> {
+    match store.marks(Mark::Hidden, Some(session))?.is_empty() {
+        true => Ok(()),
+        false => Err(TapeError::Missing { session: session.clone() }),
+    }
+}
+
+pub(super) fn load<S: TapeStore + ?Sized>(
+    store: &S,
+    session: &SessionId,
+    notify: Notify,
+) -> Result<LoadedTape, TapeError> {
+    let mut loaded = store.claim(session, notify)?;
+    // Nobody hides what somebody has.
+    must_be_shown(store, session)?;
+    let Some(forked) = loaded.entries.first().and_then(Forked::of) else { return Ok(loaded) };
+    let before = founded(store, &forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
+    match before {
+        Ok(before) => {
+            let own = std::mem::replace(&mut loaded.entries, before.entries);
+            loaded.entries.extend(own);
+        }
+        // Without what it goes on from, it has no entry that means anything.
+        Err(TapeError::Damaged(damage)) => {
+            loaded.entries.clear();
+            loaded.read_only = Some(damage);
+        }
+        Err(other) => return Err(other),
+    }
+    Ok(loaded)
+}
+
+/// Refuses a fork of which the other tape does not have the very entry that it goes on from.
+fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<(), TapeError> {
+    let Forked { session, parent, seq, sum, .. } = forked;
+    let what = match store.place(parent, *seq) {
+        Ok(Some(place)) if place.sum == *sum => return Ok(()),
+        Ok(_) => format!("session {parent} does not have the entry that this fork goes on from"),
+        Err(TapeError::Missing { .. }) => format!("session {parent}, which this fork goes on from, is not there"),
+        Err(other) => return Err(other),
+    };
+    let file = store.folder(Some(session)).unwrap_or_else(|| session.as_str().into());
+    Err(TapeError::Damaged(Damage { file, line: 1, what, last_good: Seq::ZERO }))
+}
+
+/// The entries of a tape from one to another, both included, of those that there are.
+pub(super) fn range<S: TapeStore + ?Sized>(
+    store: &S,
+    session: &SessionId,
+    from: Seq,
+    through: Seq,
+) -> Result<Vec<Entry>, TapeError> {
+    let (mut session, mut through) = (session.clone(), through);
+    let mut entries: Vec<Entry> = Vec::new();
+    for _ in 0..=FORKS_OF_FORKS_MAX {
+        let mut own = store.range(&session, from, through)?;
+        let is_all = own.first().is_some_and(|first| first.seq == from);
+        own.append(&mut entries);
+        entries = own;
+        if is_all {
+            return Ok(entries);
+        }
+        match store.summary(&session)?.from.filter(|forked| from <= forked.seq) {
+            None => return Ok(entries),
+            Some(forked) => {
+                founded(store, &forked)?;
+                (session, through) = (forked.parent, through.min(forked.seq));
+            }
+        }
+    }
+    Err(TapeError::TooDeep { session, max: FORKS_OF_FORKS_MAX })
+}
+
+pub(super) fn read_to<S: TapeStore + ?Sized>(store: &S, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
+    let no_entry = |last| TapeError::NoEntry { session: session.clone(), seq, last };
+    let Some((anchor, ends_append)) = anchor_at(store, session, seq)? else {
+        // What is bad is said to be bad, and not that it is not there.
+        let last = if seq == Seq::ZERO { seq } else { store.summary(session)?.seq };
+        let part = store.parts(session)?.into_iter().rfind(|part| part.first <= seq);
+        if let Some(part) = part.filter(|_| seq <= last) {
+            store.range(session, part.first, seq)?;
+        }
+        return Err(no_entry(last));
+    };
+    let entries = range(store, session, anchor.first, seq)?;
+    match entries.last().map_or(Seq::ZERO, |entry| entry.seq) {
+        last if last == seq => Ok(ReadTo { anchor, entries, ends_append }),
+        last => Err(no_entry(last)),
+    }
+}
+
+/// The newest anchor at or before an entry, and whether the entry ends an append. `None` where there is no such entry.
+fn anchor_at<S: TapeStore + ?Sized>(
+    store: &S,
+    session: &SessionId,
+    seq: Seq,
+) -> Result<Option<(Anchor, bool)>, TapeError> {
+    let (mut tape, mut through) = (session.clone(), seq);
+    let mut ends_append = None;
+    for _ in 0..=FORK_DEPTH_MAX {
+        let place = store.place(&tape, through)?;
+        if let Some(place) = &place {
+            let ends_append = *ends_append.get_or_insert(place.more == 0);
+            if place.part.number == 1 {
+                return Ok(Some((place.part.clone(), ends_append)));
+            }
+        }
+        let from = store.summary(&tape)?.from;
+        match (place, from) {
+            (Some(place), from) if from.as_ref().is_none_or(|from| place.part.first != from.seq.next()) => {
+                return Ok(Some((place.part, ends_append.unwrap_or(true))));
+            }
+            // It is of what the fork has from before, or of the part that is no anchor.
+            (place, Some(from)) if place.is_some() || through <= from.seq => {
+                (tape, through) = (from.parent, through.min(from.seq));
+            }
+            _ => return Ok(None),
+        }
+    }
+    Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX })
+}
+
+pub(super) fn anchors<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
+    let (mut session, mut through) = (session.clone(), END);
+    let mut anchors: Vec<Anchor> = Vec::new();
+    for _ in 0..=FORKS_OF_FORKS_MAX {
+        let from = store.summary(&session)?.from;
+        let own = store.parts(&session)?.into_iter().skip(usize::from(from.is_some()));
+        let mut own: Vec<Anchor> = own.take_while(|part| part.first <= through).collect();
+        own.append(&mut anchors);
+        anchors = own;
+        let Some(from) = from else { return Ok(anchors) };
+        (session, through) = (from.parent, through.min(from.seq));
+    }
+    Err(TapeError::TooDeep { session, max: FORKS_OF_FORKS_MAX })
+}
+
+pub(super) fn between_anchors<S: TapeStore + ?Sized>(
+    store: &S,
+    session: &SessionId,
+    from: &str,
+    to: &str,
+) -> Result<Vec<Entry>, TapeError> {
+    let anchors = anchors(store, session)?;
+    let position = |name: &str| {
+        let is_named = |anchor: &Anchor| anchor.name == name || format!("{:03}_{}", anchor.number, anchor.name) == name;
+        anchors.iter().rposition(is_named).ok_or_else(|| {
+            // Of one that begins with a bad line, that is said.
+            let damage = range(store, session, Seq(1), END).err();
+            damage.unwrap_or_else(|| TapeError::NoAnchor { name: name.to_owned() })
+        })
+    };
+    let (from, to) = (position(from)?, position(to)?);
+    if to < from {
+        return Ok(Vec::new());
+    }
+    let through = anchors.get(to + 1).map_or(END, |next| Seq(next.first.0 - 1));
+    range(store, session, anchors[from].first, through)
+}
+
+pub(super) fn has_entry_of<S: TapeStore + ?Sized>(
+    store: &S,
+    session: &SessionId,
+    other: &SessionId,
+    seq: Seq,
+) -> Result<bool, TapeError> {
+    let (mut tape, mut through) = (session.clone(), END);
+    for _ in 0..=FORKS_OF_FORKS_MAX {
+        let from = match store.summary(&tape) {
+            Err(TapeError::Missing { .. }) if tape != *session => return Ok(false),
+            summary => summary?.from,
+        };
+        if tape == *other {
+            return Ok(seq <= through);
+        }
+        let Some(from) = from else { return Ok(false) };
+        (tape, through) = (from.parent, through.min(from.seq));
+    }
+    Ok(false)
+}
