@@ -10,8 +10,6 @@ mod folded;
 mod query;
 #[cfg(feature = "sqlite")]
 mod rows;
-#[cfg(feature = "sqlite")]
-mod tree;
 
 use std::path::Path;
 
@@ -26,8 +24,6 @@ use crate::{
 };
 
 pub use query::{BadSessionCursor, SessionCursor, SessionQuery, Shape};
-#[cfg(feature = "sqlite")]
-use tree::Tree;
 
 /// A page of sessions.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,11 +182,7 @@ fn without_index(
     let mut sessions = Vec::new();
     let mut next = None;
     for summary in all.into_iter().filter(|summary| query.is_behind_cursor(used(summary), &summary.id)) {
-        let mut listed = ListedSession::bare(summary.id.clone(), &standings)?;
-        listed.created = summary.created;
-        listed.last = summary.last;
-        listed.seq = summary.seq;
-        listed.bytes = summary.bytes;
+        let mut listed = ListedSession::bare(summary, &standings);
         fill(&mut listed)?;
         if !filter.takes(&listed) {
             continue;
@@ -212,17 +204,19 @@ fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
 }
 
 impl ListedSession {
-    fn bare(session: SessionId, standings: &Standings<'_>) -> Result<ListedSession, TapeError> {
-        Ok(ListedSession {
+    /// What is known of it by its files alone.
+    fn bare(summary: SessionSummary, standings: &Standings<'_>) -> ListedSession {
+        let SessionSummary { id: session, created, last, seq, bytes, .. } = summary;
+        ListedSession {
             title: None,
             agent: None,
             model: None,
             workspace: None,
-            created: None,
-            last: None,
-            seq: Seq::ZERO,
+            created,
+            last,
+            seq,
             entries: None,
-            bytes: 0,
+            bytes,
             beside_bytes: 0,
             requests: None,
             estimated: 0,
@@ -237,7 +231,7 @@ impl ListedSession {
             children: 0,
             depth: 0,
             session,
-        })
+        }
     }
 }
 

@@ -60,8 +60,12 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
     }
     // What was shown and nothing else: what became old meanwhile goes another time.
     let swept = sweep::sweep_planned(&store, plan, || false)?;
-    if !store.scrub(&|| false)? {
-        Progress::warn("another program uses the search index: what was removed leaves it when that is over");
+    match store.scrub(&|| false) {
+        Ok(true) => {}
+        Ok(false) => {
+            Progress::warn("another program uses the search index: what was removed leaves it when that is over")
+        }
+        Err(error) => Progress::warn(&format!("what was removed is still in the search index: {error}")),
     }
     said(&swept, given.json, true)
 }

@@ -1,17 +1,18 @@
 //! The list from the rows of the index.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::{
     ids::SessionId,
-    listing::{ListedSession, Looked, SessionPage, SessionQuery, Shape, Tree, beside, cursor_behind, query::Filter},
+    listing::{ListedSession, Looked, SessionPage, SessionQuery, Shape, beside, cursor_behind, query::Filter},
     session::{Cradle, Digest},
-    tape::{Access, Behind, Card, Cards, FORK_DEPTH_MAX, Fold, Folded, Standings, Store, TapeError},
+    tape::{Access, Card, Cards, FORK_DEPTH_MAX, Fold, Folded, SessionSummary, Standings, Store, TapeError},
 };
 
 /// Rows that are read at a time, at least and at most.
 const PIECE_MIN: usize = 16;
 const PIECE_MAX: usize = 256;
+
+/// The most sessions of one page that is a tree.
+const TREE_MAX: usize = 1_000;
 
 /// What lists sum up of a session's entries.
 fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
@@ -48,73 +49,33 @@ fn look(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<SessionP
     let mut index = store.index_to_search()?;
     let (brought, behind) = index.bring_cards(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
     let looked = Looked { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
-    let (parents, below) = (BTreeMap::new(), Below::default());
-    let mut page = Rows { store, standings: Standings::of_all(store)?, cards: index.cards()?, parents, below, looked };
-    match query.shape {
-        Shape::List => page.list(query, filter, behind),
-        Shape::Tree => page.tree(query, filter, behind),
-    }
+    let mut rows = Rows { store, standings: Standings::of_all(store)?, cards: index.cards()?, looked };
+    let (mut sessions, is_more) = rows.newest_first(query, filter)?;
+    let next = if is_more { cursor_behind(&sessions) } else { None };
+    let cut = query.shape == Shape::Tree && rows.put_below(&mut sessions)?;
+    sessions.iter_mut().try_for_each(|listed| rows.fill(listed))?;
+    Ok(SessionPage { sessions, next, behind, indexed: true, cut, looked: rows.looked })
 }
 
 struct Rows<'i> {
     store: &'i Store,
     standings: Standings<'i>,
     cards: Cards<'i>,
-    /// What those said that forks have something from.
-    parents: BTreeMap<SessionId, Option<Known>>,
-    below: Below,
     looked: Looked,
 }
-
-/// What was found out of who stands below whom.
-#[derive(Default)]
-struct Below {
-    /// Those that stand below one at the top, or there themselves.
-    has_top: BTreeSet<SessionId>,
-    /// Those at the top of a circle.
-    tops: BTreeSet<SessionId>,
-}
-
-/// What a session said, and which one it is a fork of.
-type Known = (Digest, Option<SessionId>);
 
 /// The session that this one is a fork of.
 fn fork_parent(card: &Card) -> Option<&SessionId> {
     card.parent.as_ref().filter(|(_, is_fork)| *is_fork).map(|(parent, _)| parent)
 }
 
+/// What its entries said. What cannot be read back was not written by this form; then it is better to know less.
+fn digest(card: &Card) -> Digest {
+    serde_json::from_str(&card.digest).unwrap_or_default()
+}
+
 impl Rows<'_> {
-    fn list(&mut self, query: &SessionQuery, filter: &Filter, behind: Behind) -> Result<SessionPage, TapeError> {
-        let (mut sessions, is_more) = self.newest_first(query, filter)?;
-        sessions.iter_mut().try_for_each(|listed| self.fill(listed))?;
-        let next = if is_more { cursor_behind(&sessions) } else { None };
-        Ok(SessionPage { sessions, next, behind, indexed: true, cut: false, looked: self.looked })
-    }
-
-    fn tree(&mut self, query: &SessionQuery, filter: &Filter, behind: Behind) -> Result<SessionPage, TapeError> {
-        let (roots, is_more) = self.newest_first(query, filter)?;
-        let mut tree = Tree::new();
-        for mut root in roots {
-            self.fill(&mut root)?;
-            tree.grow(root, &mut |listed, limit| self.below(listed, limit))?;
-        }
-        let Tree { rows, cut, .. } = tree;
-        let next = if is_more { cursor_behind(&rows) } else { None };
-        Ok(SessionPage { sessions: rows, next, behind, indexed: true, cut, looked: self.looked })
-    }
-
-    fn below(&mut self, listed: &ListedSession, limit: usize) -> Result<Vec<ListedSession>, TapeError> {
-        let cards = self.cards.below(&listed.session, limit)?;
-        let filled = |card: &Card| {
-            self.looked.rows += 1;
-            let mut listed = self.listed(card)?;
-            self.fill(&mut listed)?;
-            Ok(listed)
-        };
-        cards.iter().map(filled).collect()
-    }
-
-    /// So many sessions as a page has, and whether there are more.
+    /// So many sessions as a page has, and whether there are more; of a tree those at the top.
     fn newest_first(&mut self, query: &SessionQuery, filter: &Filter) -> Result<(Vec<ListedSession>, bool), TapeError> {
         let limit = query.page_limit();
         let mut found: Vec<ListedSession> = Vec::new();
@@ -123,15 +84,11 @@ impl Rows<'_> {
             // A piece at a time, so that no row is held while others are looked up.
             let piece = (limit + 1 - found.len()).clamp(PIECE_MIN, PIECE_MAX);
             let behind = after.as_ref().map(|(last, session)| (*last, session.as_str()));
-            let cards = self.cards.newest_first(behind, piece)?;
-            let Some(newest) = cards.last() else { return Ok((found, false)) };
-            after = Some((newest.last, newest.session.clone()));
-            for card in cards {
-                self.looked.rows += 1;
-                if query.shape == Shape::Tree && !self.is_root(&card)? {
-                    continue;
-                }
-                let listed = self.listed(&card)?;
+            let cards = self.cards.newest_first(behind, piece, query.shape == Shape::Tree)?;
+            let Some((session, newest)) = cards.last() else { return Ok((found, false)) };
+            after = Some((newest.last, session.clone()));
+            for (session, card) in cards {
+                let listed = self.listed(session, &card)?;
                 if !filter.takes(&listed) {
                     continue;
                 }
@@ -143,65 +100,39 @@ impl Rows<'_> {
         }
     }
 
-    /// Whether it stands at the top: it belongs to nobody who is there. Sessions that were brought in may belong to each other in a
-    /// circle, because their files say so; of these the one whose id is the first stands at the top, and the others below it.
-    fn is_root(&mut self, card: &Card) -> Result<bool, TapeError> {
-        let mut path = vec![card.session.clone()];
-        let mut on_path = BTreeSet::from([card.session.clone()]);
-        let mut is_top = true;
-        let mut next = card.parent.clone();
-        while let Some((parent, _)) = next {
-            if self.below.has_top.contains(&parent) {
-                is_top = false;
-                break;
+    /// Puts behind each session what is below it; of the first ones where that is too much, and says so.
+    fn put_below(&mut self, sessions: &mut Vec<ListedSession>) -> Result<bool, TapeError> {
+        let mut cut = false;
+        for top in std::mem::take(sessions) {
+            let room = TREE_MAX.saturating_sub(sessions.len() + 1);
+            let below = self.cards.below(&top.session, room + 1)?;
+            cut |= below.len() > room;
+            sessions.push(top);
+            for (depth, (session, card)) in below.into_iter().take(room) {
+                sessions.push(ListedSession { depth, ..self.listed(session, &card)? });
             }
-            if !on_path.insert(parent.clone()) {
-                // From where it closes, the path is the circle.
-                let circle = path.iter().skip_while(|known| **known != parent);
-                self.below.tops.extend(circle.min().cloned());
-                break;
-            }
-            self.looked.rows += 1;
-            let Some(above) = self.cards.one(&parent)? else { break };
-            is_top = false;
-            path.push(parent);
-            next = above.parent;
         }
-        self.below.has_top.extend(path);
-        Ok(is_top || self.below.tops.contains(&card.session))
+        Ok(cut)
     }
 
-    fn listed(&mut self, card: &Card) -> Result<ListedSession, TapeError> {
-        let mut listed = ListedSession::bare(card.session.clone(), &self.standings)?;
-        let digest: Digest = serde_json::from_str(&card.digest).unwrap_or_default();
-        listed.take(&digest);
+    fn listed(&mut self, session: SessionId, card: &Card) -> Result<ListedSession, TapeError> {
+        self.looked.rows += 1;
+        let (created, last) = ((card.entries > 0).then_some(card.created), (card.entries > 0).then_some(card.last));
+        let summary = SessionSummary { id: session, from: None, created, last, seq: card.seq, bytes: card.bytes };
+        let mut listed = ListedSession::bare(summary, &self.standings);
+        listed.take(&digest(card));
         listed.goes_on_from(fork_parent(card));
-        listed.created = (card.entries > 0).then_some(card.created);
-        listed.last = (card.entries > 0).then_some(card.last);
-        listed.seq = card.seq;
         listed.entries = Some(card.entries);
-        listed.bytes = card.bytes;
         // Of a fork's parent, and of what that goes on from itself.
         let mut next = fork_parent(card).cloned();
         for _ in 0..FORK_DEPTH_MAX {
             let Some(parent) = next.filter(|_| listed.lacks_something()) else { break };
-            let Some((digest, of_parent)) = self.parent(&parent)? else { break };
-            listed.inherit(&digest);
-            next = of_parent;
+            self.looked.rows += 1;
+            let Some(above) = self.cards.one(&parent)? else { break };
+            listed.inherit(&digest(&above));
+            next = fork_parent(&above).cloned();
         }
         Ok(listed)
-    }
-
-    fn parent(&mut self, session: &SessionId) -> Result<Option<Known>, TapeError> {
-        if let Some(known) = self.parents.get(session) {
-            return Ok(known.clone());
-        }
-        self.looked.rows += 1;
-        let card = self.cards.one(session)?;
-        let known =
-            card.map(|card| (serde_json::from_str(&card.digest).unwrap_or_default(), fork_parent(&card).cloned()));
-        self.parents.insert(session.clone(), known.clone());
-        Ok(known)
     }
 
     /// What only those need that are shown.

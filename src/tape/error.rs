@@ -207,6 +207,8 @@ impl TapeError {
         match self {
             TapeError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
             TapeError::MemoryFull { .. } => true,
+            // As the database says it.
+            TapeError::Index { message, .. } => message.contains("disk is full"),
             _ => false,
         }
     }

@@ -154,22 +154,22 @@ impl Index {
     /// As [`Index::catch_up`].
     pub fn catch_up_telling(&mut self, told: &mut dyn FnMut(&CaughtUp)) -> Result<CaughtUp, TapeError> {
         let lock = lock_index(&self.layout, BUSY_WAIT)?;
-        self.pull(lock, None, told)
+        self.write(&lock, &mut |database, layout| pull::pull_all(database, layout, None, told))
     }
 
-    /// Reads on until the time is over; `None` where another writes the index just now.
-    pub(super) fn catch_up_within(&mut self, wait: Duration) -> Result<Option<CaughtUp>, TapeError> {
-        let until = Instant::now() + wait;
-        let Some(lock) = try_lock_index(&self.layout, wait.min(BUSY_WAIT))? else { return Ok(None) };
-        self.pull(lock, Some(until), &mut |_| {}).map(Some)
+    /// Brings it up to date, as `change` does; `None` where that cannot be just now, because another writes it or the disk is full.
+    /// What is there can be read all the same.
+    fn bring<T>(&mut self, wait: Duration, change: &mut Change<'_, T>) -> Result<Option<T>, TapeError> {
+        let brought = match try_lock_index(&self.layout, wait.min(BUSY_WAIT)) {
+            Ok(Some(lock)) => self.write(&lock, change).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        brought.or_else(|error| if error.is_full() { Ok(None) } else { Err(error) })
     }
 
-    fn pull(
-        &mut self,
-        _lock: File,
-        until: Option<Instant>,
-        told: &mut dyn FnMut(&CaughtUp),
-    ) -> Result<CaughtUp, TapeError> {
+    /// Changes it, under the lock. Where it turns out to be broken, it is made anew, and changed once more.
+    fn write<T>(&mut self, _lock: &File, change: &mut Change<'_, T>) -> Result<T, TapeError> {
         if self.only_reads {
             return Err(TapeError::ReadingOnly);
         }
@@ -177,12 +177,12 @@ impl Index {
             self.database = open(&self.path).map_err(|failed| failed.into_error("open"))?;
             self.inode = inode(&self.path);
         }
-        match pull::pull_all(&mut self.database, &self.layout, until, told) {
+        match change(&mut self.database, &self.layout) {
             Err(Failed::Corrupt(_)) => {
                 self.make_anew()?;
-                pull::pull_all(&mut self.database, &self.layout, until, told)
+                change(&mut self.database, &self.layout)
             }
-            pulled => pulled,
+            changed => changed,
         }
         .map_err(|failed| failed.into_error("write"))
     }
@@ -230,6 +230,9 @@ impl Index {
         Ok(())
     }
 }
+
+/// What is done with the database; once more where it was broken.
+type Change<'c, T> = dyn FnMut(&mut Connection, &Layout) -> Result<T, Failed> + 'c;
 
 /// Why the database could not do it.
 #[derive(Debug)]

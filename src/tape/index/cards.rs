@@ -7,7 +7,7 @@
 //! It has nothing to do with searching: a list does not wait for words to be indexed, nor a search for sums.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     time::{Duration, Instant},
 };
@@ -15,9 +15,8 @@ use std::{
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use super::{
-    BUSY_WAIT, Failed, Index, inode, open,
+    Failed, Index,
     tail::{Place, Tail},
-    try_lock_index,
 };
 use crate::{
     ids::{Millis, Seq, SessionId},
@@ -58,9 +57,8 @@ pub(crate) struct Brought {
 }
 
 /// A session's row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Card {
-    pub(crate) session: SessionId,
     pub(crate) digest: String,
     pub(crate) parent: Option<(SessionId, bool)>,
     pub(crate) created: Millis,
@@ -68,7 +66,13 @@ pub(crate) struct Card {
     pub(crate) seq: Seq,
     /// Entries of its own: a fork's begin where it was forked.
     pub(crate) entries: u64,
+    /// How long its files were together, as far as they were read: a torn tail was not, so it is looked at again.
     pub(crate) bytes: u64,
+    files: u64,
+    /// Up to where they were read: the newest file, its offset, and the sum of the entry before.
+    anchor: String,
+    offset: u64,
+    sum: String,
 }
 
 impl Index {
@@ -77,37 +81,16 @@ impl Index {
     /// # Errors
     /// As catching up.
     pub(crate) fn bring_cards(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(Brought, Behind), TapeError> {
-        if self.only_reads {
-            let looked = count_behind(&self.database, &self.layout, fold.form).map_err(|e| e.into_error("read"))?;
-            return Ok((looked, behind(looked.behind)));
-        }
         let until = Instant::now() + wait;
-        let lock = match try_lock_index(&self.layout, wait.min(BUSY_WAIT)) {
-            Ok(Some(lock)) => lock,
-            Ok(None) => return Ok((Brought::default(), Behind::Unknown)),
-            // What is there can be listed on a full disk, too.
-            Err(error) if error.is_full() => return Ok((Brought::default(), Behind::Unknown)),
-            Err(error) => return Err(error),
-        };
-        if self.inode != inode(&self.path) {
-            self.database = open(&self.path).map_err(|failed| failed.into_error("open"))?;
-            self.inode = inode(&self.path);
-        }
-        let brought = match bring_all(&mut self.database, &self.layout, fold, until) {
-            Err(Failed::Corrupt(_)) => {
-                self.make_anew()?;
-                bring_all(&mut self.database, &self.layout, fold, until)
+        let brought = match self.only_reads {
+            true => {
+                let stale = stale(&self.database, &self.layout, fold.form).map_err(|e| e.into_error("read"))?;
+                let behind = stale.sessions.len() as u64;
+                Some(Brought { looked_at: stale.looked_at, behind, ..Brought::default() })
             }
-            brought => brought,
+            false => self.bring(wait, &mut |database, layout| bring_all(database, layout, fold, until))?,
         };
-        drop(lock);
-        match brought.map_err(|failed| failed.into_error("write")) {
-            Ok(brought) => Ok((brought, behind(brought.behind))),
-            Err(TapeError::Index { message, .. }) if message.contains("disk is full") => {
-                Ok((Brought::default(), Behind::Unknown))
-            }
-            Err(error) => Err(error),
-        }
+        Ok((brought.unwrap_or_default(), Behind::of(brought.map(|brought| brought.behind))))
     }
 
     /// The rows, as they are at one moment.
@@ -117,61 +100,71 @@ impl Index {
     }
 }
 
-fn behind(count: u64) -> Behind {
-    if count == 0 { Behind::No } else { Behind::Sessions(count) }
-}
-
 /// The rows, as they were at one moment.
 pub(crate) struct Cards<'i> {
     at_once: Transaction<'i>,
 }
 
-const COLUMNS: &str = "session, digest, parent, is_fork, created, last, seq, entries, bytes";
-
-fn card(row: &Row<'_>) -> rusqlite::Result<Option<Card>> {
-    let number = |column: usize| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
-    let parent: Option<String> = row.get(2)?;
-    let is_fork: bool = row.get(3)?;
-    // What is in the database is not believed: a name that is none is no session's.
-    let Ok(session) = row.get::<_, String>(0)?.parse() else { return Ok(None) };
-    Ok(Some(Card {
-        session,
-        digest: row.get(1)?,
+/// A session and its row; `None` of a name that is none: what is in the database is not believed.
+fn card(row: &Row<'_>) -> rusqlite::Result<Option<(SessionId, Card)>> {
+    let number = |column: &str| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
+    let (parent, is_fork): (Option<String>, bool) = (row.get("parent")?, row.get("is_fork")?);
+    let card = Card {
+        digest: row.get("digest")?,
         parent: parent.and_then(|parent| Some((parent.parse().ok()?, is_fork))),
-        created: Millis(number(4)?),
-        last: Millis(number(5)?),
-        seq: Seq(number(6)?),
-        entries: number(7)?,
-        bytes: number(8)?,
-    }))
+        created: Millis(number("created")?),
+        last: Millis(number("last")?),
+        seq: Seq(number("seq")?),
+        entries: number("entries")?,
+        bytes: number("bytes")?,
+        files: number("files")?,
+        anchor: row.get("anchor")?,
+        offset: number("offset")?,
+        sum: row.get("sum")?,
+    };
+    Ok(row.get::<_, String>("session")?.parse().ok().map(|session| (session, card)))
 }
 
+const NEWEST_FIRST: &str = "select * from cards where (last, session) < (?1, ?2)
+    and (not ?4 or not exists (select 1 from cards above where above.session = cards.parent))
+    order by last desc, session desc limit ?3";
+
 impl Cards<'_> {
-    /// The rows behind that place, those that were used last first, so many at most.
-    pub(crate) fn newest_first(&self, after: Option<(Millis, &str)>, limit: usize) -> Result<Vec<Card>, TapeError> {
+    /// The rows behind that place, those that were used last first, so many at most; of a tree those at its top, which belong to
+    /// nobody who is there.
+    pub(crate) fn newest_first(
+        &self,
+        after: Option<(Millis, &str)>,
+        limit: usize,
+        top_only: bool,
+    ) -> Result<Vec<(SessionId, Card)>, TapeError> {
         // Behind every name that there can be: the last time of all is one that an entry may have.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
-        let sql = format!(
-            "select {COLUMNS} from cards where (last, session) < (?1, ?2) order by last desc, session desc limit ?3"
-        );
-        let mut query = self.at_once.prepare(&sql).map_err(failed)?;
-        let rows = query.query_map(params![last, session, signed(limit as u64)], card).map_err(failed)?;
-        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
+        self.rows(NEWEST_FIRST, params![last, session, signed(limit as u64), top_only])
+    }
+
+    /// All that is below a session, each right behind the one that it belongs to, those that were used last first; and how far
+    /// below. So many at most.
+    pub(crate) fn below(&self, top: &SessionId, limit: usize) -> Result<Vec<(u32, (SessionId, Card))>, TapeError> {
+        let read = || -> rusqlite::Result<Vec<_>> {
+            let mut query = self.at_once.prepare(
+                "with recursive below as (
+                   select 1 as depth, * from cards where parent = ?1
+                   union all select depth + 1, cards.* from below join cards on cards.parent = below.session
+                   order by depth desc, last desc, session desc limit ?2)
+                 select * from below",
+            )?;
+            let rows = query.query_map(params![top.as_str(), signed(limit as u64)], |row| {
+                Ok(card(row)?.map(|card| (row.get("depth").unwrap_or(u32::MAX), card)))
+            })?;
+            rows.filter_map(Result::transpose).collect()
+        };
+        read().map_err(failed)
     }
 
     /// The row of a session.
     pub(crate) fn one(&self, session: &SessionId) -> Result<Option<Card>, TapeError> {
-        let sql = format!("select {COLUMNS} from cards where session = ?1");
-        let mut query = self.at_once.prepare(&sql).map_err(failed)?;
-        Ok(query.query_row([session.as_str()], card).optional().map_err(failed)?.flatten())
-    }
-
-    /// The sessions that are shown directly below one, newest first, so many at most.
-    pub(crate) fn below(&self, parent: &SessionId, limit: usize) -> Result<Vec<Card>, TapeError> {
-        let sql = format!("select {COLUMNS} from cards where parent = ?1 order by last desc, session desc limit ?2");
-        let mut query = self.at_once.prepare(&sql).map_err(failed)?;
-        let rows = query.query_map(params![parent.as_str(), signed(limit as u64)], card).map_err(failed)?;
-        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
+        one(&self.at_once, session).map_err(failed)
     }
 
     /// How many forks, and how many children with a task, a session has.
@@ -182,6 +175,17 @@ impl Cards<'_> {
         let counted = query.query_row([parent.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
         counted.map(|(forks, tasks)| (forks.unsigned_abs(), tasks.unsigned_abs())).map_err(failed)
     }
+
+    fn rows(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<(SessionId, Card)>, TapeError> {
+        let mut query = self.at_once.prepare(sql).map_err(failed)?;
+        let rows = query.query_map(values, card).map_err(failed)?;
+        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
+    }
+}
+
+fn one(database: &Connection, session: &SessionId) -> rusqlite::Result<Option<Card>> {
+    let mut query = database.prepare("select * from cards where session = ?1")?;
+    Ok(query.query_row([session.as_str()], card).optional()?.flatten().map(|(_, card)| card))
 }
 
 fn failed(error: rusqlite::Error) -> TapeError {
@@ -192,24 +196,40 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Up to where a session was read.
-struct Mark {
-    form: u32,
-    files: u64,
-    bytes: u64,
+/// What is not in the rows as it is in the files.
+struct Stale {
+    looked_at: u64,
+    /// Those that were read before in that form, and may be read on.
+    sessions: Vec<(SessionId, bool)>,
+    gone: Vec<String>,
 }
 
-fn marks(database: &Connection) -> Result<BTreeMap<String, Mark>, Failed> {
-    let mut query = database.prepare("select session, form, files, bytes from cards")?;
-    let rows = query.query_map([], |row| {
-        let (files, bytes): (i64, i64) = (row.get(2)?, row.get(3)?);
-        Ok((row.get(0)?, Mark { form: row.get(1)?, files: files.unsigned_abs(), bytes: bytes.unsigned_abs() }))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<Stale, Failed> {
+    let mut known: BTreeMap<String, (u32, u64, u64)> = {
+        let mut query = database.prepare("select session, form, files, bytes from cards")?;
+        let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+        let rows = query.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, number(row, 2)?, number(row, 3)?))))?;
+        rows.collect::<Result<_, _>>()?
+    };
+    let (mut looked_at, mut sessions) = (0, Vec::new());
+    // The deleted ones that forks go on from are there too.
+    for session in layout.all_session_ids()? {
+        looked_at += 1;
+        let was = known.remove(session.as_str());
+        // One that cannot be read is found out when it is read.
+        let is_as_known = files_of(layout, &session).is_ok_and(|(files, bytes)| match was {
+            None => bytes == 0,
+            Some(was) => was == (form, files, bytes),
+        });
+        if !is_as_known {
+            sessions.push((session, was.is_some_and(|was| was.0 == form)));
+        }
+    }
+    Ok(Stale { looked_at, sessions, gone: known.into_keys().collect() })
 }
 
-/// Whether there are as many files as there were, and as long together.
-fn is_as_known(layout: &Layout, session: &SessionId, mark: Option<&Mark>, form: u32) -> Result<bool, TapeError> {
+/// How many files there are, and how long they are together.
+fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeError> {
     let (mut files, mut bytes) = (0, 0);
     for anchor in layout.anchor_names(session)? {
         let path = layout.entries(session, &anchor);
@@ -221,43 +241,23 @@ fn is_as_known(layout: &Layout, session: &SessionId, mark: Option<&Mark>, form: 
             }
         }
     }
-    let is_empty = bytes == 0;
-    Ok(mark.map_or(is_empty, |mark| mark.form == form && mark.files == files && mark.bytes == bytes))
-}
-
-fn count_behind(database: &Connection, layout: &Layout, form: u32) -> Result<Brought, Failed> {
-    let known = marks(database)?;
-    let mut brought = Brought::default();
-    for session in layout.all_session_ids()? {
-        brought.looked_at += 1;
-        let is_known = is_as_known(layout, &session, known.get(session.as_str()), form);
-        brought.behind += u64::from(!is_known.unwrap_or(false));
-    }
-    Ok(brought)
+    Ok((files, bytes))
 }
 
 fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until: Instant) -> Result<Brought, Failed> {
-    let mut done = Brought::default();
-    // The deleted ones that forks go on from are there too.
-    let sessions = layout.all_session_ids()?;
-    let known = marks(database)?;
+    let stale = stale(database, layout, fold.form)?;
+    let mut done = Brought { looked_at: stale.looked_at, ..Brought::default() };
     let mut change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let there: BTreeSet<&str> = sessions.iter().map(SessionId::as_str).collect();
-    for gone in known.keys().filter(|known| !there.contains(known.as_str())) {
+    for gone in stale.gone {
         change.execute("delete from cards where session = ?1", [gone])?;
     }
     let (mut bytes, mut read) = (0, 0);
-    for session in &sessions {
-        done.looked_at += 1;
-        // One that cannot be read is found out when it is read.
-        if is_as_known(layout, session, known.get(session.as_str()), fold.form).unwrap_or(false) {
-            continue;
-        }
+    for (session, is_known) in &stale.sessions {
         if Instant::now() >= until {
             done.behind += 1;
             continue;
         }
-        let brought = match bring(&change, layout, session, fold) {
+        let brought = match bring(&change, layout, session, *is_known, fold) {
             Err(failed) if failed.is_of_one_session() => {
                 tracing::debug!(%session, ?failed, "a session cannot be read for the list");
                 done.behind += 1;
@@ -278,48 +278,37 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
     Ok(done)
 }
 
-/// What is known of a session while its files are read.
-#[derive(Default)]
-struct Reading {
-    folded: Folded,
-    created: Option<Millis>,
-    last: Millis,
-    seq: Seq,
-    entries: u64,
-    anchor: String,
-    offset: u64,
-    sum: String,
-}
-
 /// Reads a session on, or from its beginning where its files are not what they were. Gives the bytes that were read.
-fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &Fold<'_>) -> Result<u64, Failed> {
+fn bring(
+    change: &Transaction<'_>,
+    layout: &Layout,
+    session: &SessionId,
+    is_known: bool,
+    fold: &Fold<'_>,
+) -> Result<u64, Failed> {
     let anchors = layout.anchor_names(session)?;
-    let before = known_reading(change, session, fold.form)?.filter(|before| anchors.contains(&before.anchor));
+    let before = if is_known { one(change, session)? } else { None };
     let mut read_bytes = 0;
-    let on = match before {
-        Some(before) => read_on(layout, session, &anchors, before, fold, &mut read_bytes)?,
+    let mut read = |before| read_on(layout, session, &anchors, before, fold, &mut read_bytes);
+    let on = match before.filter(|before| anchors.contains(&before.anchor)) {
+        Some(before) => read(before)?,
         None => None,
     };
-    let on = match on {
+    let card = match on {
         Some(on) => on,
-        None => {
-            let start = Reading::default();
-            read_on(layout, session, &anchors, start, fold, &mut read_bytes)?.unwrap_or_default()
-        }
+        None => read(Card::default())?.unwrap_or_default(),
     };
-    let (reading, files, bytes) = on;
-    if bytes == 0 {
+    if card.bytes == 0 {
         // Nobody was told that it exists.
         change.execute("delete from cards where session = ?1", [session.as_str()])?;
         return Ok(read_bytes);
     }
-    let mut parent = reading.folded.parent.filter(|(parent, _)| parent != session);
-    if let Some((named, true)) = &parent
-        && origin(layout, session, &anchors)?.is_none_or(|forked| forked.parent != *named)
-    {
+    let parent = match &card.parent {
         // It was brought in, and goes on from nobody here: who has that name now is another.
-        parent = None;
-    }
+        Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != *named) => None,
+        Some((named, _)) if is_above(change, session, named)? => None,
+        parent => parent.clone(),
+    };
     let (parent, is_fork) = parent.map_or((None, false), |(parent, is_fork)| (Some(parent), is_fork));
     change
         .prepare(
@@ -330,74 +319,58 @@ fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &
         .execute(params![
             session.as_str(),
             fold.form,
-            reading.folded.digest,
+            card.digest,
             parent.as_ref().map(SessionId::as_str),
             is_fork,
-            signed(reading.created.unwrap_or_default().0),
-            signed(reading.last.0),
-            signed(reading.seq.0),
-            signed(reading.entries),
-            reading.anchor,
-            signed(reading.offset),
-            reading.sum,
-            signed(files),
-            signed(bytes),
+            signed(card.created.0),
+            signed(card.last.0),
+            signed(card.seq.0),
+            signed(card.entries),
+            card.anchor,
+            signed(card.offset),
+            card.sum,
+            signed(card.files),
+            signed(card.bytes),
         ])?;
     Ok(read_bytes)
 }
 
-fn known_reading(change: &Transaction<'_>, session: &SessionId, form: u32) -> Result<Option<Reading>, Failed> {
+/// Whether the one stands above the other already, or is it. Files may say that sessions belong to each other in a circle: the one
+/// that would close it belongs to nobody, so there is none in the rows.
+fn is_above(change: &Transaction<'_>, session: &SessionId, other: &SessionId) -> rusqlite::Result<bool> {
     let mut query = change.prepare(
-        "select digest, parent, is_fork, created, last, seq, entries, anchor, offset, sum from cards
-         where session = ?1 and form = ?2",
+        "with recursive above (session) as (
+           select ?2 union select parent from cards join above using (session) where parent is not null)
+         select exists (select 1 from above where session = ?1)",
     )?;
-    let found = query.query_row(params![session.as_str(), form], |row| {
-        let number = |column: usize| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let parent: Option<String> = row.get(1)?;
-        let is_fork: bool = row.get(2)?;
-        Ok(Reading {
-            folded: Folded {
-                digest: row.get(0)?,
-                parent: parent.and_then(|parent| Some((parent.parse().ok()?, is_fork))),
-            },
-            created: Some(Millis(number(3)?)),
-            last: Millis(number(4)?),
-            seq: Seq(number(5)?),
-            entries: number(6)?,
-            anchor: row.get(7)?,
-            offset: number(8)?,
-            sum: row.get(9)?,
-        })
-    });
-    Ok(found.optional()?)
+    query.query_row([session.as_str(), other.as_str()], |row| row.get(0))
 }
 
-/// Reads all that comes after `reading`; `None` where the files are not what was read before. Gives how many files there are
-/// and how long they are together, as far as that was read: a torn tail is not, so it is looked at again.
+/// Reads all that comes after `card`; `None` where the files are not what was read before.
 fn read_on(
     layout: &Layout,
     session: &SessionId,
     anchors: &[String],
-    mut reading: Reading,
+    mut card: Card,
     fold: &Fold<'_>,
     read_bytes: &mut u64,
-) -> Result<Option<(Reading, u64, u64)>, Failed> {
-    let (mut files, mut bytes) = (0, 0);
-    let begun = anchors.iter().position(|anchor| *anchor == reading.anchor);
+) -> Result<Option<Card>, Failed> {
+    (card.files, card.bytes) = (0, 0);
+    let begun = anchors.iter().position(|anchor| *anchor == card.anchor);
     for (n, anchor) in anchors.iter().enumerate() {
         let Some(mut tail) = Tail::open(&layout.entries(session, anchor))? else { continue };
-        files += 1;
+        card.files += 1;
         if tail.length == 0 {
             continue;
         }
         if begun.is_some_and(|begun| n < begun) {
-            bytes += tail.length;
+            card.bytes += tail.length;
             continue;
         }
         let goes_on = begun == Some(n);
-        let mut place = goes_on.then(|| Place { offset: reading.offset, seq: reading.seq, sum: reading.sum.clone() });
+        let mut place = goes_on.then(|| Place { offset: card.offset, seq: card.seq, sum: card.sum.clone() });
         let mut is_first = goes_on;
-        bytes += loop {
+        card.bytes += loop {
             let Some(piece) = tail.read(session, anchor, place.as_ref())? else { return Ok(None) };
             *read_bytes += piece.bytes;
             let entries = &piece.decoded.entries;
@@ -406,15 +379,16 @@ fn read_on(
             }
             is_first = false;
             if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
-                reading.created.get_or_insert(first.time);
-                reading.last = last.time;
-                reading.seq = last.seq;
-                reading.entries += entries.len() as u64;
-                let before = (!reading.folded.digest.is_empty()).then_some(reading.folded.digest.as_str());
-                reading.folded = (fold.take)(before, entries);
+                if card.entries == 0 {
+                    card.created = first.time;
+                }
+                (card.last, card.seq) = (last.time, last.seq);
+                card.entries += entries.len() as u64;
+                let before = (!card.digest.is_empty()).then_some(card.digest.as_str());
+                Folded { digest: card.digest, parent: card.parent } = (fold.take)(before, entries);
             }
             let end = piece.end();
-            (reading.offset, reading.sum) = (end.offset, end.sum.clone());
+            (card.offset, card.sum) = (end.offset, end.sum.clone());
             // A newer line is not for us, and no reason not to list what is before it.
             if piece.is_bad() || piece.is_newer {
                 break tail.length;
@@ -424,9 +398,9 @@ fn read_on(
             }
             place = Some(end);
         };
-        reading.anchor.clone_from(anchor);
+        card.anchor.clone_from(anchor);
     }
-    Ok(Some((reading, files, bytes)))
+    Ok(Some(card))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehavior};
@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Failed, Index, Snippet,
-    pull::{count_behind, forget},
+    pull::{count_behind, forget, pull_all},
     query::{Cursor, Order, PAGE_HITS_MAX, Query, Term, expression, terms},
     schema::{first_id_at, last_id_at},
     snippet::{snippet, weight},
@@ -122,19 +122,15 @@ impl Index {
     }
 
     fn bring_up_to_date(&mut self, wait: Duration) -> Result<Behind, TapeError> {
-        if self.only_reads {
-            let behind = count_behind(&self.database, &self.layout).map_err(|failed| failed.into_error("read"))?;
-            return Ok(if behind == 0 { Behind::No } else { Behind::Sessions(behind) });
-        }
-        match self.catch_up_within(wait) {
-            Ok(Some(done)) if done.behind == 0 => Ok(Behind::No),
-            Ok(Some(done)) => Ok(Behind::Sessions(done.behind)),
-            Ok(None) => Ok(Behind::Unknown),
-            // What is there can be searched in on a full disk, too.
-            Err(error) if error.is_full() => Ok(Behind::Unknown),
-            Err(TapeError::Index { message, .. }) if message.contains("disk is full") => Ok(Behind::Unknown),
-            Err(error) => Err(error),
-        }
+        let behind = match self.only_reads {
+            true => Some(count_behind(&self.database, &self.layout).map_err(|failed| failed.into_error("read"))?),
+            false => {
+                let until = Some(Instant::now() + wait);
+                let done = self.bring(wait, &mut |database, layout| pull_all(database, layout, until, &mut |_| {}))?;
+                done.map(|done| done.behind)
+            }
+        };
+        Ok(Behind::of(behind))
     }
 
     /// Makes a damaged database anew, empty.

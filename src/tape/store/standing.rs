@@ -22,6 +22,18 @@ pub enum Behind {
     Unknown,
 }
 
+#[cfg(feature = "sqlite")]
+impl Behind {
+    /// Of so many sessions something was not read; `None` where that is not known.
+    pub(in crate::tape) fn of(count: Option<u64>) -> Behind {
+        match count {
+            None => Behind::Unknown,
+            Some(0) => Behind::No,
+            Some(count) => Behind::Sessions(count),
+        }
+    }
+}
+
 /// How a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -142,24 +142,22 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
     let mut after: Option<(Millis, SessionId)> = None;
     let mut n = 10_000;
     for _ in 0..3 {
-        let page = cards.newest_first(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50).unwrap();
-        for card in &page {
+        let page = cards.newest_first(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50, false).unwrap();
+        for (session, _) in &page {
             n -= 1;
-            assert_eq!(card.session.as_str(), format!("s{n:05}"));
+            assert_eq!(session.as_str(), format!("s{n:05}"));
         }
-        after = page.last().map(|card| (card.last, card.session.clone()));
+        after = page.last().map(|(session, card)| (card.last, session.clone()));
     }
     assert_eq!(n, 9_850);
     // By the index of that order and no other way: no row is read that is not given, and nothing is sorted.
-    let plan: String = cards
-        .at_once
-        .query_row(
-            "explain query plan select session from cards where (last, session) < (5000, 'x') order by last desc, session desc limit 50",
-            [],
-            |row| row.get(3),
-        )
-        .unwrap();
-    assert!(plan.contains("SEARCH cards USING") && plan.contains("cards_by_last"), "{plan}");
+    for top_only in [false, true] {
+        let mut plan = cards.at_once.prepare(&format!("explain query plan {NEWEST_FIRST}")).unwrap();
+        let steps = plan.query_map(params![5_000, "x", 50, top_only], |row| row.get::<_, String>("detail")).unwrap();
+        let steps: Vec<String> = steps.map(Result::unwrap).collect();
+        assert!(steps[0].contains("SEARCH cards USING") && steps[0].contains("cards_by_last"), "{steps:?}");
+        assert!(steps.iter().all(|step| !step.contains("TEMP") && !step.contains("SCAN cards")), "{steps:?}");
+    }
 }
 
 /// The time may be over before all is read; what was read stays, and the next look goes on.
@@ -203,13 +201,13 @@ fn a_session_of_the_last_time_of_all_is_in_the_list() {
     bring(&mut index);
     let cards = index.cards().unwrap();
     let (mut found, mut after) = (Vec::new(), None);
-    while let Some(card) = cards
-        .newest_first(after.as_ref().map(|(last, name): &(Millis, String)| (*last, name.as_str())), 1)
+    while let Some((session, card)) = cards
+        .newest_first(after.as_ref().map(|(last, name): &(Millis, String)| (*last, name.as_str())), 1, false)
         .unwrap()
         .pop()
     {
-        found.push(card.session.to_string());
-        after = Some((card.last, card.session.to_string()));
+        found.push(session.to_string());
+        after = Some((card.last, session.to_string()));
     }
     assert_eq!(found, ["d", "c", "b", "a"]);
 }
