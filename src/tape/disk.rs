@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,7 +18,7 @@ use super::{
     layout::{Layout, make_new_folder, open_or_make, sync_folder},
     log::Log,
 };
-use crate::ids::Seq;
+use crate::{ids::Seq, lock::Lock};
 
 /// The disk is calm while the last eight writes took less than this each.
 const CALM: Duration = Duration::from_micros(200);
@@ -91,11 +91,6 @@ pub(super) fn within_limit(length: u64) -> io::Result<()> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(())
-}
-
-/// Locks, also after a panic: what is behind these locks is set in one go.
-pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The newest file of a tape.
@@ -197,24 +192,24 @@ impl LogFile {
 pub(super) struct OpenFiles {
     max: usize,
     writes: AtomicU64,
-    open: Mutex<Vec<Weak<Log>>>,
+    open: Lock<Vec<Weak<Log>>>,
 }
 
 impl OpenFiles {
     pub(super) fn new(max: usize) -> OpenFiles {
-        OpenFiles { max: max.max(1), writes: AtomicU64::new(0), open: Mutex::new(Vec::new()) }
+        OpenFiles { max: max.max(1), writes: AtomicU64::new(0), open: Lock::new(Vec::new()) }
     }
 
     /// How many are open.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        let is_open = |log: &Arc<Log>| lock(&log.file).file.is_some();
-        lock(&self.open).iter().filter_map(Weak::upgrade).filter(is_open).count()
+        let is_open = |log: &Arc<Log>| log.file.lock().file.is_some();
+        self.open.lock().iter().filter_map(Weak::upgrade).filter(is_open).count()
     }
 
     /// Makes room for one more and counts `log` as open. A file that is being written at this moment is not closed.
     fn admit(&self, log: &Arc<Log>) {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.retain(|other| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, log)));
         while open.len() >= self.max {
             let mut oldest: Vec<(u64, usize)> = open
@@ -224,7 +219,7 @@ impl OpenFiles {
                 .collect();
             oldest.sort_unstable();
             let closed = oldest.into_iter().map(|(_, n)| n).find(|n| match open[*n].upgrade() {
-                Some(other) => other.file.try_lock().map(|mut file| file.file = None).is_ok(),
+                Some(other) => other.file.try_lock().map(|mut file| file.file = None).is_some(),
                 None => true,
             });
             let Some(closed) = closed else { break };
@@ -247,7 +242,7 @@ impl OpenFiles {
         sync: bool,
     ) -> Result<(), TapeError> {
         log.used.store(self.writes.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let mut file = lock(&log.file);
+        let mut file = log.file.lock();
         if let Some(anchor) = begin {
             file.file = None;
             self.admit(log);

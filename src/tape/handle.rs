@@ -7,7 +7,6 @@ use std::{
 
 use super::{
     Damage, Entry, TapeError, TapeWriter,
-    disk::lock,
     layout::{anchor_name, anchor_number, plain_anchor_name},
     line::{Chain, encode_lines},
     log::{GivenBack, Log, State},
@@ -52,7 +51,7 @@ impl Tape {
             return Err(TapeError::Damaged(damage.clone()));
         }
         let writer = &self.inner.writer;
-        let mut state = lock(&self.log.state);
+        let mut state = self.log.state.lock();
         let Some(first) = entries.first() else { return Ok(Appended::Now(Ok(state.good.seq))) };
         if state.failed {
             if first.seq == state.good.seq.next() {
@@ -103,11 +102,11 @@ impl Tape {
 
 impl TapeWriter for Tape {
     fn last(&self) -> Seq {
-        lock(&self.log.state).good.seq
+        self.log.state.lock().good.seq
     }
 
     fn outstanding(&self) -> usize {
-        lock(&self.log.state).outstanding
+        self.log.state.lock().outstanding
     }
 
     /// In [`Durability::Process`](crate::tape::Durability) it writes in place while the disk is calm, nothing of this tape is
@@ -123,7 +122,7 @@ impl TapeWriter for Tape {
 
     fn give_back(self: Box<Self>, then: GivenBack) {
         // Told when it is done: by the drop of this, or behind what waits for the disk.
-        *lock(&self.log.then) = Some(then);
+        *self.log.then.lock() = Some(then);
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64},
     },
 };
@@ -19,7 +19,10 @@ use super::{
     owner::Claim,
     queue::Wanted,
 };
-use crate::ids::{Seq, SessionId};
+use crate::{
+    ids::{Seq, SessionId},
+    lock::Lock,
+};
 
 /// Told of every append that was answered [`Later`](crate::tape::Appended::Later), in the order of the appends.
 ///
@@ -36,16 +39,16 @@ pub(super) struct Log {
     pub(super) session: SessionId,
     pub(super) notify: Notify,
     /// Locked over the disk by what is done in place.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Lock<State>,
     /// The handle is gone, or the store was closed.
     pub(super) given_back: AtomicBool,
-    pub(super) file: Mutex<LogFile>,
+    pub(super) file: Lock<LogFile>,
     /// When it was last written, counted in writes of the store.
     pub(super) used: AtomicU64,
     /// Taken out when the tape is given back.
-    pub(super) claim: Mutex<Option<Claim>>,
+    pub(super) claim: Lock<Option<Claim>>,
     /// Told behind that.
-    pub(super) then: Mutex<Option<GivenBack>>,
+    pub(super) then: Lock<Option<GivenBack>>,
 }
 
 /// What is known of a tape.
@@ -120,18 +123,18 @@ impl Log {
         Log {
             session: session.clone(),
             notify,
-            state: Mutex::new(state),
+            state: Lock::new(state),
             given_back: AtomicBool::new(false),
-            file: Mutex::new(file),
+            file: Lock::new(file),
             used: AtomicU64::new(0),
-            claim: Mutex::new(Some(claim)),
-            then: Mutex::new(None),
+            claim: Lock::new(Some(claim)),
+            then: Lock::new(None),
         }
     }
 
     /// Whether something of it is not written yet. Does not wait for what is being written.
     pub(super) fn is_on_its_way(&self) -> bool {
-        !self.state.try_lock().is_ok_and(|state| state.outstanding == 0 && state.marks == 0)
+        !self.state.try_lock().is_some_and(|state| state.outstanding == 0 && state.marks == 0)
     }
 }
 

@@ -10,15 +10,18 @@
 mod tapes;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
 use super::{
     Anchor, Appended, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
-    disk::lock, whole::END,
+    whole::END,
 };
-use crate::ids::{Seq, SessionId};
+use crate::{
+    ids::{Seq, SessionId},
+    lock::Lock,
+};
 use tapes::{Memory, MemoryTape, copied};
 
 /// How much a [`MemoryStore`] takes.
@@ -42,7 +45,7 @@ impl Default for MemoryLimits {
 /// where several runtimes are over it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    inner: Arc<Mutex<Memory>>,
+    inner: Arc<Lock<Memory>>,
 }
 
 impl MemoryStore {
@@ -81,7 +84,7 @@ impl MemoryStore {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        lock(&self.inner)
+        self.inner.lock()
     }
 
     fn handle(&self, session: &SessionId, handle: u64) -> Box<dyn TapeWriter> {

@@ -9,7 +9,7 @@ use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Condvar, Mutex,
+        Arc, Condvar,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -17,12 +17,14 @@ use std::{
 
 use super::{
     TapeError,
-    disk::lock,
     layout::{Layout, open_or_make, remove_file},
     line::Chain,
     log::Log,
 };
-use crate::ids::{Seq, SessionId};
+use crate::{
+    ids::{Seq, SessionId},
+    lock::{Lock, unspoiled},
+};
 
 /// How often a job is tried when the thread panics over it.
 const TRIES_MAX: u32 = 2;
@@ -32,7 +34,7 @@ pub(super) struct Job {
     pub(super) log: Arc<Log>,
     pub(super) what: What,
     /// How it went; the last thing that working on it sets.
-    result: Mutex<Option<Result<Seq, TapeError>>>,
+    result: Lock<Option<Result<Seq, TapeError>>>,
     told: AtomicBool,
     tries: AtomicU32,
 }
@@ -73,16 +75,16 @@ impl Mark {
 }
 
 /// The mark that a job is to put: another one may be wanted until it is put.
-pub(super) struct Wanted(Mutex<Option<Mark>>);
+pub(super) struct Wanted(Lock<Option<Mark>>);
 
 impl Wanted {
     pub(super) fn new(mark: Mark) -> Wanted {
-        Wanted(Mutex::new(Some(mark)))
+        Wanted(Lock::new(Some(mark)))
     }
 
     /// Wants that one instead. Says whether it was not too late for that.
     pub(super) fn change(&self, mark: Mark) -> bool {
-        let mut wanted = lock(&self.0);
+        let mut wanted = self.0.lock();
         let is_waiting = wanted.is_some();
         *wanted = is_waiting.then_some(mark);
         is_waiting
@@ -92,9 +94,9 @@ impl Wanted {
     pub(super) fn put(&self, layout: &Layout, session: &SessionId) -> Result<(), (Mark, TapeError)> {
         loop {
             // Not locked meanwhile: whoever wants another one waits for no disk.
-            let Some(mark) = *lock(&self.0) else { return Ok(()) };
+            let Some(mark) = *self.0.lock() else { return Ok(()) };
             let put = mark.put(layout, session);
-            let mut wanted = lock(&self.0);
+            let mut wanted = self.0.lock();
             if *wanted == Some(mark) {
                 *wanted = None;
                 return put.map_err(|error| (mark, error));
@@ -105,7 +107,7 @@ impl Wanted {
 
 impl Job {
     pub(super) fn new(log: &Arc<Log>, what: What) -> Job {
-        let (result, told, tries) = (Mutex::new(None), AtomicBool::new(false), AtomicU32::new(0));
+        let (result, told, tries) = (Lock::new(None), AtomicBool::new(false), AtomicU32::new(0));
         Job { log: Arc::clone(log), what, result, told, tries }
     }
 
@@ -122,11 +124,11 @@ impl Job {
     }
 
     pub(super) fn finish(&self, result: Result<Seq, TapeError>) {
-        *lock(&self.result) = Some(result);
+        *self.result.lock() = Some(result);
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        lock(&self.result).is_some()
+        self.result.lock().is_some()
     }
 
     /// Tells the caller, once. Only then the tape counts as having nothing outstanding: what it appends next in place
@@ -137,14 +139,14 @@ impl Job {
         }
         if !self.told.swap(true, Ordering::SeqCst) {
             if let What::Mark(_) = &self.what {
-                lock(&self.log.state).marks -= 1;
+                self.log.state.lock().marks -= 1;
                 return;
             }
-            if let Some(result) = lock(&self.result).clone() {
+            if let Some(result) = self.result.lock().clone() {
                 // The host's function; what goes wrong in it stays there.
                 let _ = catch_unwind(AssertUnwindSafe(|| (self.log.notify)(result)));
             }
-            lock(&self.log.state).outstanding -= 1;
+            self.log.state.lock().outstanding -= 1;
         }
     }
 }
@@ -163,7 +165,7 @@ pub(super) trait Work: Send + Sync + 'static {
 
 /// The queue to the disk.
 pub(super) struct Queue {
-    inner: Mutex<Inner>,
+    inner: Lock<Inner>,
     /// There is work, or the end.
     wake: Condvar,
     /// Something was done.
@@ -188,7 +190,7 @@ struct Inner {
 impl Queue {
     pub(super) fn new(appends_max: usize, bytes_max: usize) -> Queue {
         Queue {
-            inner: Mutex::default(),
+            inner: Lock::default(),
             wake: Condvar::new(),
             moved: Condvar::new(),
             appends_max: appends_max.max(1),
@@ -200,7 +202,7 @@ impl Queue {
     /// Takes a job, or says why not. Of [`What::Release`] there is one per tape at most, of [`What::Mark`] one, and one more for
     /// each of its appends that waits: they are always taken.
     pub(super) fn push<W: Work>(self: &Arc<Self>, worker: &Arc<W>, job: Job) -> Result<(), TapeError> {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         let is_append = matches!(job.what, What::Append { .. });
         if inner.closed || (is_append && self.is_closed()) {
             return Err(TapeError::Closed);
@@ -228,7 +230,7 @@ impl Queue {
     /// Takes no further appends. What waits is still written.
     pub(super) fn stop_appends(&self) {
         // Under the lock: what is taken has been taken by then.
-        let _inner = lock(&self.inner);
+        let _inner = self.inner.lock();
         self.stopped.store(true, Ordering::SeqCst);
     }
 
@@ -239,7 +241,7 @@ impl Queue {
 
     /// Takes no further appends; the thread ends when it has done what waits. Ends at once where there is no thread.
     pub(super) fn close<W: Work>(&self, worker: &W) {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         self.stopped.store(true, Ordering::SeqCst);
         let first = !std::mem::replace(&mut inner.closed, true);
         if first && !inner.running {
@@ -259,9 +261,9 @@ impl Queue {
     /// Waits until the thread has ended after [`Queue::close`]; says how many jobs were left if it did not.
     pub(super) fn wait_until_ended(&self, limit: Duration) -> Result<(), usize> {
         if !self.wait(limit, |inner| inner.ended) {
-            return Err(lock(&self.inner).jobs.len());
+            return Err(self.inner.lock().jobs.len());
         }
-        let thread = lock(&self.inner).thread.take();
+        let thread = self.inner.lock().thread.take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }
@@ -270,10 +272,10 @@ impl Queue {
 
     fn wait(&self, limit: Duration, until: impl Fn(&Inner) -> bool) -> bool {
         let started = Instant::now();
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         while !until(&inner) {
             let Some(left) = limit.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else { return false };
-            inner = self.moved.wait_timeout(inner, left).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            inner = unspoiled(self.moved.wait_timeout(inner, left)).0;
         }
         true
     }
@@ -285,24 +287,24 @@ impl Queue {
                 for job in open.iter().filter(|job| !job.is_finished()) {
                     if job.tries.fetch_add(1, Ordering::SeqCst) + 1 >= TRIES_MAX {
                         let error = std::io::Error::other("the tape's I/O thread panicked");
-                        worker.give_up(job, &TapeError::io("write", &*lock(&job.log.file).path)(error));
+                        worker.give_up(job, &TapeError::io("write", &*job.log.file.lock().path)(error));
                     }
                 }
             }
             self.retire();
         }
         let _ = catch_unwind(AssertUnwindSafe(|| worker.end()));
-        lock(&self.inner).ended = true;
+        self.inner.lock().ended = true;
         self.moved.notify_all();
     }
 
     fn next(&self, (jobs_max, bytes_max): (usize, usize)) -> Option<Vec<Arc<Job>>> {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         while inner.jobs.is_empty() {
             if inner.closed {
                 return None;
             }
-            inner = self.wake.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
+            inner = unspoiled(self.wake.wait(inner));
         }
         let mut bytes = 0;
         // Whoever has the session next hears nothing of appends before: all of them are told when it is given back.
@@ -320,9 +322,9 @@ impl Queue {
     /// Tells and takes away what is finished, from the head on.
     fn retire(&self) {
         loop {
-            let Some(job) = lock(&self.inner).jobs.front().filter(|job| job.is_finished()).cloned() else { break };
+            let Some(job) = self.inner.lock().jobs.front().filter(|job| job.is_finished()).cloned() else { break };
             job.tell();
-            let mut inner = lock(&self.inner);
+            let mut inner = self.inner.lock();
             inner.bytes -= job.bytes();
             inner.jobs.pop_front();
             drop(inner);

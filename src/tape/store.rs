@@ -21,7 +21,7 @@ use std::{
 
 use super::{
     TapeError, commit,
-    disk::{Disk, LogFile, RealDisk, lock},
+    disk::{Disk, LogFile, RealDisk},
     layout::{FIRST_ANCHOR, Layout, names_in, sync_folder},
     log::{Log, make_first_anchor},
     owner::Identity,
@@ -191,9 +191,9 @@ impl Store {
     pub fn close(&self, limit: Duration) -> Result<(), TapeError> {
         // First: of what is not listed then, nothing is written any more.
         self.inner.queue.stop_appends();
-        let mut logs: Vec<Arc<Log>> = lock(&self.inner.writer.live).values().filter_map(Weak::upgrade).collect();
+        let mut logs: Vec<Arc<Log>> = self.inner.writer.live.lock().values().filter_map(Weak::upgrade).collect();
         // The thread waits for the one that is at the disk in place just now; nobody else shall have to.
-        logs.sort_by_cached_key(|log| log.state.try_lock().is_err());
+        logs.sort_by_cached_key(|log| log.state.try_lock().is_none());
         for log in logs {
             self.inner.give_back(&log);
         }
@@ -216,7 +216,7 @@ impl Store {
     }
 
     fn was_rebooted(&self, before: Option<Identity>) -> bool {
-        let now = lock(&self.inner.writer.owner).as_ref().and_then(|owner| owner.identity.boot.clone());
+        let now = self.inner.writer.owner.lock().as_ref().and_then(|owner| owner.identity.boot.clone());
         before.is_some_and(|before| {
             before.durability == Durability::Process && before.boot.is_some() && now.is_some() && before.boot != now
         })

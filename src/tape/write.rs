@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Condvar, Mutex, Weak,
+        Arc, Condvar, Weak,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -12,7 +12,7 @@ use std::{
 use super::{
     Durability, StoreOptions, TapeError,
     commit::{CommitLog, sync_mark},
-    disk::{Disk, OpenFiles, lock},
+    disk::{Disk, OpenFiles},
     layout::{Layout, remove_file, sync_folder},
     line::Chain,
     log::Log,
@@ -20,7 +20,10 @@ use super::{
     queue::{Job, Mark, What, Work},
     store::remove_reserves,
 };
-use crate::ids::{Seq, SessionId};
+use crate::{
+    ids::{Seq, SessionId},
+    lock::Lock,
+};
 
 /// The most appends that are written together in [`Durability::Power`].
 const GROUP_APPENDS_MAX: usize = 1024;
@@ -31,9 +34,9 @@ pub(super) struct Writer {
     pub(super) options: StoreOptions,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) files: OpenFiles,
-    pub(super) owner: Mutex<Option<Arc<Owner>>>,
+    pub(super) owner: Lock<Option<Arc<Owner>>>,
     /// The tapes that are open for writing.
-    pub(super) live: Mutex<HashMap<SessionId, Weak<Log>>>,
+    pub(super) live: Lock<HashMap<SessionId, Weak<Log>>>,
     /// One of them was given back.
     pub(super) released: Condvar,
     /// One bit for each of the last eight writes, set where it was slow.
@@ -42,20 +45,20 @@ pub(super) struct Writer {
     in_place: UnderWay,
     in_thread: UnderWay,
     /// `Power` only, from the first append on.
-    commit: Mutex<Option<CommitLog>>,
+    commit: Lock<Option<CommitLog>>,
 }
 
 impl Writer {
     pub(super) fn new(layout: Layout, options: StoreOptions, disk: Arc<dyn Disk>, owner: Option<Owner>) -> Writer {
         Writer {
             files: OpenFiles::new(options.open_files_max),
-            owner: Mutex::new(owner.map(Arc::new)),
-            live: Mutex::default(),
+            owner: Lock::new(owner.map(Arc::new)),
+            live: Lock::default(),
             released: Condvar::new(),
             pace: AtomicU8::new(0),
             in_place: UnderWay::new(),
             in_thread: UnderWay::new(),
-            commit: Mutex::new(None),
+            commit: Lock::new(None),
             layout,
             options,
             disk,
@@ -72,7 +75,7 @@ impl Writer {
 
     /// Who we are, until the store is closed.
     pub(super) fn owner(&self) -> Result<Arc<Owner>, TapeError> {
-        lock(&self.owner).clone().ok_or(TapeError::Closed)
+        self.owner.lock().clone().ok_or(TapeError::Closed)
     }
 
     /// Whether appends need no sync, and so may be written in place.
@@ -123,7 +126,7 @@ impl Writer {
 
     /// One sync for all of them, then the session files.
     fn append_with_commit_log(&self, jobs: &[Arc<Job>]) {
-        let mut commit = lock(&self.commit);
+        let mut commit = self.commit.lock();
         // A single append that is too large for the log is written and synced by itself.
         if let [job] = jobs
             && let What::Append { bytes, begin, after, run } = &job.what
@@ -153,12 +156,12 @@ impl Writer {
         let mut withdrawn = Vec::new();
         for (job, is_logged) in jobs.iter().zip(logged) {
             let What::Append { bytes, begin, after, run } = &job.what else { continue };
-            let at = if begin.is_some() { 0 } else { lock(&job.log.file).length };
+            let at = if begin.is_some() { 0 } else { job.log.file.lock().length };
             if !self.append(job, bytes, begin.as_deref(), after, *run, false) {
                 // One that the log does not have stood where another one of this group may stand now, which is acknowledged.
                 withdrawn.extend(is_logged.then_some((&job.log.session, &after.anchor, at)));
             } else if let Some(commit) = commit.as_mut() {
-                let file = lock(&job.log.file);
+                let file = job.log.file.lock();
                 commit.written(&file.path, file.length);
             }
         }
@@ -174,7 +177,7 @@ impl Writer {
         let log = match commit {
             Some(log) => log,
             None => {
-                let owner = lock(&self.owner).as_ref().map(|owner| owner.identity.owner.clone());
+                let owner = self.owner.lock().as_ref().map(|owner| owner.identity.owner.clone());
                 let path = self.layout.commit_log(&owner.ok_or(TapeError::Closed)?);
                 commit.insert(CommitLog::make(disk, path, self.options.commit_log_bytes)?)
             }
@@ -187,7 +190,7 @@ impl Writer {
             let What::Append { bytes, begin, after, run } = &job.what else { continue };
             *is_logged = doomed(job, *run).is_none() && !is_written(job, after);
             if *is_logged {
-                let end = ends.entry(&job.log.session).or_insert_with(|| lock(&job.log.file).length);
+                let end = ends.entry(&job.log.session).or_insert_with(|| job.log.file.lock().length);
                 let at = if begin.is_some() { 0 } else { *end };
                 group.push(&job.log.session, &after.anchor, at, bytes);
                 *end = at + bytes.len() as u64;
@@ -203,7 +206,7 @@ impl Writer {
     /// Makes sure that the commit log has nothing of a session that could come over what is written to it from now on: by the
     /// next who has it, who may have got it after others.
     pub(super) fn finish_with(&self, session: &SessionId) -> Result<(), TapeError> {
-        lock(&self.commit).as_mut().map_or(Ok(()), |log| log.finish_with(&*self.disk, &self.layout, session))
+        self.commit.lock().as_mut().map_or(Ok(()), |log| log.finish_with(&*self.disk, &self.layout, session))
     }
 
     /// Gives a session back. What of it is only in the commit log is brought to its files first; where that fails, the claim
@@ -211,22 +214,22 @@ impl Writer {
     pub(super) fn release(&self, log: &Arc<Log>) {
         fault!(self.options.faults, "tape.release", log.session.as_str());
         // What its handle is doing in place may come back late, and may write until then.
-        drop(lock(&log.state));
+        drop(log.state.lock());
         let settled =
-            lock(&self.commit).as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &self.layout, &log.session));
-        if let Some(claim) = lock(&log.claim).take()
+            self.commit.lock().as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &self.layout, &log.session));
+        if let Some(claim) = log.claim.lock().take()
             && settled.is_ok()
         {
             claim.release();
         }
         fault!(self.options.faults, "tape.released", log.session.as_str());
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         if live.get(&log.session).is_some_and(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(log))) {
             live.remove(&log.session);
         }
         self.released.notify_all();
         drop(live);
-        if let Some(then) = lock(&log.then).take() {
+        if let Some(then) = log.then.lock().take() {
             then();
         }
     }
@@ -271,7 +274,7 @@ impl Drop for Began<'_> {
 
 /// Why a queued append must not be written any more.
 fn doomed(job: &Job, run: u64) -> Option<TapeError> {
-    let mut state = lock(&job.log.state);
+    let mut state = job.log.state.lock();
     if state.run == run {
         return None;
     }
@@ -283,12 +286,12 @@ fn doomed(job: &Job, run: u64) -> Option<TapeError> {
 /// Whether a job that the thread panicked over is in its file: the panic came between the write and the note of it. To write it
 /// again would put it there twice.
 fn is_written(job: &Job, after: &Chain) -> bool {
-    job.is_retried() && lock(&job.log.file).last == after.seq
+    job.is_retried() && job.log.file.lock().last == after.seq
 }
 
 /// Notes in the tape how a queued append went.
 fn settle(job: &Job, after: &Chain, written: Result<(), TapeError>) -> bool {
-    let mut state = lock(&job.log.state);
+    let mut state = job.log.state.lock();
     match &written {
         Ok(()) => state.good = after.clone(),
         Err(error) => state.fail(error),
@@ -309,7 +312,7 @@ impl Work for Writer {
                     tracing::warn!(session = %job.log.session, ?mark, %error, "failed to note whether a turn is open");
                     // A turn that nobody would find again must not begin. One mark too many does no harm.
                     if mark == Mark::Open {
-                        lock(&job.log.state).fail_mark(&error);
+                        job.log.state.lock().fail_mark(&error);
                     }
                 }
                 job.finish(Ok(Seq::ZERO));
@@ -346,9 +349,9 @@ impl Work for Writer {
 
     fn end(&self) {
         fault!(self.options.faults, "tape.end", "store");
-        let owner = lock(&self.owner).take();
+        let owner = self.owner.lock().take();
         let Some(name) = owner.as_ref().map(|owner| owner.identity.owner.clone()) else { return };
-        let log = lock(&self.commit).take();
+        let log = self.commit.lock().take();
         if log.is_some_and(|mut log| log.cut(&*self.disk, &self.layout).is_ok()) {
             // What cannot be deleted is replayed by the next store, which changes nothing.
             let _ = remove_file(&self.layout.commit_log(&name)).and_then(|()| sync_folder(&self.layout.commit()));

@@ -4,16 +4,14 @@
 //! came of the newest can be looked at ([`SweepReport`]). A sweep that fails is reported and made again at the next time; it ends
 //! nothing.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
     actors::host::Host,
     ids::Millis,
+    lock::Lock,
     sweep::{Sweep, SweepPolicy, plan_some, sweep_through},
     tape::TapeError,
 };
@@ -93,17 +91,17 @@ pub struct SweepReport {
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
     sweeps: Option<Sweeps>,
-    newest: Mutex<Option<Arc<SweepReport>>>,
+    newest: Lock<Option<Arc<SweepReport>>>,
 }
 
 impl Sweeper {
     pub(crate) fn new(sweeps: Option<Sweeps>) -> Sweeper {
-        Sweeper { sweeps, newest: Mutex::default() }
+        Sweeper { sweeps, newest: Lock::default() }
     }
 
     /// What came of the newest sweep.
     pub(crate) fn newest(&self) -> Option<Arc<SweepReport>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.newest.lock().clone()
     }
 
     /// How long to wait before the next; `None` where nobody asked for any.
@@ -126,7 +124,7 @@ impl Sweeper {
             None if swept.gone.is_empty() => {}
             None => tracing::info!(removed = swept.gone.len(), bytes = swept.bytes(), "old sessions were removed"),
         }
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         let number = newest.as_ref().map_or(1, |newest| newest.number + 1);
         *newest = Some(Arc::new(SweepReport { number, at, took: began.elapsed(), sweep: swept, kept, error }));
     }

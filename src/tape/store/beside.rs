@@ -1,7 +1,7 @@
 //! What a store keeps beside the tapes: folders for others, and the room that is kept for a full disk.
 
 use super::{Store, upkeep::make_reserve};
-use crate::tape::{TapeError, TapeStoreExt as _, disk::lock};
+use crate::tape::{TapeError, TapeStoreExt as _};
 
 impl Store {
     /// Removes the outputs of all sessions that were kept too long or are too many, until `stop` says so. Blocks on the disk.
@@ -16,7 +16,7 @@ impl Store {
     /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
     #[must_use]
     pub fn release_reserve(&self) -> bool {
-        let owner = lock(&self.inner.writer.owner);
+        let owner = self.inner.writer.owner.lock();
         let path = owner.as_ref().map(|owner| self.layout().reserve(&owner.identity.owner));
         path.is_some_and(|path| std::fs::remove_file(path).is_ok())
     }
@@ -27,7 +27,7 @@ impl Store {
     ///
     /// [`TapeError::Io`] while there is no room for it.
     pub fn remake_reserve(&self) -> Result<(), TapeError> {
-        let owner = lock(&self.inner.writer.owner);
+        let owner = self.inner.writer.owner.lock();
         let owner = owner.as_ref().ok_or(TapeError::Closed)?;
         make_reserve(self.layout(), &owner.identity.owner, self.inner.writer.options.reserve_bytes)
     }

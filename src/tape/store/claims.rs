@@ -1,16 +1,17 @@
 //! Who has which session: claims on their way to a handle, and back.
 
 use std::{
-    sync::{Arc, PoisonError, Weak, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use super::{Inner, Store, upkeep::bury};
 use crate::{
     ids::SessionId,
+    lock::unspoiled,
     tape::{
         Damage, Durability, Notify, TapeError,
-        disk::{LogFile, lock},
+        disk::LogFile,
         handle::Tape,
         line::Chain,
         log::Log,
@@ -26,7 +27,7 @@ impl Store {
     /// Claims a session, against other owners and against the other handles of this store.
     pub(super) fn claim_session(&self, session: &SessionId) -> Result<Claim, TapeError> {
         let writer = &self.inner.writer;
-        let mut live = lock(&writer.live);
+        let mut live = writer.live.lock();
         let started = Instant::now();
         while let Some(log) = live.get(session).cloned() {
             // All that are awake mark their turns through it: nothing that may wait for the disk is waited for meanwhile.
@@ -37,9 +38,9 @@ impl Store {
                 let by = writer.owner()?.identity.clone().holder();
                 return Err(TapeError::Claimed { session: session.clone(), by });
             }
-            live = lock(&writer.live);
+            live = writer.live.lock();
             if live.get(session).is_some_and(|now| now.ptr_eq(&log)) {
-                live = writer.released.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
+                live = unspoiled(writer.released.wait_timeout(live, left)).0;
             }
         }
         // The place is taken from now on, though there is no log in it yet.
@@ -74,7 +75,7 @@ impl Store {
         if let Some(claim) = claim {
             claim.release();
         }
-        lock(&self.inner.writer.live).remove(session);
+        self.inner.writer.live.lock().remove(session);
     }
 
     #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
@@ -89,7 +90,7 @@ impl Store {
         damage: Option<Damage>,
     ) -> Tape {
         let log = Arc::new(Log::new(session, notify, chain, anchors, file, claim));
-        lock(&self.inner.writer.live).insert(session.clone(), Arc::downgrade(&log));
+        self.inner.writer.live.lock().insert(session.clone(), Arc::downgrade(&log));
         Tape::new(Arc::clone(&self.inner), log, damage)
     }
 }

@@ -18,7 +18,6 @@ use crate::{
     ids::SessionId,
     tape::{
         Mark, TapeError,
-        disk::lock,
         layout::{ids_in, make_folder, new_file, open_or_make, remove_file, sync_folder},
         owner::{Claim, is_alive},
         queue::{Job, Mark as TurnMark, Wanted, What},
@@ -134,7 +133,7 @@ impl Store {
             Ok(None) => false,
             Err(_) => true,
             Ok(Some(owner)) => {
-                let ours = lock(&self.inner.writer.owner).as_ref().is_some_and(|ours| ours.identity.owner == owner);
+                let ours = self.inner.writer.owner.lock().as_ref().is_some_and(|ours| ours.identity.owner == owner);
                 ours || is_alive(self.layout(), &owner)
             }
         }
@@ -144,9 +143,9 @@ impl Store {
     /// is appended from here on.
     fn mark_turn(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
         let writer = &self.inner.writer;
-        let log = lock(&writer.live).get(session).and_then(Weak::upgrade);
+        let log = writer.live.lock().get(session).and_then(Weak::upgrade);
         let Some(log) = log else { return mark.put(&writer.layout, session) };
-        let mut state = lock(&log.state);
+        let mut state = log.state.lock();
         // What was wanted before does not count any more.
         state.mark_failed = None;
         let is_its_turn = state.marks == 0 && state.outstanding == 0;

@@ -135,7 +135,7 @@ fn a_claim_is_a_name_of_its_owners_lock_file_or_says_the_same() {
     let store = Store::open(folder.path(), small()).unwrap();
     let [claim, writer] = ["claim", "writer"].map(|name| folder.path().join("sessions/s").join(name));
     let inode = |path: &std::path::Path| fs::metadata(path).unwrap().ino();
-    let owner = store.inner.writer.owner.lock().unwrap().as_ref().unwrap().identity.owner.clone();
+    let owner = store.inner.writer.owner.lock().as_ref().unwrap().identity.owner.clone();
     let lock = folder.path().join(format!("owners/{owner}.lock"));
     let tape = store.create(&id("s"), deaf()).unwrap();
     assert_eq!([inode(&claim), inode(&writer)], [inode(&lock); 2]);
@@ -258,7 +258,7 @@ fn what_a_dead_one_had_begun_goes_with_the_next_writer_and_what_a_live_one_has_s
     let one = Store::open(folder.path(), small()).unwrap();
     drop(one.create(&id("s"), deaf()).unwrap());
     let (two, three) = (Store::open(folder.path(), small()).unwrap(), Store::open(folder.path(), small()).unwrap());
-    let owner = |store: &Store| store.inner.writer.owner.lock().unwrap().as_ref().unwrap().identity.owner.clone();
+    let owner = |store: &Store| store.inner.writer.owner.lock().as_ref().unwrap().identity.owner.clone();
     let draft = |owner: &str| folder.path().join(format!("sessions/s/claim.{owner}"));
     let drafts = [draft("1-dead"), draft(&owner(&three))];
     drafts.iter().for_each(|path| fs::write(path, "half").unwrap());
@@ -276,7 +276,7 @@ fn a_claim_that_cannot_be_completed_is_nobodys() {
     let one = Store::open(folder.path(), small()).unwrap();
     drop(one.create(&id("s"), deaf()).unwrap());
     let two = Store::open(folder.path(), small()).unwrap();
-    let owner = two.inner.writer.owner.lock().unwrap().as_ref().unwrap().identity.owner.clone();
+    let owner = two.inner.writer.owner.lock().as_ref().unwrap().identity.owner.clone();
     // Where its file is to be made there is a folder.
     fs::create_dir(folder.path().join(format!("sessions/s/claim.{owner}"))).unwrap();
     assert!(matches!(two.load(&id("s"), deaf()), Err(TapeError::Io { .. })));
