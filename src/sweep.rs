@@ -12,11 +12,7 @@
 
 mod plan;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt, ops::ControlFlow, time::Duration};
 
 use serde::Serialize;
 
@@ -180,20 +176,23 @@ pub(crate) fn plan_some(
     removed_max: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Sweep, TapeError> {
-    let Some(Seen { candidates, empty }) = look(store, policy, now, stop)? else { return Ok(Sweep::default()) };
-    let mut sweep = plan(policy, &candidates, now);
-    stay_with_working_parents(store, &mut sweep, &candidates, removed_max, stop);
-    let room = removed_max.saturating_sub(sweep.gone.len());
-    sweep.gone.extend(empty.into_iter().take(if policy == SweepPolicy::default() { 0 } else { room }));
-    Ok(sweep)
-}
-
-/// The sessions of a store.
-struct Seen {
-    /// Those that were used last first.
-    candidates: Vec<Candidate>,
-    /// Those without an entry, that nobody has and nobody pinned.
-    empty: Vec<SweptSession>,
+    let candidates = look(store, policy, now, stop)?;
+    let is_at_work = |one: &&Candidate| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork));
+    let working: BTreeSet<&SessionId> = candidates.iter().filter(is_at_work).map(|one| &one.session).collect();
+    let mut room = removed_max;
+    let swept = plan(policy, &candidates, now, &mut |one| {
+        if room == 0 || stop() {
+            return ControlFlow::Break(());
+        }
+        let why = match task_of(store, &one.session, one.seq) {
+            Ok(parent) => parent.filter(|parent| working.contains(parent)).map(KeptReason::ParentAtWork),
+            // It concerns nobody else. What a later version wrote is that version's to remove.
+            Err(error) => Some(KeptReason::Failed(error.to_string())),
+        };
+        room -= usize::from(why.is_none());
+        ControlFlow::Continue(why)
+    });
+    Ok(swept)
 }
 
 /// Removes what a policy does not keep, one session after the other. Blocks on the disk. `stop` is asked before each: what was
@@ -250,91 +249,51 @@ pub(crate) fn sweep_through(
     Ok(done)
 }
 
-/// What is known of each session; `None` where it was stopped.
+/// What is known of each session, those that were used last first.
 fn look(
     store: &dyn TapeStore,
     policy: SweepPolicy,
     now: Millis,
     stop: &dyn Fn() -> bool,
-) -> Result<Option<Seen>, TapeError> {
+) -> Result<Vec<Candidate>, TapeError> {
     let standings = Standings::of_all(store)?;
-    let (mut candidates, mut empty) = (Vec::new(), Vec::new());
-    for SessionSummary { id, last, bytes, seq, .. } in store.list()? {
-        let Some(last) = last else {
-            // One whose first entry is just being written is somebody's. Of one with an entry that cannot be read, nobody knows
-            // what it was.
-            if bytes == 0 && !standings.is_pinned(&id) && standings.of(&id) == Standing::Passive {
-                let bytes = beside(store, &id);
-                empty.push(SweptSession { session: id, last: now, seq, bytes, why: SweepReason::Empty });
-            }
-            continue;
-        };
+    let mut candidates = Vec::new();
+    for SessionSummary { id: session, last, bytes, seq, .. } in store.list()? {
+        // Stopped, none of them goes.
         if stop() {
-            return Ok(None);
+            break;
         }
-        let (forks, failed) = match store.forks_of(&id) {
+        // Of one with an entry that cannot be read, nobody knows what it was.
+        if last.is_none() && bytes > 0 {
+            continue;
+        }
+        let (forks, failed) = match store.forks_of(&session) {
             Ok(forks) => (forks, None),
             Err(error) => (Vec::new(), Some(KeptReason::Failed(error.to_string()))),
         };
         // Somebody who may remove it has looked at its claim by then.
         let protected = match () {
             // First what also keeps those that do its tasks.
-            () if standings.is_open(&id) => Some(KeptReason::AtWork),
-            () => match standings.of(&id) {
+            () if standings.is_open(&session) => Some(KeptReason::AtWork),
+            () => match standings.of(&session) {
                 Standing::Live => Some(KeptReason::Live),
-                _ if standings.is_pinned(&id) => Some(KeptReason::Pinned),
+                _ if standings.is_pinned(&session) => Some(KeptReason::Pinned),
                 Standing::Parked => Some(KeptReason::Parked),
                 Standing::Passive | Standing::Hidden => failed,
             },
         };
+        // One whose first entry is just being written is somebody's, and nobody asked for it.
+        if last.is_none() && protected.is_some() {
+            continue;
+        }
         // The files beside it are looked at where that matters, or where it may go.
         let counts = policy.bytes_max.is_some() || protected.is_none();
-        let bytes = bytes.saturating_add(if counts { beside(store, &id) } else { 0 });
-        candidates.push(Candidate { session: id, last: last.min(now), seq, bytes, forks, protected });
+        let bytes = bytes.saturating_add(if counts { beside(store, &session) } else { 0 });
+        let last = last.unwrap_or(now).min(now);
+        candidates.push(Candidate { session, last, seq, bytes, forks, protected });
     }
     candidates.sort_by(|one, other| (other.last, &other.session).cmp(&(one.last, &one.session)));
-    Ok(Some(Seen { candidates, empty }))
-}
-
-/// Takes out of a sweep whoever does a task of a session that is at work, or cannot be read here, and then what those go on from;
-/// and what is behind so many that go.
-fn stay_with_working_parents(
-    store: &dyn TapeStore,
-    sweep: &mut Sweep,
-    all: &[Candidate],
-    gone_max: usize,
-    stop: &dyn Fn() -> bool,
-) {
-    let working: BTreeSet<&SessionId> = all
-        .iter()
-        .filter(|one| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork)))
-        .map(|one| &one.session)
-        .collect();
-    let forks_of: BTreeMap<&SessionId, &[SessionId]> = all.iter().map(|one| (&one.session, &one.forks[..])).collect();
-    let mut gone = Vec::new();
-    let mut stays: BTreeSet<SessionId> = BTreeSet::new();
-    for going in std::mem::take(&mut sweep.gone) {
-        if gone.len() == gone_max || stop() {
-            break;
-        }
-        let forks = forks_of.get(&going.session).copied().unwrap_or_default();
-        let why = match forks.iter().find(|fork| stays.contains(*fork)) {
-            Some(fork) => Some(KeptReason::ForkStays(fork.clone())),
-            None => match task_of(store, &going.session, going.seq) {
-                Ok(parent) => parent.filter(|parent| working.contains(parent)).map(KeptReason::ParentAtWork),
-                // It concerns nobody else. What a later version wrote is that version's to remove.
-                Err(error) => Some(KeptReason::Failed(error.to_string())),
-            },
-        };
-        match why {
-            None => gone.push(going),
-            Some(why) => {
-                stays.insert(going.session.clone());
-                sweep.kept.push(KeptSession { session: going.session, why });
-            }
-        }
-    }
-    sweep.gone = gone;
+    Ok(candidates)
 }
 
 /// The session whose task it does and has not finished, as its newest anchor says.

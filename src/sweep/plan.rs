@@ -1,6 +1,9 @@
 //! Which sessions a policy takes, as a function of what is there. Takes as long as there are sessions, and no longer.
 
-use std::collections::{BTreeMap, BinaryHeap};
+use std::{
+    collections::{BTreeMap, BinaryHeap},
+    ops::ControlFlow,
+};
 
 use crate::{
     ids::{Millis, Seq, SessionId},
@@ -13,6 +16,7 @@ pub(super) struct Candidate {
     pub(super) session: SessionId,
     /// When it was used last; never later than now, whatever its clock was.
     pub(super) last: Millis,
+    /// 0 of one without an entry.
     pub(super) seq: Seq,
     pub(super) bytes: u64,
     /// The sessions that go on from it.
@@ -21,52 +25,30 @@ pub(super) struct Candidate {
     pub(super) protected: Option<KeptReason>,
 }
 
+/// What is asked of a session before it goes: why it stays all the same, or that no more go.
+pub(super) type Ask<'a> = dyn FnMut(&Candidate) -> ControlFlow<(), Option<KeptReason>> + 'a;
+
 /// What goes, of sessions that are sorted by their last use, newest first.
-pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis) -> Sweep {
-    let mut taken: Vec<Option<SweepReason>> = candidates
-        .iter()
-        .enumerate()
-        .map(|(n, one)| {
-            let ms = now.0.saturating_sub(one.last.0);
-            if policy.older_than.is_some_and(|limit| u128::from(ms) > limit.as_millis()) {
-                return Some(SweepReason::Unused { ms });
-            }
-            policy.keep_newest.filter(|keep| n >= *keep).map(|keep| SweepReason::NotAmongNewest { keep })
-        })
-        .collect();
-    let mut leaving = Leaving::new(candidates);
-    leaving.let_go(|n| taken[n].is_some(), |_| true);
+pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, ask: &mut Ask<'_>) -> Sweep {
+    let mut rank = 0;
+    let mut taken: Vec<Option<SweepReason>> = candidates.iter().map(|one| taken(policy, one, now, &mut rank)).collect();
+    let mut leaving = Leaving::new(candidates, ask);
+    leaving.let_go(|n| taken[n].is_some(), 0);
     if let Some(max) = policy.bytes_max {
-        let staying = candidates.iter().enumerate().filter(|(n, _)| !leaving.is_gone[*n]);
-        let mut left = staying.fold(0_u64, |sum, (_, one)| sum.saturating_add(one.bytes));
-        leaving.let_go(
-            |_| true,
-            |n| {
-                let is_too_much = left > max;
-                if is_too_much {
-                    left = left.saturating_sub(candidates[n].bytes);
-                    taken[n].get_or_insert(SweepReason::TooManyBytes { max });
-                }
-                is_too_much
-            },
-        );
-        if left > max {
-            // All that is left is protected, and over the limit: it is said of each.
-            for (why, _) in taken.iter_mut().zip(&leaving.is_gone).filter(|(_, is_gone)| !**is_gone) {
-                why.get_or_insert(SweepReason::TooManyBytes { max });
-            }
+        leaving.let_go(|_| true, max);
+        // Of what is over the limit all the same, it is said of each.
+        let is_held = leaving.bytes_left <= max;
+        for (why, _) in taken.iter_mut().zip(&leaving.is_gone).filter(|(_, is_gone)| **is_gone || !is_held) {
+            why.get_or_insert(SweepReason::TooManyBytes { max });
         }
     }
     let mut sweep = Sweep::default();
     for (n, one) in candidates.iter().enumerate().rev().filter(|(n, _)| taken[*n].is_some() && !leaving.is_gone[*n]) {
-        let why =
-            one.protected.clone().or_else(|| leaving.needed_by(n).map(|fork| KeptReason::ForkStays(fork.clone())));
+        let fork = || leaving.needed_by(n).map(|fork| KeptReason::ForkStays(fork.clone()));
+        let why = leaving.stays[n].clone().or_else(fork);
         sweep.kept.extend(why.map(|why| KeptSession { session: one.session.clone(), why }));
     }
-    // Once more, now that it is known which: in one order, whichever limit took them.
-    let mut in_order = Leaving::new(candidates);
-    in_order.let_go(|n| leaving.is_gone[n], |_| true);
-    for n in in_order.order {
+    for n in leaving.order {
         let Candidate { last, seq, bytes, .. } = candidates[n];
         let session = candidates[n].session.clone();
         sweep.gone.extend(taken[n].map(|why| SweptSession { session, last, seq, bytes, why }));
@@ -74,22 +56,40 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis) -
     sweep
 }
 
+/// Why a limit takes it, but for that of bytes. `rank` counts those with an entry.
+fn taken(policy: SweepPolicy, one: &Candidate, now: Millis, rank: &mut usize) -> Option<SweepReason> {
+    if one.seq == Seq::ZERO {
+        return (policy != SweepPolicy::default()).then_some(SweepReason::Empty);
+    }
+    *rank += 1;
+    let ms = now.0.saturating_sub(one.last.0);
+    match policy.older_than {
+        Some(limit) if u128::from(ms) > limit.as_millis() => Some(SweepReason::Unused { ms }),
+        _ => policy.keep_newest.filter(|keep| *rank > *keep).map(|keep| SweepReason::NotAmongNewest { keep }),
+    }
+}
+
 /// Sessions on their way out: one that others go on from only when all of those are gone.
-struct Leaving<'c> {
+struct Leaving<'c, 'a> {
     candidates: &'c [Candidate],
+    ask: &'c mut Ask<'a>,
     /// Where each session stands among them.
     place: BTreeMap<&'c SessionId, usize>,
     /// How many forks of each are not gone. One that was not looked at, because it was made since or cannot be read, never goes.
     forks_left: Vec<usize>,
     /// What each goes on from.
     origins: Vec<Vec<usize>>,
+    /// Why each stays in any case.
+    stays: Vec<Option<KeptReason>>,
     is_gone: Vec<bool>,
     /// Those that are gone, in the order in which they went.
     order: Vec<usize>,
+    /// The size of all that are not gone.
+    bytes_left: u64,
 }
 
-impl<'c> Leaving<'c> {
-    fn new(candidates: &'c [Candidate]) -> Leaving<'c> {
+impl<'c, 'a> Leaving<'c, 'a> {
+    fn new(candidates: &'c [Candidate], ask: &'c mut Ask<'a>) -> Leaving<'c, 'a> {
         let place: BTreeMap<_, _> = candidates.iter().enumerate().map(|(n, one)| (&one.session, n)).collect();
         let mut origins = vec![Vec::new(); candidates.len()];
         for (n, one) in candidates.iter().enumerate() {
@@ -97,28 +97,41 @@ impl<'c> Leaving<'c> {
         }
         Leaving {
             candidates,
+            ask,
             place,
             forks_left: candidates.iter().map(|one| one.forks.len()).collect(),
             origins,
+            stays: candidates.iter().map(|one| one.protected.clone()).collect(),
             is_gone: vec![false; candidates.len()],
             order: Vec::new(),
+            bytes_left: candidates.iter().fold(0, |sum, one| sum.saturating_add(one.bytes)),
         }
     }
 
-    /// Lets those go that may, the one first that was used longest ago, until one is not to go.
-    fn let_go(&mut self, may_go: impl Fn(usize) -> bool, mut goes: impl FnMut(usize) -> bool) {
-        let is_free = |leaving: &Leaving<'_>, n: usize| {
-            leaving.candidates[n].protected.is_none() && leaving.forks_left[n] == 0 && !leaving.is_gone[n]
-        };
+    fn is_free(&self, n: usize) -> bool {
+        self.stays[n].is_none() && self.forks_left[n] == 0 && !self.is_gone[n]
+    }
+
+    /// Lets those go that may, the one first that was used longest ago, until so many bytes are left; all of them where that is 0.
+    fn let_go(&mut self, may_go: impl Fn(usize) -> bool, bytes: u64) {
         // The later one stands in the list, the longer ago it was used.
         let mut next: BinaryHeap<usize> =
-            (0..self.candidates.len()).filter(|n| is_free(self, *n) && may_go(*n)).collect();
-        while let Some(n) = next.pop().filter(|n| goes(*n)) {
+            (0..self.candidates.len()).filter(|n| self.is_free(*n) && may_go(*n)).collect();
+        while let Some(n) = next.pop().filter(|_| bytes == 0 || self.bytes_left > bytes) {
+            match (self.ask)(&self.candidates[n]) {
+                ControlFlow::Break(()) => return,
+                ControlFlow::Continue(Some(why)) => {
+                    self.stays[n] = Some(why);
+                    continue;
+                }
+                ControlFlow::Continue(None) => {}
+            }
             self.is_gone[n] = true;
             self.order.push(n);
+            self.bytes_left = self.bytes_left.saturating_sub(self.candidates[n].bytes);
             for origin in self.origins[n].clone() {
                 self.forks_left[origin] -= 1;
-                if is_free(self, origin) && may_go(origin) {
+                if self.is_free(origin) && may_go(origin) {
                     next.push(origin);
                 }
             }

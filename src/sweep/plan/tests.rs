@@ -21,6 +21,10 @@ fn with_forks(forks: &[&str], one: Candidate) -> Candidate {
     Candidate { forks: forks.iter().map(|fork| fork.parse().unwrap()).collect(), ..one }
 }
 
+fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis) -> Sweep {
+    super::plan(policy, candidates, now, &mut |_| ControlFlow::Continue(None))
+}
+
 fn swept(policy: SweepPolicy, candidates: &[Candidate]) -> (String, String) {
     let sweep = plan(policy, candidates, NOW);
     let gone: Vec<String> = sweep.gone.iter().map(|gone| gone.session.to_string()).collect();
@@ -94,6 +98,46 @@ fn a_session_stays_as_long_as_a_fork_of_it_does_and_goes_behind_the_last() {
     // A fork that was made since, or that cannot be read, stays.
     let unseen = [with_forks(&["unseen"], one("a", 30))];
     assert_eq!(swept(keep(0), &unseen), (String::new(), "a: session unseen goes on from it".into()));
+}
+
+/// What stays because of something that is looked up only of those that would go.
+#[test]
+fn what_stays_when_it_is_asked_keeps_what_it_goes_on_from_and_counts_for_the_limit_of_bytes() {
+    let all = [one("d", 0), one("c", 10), one("b", 20), with_forks(&["b"], one("a", 30))];
+    let mut asked = Vec::new();
+    let sweep = super::plan(bytes(30), &all, NOW, &mut |one| {
+        asked.push(one.session.to_string());
+        ControlFlow::Continue((one.session.as_str() == "b").then_some(KeptReason::Used))
+    });
+    let gone: Vec<&str> = sweep.gone.iter().map(|gone| gone.session.as_str()).collect();
+    // In its place another one goes, and who was not to go is not asked.
+    assert_eq!((gone, asked.join(" ")), (vec!["c"], "b c".to_owned()));
+    let stays = super::plan(keep(0), &all, NOW, &mut |one| {
+        ControlFlow::Continue((one.session.as_str() == "b").then_some(KeptReason::Used))
+    });
+    let kept: Vec<String> = stays.kept.iter().map(|kept| format!("{}: {}", kept.session, kept.why)).collect();
+    assert_eq!(kept, ["a: session b goes on from it", "b: it was used meanwhile"]);
+    // What was not come to is in no list.
+    let mut room = 1;
+    let some = super::plan(keep(0), &all, NOW, &mut |_| match room {
+        0 => ControlFlow::Break(()),
+        _ => {
+            room -= 1;
+            ControlFlow::Continue(None)
+        }
+    });
+    assert_eq!((some.gone.len(), some.gone[0].session.as_str()), (1, "b"));
+    assert!(some.kept.iter().all(|kept| kept.session.as_str() != "c" && kept.session.as_str() != "d"), "{some:?}");
+}
+
+/// One without an entry goes with any limit, and takes nobody's place among the newest.
+#[test]
+fn one_without_an_entry_goes_with_any_limit_and_counts_for_none() {
+    let empty = Candidate { seq: Seq::ZERO, bytes: 0, ..one("empty", 0) };
+    let all = [empty, one("b", 10), one("a", 20)];
+    assert_eq!(swept(SweepPolicy::default(), &all).0, "");
+    assert_eq!((swept(keep(2), &all).0, swept(keep(1), &all).0), ("empty".into(), "a empty".into()));
+    assert_eq!((swept(bytes(100), &all).0, swept(older(15), &all).0), ("empty".into(), "a empty".into()));
 }
 
 /// Whatever there is and whatever is asked for: what goes is unprotected, taken by a limit and needed by nobody who stays; forks
