@@ -129,6 +129,9 @@ const NEWEST_FIRST: &str = "select * from cards where (last, session) < (?1, ?2)
     and (not ?4 or not exists (select 1 from cards above where above.session = cards.parent))
     order by last desc, session desc limit ?3";
 
+/// A session and its card.
+pub(crate) type Named = (SessionId, Card);
+
 impl Cards<'_> {
     /// The rows behind that place, those that were used last first, so many at most; of a tree those at its top, which belong to
     /// nobody who is there.
@@ -137,7 +140,7 @@ impl Cards<'_> {
         after: Option<(Millis, &str)>,
         limit: usize,
         top_only: bool,
-    ) -> Result<Vec<(SessionId, Card)>, TapeError> {
+    ) -> Result<Vec<Named>, TapeError> {
         // Behind every name that there can be: the last time of all is one that an entry may have.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
         self.rows(NEWEST_FIRST, params![last, session, signed(limit as u64), top_only])
@@ -145,7 +148,7 @@ impl Cards<'_> {
 
     /// All that is below a session, each right behind the one that it belongs to, those that were used last first; and how far
     /// below. So many at most.
-    pub(crate) fn below(&self, top: &SessionId, limit: usize) -> Result<Vec<(u32, (SessionId, Card))>, TapeError> {
+    pub(crate) fn below(&self, top: &SessionId, limit: usize) -> Result<Vec<(u32, Named)>, TapeError> {
         let read = || -> rusqlite::Result<Vec<_>> {
             let mut query = self.at_once.prepare(
                 "with recursive below as (
@@ -176,7 +179,7 @@ impl Cards<'_> {
         counted.map(|(forks, tasks)| (forks.unsigned_abs(), tasks.unsigned_abs())).map_err(failed)
     }
 
-    fn rows(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<(SessionId, Card)>, TapeError> {
+    fn rows(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Named>, TapeError> {
         let mut query = self.at_once.prepare(sql).map_err(failed)?;
         let rows = query.query_map(values, card).map_err(failed)?;
         rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
