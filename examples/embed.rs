@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tamtam::{
     EventKind, Outcome, Runtime, Session, SessionId, SessionOptions,
     event::Next,
-    handle::Answer,
     model::{Reply, Scripted},
+    session::Answer,
 };
 
 /// What a host's own code sees of agents.

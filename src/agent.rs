@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    context::{SUMMARY_MAX, SUMMARY_SYSTEM},
-    message::ModelRef,
+    kernel::context::{SUMMARY_MAX, SUMMARY_SYSTEM},
     permission::{Action, Rule, Ruleset},
+    words::message::ModelRef,
 };
 
 /// Characters of a name, at most.

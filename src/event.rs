@@ -19,8 +19,8 @@ pub(crate) use ring::Ring;
 pub use ring::{EventStream, Next};
 
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::Cause,
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// The version of the JSON form of events.

@@ -19,10 +19,10 @@ use serde_json::Value;
 
 use crate::{
     event::Event,
-    ids::{CallId, SessionId},
-    message::Message,
     model::BoxFuture,
     tool::ToolResult,
+    words::ids::{CallId, SessionId},
+    words::message::Message,
 };
 
 /// How long one callback may take.

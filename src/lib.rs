@@ -50,47 +50,48 @@ extern crate self as tamtam;
 mod lock;
 
 pub mod agent;
-pub mod context;
 pub mod error;
 pub mod event;
-pub mod handle;
 pub mod hook;
-pub mod ids;
-pub mod listing;
-pub mod message;
+pub mod kernel;
 pub mod model;
 pub mod permission;
 #[cfg(all(unix, feature = "tools"))]
 pub mod process;
 pub mod prompt;
-pub mod replay;
-#[cfg(all(unix, feature = "tools"))]
-pub mod restore;
 pub mod runtime;
 pub mod session;
 pub mod supervisor;
-pub mod sweep;
 pub mod tape;
 pub mod tool;
 #[cfg(all(unix, feature = "tools"))]
 pub mod tools;
-pub mod usage;
 
-mod actors;
+mod actor;
+mod ops;
+mod words;
+
+#[cfg(all(unix, feature = "tools"))]
+pub use ops::restore;
+pub use ops::{listing, replay, sweep};
+pub use words::{ids, message, usage};
 
 pub use agent::Agent;
-pub use error::{ForkError, MergeError, OpenError, RollbackError, SendError, SpawnError, StartError};
+pub use error::{OpenError, SendError, SpawnError, StartError};
 pub use event::{Event, EventKind, EventStream};
 #[cfg(feature = "fault-injection")]
 pub use fault::Faults;
+pub use kernel::{Delivery, Down, DownReason, Grant, Link, NoPoint, Outcome, Point, Steering, Wanted};
+pub use ops::listing::{ListedSession, SessionPage, SessionQuery};
 #[cfg(all(unix, feature = "tools"))]
-pub use handle::RollbackPlan;
-pub use handle::{Aborted, Answer, ForkedAt, Merge, Receipt, Rollback, RollbackOptions, Session, fork_at};
-pub use ids::{CallId, MessageId, Millis, Seq, SessionId};
-pub use listing::{ListedSession, SessionPage, SessionQuery};
-pub use message::{Message, ModelRef, Part};
-#[cfg(all(unix, feature = "tools"))]
-pub use restore::{FilePlan, Restore, RestoreError, Restored};
+pub use ops::restore::{FilePlan, Restore, RestoreError, Restored};
+pub use ops::sweep::{Sweep, SweepPolicy};
 pub use runtime::{Child, Runtime, SessionOptions};
-pub use session::{Delivery, Down, DownReason, Grant, Link, NoPoint, Outcome, Point, Steering, Wanted};
-pub use sweep::{Sweep, SweepPolicy};
+#[cfg(all(unix, feature = "tools"))]
+pub use session::RollbackPlan;
+pub use session::{
+    Aborted, Answer, ForkError, ForkedAt, Merge, MergeError, Receipt, Rollback, RollbackError, RollbackOptions,
+    Session, fork_at,
+};
+pub use words::ids::{CallId, MessageId, Millis, Seq, SessionId};
+pub use words::message::{Message, ModelRef, Part};

@@ -64,7 +64,7 @@ pub use {
     router::{Provider, Router},
 };
 
-use crate::message::ModelRef;
+use crate::words::message::ModelRef;
 
 /// A future on the heap that may be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -176,7 +176,7 @@ pub enum Delta {
         /// Position among the calls of this answer, from 0.
         index: u32,
         /// The id that the model gave to it.
-        id: crate::ids::CallId,
+        id: crate::words::ids::CallId,
         /// Which tool.
         name: String,
     },

@@ -20,35 +20,31 @@ pub use operate::{OperateError, Operator};
 pub use options::SessionOptions;
 pub use report::{Leftover, Parked, Recovered, Tree};
 
-pub use crate::actors::{
+pub use crate::actor::{
     figures::{At, SessionFigures},
-    store::{SweepReport, Sweeps},
+    tape_store::{SweepReport, Sweeps},
     timekeeper::{Passivation, Pressure},
     undone::LeftUndone,
 };
 use crate::{
-    actors::{
+    actor::{
         host::Host,
-        slot::{Door, Phase, slept},
-        store::{First, Opening},
+        slot::{Door, Phase, put_to_sleep},
+        tape_store::{First, Opening},
         timekeeper::shed,
         undone::left_undone,
     },
     error::{OpenError, PassivateError},
     event::EventStream,
-    handle::{Session, fork_now},
-    ids::{Seq, SessionId},
-    listing::{self, SessionPage, SessionQuery},
+    kernel::{State, first_entries},
+    ops::listing::{self, SessionPage, SessionQuery},
+    ops::sweep::{self, Sweep, SweepPolicy},
     runtime::ending::Ending,
-    session::{State, first_entries},
+    session::{Session, fork_now},
     supervisor::{AdminError, Down, SupervisorHandle},
-    sweep::{self, Sweep, SweepPolicy},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
+    words::ids::{Seq, SessionId},
 };
-
-/// How long [`Runtime::passivate`] waits for what passes by itself, and how often it looks.
-const PASSING_WAIT: Duration = Duration::from_secs(1);
-const PASSING_LOOK: Duration = Duration::from_millis(5);
 
 /// A drain that is given longer is given this long: for ever.
 const DRAIN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -241,7 +237,7 @@ impl Runtime {
     }
 
     /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and standing. Comes
-    /// from the index, which is first brought up to date for as long as the query waits; see [`listing`](crate::listing).
+    /// from the index, which is first brought up to date for as long as the query waits; see [`listing`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -285,7 +281,7 @@ impl Runtime {
     }
 
     /// Removes the conversations that a policy does not keep, for good, with all that is beside them; see
-    /// [`sweep`](crate::sweep) for what is never removed. It works beside the sessions and holds up none of them, and stops
+    /// [`sweep`] for what is never removed. It works beside the sessions and holds up none of them, and stops
     /// between two removals when the runtime ends. Dropping the future lets it finish.
     ///
     /// ```
@@ -464,33 +460,6 @@ impl Runtime {
 
     fn is_open(&self) -> Result<(), OpenError> {
         if self.inner.host.slots.door() == Door::Open { Ok(()) } else { Err(OpenError::Closed) }
-    }
-}
-
-/// See [`Runtime::passivate`].
-pub(crate) async fn put_to_sleep(host: &Arc<Host>, id: &SessionId) -> Result<(), PassivateError> {
-    ask_to_sleep(host, id).await?;
-    // Its actor is gone, and its engine may be at giving the tape back still.
-    if let Some(given_back) = host.slot(id).given_back() {
-        given_back.cancelled().await;
-    }
-    Ok(())
-}
-
-/// Returns when its actor is gone.
-async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
-    let until = tokio::time::Instant::now() + PASSING_WAIT;
-    loop {
-        let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };
-        let (reply, answer) = slept();
-        slot.passivate(reply);
-        // A question that was lost was lost with its actor.
-        let answer = answer.await.unwrap_or(Err(PassivateError::Busy { why: PassivateError::PASSING }));
-        let passing = answer == Err(PassivateError::Busy { why: PassivateError::PASSING });
-        if !passing || tokio::time::Instant::now() >= until {
-            return answer;
-        }
-        tokio::time::sleep(PASSING_LOOK).await;
     }
 }
 

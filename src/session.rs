@@ -1,129 +1,468 @@
-//! The core: all that a session *decides*, as functions of values.
+//! What a host can say to a conversation.
 //!
-//! ```text
-//! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }
-//! State::apply(&entry)               -> the only mutator, live and in recovery
-//! ```
-//!
-//! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is an [`Input`]: a command, a
-//! worker's report, a limit that ran out. What goes out is entries for the tape, whom to stop, and answers
-//! (`actors/session.rs`): what is to stop, at once, and what is answered, once the entries are written. Then the shell begins what
-//! the state says is due.
-//!
-//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task. Each
-//! is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
-//! none of its tickets is; a task is the session's, and outlives the turn it was begun in. Recovery is one rule per kind of ticket (`recover.rs`).
-//!
-//! | file | what it decides |
-//! |---|---|
-//! | `input.rs`, `command.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
-//! | `decide.rs` | what an input means |
-//! | `due.rs` | what is to be begun, as it follows from what is open |
-//! | `inbox.rs`, `edit.rs` | which messages are taken, refused and delivered; edited, and taken back |
-//! | `advance.rs` | what happens next: the double loop |
-//! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
-//! | `toolset.rs` | which tools a turn has |
-//! | `tasks.rs`, `child.rs` | what a parent and a child tell each other |
-//! | `end.rs` | what the end of a session takes with it |
-//! | `retry.rs` | whether and when a failed request is made again |
-//! | `compact.rs` | when the conversation is made smaller, and what takes its place |
-//! | `spent.rs`, `bill.rs` | what was used, and what that cost |
-//! | `digest.rs` | what a list shows of a session |
-//! | `limits.rs`, `budget.rs` | what may be used of each thing, and what is to happen when that is not enough |
-//! | `account.rs`, `spending.rs` | what is used, held back and left of it; what follows |
-//! | `pin.rs` | words that stay in the context whatever is summed up |
-//! | `looked.rs` | what that was decided by |
-//! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
-//! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
-//! | `merge.rs`, `said.rs` | what a fork said becomes part of the conversation that it was made of |
-//! | `handoff.rs` | how an anchor begins |
-//! | `recover.rs` | what becomes of each open ticket after a crash |
-//! | `apply.rs` | what each entry does to the state |
+//! A [`Session`] is a name with a door: cheap to clone, and never dead. It outlives every crash of the actor behind it, and the
+//! conversation may be asleep: the first call that needs it wakes it. All calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
+//! under the same id is the same message.
 
-mod account;
-mod advance;
-mod apply;
 mod back;
-mod batch;
-mod bill;
-mod branch;
-mod budget;
-mod child;
-mod command;
-mod compact;
-mod decide;
-mod digest;
-mod due;
-mod edit;
-mod end;
-mod env;
-mod first;
-mod handoff;
-mod inbox;
-mod input;
-mod judged;
-mod limits;
-mod link;
-mod mailbox;
-mod merge;
-mod outcome;
-mod pin;
-mod record;
-mod recorded;
-mod recover;
-mod refusal;
-mod reply;
-mod restored;
-mod retry;
-mod said;
-mod settings;
-mod spending;
-mod spent;
-mod state;
-mod tasks;
-#[cfg(test)]
-mod tests;
-pub(crate) mod toolset;
-mod trail;
-mod transcript;
-mod undo;
+mod context;
+mod error;
+#[cfg(all(unix, feature = "tools"))]
+mod files;
+mod fork;
+mod messages;
 
-pub use account::Account;
-pub(crate) use advance::LAST_STEP_REMINDER;
-pub use back::{RolledBack, Way, WentBack};
-pub use bill::{Bill, BillKind, BillLine};
-pub use branch::{Branch, BranchRequest, BranchSummary, OpenBranch};
-pub use budget::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
-pub use command::*;
-pub(crate) use compact::{Asked, prompt as compaction_prompt, reads_max};
-pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
-pub use decide::{Decision, decide, decide_and_watch};
-pub(crate) use digest::{Cradle, Digest};
-pub use due::Due;
-pub use env::{Env, Windows, tools_tokens};
-pub(crate) use first::first_entries;
-pub use handoff::AnchorMark;
-pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Seen, SeenMessages};
-pub use input::{Input, NoSummary, ReplyTo, Report};
-pub use judged::Judged;
-pub use limits::{Limits, Resource};
-pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
-pub(crate) use mailbox::kept;
-pub use mailbox::{Act, BATCH_MAX, CommandEnd, Left, Mailbox, NotTaken};
-pub use merge::{ForkMade, Merged, MergedLast, plan_merge};
-pub use outcome::{AskClosedWhy, Outcome};
-pub use pin::Pin;
-pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
-pub use recorded::{EnvSeen, ModelSeen, Recorded, ToolsSeen};
-pub(crate) use recorded::{about_the_recorded, jitter_of, read_back};
-pub use refusal::Refusal;
-pub use reply::{Disposition, Held, Receipt, Reply, Stop};
-pub use restored::{RefusedFile, RestoredFiles};
-pub use settings::{CompactionSettings, Mode, Settings};
-pub use spent::{Charge, Reserve, Spent};
-pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
-pub(crate) use tasks::never_made;
-pub(crate) use trail::is_whole;
-pub use trail::{NoPoint, Point, Trail, Wanted, find_point, look_back};
-pub use transcript::Transcript;
-pub use undo::Undone;
+use std::{sync::Arc, time::Duration};
+
+#[cfg(all(unix, feature = "tools"))]
+pub use back::RollbackPlan;
+pub use back::{Rollback, RollbackOptions};
+pub use error::{ForkError, MergeError, RollbackError};
+pub(crate) use fork::fork_now;
+pub use fork::{ForkedAt, Merge, fork_at};
+pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    actor::{
+        host::Host,
+        slot::{Phase, Question, Reply, Slot, within},
+    },
+    error::{OpenError, SendError},
+    event::{EventStream, events_of},
+    kernel::{
+        self, Abort, AnswerAsk, Bill, ClearQueue, Command, Configure, Delivery, Disposition, EditMessage, Entry, GoOn,
+        Grant, HandOff, Held, Outcome, Pause, Record, Refusal, Resume, SendMessage, Settings, Spent, State, Steering,
+        Transcript, TurnEnd, Waiting, WithdrawMessage, kept,
+    },
+    tape::TapeStoreExt as _,
+    words::ids::{MessageId, Seq, SessionId},
+    words::message::Message,
+    words::usage::Usage,
+};
+
+/// How often a change of settings is made anew where somebody else changed them in between.
+const CONFIGURE_TRIES_MAX: u32 = 32;
+
+/// A conversation.
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) host: Arc<Host>,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Session").field(&self.slot.id).finish()
+    }
+}
+
+impl Session {
+    /// Which conversation.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.slot.id
+    }
+
+    /// Sends a message. The receipt means that it is on the tape: no crash loses it any more.
+    ///
+    /// # Errors
+    /// See [`SendError`]. Nothing was accepted then, but for [`SendError::Unsettled`], which nobody can know of: sent again under
+    /// the id that it names, the message is accepted once.
+    pub async fn send(&self, message: impl Into<Message>, delivery: Delivery) -> Result<Receipt, SendError> {
+        self.send_to_turn(message, delivery, None).await
+    }
+
+    /// Sends a message that is meant for one turn only: [`SendError::TurnMismatch`] where another runs, or none, and for a message
+    /// that steers also where the turn is being ended or makes no further step, and so would not read it.
+    ///
+    /// What was accepted is never dropped in silence: where the turn ends before it reads the message (an abort, a failure), that
+    /// waits like any other, and [`Session::withdraw`] takes it back.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn send_to_turn(
+        &self,
+        message: impl Into<Message>,
+        delivery: Delivery,
+        expect_turn: Option<Seq>,
+    ) -> Result<Receipt, SendError> {
+        let failed = |failure: crate::hook::HookFailure| {
+            tracing::warn!(session = %self.slot.id, hook = failure.hook, error = failure.error, "input hook failed");
+        };
+        let message = of_host(message.into())?;
+        // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
+        let message = match self.host.hooks.0.is_empty() {
+            true => message,
+            false => self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?,
+        };
+        let id = message.id.clone();
+        let held = self.ask(SendMessage { message, delivery, expect_turn }).await;
+        match held.map_err(|error| error.about(id))? {
+            Held::Receipt(kernel::Receipt { message, seq, disposition }) => {
+                Ok(Receipt { message, seq, disposition, session: self.clone() })
+            }
+            _ => Err(SendError::Closed),
+        }
+    }
+
+    /// Sends a message that becomes a turn of its own, now or after what runs and waits.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn prompt(&self, message: impl Into<Message>) -> Result<Receipt, SendError> {
+        self.send(message, Delivery::Queue).await
+    }
+
+    /// Sends a message into the running turn; the calls that were not started are answered as skipped.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn steer(&self, message: impl Into<Message>) -> Result<Receipt, SendError> {
+        self.send(message, Delivery::Steer(Steering::default())).await
+    }
+
+    /// Sends a message that is read when the running turn is over; another word for [`Session::prompt`].
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn follow_up(&self, message: impl Into<Message>) -> Result<Receipt, SendError> {
+        self.prompt(message).await
+    }
+
+    /// Ends the running turn: every open call gets a result, no process of it is left, queued messages stay and are held
+    /// until the next send or [`Session::go_on`]. Returns when what ran is down; [`Session::wait`] waits for the end of the turn.
+    ///
+    /// What runs is told to stop before this function first waits: where the disk is full, slow, or does not answer, the workers are
+    /// gone as quickly, and [`Aborted::recorded`] says that the tape does not have the wish yet. It stays, and is recorded when the
+    /// disk takes it; nothing starts before that. A wish that is not recorded dies with the process: the turn then goes on when
+    /// the session comes up again. Whoever stops waiting takes nothing back. Of the reason, the first 64 KiB are kept.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`SendError::InboxFull`] where more than a thousand wait for the disk.
+    pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
+        let reason = kept(reason.into());
+        let (_, mut answer) = self.slot.command(Abort { reason })?;
+        self.slot.workers_down().await;
+        loop {
+            match within(ABORT_RECORD_WAIT, &mut answer).await {
+                Some(answer) => {
+                    answer.map_err(|_| SendError::Unsettled { message: None })??;
+                    return Ok(Aborted { recorded: true });
+                }
+                // One that is on its way up hears of it there.
+                None if self.slot.phase() == Phase::Activating => {}
+                None => return Ok(Aborted { recorded: false }),
+            }
+        }
+    }
+
+    /// Answers an ask.
+    ///
+    /// # Errors
+    /// [`SendError::AskClosed`] where it was answered, expired or withdrawn before.
+    pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
+        self.ask(AnswerAsk { ask, grant }).await.map(drop)
+    }
+
+    /// Changes a message that still waits; its id says which.
+    ///
+    /// # Errors
+    /// [`SendError::NotWaiting`] where it does not wait any more.
+    pub async fn edit(&self, message: Message) -> Result<(), SendError> {
+        self.ask(EditMessage { message }).await.map(drop)
+    }
+
+    /// Takes back a message that still waits.
+    ///
+    /// # Errors
+    /// [`SendError::NotWaiting`] where it does not wait any more.
+    pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
+        self.ask(WithdrawMessage { id }).await.map(drop)
+    }
+
+    /// Takes back all messages that wait and gives them to the caller, steering first: an editor puts the text back where it was
+    /// typed, for example after an [abort](Session::abort). A message that a turn has read by then is not among them.
+    ///
+    /// # Errors
+    /// As [`Session::send`]. Nothing was taken back then, but for [`SendError::Unsettled`]: [`Session::queue`] says what still waits.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Delivery, Runtime, SessionOptions, model::{Reply, Scripted}};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+    /// let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// session.pause().await?;
+    /// session.send("Say hello.", Delivery::Queue).await?;
+    /// session.send("And goodbye.", Delivery::Queue).await?;
+    /// let taken_back: Vec<_> = session.clear_queue().await?.iter().map(|message| message.text()).collect();
+    /// assert_eq!(taken_back, ["Say hello.", "And goodbye."]);
+    /// assert!(session.queue().await?.is_empty());
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn clear_queue(&self) -> Result<Vec<Message>, SendError> {
+        Ok(match self.ask(ClearQueue).await? {
+            Held::TakenBack(messages) => messages.into_iter().map(Arc::unwrap_or_clone).collect(),
+            _ => Vec::new(),
+        })
+    }
+
+    /// Lets held messages, and an interrupted turn, go on.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn go_on(&self) -> Result<(), SendError> {
+        self.ask(GoOn).await.map(drop)
+    }
+
+    /// Starts nothing new from here on: what runs, finishes.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn pause(&self) -> Result<(), SendError> {
+        self.ask(Pause).await.map(drop)
+    }
+
+    /// Lifts a pause.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn resume(&self) -> Result<(), SendError> {
+        self.ask(Resume).await.map(drop)
+    }
+
+    /// Begins an anchor of that name: a new file of the tape, from which alone the session is opened from now on, linked to the
+    /// one before it. With a summary, that takes the place of the conversation so far, and the host's own words and the files
+    /// that were touched are carried on with it; nothing leaves the tape. Gives the anchor's first entry.
+    ///
+    /// Of the name, letters, digits, `.`, `_` and `-` are kept, and at most 64 bytes; the rest becomes `-`.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
+    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has one of
+    /// that name.
+    pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
+        let (name, summary) = (name.into(), summary.map(Into::into));
+        match self.ask(HandOff { name, summary }).await? {
+            Held::Done(seq) => Ok(seq),
+            _ => Err(SendError::Closed),
+        }
+    }
+
+    /// Changes the settings; they hold from the next step on.
+    ///
+    /// Where somebody else changes them at the same time, `change` is asked again, with what they are then: nobody's change is
+    /// lost. The rules of the host and those of a child's ancestors are out of its reach: what it does to
+    /// [`Settings::host`] and [`Settings::above`] is passed over.
+    ///
+    /// # Errors
+    /// [`SendError::Storage`] where they could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where they were changed at every try.
+    pub async fn configure(&self, change: impl Fn(&mut Settings)) -> Result<(), SendError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let before = self.state().await?.settings;
+            let mut settings = Box::new((*before).clone());
+            change(&mut settings);
+            let done = self.ask(Configure { before: Some(before), settings }).await;
+            match done {
+                Err(SendError::Refused(Refusal::Reconfigured)) if tries < CONFIGURE_TRIES_MAX => {}
+                done => return done.map(drop),
+            }
+        }
+    }
+
+    /// Calls it something in lists; `None` for the words that its first message begins with.
+    ///
+    /// # Errors
+    /// As [`Session::configure`].
+    pub async fn set_title(&self, title: Option<String>) -> Result<(), SendError> {
+        self.configure(|settings| settings.title.clone_from(&title)).await
+    }
+
+    /// The messages that wait, next first.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn queue(&self) -> Result<Vec<Waiting>, SendError> {
+        let state = self.state().await?;
+        Ok(state.steering.into_iter().chain(state.queue).collect())
+    }
+
+    /// Waits until nothing runs and nothing waits to run.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn wait(&self) -> Result<(), SendError> {
+        self.ask_state(Question::Idle).await
+    }
+
+    /// The state as it is now: a picture, taken between two decisions.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn state(&self) -> Result<State, SendError> {
+        self.ask_state(Question::State).await
+    }
+
+    /// The events of the session from now on. Whoever listens can be asked: see [`Session::answer`].
+    #[must_use]
+    pub fn events(&self) -> EventStream {
+        self.slot.listen()
+    }
+
+    /// The durable events after that entry, and then all events as they come, with none missing between.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
+        // Listen first, so that nothing is missed while the tape is read.
+        let live = self.slot.listen();
+        let entries = self.entries().await?;
+        let mut events = Vec::new();
+        let mut state: Option<State> = None;
+        for entry in &entries {
+            if let (true, Some(state)) = (entry.seq > after, &state) {
+                events.extend(events_of(state, entry));
+            }
+            match (&mut state, &entry.record) {
+                (Some(state), _) => state.apply(entry),
+                (None, Record::State(first)) => state = Some((**first).clone()),
+                (None, _) => {}
+            }
+        }
+        Ok(live.with_replay(events))
+    }
+
+    /// The conversation as messages, oldest first, read from the tape. [`Session::newest_first`] and [`Session::messages_before`]
+    /// give it from its end.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn messages(&self) -> Result<Vec<Message>, OpenError> {
+        Ok(Transcript::of(&self.entries().await?))
+    }
+
+    /// What each model request used and cost, oldest first, read from the tape. What children used is on their own tapes.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn bill(&self) -> Result<Bill, OpenError> {
+        Ok(Bill::of(&self.entries().await?))
+    }
+
+    /// All entries of the tape, oldest first.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
+        let (store, id) = (self.host.store.clone(), self.slot.id.clone());
+        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
+        let lines = read.map_err(|_| OpenError::Closed)??;
+        let entries: Result<Vec<_>, _> = lines.iter().map(Entry::from_tape).collect();
+        entries.map_err(|bad| OpenError::Damaged { session: self.slot.id.clone(), damage: bad.to_string() })
+    }
+
+    pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<Held, SendError> {
+        self.slot.ask(command).await
+    }
+
+    async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
+        self.ask_state(|reply| Question::Outcome(message.clone(), reply)).await
+    }
+
+    /// Returns when the session is awake.
+    pub(crate) async fn up(&self) -> Result<(), OpenError> {
+        let id = self.id().clone();
+        self.ask_state(Question::Up).await.map_err(|error| match error {
+            SendError::Closed => OpenError::Closed,
+            SendError::Parked => OpenError::Parked { session: id },
+            SendError::Stopped => OpenError::Stopped { session: id },
+            SendError::Unavailable(error) => *error,
+            other => OpenError::NotStarted { session: id, why: other.to_string() },
+        })
+    }
+
+    /// Asks the actor something, and asks its next life again where this one ended before it answered.
+    pub(crate) async fn ask_state<T>(&self, question: impl Fn(Reply<T>) -> Question) -> Result<T, SendError> {
+        loop {
+            let (reply, answer) = oneshot::channel();
+            // A closed or parked slot refuses here, which ends the loop.
+            self.slot.question(question(reply))?;
+            if let Ok(answer) = answer.await {
+                return answer;
+            }
+        }
+    }
+}
+
+/// What ran is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Aborted {
+    /// Whether the tape has the wish. Where it has not, the disk did not answer within a second; the wish stays, and is recorded when
+    /// it does.
+    pub recorded: bool,
+}
+
+/// How long an abort waits for the tape once what ran is down.
+const ABORT_RECORD_WAIT: Duration = Duration::from_secs(1);
+
+/// A message that a host may send: under an id that is not the runtime's own. Said at the door and not decided, so that tapes on
+/// which a host had such an id are still decided again as they were.
+pub(crate) fn of_host(message: Message) -> Result<Message, SendError> {
+    match message.id.is_reserved() {
+        true => Err(Refusal::ReservedId { id: message.id }.into()),
+        false => Ok(message),
+    }
+}
+
+/// A message was accepted: it is on the tape, and this is what becomes of it.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    /// Which message.
+    pub message: MessageId,
+    /// Where on the tape.
+    pub seq: Seq,
+    /// What becomes of it.
+    pub disposition: Disposition,
+    session: Session,
+}
+
+impl Receipt {
+    /// Waits for the end of the turn that the message was delivered to.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] where the message was withdrawn, or its turn is longer ago than the session remembers.
+    pub async fn wait(&self) -> Result<Answer, SendError> {
+        let end = self.session.outcome(&self.message).await?;
+        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = &*end;
+        let (turn, outcome, text, steps, usage) = (*turn, outcome.clone(), text.to_string(), *steps, *usage);
+        Ok(Answer { turn, outcome, text, steps, usage, spent: *spent })
+    }
+}
+
+/// How a turn ended, and what the model said last in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Which turn.
+    pub turn: Seq,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The newest text of the model in it; empty where it said nothing.
+    pub text: String,
+    /// How many steps it took.
+    pub steps: u32,
+    /// Tokens: the provider's own figures.
+    pub usage: Usage,
+    /// What the turn used, estimates included, and what that cost.
+    pub spent: Spent,
+}

@@ -11,7 +11,7 @@ use std::{
 
 use tamtam::{
     ModelRef,
-    context::SUMMARY_SYSTEM,
+    kernel::context::SUMMARY_SYSTEM,
     message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request},
 };

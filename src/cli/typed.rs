@@ -2,7 +2,7 @@
 
 use tamtam::{
     Grant, Seq,
-    session::{Limits, Resource, Scope},
+    kernel::{Limits, Resource, Scope},
 };
 
 /// What was meant.

@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use crate::{
-    error::{ForkError, MergeError, OpenError, PassivateError, RollbackError, SendError, SpawnError, StartError},
-    replay::ReplayError,
-    session::{NoPoint, Refusal},
+    error::{OpenError, PassivateError, SendError, SpawnError, StartError},
+    kernel::{NoPoint, Refusal},
     supervisor::{AdminError, StartError as TreeError},
     tape::TapeError,
 };
@@ -160,45 +159,6 @@ impl NoPoint {
     }
 }
 
-impl RollbackError {
-    /// What a caller can do about it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            RollbackError::Session(error) => error.kind(),
-            RollbackError::NoPoint(error) => error.kind(),
-            RollbackError::Open(error) => error.kind(),
-            #[cfg(all(unix, feature = "tools"))]
-            RollbackError::Files(error) => error.kind(),
-        }
-    }
-}
-
-impl ForkError {
-    /// What a caller can do about it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            ForkError::NoPoint(error) => error.kind(),
-            ForkError::Open(error) => error.kind(),
-        }
-    }
-}
-
-impl MergeError {
-    /// What a caller can do about it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            MergeError::Session(error) => error.kind(),
-            MergeError::Busy { .. } | MergeError::Waiting { .. } => Kind::Busy,
-            MergeError::NotAFork { .. } => Kind::Invalid,
-            MergeError::Kept { .. } => Kind::Retry,
-            MergeError::Open(error) => error.kind(),
-        }
-    }
-}
-
 impl StartError {
     /// What a caller can do about it.
     #[must_use]
@@ -255,56 +215,16 @@ impl AdminError {
     }
 }
 
-impl ReplayError {
-    /// What a caller can do about it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            ReplayError::Tape(error) => error.kind(),
-            ReplayError::Entry(_) | ReplayError::NoInput { .. } => Kind::Damaged,
-            ReplayError::NoBeginning => Kind::Invalid,
-        }
-    }
-}
-
-#[cfg(all(unix, feature = "tools"))]
-impl crate::restore::PlanError {
-    /// What a caller can do about it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        use crate::restore::PlanError;
-        match self {
-            PlanError::Tape(error) => error.kind(),
-            PlanError::Entry(_) => Kind::Damaged,
-            PlanError::Workspace(_) => Kind::Invalid,
-        }
-    }
-}
-
-#[cfg(all(unix, feature = "tools"))]
-impl crate::restore::RestoreError {
-    /// What a caller can do about it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        use crate::restore::RestoreError;
-        match self {
-            RestoreError::Busy { .. } => Kind::Busy,
-            RestoreError::Refused { .. } => Kind::Stale,
-            RestoreError::NoFiles => Kind::Invalid,
-            RestoreError::Plan(error) => error.kind(),
-            RestoreError::Session(error) => error.kind(),
-            RestoreError::NotRecorded { .. } | RestoreError::CutOff => Kind::Retry,
-            RestoreError::Partly { .. } => Kind::Storage,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::{ids::Seq, supervisor::ExitReason};
+    use crate::{
+        session::{ForkError, MergeError, RollbackError},
+        supervisor::ExitReason,
+        words::ids::Seq,
+    };
 
     /// An error that wraps another is of the kind of what it wraps: whoever asks the outermost need not look inside.
     #[test]

@@ -6,12 +6,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    ids::{CallId, MessageId, Millis, Seq, SessionId},
-    message::{ErrorReason, FilePart, Finish, Message, Part},
+    kernel::{AskClosedWhy, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     model::{ErrorKind, RetryClass},
-    session::{AskClosedWhy, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     tool::Access,
-    usage::{ShownCost, Usage},
+    words::ids::{CallId, MessageId, Millis, Seq, SessionId},
+    words::message::{ErrorReason, FilePart, Finish, Message, Part},
+    words::usage::{ShownCost, Usage},
 };
 
 /// What happens where a budget does not allow what is next.
@@ -424,7 +424,7 @@ pub enum EventKind {
         /// The files that were put back or deleted.
         files: Vec<String>,
         /// The files that were left as they are, and why.
-        refused: Vec<crate::session::RefusedFile>,
+        refused: Vec<crate::kernel::RefusedFile>,
     },
     /// The tape cannot be written; what happened meanwhile is held and tried again. Provisional.
     StorageFailed {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    context::Fullness,
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
-    ids::{Seq, SessionId},
-    message::{Finish, Part, ReasoningPart, TextPart, ToolPart, ToolState},
+    kernel::context::Fullness,
+    kernel::{Charge, Entry, Limits, Open, OpenCall, Outcome, Record, State},
     model::{Answer, AnswerPart},
-    session::{Charge, Entry, Limits, Open, OpenCall, Outcome, Record, State},
+    words::ids::{Seq, SessionId},
+    words::message::{Finish, Part, ReasoningPart, TextPart, ToolPart, ToolState},
 };
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
@@ -68,7 +68,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         Record::Accepted { message, delivery } => {
             let (message, delivery) = (message.clone(), *delivery);
             match (delivery, &before.turn) {
-                (crate::session::Delivery::Steer(_), Some(_)) => vec![EventKind::Steered { message, delivery }],
+                (crate::kernel::Delivery::Steer(_), Some(_)) => vec![EventKind::Steered { message, delivery }],
                 _ => vec![EventKind::Queued { message, delivery }],
             }
         }

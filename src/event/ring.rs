@@ -82,7 +82,7 @@ impl Ring {
         let held = self.held();
         let next = held.first + held.events.len() as u64;
         drop(held);
-        let (replay, replayed) = (VecDeque::new(), crate::ids::Seq::ZERO);
+        let (replay, replayed) = (VecDeque::new(), crate::words::ids::Seq::ZERO);
         EventStream { ring: self.clone(), next, replay, replayed, _keeps: None }
     }
 }
@@ -102,7 +102,7 @@ pub struct EventStream {
     ring: Arc<Ring>,
     next: u64,
     replay: VecDeque<Arc<Event>>,
-    replayed: crate::ids::Seq,
+    replayed: crate::words::ids::Seq,
     /// What would forget the ring otherwise, while its session sleeps.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
@@ -116,7 +116,7 @@ impl EventStream {
 
     /// Puts events of the past before those of the present; live durable ones that are among them are left out.
     pub(crate) fn with_replay(mut self, events: Vec<Event>) -> EventStream {
-        self.replayed = events.last().map_or(crate::ids::Seq::ZERO, |event| event.id.seq);
+        self.replayed = events.last().map_or(crate::words::ids::Seq::ZERO, |event| event.id.seq);
         self.replay = events.into_iter().map(Arc::new).collect();
         self
     }
@@ -187,9 +187,9 @@ mod tests {
     fn event(seq: u64, bytes: usize) -> Arc<Event> {
         Arc::new(Event {
             v: EVENT_VERSION,
-            id: EventId { seq: crate::ids::Seq(seq), incarnation: 1, sub: 0 },
+            id: EventId { seq: crate::words::ids::Seq(seq), incarnation: 1, sub: 0 },
             session: "s".parse().unwrap(),
-            time: crate::ids::Millis(0),
+            time: crate::words::ids::Millis(0),
             cause: None,
             turn: None,
             step: None,
@@ -209,7 +209,7 @@ mod tests {
         ring.push(event(5, 2 * RING_BYTES_MAX));
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
         let Some(Next::Event(held)) = listens.next().await else { panic!("the newest is held") };
-        assert_eq!(held.id.seq, crate::ids::Seq(5));
+        assert_eq!(held.id.seq, crate::words::ids::Seq(5));
         drop(listens);
         assert_eq!(ring.held().bytes, 0);
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     event::{Event, EventKind},
-    message::{FilePart, Message, Part},
+    words::message::{FilePart, Message, Part},
 };
 
 impl Event {

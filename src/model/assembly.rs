@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, Item, ModelError};
 use crate::{
-    ids::{CallId, Millis},
-    message::{Extra, Span},
+    words::ids::{CallId, Millis},
+    words::message::{Extra, Span},
 };
 
 /// Calls of one answer, at most. A model that asks for more has lost its way.
@@ -195,7 +195,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
-    use crate::message::Finish;
+    use crate::words::message::Finish;
 
     /// V11
     #[test]

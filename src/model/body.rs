@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Endpoint, Params, pieces::write_json};
-use crate::message::Extra;
+use crate::words::message::Extra;
 
 /// The beginning of a body: the model, that it streams, and the plain fields in the order given.
 pub(crate) fn begin(model: &str, fields: &[(String, Value)]) -> Vec<u8> {

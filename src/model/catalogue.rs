@@ -208,7 +208,7 @@ mod tests {
     fn a_model_of_which_nothing_is_known_has_room_for_100_000_tokens() {
         let usable = |model| {
             let limits = known_limits(model);
-            crate::context::Window::new(limits.context, limits.output).usable()
+            crate::kernel::context::Window::new(limits.context, limits.output).usable()
         };
         assert_eq!(usable("never-heard-of"), 100_000);
         assert_eq!(usable("gpt-4o"), 128_000 - 16_384);

@@ -12,7 +12,7 @@ use super::{
     samples::{answer, result, text, thought, user, user_of},
     wire::{body, rendering},
 };
-use crate::message::{Extra, Part};
+use crate::words::message::{Extra, Part};
 
 fn endpoint(provider: &str) -> Endpoint {
     let known = Provider::known(provider).unwrap();

@@ -18,7 +18,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// Its name in [`Extra::api`](crate::message::Extra::api).
+    /// Its name in [`Extra::api`](crate::words::message::Extra::api).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ pub enum SchemaDialect {
 /// One model at one address.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// The provider's name: the first half of the model's [`ModelRef`](crate::message::ModelRef).
+    /// The provider's name: the first half of the model's [`ModelRef`](crate::words::message::ModelRef).
     pub provider: String,
     /// `http(s)://host[:port][/path]`, to which the path of the API is added.
     pub base_url: String,

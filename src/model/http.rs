@@ -26,7 +26,7 @@ use super::{
     sse::Decoder,
     wire::{self, Reading, Step},
 };
-use crate::message::ModelRef;
+use crate::words::message::ModelRef;
 
 pub use client::HttpClient;
 

@@ -5,7 +5,7 @@
 //! sent again with success, so whatever the history holds is put right here, the same way each time.
 
 use super::{Answer, History, Item, ToolResultItem, UserItem, assembly::calls};
-use crate::ids::CallId;
+use crate::words::ids::CallId;
 
 /// What the model is told about a call whose result is not in the history.
 pub(crate) const NO_RESULT: &str =

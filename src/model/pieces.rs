@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use base64::Engine as _;
 
 use crate::{
-    ids::CallId,
-    message::{FilePart, Part},
+    words::ids::CallId,
+    words::message::{FilePart, Part},
 };
 
 /// Something a model can be shown.

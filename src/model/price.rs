@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub use table::{KnownPrice, PRICES, known_price};
 
 use crate::{
-    message::ModelRef,
-    usage::{MicroUsd, PicoUsd, Usage},
+    words::message::ModelRef,
+    words::usage::{MicroUsd, PicoUsd, Usage},
 };
 
 /// The price of a model's tokens: millionths of a US dollar for a million of each kind, so $0.25 are 250,000.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ids::{CallId, Millis, Seq},
-    message::{Extra, FilePart, Finish, Part, Span},
-    usage::Usage,
+    words::ids::{CallId, Millis, Seq},
+    words::message::{Extra, FilePart, Finish, Part, Span},
+    words::usage::Usage,
 };
 
 /// One model request, complete: nothing else is needed to make it, or to make it again.
@@ -214,7 +214,7 @@ impl PartialEq for Fragment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserItem {
     /// Which message.
-    pub id: crate::ids::MessageId,
+    pub id: crate::words::ids::MessageId,
     /// Text and files.
     pub parts: Vec<Part>,
     /// Kept rendering.

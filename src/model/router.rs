@@ -9,7 +9,7 @@ use super::{
     Api, Endpoint, ErrorKind, HttpClient, HttpModel, HttpOptions, Model, ModelError, ModelLimits, Models, PROVIDERS,
     Price, Prices, Quirks, Secret, catalogue::price_at, known_limits,
 };
-use crate::message::ModelRef;
+use crate::words::message::ModelRef;
 
 /// A provider as a [`Router`] knows it: a template for the endpoints of its models.
 #[derive(Clone, Debug)]
@@ -252,7 +252,7 @@ mod tests {
     /// the host's price wins over the table, and a model that neither knows has none.
     #[test]
     fn the_hosts_price_wins_over_the_table() {
-        let own = Price::new(crate::usage::MicroUsd(1), crate::usage::MicroUsd(2));
+        let own = Price::new(crate::words::usage::MicroUsd(1), crate::words::usage::MicroUsd(2));
         let router = Router::new(HttpOptions::default()).with_price(name("openai/gpt-4o"), own);
         assert_eq!(router.price_of(&name("openai/gpt-4o")), Some(own));
         assert_eq!(router.price_of(&name("openai/gpt-4o-mini")), super::super::known_price("openai", "gpt-4o-mini"));

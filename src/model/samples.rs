@@ -1,7 +1,7 @@
 //! Pieces of conversations for the tests of both wires.
 
 use super::{Answer, AnswerPart, Endpoint, Item, ToolResultItem, UserItem};
-use crate::message::{Extra, Finish, Part, Span};
+use crate::words::message::{Extra, Finish, Part, Span};
 
 pub(crate) fn user(text: &str) -> Item {
     user_of(vec![Part::text(text)])
@@ -36,7 +36,7 @@ pub(crate) fn result(call: &str, content: &str) -> ToolResultItem {
         content: content.into(),
         is_error: false,
         attachments: vec![],
-        time: crate::Millis(0),
+        time: crate::words::ids::Millis(0),
         seq: Default::default(),
         fragment: Default::default(),
     }

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     lock::Lock,
-    message::{Finish, ModelRef, Part, Span},
+    words::message::{Finish, ModelRef, Part, Span},
 };
 
 pub use barrier::Barrier;

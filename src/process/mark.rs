@@ -34,7 +34,7 @@ impl Owner {
         Owner(Uuid::now_v7())
     }
 
-    /// Reads what [`Owner::to_string`] wrote.
+    /// Reads what `Owner::to_string` wrote.
     #[must_use]
     pub fn parse(text: &str) -> Option<Owner> {
         Uuid::try_parse(text).ok().map(Owner)

@@ -9,12 +9,10 @@ use std::{
 use std::time::Duration;
 
 use crate::{
-    actors::{host::Host, tapes::Tapes, undone::left_undone},
+    actor::{host::Host, tapes::Tapes, undone::left_undone},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
-    ids::SessionId,
-    message::ModelRef,
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
     permission::Ruleset,
     runtime::{
@@ -28,6 +26,8 @@ use crate::{
     supervisor::{ChildSpec, Registry, Supervisor},
     tape::{Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore, TapeStoreExt as _},
     tool::{Tool, Toolbox},
+    words::ids::SessionId,
+    words::message::ModelRef,
 };
 
 /// Collects what a runtime is started with. Only a place for the tapes and a model are needed.
@@ -70,8 +70,8 @@ impl Builder {
     /// |---|---|
     /// | an output that is too large for the model is kept in a file | what is cut off is lost; the result says so |
     /// | what files held before calls changed them is kept | it is not, so they cannot be put back; a plan names each |
-    /// | a ledger lets the next runtime end what a killed host left running | the watcher alone does, at once; see [`Builder::watch`] |
-    /// | [`Runtime::search`] | [`TapeError::NoIndex`] |
+    /// | a ledger lets the next runtime end what a killed host left running | the watcher alone does, at once; see `Builder::watch` |
+    /// | `Runtime::search` | [`TapeError::NoIndex`] |
     ///
     /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
     /// ([`Runtime::sweep`]), 512 MiB and 100,000 sessions at most; beyond, what is new is refused as
@@ -270,7 +270,7 @@ impl Builder {
     /// What happens at the crash points of the runtime. Only with the feature `fault-injection`.
     #[cfg(feature = "fault-injection")]
     #[must_use]
-    pub fn faults(mut self, faults: crate::Faults) -> Builder {
+    pub fn faults(mut self, faults: crate::fault::Faults) -> Builder {
         self.options.faults = faults;
         self
     }

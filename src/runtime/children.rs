@@ -12,25 +12,25 @@ use lanes::Lanes;
 use tokio::time::timeout;
 
 use crate::{
-    actors::{
+    actor::{
         activation::Flight,
+        child::{Birth, Nursery},
         host::Host,
-        links::{Birth, Nursery},
         slot::{Door, Question, Slot},
-        store::{First, Opening},
+        tape_store::{First, Opening},
     },
     error::{OpenError, SendError, SpawnError},
-    handle::{Session, of_host},
-    ids::{Seq, SessionId},
-    message::Message,
-    model::BoxFuture,
-    runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
-    session::{
+    kernel::{
         Adopt, BeAdopted, Down, End, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn,
         State, TaskOrder, Tie, Told, first_entries, kept, toolset,
     },
+    model::BoxFuture,
+    runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
+    session::{Session, of_host},
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
+    words::ids::{Seq, SessionId},
+    words::message::Message,
 };
 
 /// A child and the ticket of its task. Dropping it changes nothing.

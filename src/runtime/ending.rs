@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    actors::{activation::WORKERS_WAIT, host::Host},
+    actor::{activation::WORKERS_WAIT, host::Host},
     hook::HOOK_LIMIT,
     lock::Lock,
     runtime::Leftover,

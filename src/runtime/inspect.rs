@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    actors::{figures::SessionFigures, undone::UNDONE},
+    actor::{figures::SessionFigures, undone::UNDONE},
     runtime::{Runtime, Tree},
     supervisor::{
         CrashReport, Happened, Node, Reading, Status, Watch,

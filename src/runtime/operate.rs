@@ -7,12 +7,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actors::slot::Question,
+    actor::slot::Question,
     error::{Kind, OpenError, PassivateError, SendError},
-    handle::Session,
-    ids::SessionId,
     runtime::Runtime,
+    session::Session,
     supervisor::{ActorCard, AdminError, Done, ExitReason, Happening, Status, SupervisorHandle, card::Place},
+    words::ids::SessionId,
 };
 
 /// How long a session may take to answer a lever before that is called no answer.

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     agent::{Agent, BadAgent},
-    ids::SessionId,
-    message::ModelRef,
+    kernel::{Budget, Mode, Settings},
     model::Params,
     permission::{Profile, Ruleset},
-    session::{Budget, Mode, Settings},
+    words::ids::SessionId,
+    words::message::ModelRef,
 };
 
 /// What sessions are set to where their options say nothing.

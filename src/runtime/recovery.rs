@@ -6,8 +6,8 @@ use futures_util::StreamExt as _;
 
 use crate::{
     event::EventStream,
-    ids::SessionId,
     runtime::{Recovered, Runtime, children},
+    words::ids::SessionId,
 };
 
 /// How many interrupted sessions are brought back at once: as many as keep a disk and a few cores busy.

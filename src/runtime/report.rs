@@ -6,11 +6,11 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    actors::slot::Phase,
-    handle::Session,
-    ids::SessionId,
-    session::{CallState, Open, State},
+    actor::slot::Phase,
+    kernel::{CallState, Open, State},
+    session::Session,
     supervisor::{Node, render},
+    words::ids::SessionId,
 };
 
 /// The supervision tree at one moment. As text through `Display`, as JSON through `Serialize`.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::{
-    actors::slot::{Phase, Slot},
+    actor::slot::{Phase, Slot},
     model::{Item, Reply, Scripted},
     permission::Profile,
     supervisor::Status,
@@ -98,7 +98,7 @@ async fn nobody_pays_for_a_session_that_sleeps_and_that_nobody_holds() {
 async fn sessions_outlive_their_supervisor() {
     let folder = tempfile::tempdir().unwrap();
     let thinks = |request: &crate::model::Request| {
-        let think = [crate::message::Part::text("think")];
+        let think = [crate::words::message::Part::text("think")];
         request.history.iter().any(|item| matches!(item.as_ref(), Item::User(user) if user.parts == think))
     };
     let model = Arc::new(Scripted::from_fn(move |request| match thinks(request) {
@@ -273,7 +273,7 @@ async fn invariant_22_23_a_full_slot_refuses_and_drops_nothing() {
         }
     }
     assert_eq!(taken.len() + refused, 400);
-    assert_eq!(taken.len(), crate::session::INBOX_QUEUED_MAX);
+    assert_eq!(taken.len(), crate::kernel::INBOX_QUEUED_MAX);
     let withdrawn = taken.pop().unwrap();
     session.withdraw(withdrawn.message.clone()).await.unwrap();
     model.barrier("first").release();
@@ -316,7 +316,7 @@ async fn a_drain_after_the_end_opens_no_door() {
     assert!(runtime.shutdown().await.is_empty());
     assert!(runtime.drain(Duration::from_secs(1)).await.is_empty());
     assert_eq!(runtime.inner.host.slots.door(), Door::Closed);
-    assert!(matches!(session.slot.command(crate::session::GoOn), Err(crate::SendError::Closed)));
+    assert!(matches!(session.slot.command(crate::kernel::GoOn), Err(crate::SendError::Closed)));
 }
 
 /// Two say "create it, or else resume it" of one that sleeps: the first finds that it exists, and the second, who asked while
@@ -370,10 +370,10 @@ async fn who_waits_for_a_down_in_vain_leaves_nothing() {
     let runtime = start(folder.path(), model.clone()).await;
     let parent = create(&runtime, folder.path()).await;
     let options = SessionOptions::new(folder.path()).profile(Profile::Auto);
-    let child = parent.spawn_child(options, "look", crate::session::Link::LINKED).await.unwrap();
+    let child = parent.spawn_child(options, "look", crate::kernel::Link::LINKED).await.unwrap();
     model.barrier("child").reached().await;
     let mut waits: Vec<_> = Vec::new();
-    for _ in 0..crate::actors::slot::QUESTIONS_MAX {
+    for _ in 0..crate::actor::slot::QUESTIONS_MAX {
         let mut down = Box::pin(child.down());
         assert!(futures_util::poll!(&mut down).is_pending());
         waits.push(down);

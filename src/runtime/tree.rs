@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actors::{host::Host, store::tape_store, timekeeper::keep_time},
+    actor::{host::Host, tape_store::tape_store, timekeeper::keep_time},
     error::StartError,
     supervisor::{ChildSpec, Intensity, OnExhausted, Strategy, SupervisorHandle, SupervisorSpec},
 };

@@ -1,197 +1,269 @@
-//! Going back: the conversation as it was at an earlier entry takes the place of the conversation as it is.
+//! Going back in a conversation: to a point, to before the newest message, and forth again.
 //!
-//! One entry does it, and carries what the fold needs: how many items of the present history stay, those that come after them,
-//! and the context of then. So a rollback within what the history still has is a few bytes, one across a compaction brings
-//! what the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision 0010).
-//!
-//! Files that were put back for it, and a summary of what is left, are entries of their own behind it, in the same append.
-//!
-//! | goes back | never does |
-//! |---|---|
-//! | the history, its summary and what is carried beside it | usage and cost, ended turns and their outcomes, message ids |
-//! | how full the context is | settings, grants, tasks, the queue (which is held) |
+//! The tape is read here, in the host's own task and on a thread for that, and never by the session's actor. What follows from
+//! it is one entry, which the session takes only if nothing was decided in between. So whoever drops a future, or dies, at any
+//! moment has gone back whole or not at all.
+
+#[cfg(all(unix, feature = "tools"))]
+mod files;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    ids::{MessageId, Seq},
-    model::History,
-    session::{
-        BranchSummary, ContextState, Entry, Held, Record, Recorded, Refusal, RestoredFiles, State, branch,
-        command::{Decide, first},
-        decide::Draft,
+    error::{OpenError, SendError},
+    kernel::{
+        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RolledBack, State,
+        Wanted, look_back,
     },
+    session::{RollbackError, Session, context::Leaving, fork::TRIES_MAX},
+    tape::{TapeError, TapeStore, TapeStoreExt as _},
+    words::ids::{MessageId, Seq, SessionId},
 };
 
-/// A host wants the conversation to go back to a point, as it was worked out from the tape.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RollBack {
-    /// What is to be recorded.
-    pub back: Arc<RolledBack>,
-    /// The files that were put back for it, where they were: recorded with it or not at all.
-    pub files: Option<Arc<RestoredFiles>>,
-    /// What came of that which is left, where that is to go along.
-    pub summary: Option<Arc<BranchSummary>>,
-}
-
-impl Decide for RollBack {
-    fn is() -> &'static str {
-        "roll_back"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<RollBack> {
-        let Record::RolledBack(back) = first(wrote)? else { return None };
-        let (mut files, mut summary) = (None, None);
-        for entry in &wrote[1..] {
-            match &entry.record {
-                Record::Restored(restored) => files = Some(restored.clone()),
-                Record::BranchSummary(branch) => summary = Some(branch.clone()),
-                _ => {}
-            }
-        }
-        Some(RollBack { back: back.clone(), files, summary })
-    }
-
-    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
-        branch::gives_up(wrote)
-    }
-
-    fn name(&self) -> &'static str {
-        "roll back"
-    }
-
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        roll_back(draft, &self.back, self.files.as_ref(), self.summary.as_ref())
-    }
-
-    fn in_words(&self) -> String {
-        format!("back to entry {}", self.back.to)
-    }
-
-    fn about(&self) -> Option<Seq> {
-        Some(self.back.to)
-    }
-}
-
-/// What a host asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// How a conversation went back, or forth.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Way {
-    /// Back to a point.
-    Rollback,
-    /// Back to before the newest message.
-    Undo,
-    /// Back to where the newest undo came from.
-    Redo,
-}
-
-/// The conversation goes back to a point of the tape.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RolledBack {
-    /// The newest entry before this one: it was decided for the conversation as it was there.
-    pub from: Seq,
+pub struct Rollback {
+    /// The entry that records it.
+    pub entry: Seq,
     /// The conversation is what it was when this entry was the newest.
     pub to: Seq,
-    /// What was asked for.
-    pub way: Way,
-    /// Messages of the host that are no part of the conversation any more, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Messages of the host that are no part of it any more, oldest first.
     pub gone: Vec<MessageId>,
     /// Messages of the host that are part of it again, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<MessageId>,
-    /// Items of the history that stay, from the front.
-    pub keep: usize,
-    /// The items after them.
-    #[serde(default, skip_serializing_if = "History::is_empty")]
-    pub items: History,
-    /// Hash of the history of then.
-    pub hash: String,
-    /// The context of then.
-    pub context: Arc<ContextState>,
+    /// The files that went back too, where that was asked for and something was to be done.
+    pub files: Option<Arc<RestoredFiles>>,
+    /// Whether a summary of what was left went along.
+    pub summary: bool,
 }
 
-/// The newest entry that went back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WentBack {
-    /// The entry.
-    pub entry: Seq,
-    /// Where it went.
-    pub to: Seq,
+#[cfg(all(unix, feature = "tools"))]
+pub use files::RollbackPlan;
+
+/// What goes along when a conversation goes back. Nothing, by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RollbackOptions {
+    #[cfg(all(unix, feature = "tools"))]
+    files: Option<crate::ops::restore::Restore>,
+    summary: bool,
 }
 
-/// A host wants to go back. What it was worked out for must be what is. What goes with it is in the same append.
-pub(super) fn roll_back(
-    draft: &mut Draft<'_>,
-    back: &Arc<RolledBack>,
-    files: Option<&Arc<RestoredFiles>>,
-    summary: Option<&Arc<BranchSummary>>,
-) -> Result<Held, Refusal> {
-    if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
-        // It was recorded, and the answer was lost in a crash.
-        return Ok(Held::Done(done.entry));
+impl RollbackOptions {
+    /// Nothing goes along.
+    #[must_use]
+    pub fn new() -> RollbackOptions {
+        RollbackOptions::default()
     }
-    if let Some(why) = refusal(&draft.state, back) {
-        return Err(match summary {
-            Some(summary) => branch::refused(draft, summary, why),
-            None => why,
-        });
+
+    /// The files that calls changed behind the point are put back to what they were there. [`Session::plan_rollback`] shows
+    /// before what that would do.
+    #[cfg(all(unix, feature = "tools"))]
+    #[must_use]
+    pub fn with_files(mut self, how: crate::ops::restore::Restore) -> RollbackOptions {
+        self.files = Some(how);
+        self
     }
-    let entry = draft.write(None, Record::RolledBack(back.clone()));
-    // Behind it, so that whoever goes forth again comes to before them.
-    if let Some(files) = files {
-        draft.write(None, Record::Restored(files.clone()));
+
+    /// What was said behind the point is summed up, by the model that sums up, and stands in front of the next turn. Where no
+    /// model can write it, the beginnings of what was said do. Nothing is added where nothing is left behind.
+    #[must_use]
+    pub fn with_summary(mut self) -> RollbackOptions {
+        self.summary = true;
+        self
     }
-    if let Some(summary) = summary.filter(|summary| !summary.summary.trim().is_empty()) {
-        draft.write(None, Record::BranchSummary(summary.clone()));
+
+    /// Whether nothing is to go along.
+    fn is_plain(&self) -> bool {
+        #[cfg(all(unix, feature = "tools"))]
+        let takes_files = self.files.is_some();
+        #[cfg(not(all(unix, feature = "tools")))]
+        let takes_files = false;
+        !self.summary && !takes_files
     }
-    Ok(Held::Done(entry))
 }
 
-fn refusal(state: &State, back: &RolledBack) -> Option<Refusal> {
-    match &state.turn {
-        _ if state.closed.is_some() => Some(Refusal::Ended),
-        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
-        None if back.from != state.seq || back.keep > state.history.len() => {
-            Some(Refusal::Moved { expected: back.from, actual: state.seq })
+impl Session {
+    /// Goes back to a point: the model knows nothing of what was said after it. Nothing leaves the tape, so another point, also
+    /// one that was gone back from, can be gone to later.
+    ///
+    /// Messages keep their receipts, and turns their outcomes; what was used stays used; settings, grants and tasks stay as they
+    /// are; messages that wait stay, and are held until the next send or [`Session::go_on`]. Files are not touched.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] while a turn runs; [`Refusal::Moved`] where something was decided in
+    /// between; [`RollbackError::NoPoint`].
+    pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, RollbackError> {
+        self.rollback_with(Wanted::Point(to.into()), RollbackOptions::new()).await
+    }
+
+    /// Goes back to before the newest message of the host, and of those that were delivered together with it.
+    ///
+    /// # Errors
+    /// As [`Session::rollback`]; [`NoPoint::NothingToUndo`].
+    pub async fn undo(&self) -> Result<Rollback, RollbackError> {
+        self.rollback_with(Wanted::Undo, RollbackOptions::new()).await
+    }
+
+    /// Goes to where the newest undo or rollback came from, as long as nothing was said since. As many in a row as there were.
+    ///
+    /// # Errors
+    /// As [`Session::rollback`]; [`NoPoint::NothingToRedo`].
+    pub async fn redo(&self) -> Result<Rollback, RollbackError> {
+        self.rollback_with(Wanted::Redo, RollbackOptions::new()).await
+    }
+
+    /// Goes back, or forth, and takes along what the options say: files that are put back, a summary of what is left.
+    ///
+    /// It is one append: the conversation goes back with all that was asked for, or not at all. Files are put back before it is
+    /// written, because they can be refused and a tape cannot be taken back. Where the session does not take the entry (a
+    /// message came meanwhile), the files are put forth again. If the process dies in between, files are back and the
+    /// conversation is not: the same again finds them done and completes it.
+    ///
+    /// # Errors
+    /// As [`Session::rollback`]; `RollbackError::Files` where a file has to be refused, by name, and nothing was done.
+    pub async fn rollback_with(
+        &self,
+        to: impl Into<Wanted>,
+        options: RollbackOptions,
+    ) -> Result<Rollback, RollbackError> {
+        let wanted = to.into();
+        if options.is_plain() {
+            return self.go_back(wanted).await;
         }
-        None => None,
+        let (now, back) = self.way_back(wanted.clone()).await?;
+        let (back, summary, leaving) = match options.summary {
+            true => self.what_is_left(now, back, wanted).await?,
+            false => (back, None, None),
+        };
+        #[cfg(all(unix, feature = "tools"))]
+        if let Some(how) = options.files {
+            let done = self.with_files(back, summary, how).await;
+            drop(leaving);
+            return done;
+        }
+        let done = self.record(back, None, summary).await;
+        // The summary was handed in: its ticket is closed by now, or by this.
+        drop(leaving);
+        done
+    }
+
+    /// Goes back and takes nothing along. Where something comes to the tape in between it is worked out anew.
+    async fn go_back(&self, wanted: Wanted) -> Result<Rollback, RollbackError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (_, back) = self.way_back(wanted.clone()).await?;
+            match self.record(back, None, None).await {
+                Err(RollbackError::Session(SendError::Refused(Refusal::Moved { .. }))) if tries < TRIES_MAX => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Works out where to, from the state as it is now.
+    async fn way_back(&self, wanted: Wanted) -> Result<(State, Arc<RolledBack>), RollbackError> {
+        let now = self.state().await?;
+        if let Some(turn) = &now.turn {
+            return Err(SendError::Busy { turn: turn.id }.into());
+        }
+        let (store, id) = (self.host.store.clone(), self.id().clone());
+        let found =
+            tokio::task::spawn_blocking(move || look(&*store, &id, &now, &wanted).map(|back| (now, back))).await;
+        let (now, back) = found.map_err(|_| SendError::Closed)??;
+        Ok((now, Arc::new(back)))
+    }
+
+    async fn record(
+        &self,
+        back: Arc<RolledBack>,
+        files: Option<Arc<RestoredFiles>>,
+        summary: Option<Arc<BranchSummary>>,
+    ) -> Result<Rollback, RollbackError> {
+        let (recorded, put_back, has_summary) = (back.clone(), files.clone(), summary.is_some());
+        match self.ask(RollBack { back: recorded, files: put_back, summary }).await? {
+            Held::Done(entry) => {
+                let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
+                Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
+            }
+            _ => Err(SendError::Closed.into()),
+        }
+    }
+
+    /// What came of that which is left, where something is; and the way back as it is once what that takes is held back.
+    async fn what_is_left(
+        &self,
+        now: State,
+        back: Arc<RolledBack>,
+        wanted: Wanted,
+    ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), RollbackError> {
+        let (store, id, upto) = (self.host.store.clone(), self.id().clone(), now.seq);
+        let entries = tokio::task::spawn_blocking(move || read(&*store, &id, Seq::ZERO, upto)).await;
+        let mut left = Branch::of(&entries.map_err(|_| SendError::Closed)??, back.to);
+        if left.items.is_empty() {
+            return Ok((back, None, None));
+        }
+        let key = format!("{}/rollback/{}/{}", self.id(), left.from, left.to);
+        let leaving = self.begin_leaving(&now, &left).await?;
+        let back = match &leaving {
+            // Its ticket is an entry more. Anything else in between, and it is another conversation that would be left.
+            Some(leaving) => {
+                let (then, again) = self.way_back(wanted).await?;
+                if leaving.ticket != back.from.next() || then.seq != leaving.ticket || again.to != back.to {
+                    let moved = Refusal::Moved { expected: back.from, actual: then.seq };
+                    return Err(SendError::Refused(moved).into());
+                }
+                left.to = then.seq;
+                again
+            }
+            None => back,
+        };
+        let (summary, leaving) = self.sum_up(&mut left, leaving, key).await;
+        Ok((back, Some(Arc::new(summary)), leaving))
     }
 }
 
-impl RolledBack {
-    /// Whether a compaction that cuts there is given up: it sums up what is gone. One of what is still there goes on.
-    pub(super) fn gives_up(&self, first_kept: usize) -> bool {
-        first_kept > self.keep || first_kept >= self.keep.saturating_add(self.items.len())
+/// Works out from the tape what a rollback records. Reads from the newest anchor on, and further back until it is found.
+pub(super) fn look(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    now: &State,
+    wanted: &Wanted,
+) -> Result<RolledBack, RollbackError> {
+    let anchors = store.anchors(session)?;
+    let mut anchors_read = 1;
+    loop {
+        let from = anchors.len().saturating_sub(anchors_read);
+        let after = anchors.get(from).map_or(Seq::ZERO, |anchor| Seq(anchor.first.0.saturating_sub(1)));
+        let entries = read(store, session, after, now.seq)?;
+        if let Some(back) = look_back(&entries, now, wanted, from == 0)? {
+            return Ok(back);
+        }
+        if from == 0 {
+            return Err(NoPoint::Unreadable.into());
+        }
+        // More at a time, so that a point far back is not looked for once for each anchor.
+        anchors_read *= 4;
     }
 }
 
-impl State {
-    /// See the module.
-    pub(super) fn roll_back(&mut self, back: &RolledBack) {
-        self.went_back = Some(WentBack { entry: self.seq, to: back.to });
-        self.history = self.history.first(back.keep);
-        back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
-        self.history_hash.clone_from(&back.hash);
-        // A summary of what is still there may go on being written; one that reaches beyond is of no use. Nobody will say what it
-        // took by now, so all that was held back for it counts.
-        let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
-        if let Some((ticket, lost)) = given_up.map(|(ticket, open)| (ticket, open.reserved.lost(open.price.as_ref()))) {
-            self.open.remove(&ticket);
-            self.spend(Some(lost));
-        }
-        let mut context = (*back.context).clone();
-        context.ready = None;
-        // What was learned of the provider and of the summariser, and what took place, stays so.
-        context.failures = self.context.failures;
-        context.compactions = self.context.compactions;
-        if self.context.meter.factor > 0 {
-            context.meter.factor = self.context.meter.factor;
-        }
-        self.context = Arc::new(context);
-        self.held = !self.queue.is_empty();
+/// The entries behind `after` through `upto`, which are on the tape by now.
+pub(super) fn read(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    after: Seq,
+    upto: Seq,
+) -> Result<Vec<Entry>, RollbackError> {
+    if upto <= after {
+        return Ok(Vec::new());
     }
+    let lines = store.read(session, after)?;
+    let last = lines.last().map_or(after, |line| line.seq);
+    if last < upto {
+        return Err(TapeError::NoEntry { session: session.clone(), seq: upto, last }.into());
+    }
+    let entries = lines.iter().take_while(|line| line.seq <= upto).map(Entry::from_tape);
+    let damaged =
+        |bad: crate::kernel::BadRecord| OpenError::Damaged { session: session.clone(), damage: bad.to_string() };
+    Ok(entries.collect::<Result<_, _>>().map_err(damaged)?)
 }

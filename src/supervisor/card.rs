@@ -17,7 +17,6 @@ use tokio::time::Instant;
 
 pub(crate) use crate::supervisor::{shown::Shown, status::Status};
 use crate::{
-    ids::Millis,
     lock::Lock,
     supervisor::{
         exit::ExitReason,
@@ -26,6 +25,7 @@ use crate::{
         registry::Shelf,
         trace::{DETAIL_CHARS_MAX, EVENTS_KEPT, HappenedKind},
     },
+    words::ids::Millis,
 };
 
 /// What a node says about itself.

@@ -29,7 +29,7 @@ use crate::{
 pub struct Registry {
     shelf: Arc<Shelf>,
     #[cfg(feature = "fault-injection")]
-    pub(crate) faults: crate::Faults,
+    pub(crate) faults: crate::fault::Faults,
 }
 
 /// Where the cards are.
@@ -62,7 +62,7 @@ impl Registry {
 
     /// The same, with what happens at the crash points of its supervisors.
     #[cfg(feature = "fault-injection")]
-    pub(crate) fn with_faults(mut self, faults: crate::Faults) -> Registry {
+    pub(crate) fn with_faults(mut self, faults: crate::fault::Faults) -> Registry {
         self.faults = faults;
         self
     }

@@ -5,7 +5,6 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    ids::Millis,
     supervisor::{
         card::{ActorCard, millis},
         exit::ExitReason,
@@ -14,6 +13,7 @@ use crate::{
         spec::ChildId,
         trace::Happened,
     },
+    words::ids::Millis,
 };
 
 /// What the supervisor did about it.

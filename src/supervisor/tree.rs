@@ -6,13 +6,13 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{
-    ids::Millis,
     supervisor::{
         card::{ActorCard, Status, millis},
         exit::ExitReason,
         payload::NodePayload,
         status::Reading,
     },
+    words::ids::Millis,
 };
 
 /// How long one message may be in hand before what is read is called old.

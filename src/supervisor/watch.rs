@@ -16,12 +16,12 @@ use serde::Serialize;
 use tokio::sync::broadcast;
 
 use crate::{
-    ids::Millis,
     supervisor::{
         card::{ActorCard, Status},
         exit::ExitReason,
         report::Decision,
     },
+    words::ids::Millis,
 };
 
 /// How much news waits for a slow watcher before it loses the oldest.

@@ -4,7 +4,7 @@
 //! between that entry and the newest anchor at or before it, however long the tape is.
 
 use super::Entry;
-use crate::ids::{Millis, Seq};
+use crate::words::ids::{Millis, Seq};
 
 /// A point of a tape to read from: a part of its own, which says first all that is needed from before. Of a fork, the anchors
 /// before the point that it goes on from are those of its parent.

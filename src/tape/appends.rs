@@ -12,7 +12,7 @@ use super::{
     lineage::all_parts,
     read::{again_if_damaged, bytes_through, whole_file},
 };
-use crate::ids::{Seq, SessionId};
+use crate::words::ids::{Seq, SessionId};
 
 /// What one decision put on a tape: entries that stand there together or not at all. Never empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,8 +129,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        ids::Millis,
         tape::{Appended, StoreOptions, TapeStoreExt as _},
+        words::ids::Millis,
     };
 
     fn entry(seq: u64) -> Entry {

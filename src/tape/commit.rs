@@ -38,7 +38,7 @@ use super::{
     line::Sum,
     owner::Claim,
 };
-use crate::ids::SessionId;
+use crate::words::ids::SessionId;
 
 /// One record: `bytes` stand `at` there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::{
     Anchor, Deleted, Entry, Forked, LoadedTape, Mark, Notify, ReadTo, SessionSummary, TapeError, TapeStore, TapeWriter,
     fork, marks::Parked, remove, whole,
 };
-use crate::ids::{Millis, Seq, SessionId};
+use crate::words::ids::{Millis, Seq, SessionId};
 
 /// What hosts call of a store of tapes, whatever keeps it. Every [`TapeStore`] has it.
 ///

@@ -18,7 +18,7 @@ use super::{
     layout::{Layout, make_new_folder, open_or_make, sync_folder},
     log::Log,
 };
-use crate::{ids::Seq, lock::Lock};
+use crate::{lock::Lock, words::ids::Seq};
 
 /// The disk is calm while the last eight writes took less than this each.
 const CALM: Duration = Duration::from_micros(200);

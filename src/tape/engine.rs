@@ -13,7 +13,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{Anchor, Appended, Damage, Entry, GivenBack, Mark, Notify, Repair, SessionSummary, SoundEnd, TapeError};
-use crate::ids::{Millis, Seq, SessionId};
+use crate::words::ids::{Millis, Seq, SessionId};
 
 /// Keeps tapes: what an engine owes to the runtime over it.
 ///

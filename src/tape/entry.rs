@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::ids::{MessageId, Millis, Seq};
+use crate::words::ids::{MessageId, Millis, Seq};
 
 /// What an entry was written for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use crate::ids::{Seq, SessionId};
+use crate::words::ids::{Seq, SessionId};
 
 /// Why something could not be done with a tape or its store.
 ///

@@ -33,8 +33,8 @@ use super::{
     read::{again_if_damaged, open_if_there, read_file_surely},
 };
 use crate::{
-    ids::{Seq, SessionId},
     tool::truncate::list_spills,
+    words::ids::{Seq, SessionId},
 };
 
 /// The newest version of the file that is written, and understood.

@@ -19,8 +19,8 @@ use super::{
     import::narrowed, lineage::FORKS_OF_FORKS_MAX,
 };
 use crate::{
-    ids::{Millis, Seq, SessionId},
     lock::Lock,
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// How long an engine may take for the first append of a fork, and to take the fork back.

@@ -13,7 +13,7 @@ use super::{
     queue::{Job, What},
     store::Inner,
 };
-use crate::ids::Seq;
+use crate::words::ids::Seq;
 
 /// The most bytes of one append.
 pub const APPEND_BYTES_MAX: usize = 64 * 1024 * 1024;

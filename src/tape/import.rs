@@ -28,7 +28,7 @@ use super::{
     },
     line::{Chain, LINE_BYTES_MAX, Rest, decode_lines, encode_lines, glance},
 };
-use crate::ids::{Millis, Seq, SessionId};
+use crate::words::ids::{Millis, Seq, SessionId};
 
 pub(super) mod narrowed;
 

@@ -33,7 +33,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{ids::SessionId, tape::TapeError};
+use crate::{tape::TapeError, words::ids::SessionId};
 
 /// The name of the first anchor's folder.
 pub(super) const FIRST_ANCHOR: &str = "001_session-start";
@@ -47,7 +47,7 @@ pub(super) struct Layout {
     pub(super) root: PathBuf,
     /// What happens at the crash points of the store.
     #[cfg(feature = "fault-injection")]
-    pub(super) faults: crate::Faults,
+    pub(super) faults: crate::fault::Faults,
 }
 
 impl Layout {
@@ -303,7 +303,7 @@ mod tests {
         let layout = Layout {
             root: dir.path().into(),
             #[cfg(feature = "fault-injection")]
-            faults: crate::Faults::default(),
+            faults: crate::fault::Faults::default(),
         };
         let id = "s".parse().unwrap();
         for name in ["1000_late", "002_b", "001_session-start", "notes", ".new-003_c", "x_y"] {

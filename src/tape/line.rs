@@ -21,8 +21,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{Cause, Entry, TapeError},
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// The format version that is read and written.

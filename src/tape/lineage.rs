@@ -8,7 +8,7 @@ use super::{
     layout::{Layout, anchor_number},
     read::{Part, first_line, newest_at},
 };
-use crate::ids::{Millis, Seq, SessionId};
+use crate::words::ids::{Millis, Seq, SessionId};
 
 /// The kind of the entry that a fork's tape begins with.
 const FORKED: &str = "forked";

@@ -20,8 +20,8 @@ use super::{
     queue::Wanted,
 };
 use crate::{
-    ids::{Seq, SessionId},
     lock::Lock,
+    words::ids::{Seq, SessionId},
 };
 
 /// Told of every append that was answered [`Later`](crate::tape::Appended::Later), in the order of the appends.

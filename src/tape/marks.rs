@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::TapeError;
-use crate::ids::Millis;
+use crate::words::ids::Millis;
 
 /// What may be noted of a session. A session has each of them once or not at all, but for [`Mark::Fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

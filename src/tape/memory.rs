@@ -19,8 +19,8 @@ use super::{
     whole::END,
 };
 use crate::{
-    ids::{Seq, SessionId},
     lock::Lock,
+    words::ids::{Seq, SessionId},
 };
 use tapes::{Memory, MemoryTape, copied};
 

@@ -19,7 +19,7 @@ use super::{
     Durability, Holder, TapeError,
     layout::{Layout, names_in, new_file, open_or_make, remove_file},
 };
-use crate::ids::SessionId;
+use crate::words::ids::SessionId;
 
 /// How long somebody may be at what a dead owner left before its sessions are called in use.
 pub(super) const BURIAL_WAIT: Duration = Duration::from_secs(10);

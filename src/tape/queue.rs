@@ -22,8 +22,8 @@ use super::{
     log::Log,
 };
 use crate::{
-    ids::{Seq, SessionId},
     lock::{Lock, unspoiled},
+    words::ids::{Seq, SessionId},
 };
 
 /// How often a job is tried when the thread panics over it.

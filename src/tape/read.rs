@@ -12,7 +12,7 @@ use super::{
     line::{Chain, Decoded, Glance, Link, Rest, decode_lines, glance, head_seq},
     whole::END,
 };
-use crate::ids::{Seq, SessionId};
+use crate::words::ids::{Seq, SessionId};
 
 /// How much of a file is read at a time where it is not needed to its end.
 const READ_BYTES: u64 = 256 * 1024;

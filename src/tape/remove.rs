@@ -11,7 +11,7 @@ use super::{
     fork::{forks_of, goes_on_from, marked},
     whole::must_be_shown,
 };
-use crate::ids::{Seq, SessionId};
+use crate::words::ids::{Seq, SessionId};
 
 /// What became of a session that was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

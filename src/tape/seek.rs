@@ -14,7 +14,7 @@ use super::{
     line::{Link, Sum, head_seq},
     read::open_if_there,
 };
-use crate::ids::{Millis, Seq};
+use crate::words::ids::{Millis, Seq};
 
 /// So much is read at once.
 const WINDOW: u64 = 32 * 1024;

@@ -31,7 +31,7 @@ use super::{
     whole::must_be_shown,
     write::Writer,
 };
-use crate::ids::SessionId;
+use crate::words::ids::SessionId;
 
 use claims::Claiming;
 #[cfg(feature = "sqlite")]
@@ -137,7 +137,7 @@ impl Store {
 
     /// What happens at the crash points.
     #[cfg(feature = "fault-injection")]
-    pub(crate) fn faults(&self) -> &crate::Faults {
+    pub(crate) fn faults(&self) -> &crate::fault::Faults {
         &self.layout().faults
     }
 

@@ -10,7 +10,7 @@ use super::{
     read::read_file,
     whole::read_to,
 };
-use crate::ids::SessionId;
+use crate::words::ids::SessionId;
 
 /// Something that is wrong with a tape.
 #[derive(Clone, Debug, PartialEq, Eq)]

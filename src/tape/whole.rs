@@ -12,7 +12,7 @@ use super::{
     Anchor, Damage, Entry, FORK_DEPTH_MAX, Forked, LoadedTape, Mark, Notify, ReadTo, TapeError, TapeStore,
     lineage::FORKS_OF_FORKS_MAX,
 };
-use crate::ids::{Seq, SessionId};
+use crate::words::ids::{Seq, SessionId};
 
 /// Behind every entry.
 pub(super) const END: Seq = Seq(u64::MAX);

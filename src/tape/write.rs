@@ -21,8 +21,8 @@ use super::{
     store::remove_reserves,
 };
 use crate::{
-    ids::{Seq, SessionId},
     lock::Lock,
+    words::ids::{Seq, SessionId},
 };
 
 /// The most appends that are written together in [`Durability::Power`].

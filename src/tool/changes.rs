@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ids::Seq, lock::Lock};
+use crate::{lock::Lock, words::ids::Seq};
 
 /// What a call did to files.
 ///

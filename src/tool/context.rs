@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 #[cfg(all(unix, feature = "tools"))]
 use crate::process::Processes;
 use crate::{
-    ids::{CallId, Seq, SessionId},
     tool::{Access, ChangeLog, ToolResult},
+    words::ids::{CallId, Seq, SessionId},
 };
 
 /// What a running call may know and use.

@@ -2,7 +2,7 @@
 //! that asks for the call.
 //!
 //! What a tool says of its arguments is the host's code. It may panic or hang, so whoever asks does so beside the session
-//! (`actors/facts.rs`) and says within a limit what came of it. The core holds what it was told with the call's ticket: what was
+//! (`actor/facts.rs`) and says within a limit what came of it. The core holds what it was told with the call's ticket: what was
 //! judged is what runs, and a replay judges again without any tool.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

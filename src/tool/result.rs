@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    message::{ErrorReason, FilePart},
     tool::Changes,
+    words::message::{ErrorReason, FilePart},
 };
 
 /// What came of a call.

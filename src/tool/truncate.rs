@@ -1,6 +1,6 @@
 //! Cutting a tool's output down to what a model is given, and keeping the rest where it can be read.
 //!
-//! [`head`] keeps the beginning (read, grep, find, ls), [`tail`] the end (bash), [`line`] one line, [`head_tail`] both ends.
+//! [`head`] keeps the beginning (read, grep, find, ls), [`tail`] the end (bash), [`line()`] one line, [`head_tail`] both ends.
 //! Each is a pure function and gives a [`Truncation`] that says exactly what was there and what is left.
 //!
 //! Guaranteed: the result is valid UTF-8 and within its limits, `truncated` is true exactly where something is missing, the

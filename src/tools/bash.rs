@@ -29,13 +29,13 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    message::ErrorReason,
     process::{Event, Folder, Mark, Process, Spec, Streams, scrub},
     tool::{
         Access, BoxFuture, Changes, Files, Tool, ToolContext, ToolResult,
         truncate::{Limits, SPILL_BYTES_MAX},
         workspace::{Workspace, WorkspaceError},
     },
+    words::message::ErrorReason,
 };
 
 use arguments::Arguments;

@@ -8,7 +8,6 @@ use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     lock::Lock,
-    message::ErrorReason,
     model::BoxFuture,
     tool::{
         ToolContext, ToolResult, blocking,
@@ -16,6 +15,7 @@ use crate::{
         workspace::{Workspace, WorkspaceError},
     },
     tools::seen::Seen,
+    words::message::ErrorReason,
 };
 
 /// What the tools of one toolbox share.

@@ -6,7 +6,6 @@ use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed}
 use serde_json::Value;
 
 use crate::{
-    message::ErrorReason,
     tool::{
         Access, ToolResult,
         workspace::{Workspace, WorkspaceError, WorkspacePath},
@@ -17,6 +16,7 @@ use crate::{
         names,
         seen::Glimpse,
     },
+    words::message::ErrorReason,
 };
 
 impl Call<'_> {

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    message::FilePart,
     tool::{
         ToolResult,
         files::Remembered,
@@ -26,6 +25,7 @@ use crate::{
         seen::Watched,
         text::{self, Kind, Opened, Stoppable},
     },
+    words::message::FilePart,
 };
 
 use page::{CutBy, Page, Total};

@@ -14,9 +14,9 @@ use std::{
 };
 
 use crate::{
-    ids::SessionId,
     lock::Lock,
     tool::workspace::{FileInfo, FileSpot, Version},
+    words::ids::SessionId,
 };
 
 /// How many files are remembered, of all sessions together. The one that was not looked at for longest is forgotten.

@@ -309,7 +309,7 @@ fn a_stopped_call_does_nothing() {
     ] {
         let result = lab.call_in(tool, arguments, &context);
         assert_eq!(result.content, "Operation aborted", "{tool}");
-        assert_eq!(result.error, Some(crate::message::ErrorReason::Aborted));
+        assert_eq!(result.error, Some(crate::words::message::ErrorReason::Aborted));
     }
     assert!(!lab.path("a").exists());
 }

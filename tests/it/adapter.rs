@@ -7,9 +7,9 @@ use serde_json::json;
 use tamtam::{
     Agent, EventKind, Outcome, Runtime, SessionId, SessionOptions,
     event::Next,
-    handle::Answer,
     model::{Reply, Scripted, scripted::transcript},
     permission::{Action, Rule},
+    session::Answer,
     tools,
 };
 

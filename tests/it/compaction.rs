@@ -11,8 +11,8 @@ use std::sync::{
 
 use tamtam::{
     EventKind, Outcome, Runtime, SessionOptions,
-    context::{SUMMARY_SYSTEM, of_item, of_text},
     event::Next,
+    kernel::context::{SUMMARY_SYSTEM, of_item, of_text},
     message::ModelRef,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request, scripted::transcript},
     permission::Profile,

@@ -4,9 +4,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     Link, ListedSession, Millis, Runtime, Seq, Session, SessionId, SessionOptions, SessionPage, SessionQuery,
+    kernel::{Entry, Origin, Record, Settings, State},
     listing::{self, Parent, Shape},
     model::{Model, ModelError, Price, Reply, Scripted},
-    session::{Entry, Origin, Record, Settings, State},
     tape::{Access, Behind, Standing, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     usage::{MicroUsd, Usage},
 };

@@ -8,10 +8,10 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tamtam::{
     Outcome, Runtime, SessionOptions,
-    context::SUMMARY_SYSTEM,
+    kernel::context::SUMMARY_SYSTEM,
+    kernel::{Entry, Record},
     model::{Api, Endpoint, HttpModel, HttpOptions},
     permission::Profile,
-    session::{Entry, Record},
     tools,
 };
 

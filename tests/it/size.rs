@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Outcome, Runtime, SessionOptions,
-    context::SUMMARY_SYSTEM,
+    kernel::context::SUMMARY_SYSTEM,
     model::{BoxFuture, ModelLimits, Reply, Request, Scripted},
     permission::Profile,
     tool::{Effect, Tool, ToolContext, ToolResult},

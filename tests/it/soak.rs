@@ -17,10 +17,10 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Outcome, Runtime, Session, SessionOptions,
+    kernel::{Entry, Record},
     message::{ErrorReason, Finish},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
-    session::{Entry, Record},
     tool::{Effect, Tool, ToolContext, ToolResult},
     tools::Setup,
 };

@@ -9,7 +9,7 @@ mod life;
 use tamtam::{
     Delivery, Outcome, Session,
     Steering::{AbortRunning, FinishBatch, SkipRemaining},
-    session::{Disposition, Record},
+    kernel::{Disposition, Record},
 };
 
 use life::{Life, MESSAGE, Phase, Told, soon};

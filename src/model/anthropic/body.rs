@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
-    message::FilePart,
     model::{
         Answer, AnswerPart, Endpoint, Item, Request, ToolResultItem,
         assembly::calls,
@@ -20,6 +19,7 @@ use crate::{
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, pieces, plain_id, plain_name, write_json},
         schema::in_dialect,
     },
+    words::message::FilePart,
 };
 
 /// Fields that are ours alone: options cannot set them.

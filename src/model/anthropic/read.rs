@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    message::{Extra, Finish},
     model::{
         Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, Secret,
         assembly::Assembly,
@@ -16,7 +15,8 @@ use crate::{
         sse::Event,
         wire::{Step, not_json, tokens},
     },
-    usage::Usage,
+    words::message::{Extra, Finish},
+    words::usage::Usage,
 };
 
 /// One stream being read.

@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    ids::CallId,
     model::{
         Answer, AnswerPart, Endpoint, MaxTokensField, ReasoningBack, Request, ToolResultItem, ToolSpec,
         body::{begin, own_extra, sampling, to_json, with_options},
@@ -16,6 +15,7 @@ use crate::{
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, pieces, plain_name, short_id, write_json},
         schema::in_dialect,
     },
+    words::ids::CallId,
 };
 
 /// Fields that are ours alone: options cannot set them.

@@ -7,7 +7,6 @@
 use serde_json::Value;
 
 use crate::{
-    message::{Extra, Finish},
     model::{
         Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, ReasoningBack, Request, Secret,
         assembly::Assembly,
@@ -15,7 +14,8 @@ use crate::{
         sse::Event,
         wire::{Step, not_json, tokens},
     },
-    usage::Usage,
+    words::message::{Extra, Finish},
+    words::usage::Usage,
 };
 
 /// One stream being read.

@@ -11,7 +11,7 @@
 //! addresses here), brokers that add a fee (OpenRouter), servers of one's own, and any address that is not the provider's.
 
 use super::Price;
-use crate::usage::MicroUsd;
+use crate::words::usage::MicroUsd;
 
 /// A price that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{By, Reply, Scripted};
 use crate::{
-    message::{Finish, ModelRef},
     model::{ErrorKind, ModelError, ModelLimits, Price},
-    usage::{MicroUsd, Usage},
+    words::message::{Finish, ModelRef},
+    words::usage::{MicroUsd, Usage},
 };
 
 /// A text that is no script.
@@ -138,7 +138,7 @@ pub(super) fn parse(text: &str) -> Result<Scripted, BadScript> {
         images: file.limits.images.unwrap_or(usual.images),
     });
     if let Some(name) = file.model {
-        let name: ModelRef = name.parse().map_err(|error: crate::message::BadModelRef| BadScript {
+        let name: ModelRef = name.parse().map_err(|error: crate::words::message::BadModelRef| BadScript {
             place: "model".to_owned(),
             what: error.to_string(),
         })?;
@@ -146,7 +146,8 @@ pub(super) fn parse(text: &str) -> Result<Scripted, BadScript> {
     }
     for (name, price) in file.prices {
         let bad = |what: String| BadScript { place: format!("prices.{name}"), what };
-        let model: ModelRef = name.parse().map_err(|error: crate::message::BadModelRef| bad(error.to_string()))?;
+        let model: ModelRef =
+            name.parse().map_err(|error: crate::words::message::BadModelRef| bad(error.to_string()))?;
         script = script.with_price(model, price.read().ok_or_else(|| bad("a price is a number from 0 up".to_owned()))?);
     }
     Ok(script)

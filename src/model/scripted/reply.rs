@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::transcript;
 use crate::{
-    message::Finish,
     model::{ErrorKind, ModelError, Request},
-    usage::Usage,
+    words::message::Finish,
+    words::usage::Usage,
 };
 
 /// One reply. Its beats are played in the order in which they were added.

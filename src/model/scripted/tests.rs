@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     model::{Delta, History, UserItem},
-    usage::Usage,
+    words::usage::Usage,
 };
 
 fn said(text: &str) -> Item {

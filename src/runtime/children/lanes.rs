@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::{ids::SessionId, lock::Lock};
+use crate::{lock::Lock, words::ids::SessionId};
 
 /// A lane for each child that somebody brings up, or waits to. Those for nobody are gone.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     SendError,
-    error::RollbackError,
-    handle::Rollback,
+    session::Rollback,
+    session::RollbackError,
     tape::tests::support::{FakeDisk, own_folder, small, store_on},
 };
 

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::{
-    actors::{activation::Flight, links::Birth},
+    actor::{activation::Flight, child::Birth},
     error::SpawnError,
-    message::Message,
-    session::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder},
+    kernel::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder},
+    words::message::Message,
 };
 
 /// As if it were waking up, for as long as the test wants: whoever wants it waits.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     SendError,
-    handle::Receipt,
-    message::Message,
+    session::Receipt,
     tape::{
         Store,
         tests::support::{FakeDisk, own_folder, small, store_on},
     },
+    words::message::Message,
 };
 
 /// What takes a session's actor away.

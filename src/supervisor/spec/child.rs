@@ -160,7 +160,7 @@ impl ChildSpec {
         self
     }
 
-    /// Its end by itself may end its supervisor, see [`AutoShutdown`].
+    /// Its end by itself may end its supervisor, see [`AutoShutdown`](crate::supervisor::AutoShutdown).
     #[must_use]
     pub fn significant(mut self) -> ChildSpec {
         self.policy.significant = true;

@@ -8,12 +8,12 @@ use std::{fs, io::Write as _, path::Path};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{
         Entry, Forked, TapeError,
         layout::new_file,
         line::{Chain, encode_lines},
     },
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// The kind of that entry, and the name of what is beside the tape.

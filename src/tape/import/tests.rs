@@ -5,8 +5,8 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::*;
 use crate::{
-    ids::Millis,
     tape::{Access, Spills, StoreOptions, TapeStore as _, TapeWriter},
+    words::ids::Millis,
 };
 
 fn id(name: &str) -> SessionId {

@@ -19,8 +19,8 @@ use super::{
     tail::{Place, Tail},
 };
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{Behind, Entry, TapeError, layout::Layout, lineage::origin},
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// So much is read, or so many sessions are, before it is written down.

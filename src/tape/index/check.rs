@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Failed, open_as_it_is, schema::tag, text::text_of};
 use crate::{
-    ids::SessionId,
     tape::{Store, TapeError, read::read_known_lines},
+    words::ids::SessionId,
 };
 
 /// The most faults that are told one by one.

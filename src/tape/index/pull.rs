@@ -16,11 +16,11 @@ use super::{
     tokens::Searchable,
 };
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{
         TapeError,
         layout::{Layout, anchor_name},
     },
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// Brings the index up to what the files say, or as far as it comes until then. `told` hears of each step.

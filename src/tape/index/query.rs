@@ -10,8 +10,8 @@ use super::{
     tokens::{Token, tokens},
 };
 use crate::{
-    ids::{Millis, SessionId},
     tape::TapeError,
+    words::ids::{Millis, SessionId},
 };
 
 /// The longest text that is searched for, in bytes.

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::Failed;
-use crate::{ids::Millis, tape::TapeError};
+use crate::{tape::TapeError, words::ids::Millis};
 
 /// One step each. The number of steps that were done is the database's `user_version`; a step is never changed afterwards.
 const STEPS: &[&str] = &[

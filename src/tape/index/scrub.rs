@@ -9,12 +9,12 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::{Failed, delete, open, pull::forget, try_lock_index};
 use crate::{
-    ids::SessionId,
     tape::{
         Store, TapeError,
         layout::Layout,
         store::{must_be_scrubbed, scrubbed, take_deleted},
     },
+    words::ids::SessionId,
 };
 
 /// So many rows are taken out in one step.

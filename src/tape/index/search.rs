@@ -29,8 +29,8 @@ use super::{
     snippet::{snippet, weight},
 };
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{Behind, Cause, Entry, LINE_BYTES_MAX, Store, TapeError, layout::Layout, layout::anchor_number},
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// [`Order::Best`]: of so many hits the best are given first.

@@ -8,12 +8,12 @@ use std::{
 };
 
 use crate::{
-    ids::{Seq, SessionId},
     tape::{
         TapeError,
         layout::anchor_number,
         line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance, looks_newer},
     },
+    words::ids::{Seq, SessionId},
 };
 
 /// How much of a file is read at a time. An append that is larger is read whole.

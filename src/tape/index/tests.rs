@@ -5,8 +5,8 @@ use serde_json::value::to_raw_value;
 
 use super::*;
 use crate::{
-    ids::{Millis, Seq},
     tape::{Entry, StoreOptions, TapeStore as _, TapeStoreExt as _, TapeWriter, tests::support::make_last_line_newer},
+    words::ids::{Millis, Seq},
 };
 
 fn store(folder: &Path) -> Store {

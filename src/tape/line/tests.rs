@@ -2,7 +2,7 @@
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::ids::MessageId;
+use crate::words::ids::MessageId;
 
 fn session() -> SessionId {
     "s".parse().unwrap()

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::MemoryLimits;
 use crate::{
-    ids::{Seq, SessionId},
     tape::{
         Anchor, Entry, Forked, Holder, Mark, Place, SessionSummary, TapeError,
         layout::plain_anchor_name,
         line::{Chain, Sum, encode_lines},
     },
+    words::ids::{Seq, SessionId},
 };
 
 /// So much more is taken of turns that are open, so that they end.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    ids::Millis,
     tape::{
         Deleted, TapeStoreExt as _,
         tests::support::{entry, id},
     },
+    words::ids::Millis,
 };
 
 fn limited(bytes_max: u64, sessions_max: usize) -> MemoryStore {

@@ -7,7 +7,6 @@ use std::{
 
 use super::{Inner, Store, upkeep::bury};
 use crate::{
-    ids::SessionId,
     lock::unspoiled,
     tape::{
         Damage, Durability, Notify, TapeError,
@@ -18,6 +17,7 @@ use crate::{
         owner::{BURIAL_LOOK, BURIAL_WAIT, Claim},
         queue::{Job, What},
     },
+    words::ids::SessionId,
 };
 
 /// How long loading a session waits for its last handle of this store, which was dropped, to be written out.

@@ -15,13 +15,13 @@ use std::{
 
 use super::{Claiming, Durability, Store, notes, stay::Stay};
 use crate::{
-    ids::SessionId,
     tape::{
         Mark, TapeError,
         layout::{ids_in, make_folder, new_file, open_or_make, remove_file, sync_folder},
         owner::{Claim, is_alive},
         queue::{Job, Mark as TurnMark, Wanted, What},
     },
+    words::ids::SessionId,
 };
 
 type Marked = Vec<(SessionId, String)>;

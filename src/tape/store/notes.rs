@@ -9,11 +9,11 @@
 use std::{io::Write as _, path::PathBuf};
 
 use crate::{
-    ids::SessionId,
     tape::{
         TapeError,
         layout::{Layout, make_folder, open_or_make, remove_file},
     },
+    words::ids::SessionId,
 };
 
 const NOTE: &str = "index";

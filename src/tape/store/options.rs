@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{Forked, TapeError},
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// What an acknowledged entry survives.
@@ -48,7 +48,7 @@ pub struct StoreOptions {
     pub commit_log_bytes: u64,
     /// What happens at the crash points of the store and its index.
     #[cfg(feature = "fault-injection")]
-    pub faults: crate::Faults,
+    pub faults: crate::fault::Faults,
 }
 
 impl Default for StoreOptions {
@@ -62,7 +62,7 @@ impl Default for StoreOptions {
             reserve_bytes: 64 * 1024,
             commit_log_bytes: 4 * 1024 * 1024,
             #[cfg(feature = "fault-injection")]
-            faults: crate::Faults::default(),
+            faults: crate::fault::Faults::default(),
         }
     }
 }

@@ -13,7 +13,6 @@ use super::{
     summary,
 };
 use crate::{
-    ids::{Seq, SessionId},
     tape::{
         Anchor, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
         disk::LogFile,
@@ -23,6 +22,7 @@ use crate::{
         read::{again_if_damaged, first_line, newest_at, read_range},
         seek::find,
     },
+    words::ids::{Seq, SessionId},
 };
 
 /// What the first part of a fork is called, behind its number.

@@ -9,7 +9,6 @@
 //! a fork to what it goes on from.
 
 use crate::{
-    ids::{Seq, SessionId},
     tape::{
         Damage, TapeError,
         layout::Layout,
@@ -17,6 +16,7 @@ use crate::{
         lineage::{FORK_DEPTH_MAX, origin},
         read::{newest_at, read_file_surely},
     },
+    words::ids::{Seq, SessionId},
 };
 
 /// Up to where a session can be read, and gone on from.

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::SessionId,
     tape::{Mark, TapeError, TapeStore},
+    words::ids::SessionId,
 };
 
 /// Whether the index has read everything that is on the tapes.

@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    ids::SessionId,
     tape::{TapeError, layout::Layout},
+    words::ids::SessionId,
 };
 
 /// How long it is waited for another one, who has it for some file operations.

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use crate::{
-    ids::{Seq, SessionId},
     tape::{
         SessionSummary, TapeError,
         layout::Layout,
@@ -11,6 +10,7 @@ use crate::{
         lineage::origin,
         read::{first_line, last_seen},
     },
+    words::ids::{Seq, SessionId},
 };
 
 /// Reads the ends of a session's files.

@@ -8,7 +8,6 @@ use std::{
 };
 
 use super::{StoreOptions, StoreReport, notes::is_note, primitives::remove_moved};
-use crate::ids::SessionId;
 use crate::tape::{
     Durability, TapeError,
     commit::{self, Replayed},
@@ -16,6 +15,7 @@ use crate::tape::{
     layout::{Layout, folders_above, make_folder, names_in, new_file, remove_file, sync_folder},
     owner::{BURIAL_LOOK, BURIAL_WAIT, DeadOwner, Owner, is_being_buried},
 };
+use crate::words::ids::SessionId;
 
 /// How old something half-made is before it counts as left behind.
 const DRAFT_AGE: Duration = Duration::from_secs(60 * 60);

@@ -4,8 +4,8 @@ use std::{fs, path::PathBuf};
 
 use super::support::*;
 use crate::{
-    ids::Seq,
     tape::{Access, Anchor, Appended, Entry, ReadTo, Store, StoreOptions, TapeError},
+    words::ids::Seq,
 };
 
 /// Appends of one to three entries, with anchors at 6 (`phase-1`) and 11 (`phase 2`); 14 entries in all.

@@ -4,8 +4,8 @@ use std::{fs, sync::Arc};
 
 use super::support::*;
 use crate::{
-    ids::Seq,
     tape::{Appended, Store, StoreOptions, TapeError},
+    words::ids::Seq,
 };
 
 fn claimed<T: std::fmt::Debug>(result: Result<T, TapeError>) -> u32 {

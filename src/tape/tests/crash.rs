@@ -7,8 +7,8 @@ use std::{
 
 use super::support::*;
 use crate::{
-    ids::Seq,
     tape::{Durability, Store, StoreOptions, TapeError},
+    words::ids::Seq,
 };
 
 /// Where the child writes; unset in an ordinary run of the tests.

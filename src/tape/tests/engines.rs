@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::support::*;
 use crate::{
-    ids::{Millis, Seq},
     tape::{
         Appended, Deleted, Entry, FORK_DEPTH_MAX, LoadedTape, MemoryStore, Store, TapeError, TapeStore,
         TapeStoreExt as _, TapeWriter,
     },
+    words::ids::{Millis, Seq},
 };
 use plain::Plain;
 

@@ -8,8 +8,8 @@ use std::{
 
 use super::{power::copy, support::*};
 use crate::{
-    ids::Seq,
     tape::{Appended, Store, StoreOptions, TapeError},
+    words::ids::Seq,
 };
 
 /// A tape on a slow disk, of which one append stands at the gate and the next are queued.

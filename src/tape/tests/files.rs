@@ -4,8 +4,8 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use super::support::*;
 use crate::{
-    ids::Seq,
     tape::{Access, Appended, Flaw, Store, StoreOptions, TapeError},
+    words::ids::Seq,
 };
 
 fn file(store: &Store, session: &str, anchor: &str) -> std::path::PathBuf {

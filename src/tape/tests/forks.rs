@@ -8,8 +8,8 @@ use std::{
 
 use super::support::*;
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{Access, Deleted, Entry, FORK_DEPTH_MAX, Flaw, Forked, Store, StoreOptions, TapeError},
+    words::ids::{Millis, Seq, SessionId},
 };
 
 const NOW: Millis = Millis(1_733_000_000_000);

@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Duration};
 use super::{crash::Writer, faults::SmallDisk, support::*};
 use crate::tape::{Store, TapeError};
 #[cfg(feature = "fault-injection")]
-use crate::{ids::Seq, tape::StoreOptions};
+use crate::{tape::StoreOptions, words::ids::Seq};
 
 /// What a killed writer left, and how much of its two tapes it had said was there.
 fn left_by_a_killed_writer(folder: &Path) -> [u64; 2] {

@@ -4,8 +4,8 @@ use std::{fs, path::Path, sync::atomic::Ordering};
 
 use super::support::*;
 use crate::{
-    ids::Seq,
     tape::{Store, StoreOptions},
+    words::ids::Seq,
 };
 
 pub(super) fn copy(from: &Path, to: &Path) {

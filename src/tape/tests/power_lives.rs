@@ -7,8 +7,8 @@ use serde_json::value::to_raw_value;
 
 use super::{power::copy, support::*};
 use crate::{
-    ids::Seq,
     tape::{Entry, Store, StoreOptions},
+    words::ids::Seq,
 };
 
 /// A log that is full after a few appends.

@@ -4,8 +4,8 @@ use std::{fs, sync::Barrier};
 
 use super::{engines::each_engine, support::*};
 use crate::{
-    ids::{Millis, Seq},
     tape::{Deleted, Mark, Store, TapeError, TapeStore, finish_deletions},
+    words::ids::{Millis, Seq},
 };
 
 const NOW: Millis = Millis(1_733_000_000_000);

@@ -5,8 +5,8 @@ use std::{fs, io, path::PathBuf};
 
 use super::support::*;
 use crate::{
-    ids::{Millis, Seq},
     tape::{Access, Damage, Entry, Flaw, ImportOptions, Spills, Store, StoreOptions, TapeError},
+    words::ids::{Millis, Seq},
 };
 
 const NOW: Millis = Millis(1_733_000_000_000);

@@ -4,8 +4,8 @@ use std::{fs, sync::Arc, time::Duration};
 
 use super::support::*;
 use crate::{
-    ids::Seq,
     tape::{Appended, Store, StoreOptions, TapeError},
+    words::ids::Seq,
 };
 
 /// A store with tapes, of which the first is held up in place by the disk for as long as `meanwhile` takes.

@@ -20,11 +20,11 @@ use serde_json::value::RawValue;
 pub(super) use crate::tape::{TapeStore as _, TapeStoreExt as _};
 
 use crate::{
-    ids::{Millis, Seq, SessionId},
     tape::{
         Appended, Durability, Entry, Notify, Store, StoreOptions, TapeError, TapeWriter,
         disk::{Disk, RealDisk},
     },
+    words::ids::{Millis, Seq, SessionId},
 };
 
 pub(super) const LONG: Duration = Duration::from_secs(60);

@@ -4,9 +4,9 @@ use std::fs;
 
 use super::support::*;
 use crate::{
-    ids::{Millis, SessionId},
-    sweep::{KeptReason, Sweep, SweepPolicy, sweep, sweep_plan},
+    ops::sweep::{KeptReason, Sweep, SweepPolicy, sweep, sweep_plan},
     tape::{Store, line::Sum},
+    words::ids::{Millis, SessionId},
 };
 
 fn nothing_stays() -> SweepPolicy {

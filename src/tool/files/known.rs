@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::{
-    ids::SessionId,
     lock::Lock,
     tool::{FileImage, workspace::Version},
+    words::ids::SessionId,
 };
 
 /// How many files are remembered, of all sessions together. The oldest is forgotten first.

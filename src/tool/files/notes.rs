@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ids::Seq, tool::FileChange};
+use crate::{tool::FileChange, words::ids::Seq};
 
 /// How much of the notes is read, in bytes: the newest.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;

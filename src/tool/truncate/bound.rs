@@ -182,7 +182,7 @@ mod tests {
     #[tokio::test]
     async fn attachments_that_are_too_large_are_left_out() {
         let mut result = ToolResult::ok("two images").with_title("é".repeat(2_000));
-        let file = |bytes: usize| crate::message::FilePart::inline("image/png", None, &vec![0; bytes]);
+        let file = |bytes: usize| crate::words::message::FilePart::inline("image/png", None, &vec![0; bytes]);
         result.attachments = vec![file(1_000), file(ATTACHMENTS_BYTES_MAX)];
         let (bound, _folder) = bound(result, Limits::default()).await;
         assert_eq!((bound.attachments.len(), bound.title.unwrap().chars().count()), (1, TITLE_CHARS_MAX));

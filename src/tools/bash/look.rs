@@ -11,7 +11,6 @@ use std::{
 };
 
 use crate::{
-    ids::SessionId,
     tool::{
         Changes, FileChange, FileImage, FileState, ToolContext,
         files::{Files, Remembered, Vault},
@@ -21,6 +20,7 @@ use crate::{
         names,
         walk::{Rules, Step, walk},
     },
+    words::ids::SessionId,
 };
 
 /// How much of a workspace is looked at before and after a command.

@@ -6,10 +6,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    message::ErrorReason,
     process::{Rolling, Stream, Streams, Swept},
     tool::ToolResult,
     tools::bash::{arguments::Arguments, capture::Captured},
+    words::message::ErrorReason,
 };
 
 /// How many characters of a command its title shows.

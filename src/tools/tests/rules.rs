@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 
 use crate::{
-    message::ErrorReason,
     tool::{May, ToolResult},
     tools::lab::{Lab, entries},
+    words::message::ErrorReason,
 };
 
 /// A call under rules that are strict about everything called "secret".

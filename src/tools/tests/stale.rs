@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{ids::SessionId, tool::ToolResult, tools::lab::Lab};
+use crate::{tool::ToolResult, tools::lab::Lab, words::ids::SessionId};
 
 /// One session in a lab.
 struct Person<'l> {

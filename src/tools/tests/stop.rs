@@ -7,13 +7,13 @@ use std::{sync::mpsc, time::Duration};
 use serde_json::json;
 
 use crate::{
-    message::ErrorReason,
     tool::files::FileKey,
     tools::{
         Setup,
         call::{self, Shared},
         lab::Lab,
     },
+    words::message::ErrorReason,
 };
 
 /// Longest wait for another thread to do what it does next. Reached only where it never does.

@@ -8,8 +8,8 @@ use std::sync::{
 
 use tamtam::{
     EventKind, EventStream, Outcome, Runtime, Session, SessionOptions,
-    context::SUMMARY_SYSTEM,
     event::Next,
+    kernel::context::SUMMARY_SYSTEM,
     message::{Finish, ModelRef},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Request},
     permission::Profile,

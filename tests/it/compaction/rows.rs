@@ -6,11 +6,11 @@ use std::{path::Path, sync::Arc};
 use serde_json::json;
 use tamtam::{
     EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
-    context::SUMMARY_SYSTEM,
     event::Next,
+    kernel::context::SUMMARY_SYSTEM,
+    kernel::{Record, Refusal},
     model::{ModelLimits, Reply, Request, Scripted, scripted::transcript},
     permission::Profile,
-    session::{Record, Refusal},
     tools,
     usage::Usage,
 };

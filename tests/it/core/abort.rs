@@ -1,10 +1,10 @@
 //! Abort works everywhere, closes every ticket with a result, and keeps what is queued (T-06, B-04, A06, ABORT-001 to 011).
 
 use tamtam::{
+    kernel::{Disposition, Outcome, Report, Steering, Stop},
     message::{ErrorReason, Finish},
     model::{AnswerPart, ErrorKind},
     permission::Action,
-    session::{Disposition, Outcome, Report, Steering, Stop},
     tool::ToolResult,
 };
 

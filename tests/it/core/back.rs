@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tamtam::{
     MessageId, Seq,
-    context::Window,
-    model::ErrorKind,
-    session::{
+    kernel::context::Window,
+    kernel::{
         BeginAnchor, Compact, Delivery, End, Held, NoPoint, Outcome, Point, Record, Refusal, ReplyTo, Report, RollBack,
         RolledBack, Steering, Transcript, Wanted, Way, look_back,
     },
+    model::ErrorKind,
 };
 
 use super::play::Play;

@@ -1,6 +1,6 @@
 //! The calls of one answer: together or one by one, at most so many, always rendered in call order.
 
-use tamtam::{message::Finish, session::CallState};
+use tamtam::{kernel::CallState, message::Finish};
 
 use super::play::{Play, call};
 

@@ -2,12 +2,12 @@
 
 use tamtam::{
     Grant, ModelRef, Outcome, Seq,
-    message::Finish,
-    model::Price,
-    session::{
+    kernel::{
         Breach, CallState, Down, DownReason, Due, Extent, Held, Limits, Link, OnBreach, Open, Record, Refusal, Report,
         Resource, Scope, Settings, Spawn, Steering, TaskOrder,
     },
+    message::Finish,
+    model::Price,
     usage::{MicroUsd, PicoUsd, Usage},
 };
 
@@ -535,7 +535,7 @@ fn a_child_stops_at_its_grant_and_asks_nobody() {
     let mut play = with(|settings| settings.params.max_output = Some(2_000));
     play.begin_as(|state| {
         state.account.grant = Some(Limits { tokens: Some(3_000), ..Limits::default() });
-        state.origin = Some(std::sync::Arc::new(tamtam::session::Origin {
+        state.origin = Some(std::sync::Arc::new(tamtam::kernel::Origin {
             parent: "parent".parse().unwrap(),
             ticket: Seq(7),
             link: Link::LINKED,

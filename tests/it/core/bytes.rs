@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tamtam::{
+    kernel::{Delivery, Report, Steering},
     message::{Extra, Finish, Part},
     model::AnswerPart,
-    session::{Delivery, Report, Steering},
     tool::ToolResult,
 };
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    context::{PRUNED_TEXT, Window},
-    message::Finish,
-    model::{ErrorKind, Item},
-    session::{
+    kernel::context::{PRUNED_TEXT, Window},
+    kernel::{
         BranchSummary, Compact, Due, Entry, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
         Resource, Steering, UndoCompaction, Undone,
     },
+    message::Finish,
+    model::{ErrorKind, Item},
 };
 
 use super::play::{Play, call, text};
@@ -612,7 +612,7 @@ fn nothing_from_before_a_hosts_own_summary_is_undone() {
 fn bdd_compact_027_the_summary_of_a_branch_survives_compaction() {
     let mut play = talked(3, 500);
     let left = play.reply_to();
-    let files = tamtam::context::FileOperations { read: vec!["a.rs".into()], modified: vec![] };
+    let files = tamtam::kernel::context::FileOperations { read: vec!["a.rs".into()], modified: vec![] };
     let branch = BranchSummary {
         from: Seq(4),
         to: Seq(19),

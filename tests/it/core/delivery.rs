@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tamtam::{
     Seq,
+    kernel::{CallState, Delivery, Disposition, Due, Mode, Open, Outcome, Refusal, Steering, Stop},
     message::Finish,
     model::{ErrorKind, ModelError},
     permission::Action,
-    session::{CallState, Delivery, Disposition, Due, Mode, Open, Outcome, Refusal, Steering, Stop},
 };
 
 use super::play::{Play, call, rules, text};
@@ -91,7 +91,7 @@ fn an_answer_that_overtakes_its_cut_is_kept_whole() {
     assert_eq!(play.newest(3, 45), ["model calls bash", "c0! Skipped due to queued user message: bash ", "user: no"]);
     // The cut itself then comes too late to mean anything.
     let request = play.request();
-    play.signal(tamtam::session::Report::CutOff { partial: vec![], thrown_away: 0 }.of(Seq(request.0 - 5)));
+    play.signal(tamtam::kernel::Report::CutOff { partial: vec![], thrown_away: 0 }.of(Seq(request.0 - 5)));
     assert_eq!((play.entries.len(), play.is_quiet()), (0, true));
 }
 
@@ -140,7 +140,7 @@ fn abort_running_skips_pending_calls_and_stops_the_running_one() {
     assert_eq!(play.follows(), (vec![], vec![Stop::Call(calls[0])]));
     assert_eq!((play.call_state(calls[0]), play.call_state(calls[1])), (Some(CallState::Closing), None));
     play.signal(
-        tamtam::session::Report::Returned {
+        tamtam::kernel::Report::Returned {
             result: tamtam::tool::ToolResult::failed(tamtam::message::ErrorReason::Aborted, "stopped after 3 lines"),
         }
         .of(calls[0]),
@@ -172,7 +172,7 @@ fn skip_remaining_and_abort_running_withdraw_an_open_ask() {
         play.steer("never mind", steering);
         assert_eq!(play.asks(), []);
         assert_eq!(play.history()[2..], [skipped("c0", "write"), "user: never mind".to_owned()], "{steering:?}");
-        let late = play.grant(ask, tamtam::session::Grant::Once);
+        let late = play.grant(ask, tamtam::kernel::Grant::Once);
         assert_eq!(late, Err(Refusal::AskClosed { ask }));
     }
 }

@@ -1,8 +1,8 @@
 //! How an answer ends, and what that does to its turn (the table of `Finish`, C-p6), and the step limit (C-12).
 
 use tamtam::{
+    kernel::{Outcome, Steering},
     message::Finish,
-    session::{Outcome, Steering},
 };
 
 use super::play::{Play, call, text};
@@ -121,7 +121,7 @@ fn the_last_step_offers_no_tools_and_ends_the_turn() {
     play.returned(calls[0], "ok");
     assert!(play.state.request().unwrap().1.last);
     let request = play.entries.iter().find_map(|entry| match &entry.record {
-        tamtam::session::Record::Request(request) => Some(request.clone()),
+        tamtam::kernel::Record::Request(request) => Some(request.clone()),
         _ => None,
     });
     assert_eq!(request.unwrap().tools, "");
@@ -188,7 +188,7 @@ fn steering_during_the_last_step_goes_first_into_the_next_turn() {
 #[test]
 fn a_turn_without_a_limit_goes_on() {
     let mut play = Play::with(|settings| settings.steps_max = None);
-    assert_eq!(tamtam::session::Settings::new("/w", "a/b".parse().unwrap()).steps_max, Some(50));
+    assert_eq!(tamtam::kernel::Settings::new("/w", "a/b".parse().unwrap()).steps_max, Some(50));
     play.send("go");
     for _ in 0..60 {
         let calls = play.answer_calls(&["bash"]);

@@ -1,10 +1,10 @@
 //! What a fork has of the session that it goes on from: at every entry of every scene.
 
 use tamtam::{
+    kernel::{Delivery, Grant, Outcome, Scope, Steering},
     message::Finish,
     model::Item,
     permission::Action,
-    session::{Delivery, Grant, Outcome, Scope, Steering},
 };
 
 use super::{

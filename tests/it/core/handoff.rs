@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    session::{AnchorMark, HandOff, Record, Refusal, Reply},
+    kernel::{AnchorMark, HandOff, Record, Refusal, Reply},
 };
 
 use super::play::Play;

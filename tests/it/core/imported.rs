@@ -1,9 +1,9 @@
 //! What a session that was brought in from a file has of it: its words, and no power.
 
 use tamtam::{
+    kernel::{Bill, Grant, Outcome, Scope},
     message::Finish,
     permission::Action,
-    session::{Bill, Grant, Outcome, Scope},
 };
 
 use super::{
@@ -45,7 +45,7 @@ fn what_is_brought_in_is_at_rest_paired_and_asks_before_it_does_anything() {
         // The bill and the state agree about what was lost.
         let entries = play.entries_of_the_tape();
         let billed =
-            Bill::of(&entries).lines.iter().fold(Default::default(), |mut sum: tamtam::session::Spent, line| {
+            Bill::of(&entries).lines.iter().fold(Default::default(), |mut sum: tamtam::kernel::Spent, line| {
                 sum += line.charge;
                 sum
             });

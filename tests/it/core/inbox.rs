@@ -2,12 +2,12 @@
 
 use tamtam::{
     Message, Seq,
-    message::{Part, Role},
-    model::{ErrorKind, ModelError},
-    session::{
+    kernel::{
         Abort, Configure, Delivery, Disposition, End, GoOn, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal,
         Report, Resume, Steering,
     },
+    message::{Part, Role},
+    model::{ErrorKind, ModelError},
 };
 
 use super::play::Play;

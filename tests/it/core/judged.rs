@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 use tamtam::{
+    kernel::{Grant, Judged, OnBreach, Record, Settings, Steering},
     message::{ErrorReason, Finish},
     model::BoxFuture,
     permission::Action,
-    session::{Grant, Judged, OnBreach, Record, Settings, Steering},
     tool::{Access, Tool, ToolContext, ToolResult},
 };
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tamtam::{
     Millis, Seq,
-    session::Entry,
+    kernel::Entry,
     tape::{self, Cause},
 };
 

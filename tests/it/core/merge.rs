@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    context::Window,
-    message::Finish,
-    model::{Item, Price},
-    session::{
+    kernel::context::Window,
+    kernel::{
         Entry, Grant, Held, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, State, Wanted, look_back,
         plan_merge,
     },
+    message::Finish,
+    model::{Item, Price},
     usage::{MicroUsd, Usage},
 };
 

@@ -1,8 +1,8 @@
 //! Pause: nothing new starts, what runs runs on.
 
 use tamtam::{
+    kernel::{CallState, Disposition, Due, Steering},
     model::ErrorKind,
-    session::{CallState, Disposition, Due, Steering},
 };
 
 use super::play::Play;

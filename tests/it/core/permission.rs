@@ -2,9 +2,9 @@
 
 use tamtam::{
     Seq,
+    kernel::{CallState, Grant, Outcome, Refusal, Scope, Settings},
     message::Finish,
     permission::Action,
-    session::{CallState, Grant, Outcome, Refusal, Scope, Settings},
 };
 
 use super::play::{Play, call, rules};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tamtam::{
     Message, Seq,
-    context::Window,
-    model::Item,
-    session::{
+    kernel::context::Window,
+    kernel::{
         Compact, Delivery, EditMessage, Held, Outcome, PinMessage, Record, Refusal, Reply, Report, RollBack,
         RolledBack, Transcript, UnpinMessage, Way,
     },
+    model::Item,
 };
 
 use super::play::Play;
@@ -132,7 +132,7 @@ fn a_pin_that_does_not_fit_is_refused_with_the_figures() {
         play.send_message(Message::user(words(n)).with_id(words(n).into()).pinned(), Delivery::Queue, None)
     };
     let full = |refused: Result<_, Refusal>, used| {
-        let refused: Refusal = refused.map(|_: tamtam::session::Receipt| ()).unwrap_err();
+        let refused: Refusal = refused.map(|_: tamtam::kernel::Receipt| ()).unwrap_err();
         assert_eq!(refused, Refusal::PinsFull { used, needs: 1_251, max: 2_000 });
         assert!(refused.to_string().contains("unpin another one"));
     };
@@ -171,7 +171,7 @@ fn pins_that_leave_no_room_for_a_smaller_model_end_the_turn_and_say_so() {
     assert!(error.contains("pinned take about 1752 tokens") && error.contains("unpin some of them"), "{error}");
     assert!(play.state.request().is_none() && play.state.compaction().is_none());
     let summed_up =
-        |entry: &tamtam::session::Entry| matches!(entry.record, Record::Compaction(_) | Record::Compacted(_));
+        |entry: &tamtam::kernel::Entry| matches!(entry.record, Record::Compaction(_) | Record::Compacted(_));
     assert!(!play.tape()[written..].iter().any(summed_up), "no summary was asked for");
     assert_eq!(play.state.context.pins.len(), 1, "and the pin stands");
 

@@ -7,15 +7,15 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
-    context::Window,
-    message::Finish,
-    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
-    permission::{Action, Globs, Rule, Ruleset},
-    session::{
+    kernel::context::Window,
+    kernel::{
         Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
         Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
         State, Steering, Stop, Windows, WithdrawMessage, decide,
     },
+    message::Finish,
+    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
+    permission::{Action, Globs, Rule, Ruleset},
     tool::{ToolResult, Toolbox},
     usage::Usage,
 };
@@ -154,7 +154,7 @@ impl Play {
             turn: None,
             step: None,
             ticket: None,
-            input: Some(tamtam::session::Recorded::new("anchor")),
+            input: Some(tamtam::kernel::Recorded::new("anchor")),
             record: Record::State(self.state.clone().into()),
         };
         self.state.apply(&first);
@@ -548,7 +548,7 @@ impl Play {
 
     /// The texts of the messages that wait: steering, then queued.
     pub(crate) fn waiting(&self) -> (Vec<String>, Vec<String>) {
-        let texts = |waiting: &std::collections::VecDeque<tamtam::session::Waiting>| {
+        let texts = |waiting: &std::collections::VecDeque<tamtam::kernel::Waiting>| {
             waiting.iter().map(|waiting| waiting.message.text()).collect()
         };
         (texts(&self.state.steering), texts(&self.state.queue))

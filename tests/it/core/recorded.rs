@@ -3,9 +3,9 @@
 
 use tamtam::{
     Delivery, Message, Seq,
+    kernel::{Held, Input, Pause, Record, ReplyTo, Report, Resume, SendMessage, WithdrawMessage},
     message::Finish,
     model::Answer,
-    session::{Held, Input, Pause, Record, ReplyTo, Report, Resume, SendMessage, WithdrawMessage},
     tool::Effect,
 };
 

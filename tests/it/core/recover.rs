@@ -1,11 +1,11 @@
-//! What becomes of each open ticket after a crash: the table of `session/recover.rs`, row by row, and promise 5.
+//! What becomes of each open ticket after a crash: the table of `kernel/recover.rs`, row by row, and promise 5.
 
 use tamtam::{
     Seq,
+    kernel::{CallState, Delivery, Due, Grant, Input, Outcome, Record, Report, Steering},
     message::ErrorReason,
     model::{ErrorKind, ModelError},
     permission::Action,
-    session::{CallState, Delivery, Due, Grant, Input, Outcome, Record, Report, Steering},
     tool::ToolResult,
 };
 

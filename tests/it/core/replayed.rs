@@ -4,12 +4,12 @@
 
 use tamtam::{
     Grant, ModelRef, Outcome,
-    context::Window,
-    message::Finish,
-    model::{Item, Price},
-    session::{
+    kernel::context::Window,
+    kernel::{
         BranchSummary, Compact, EnvSeen, LeaveBranch, ModelSeen, OnBreach, RollBack, Settings, Wanted, look_back,
     },
+    message::Finish,
+    model::{Item, Price},
     usage::{MicroUsd, Usage},
 };
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tamtam::{
+    kernel::{Open, Outcome, Steering},
     model::{ErrorKind, ModelError},
-    session::{Open, Outcome, Steering},
 };
 
 use super::play::Play;
@@ -150,6 +150,6 @@ fn a_late_failure_changes_nothing() {
     let request = play.request();
     play.answer_text("done");
     let error = ModelError::new(ErrorKind::Network, "late");
-    play.signal(tamtam::session::Report::Failed { error }.of(request));
+    play.signal(tamtam::kernel::Report::Failed { error }.of(request));
     assert!(play.entries.is_empty() && play.is_quiet());
 }

@@ -2,12 +2,12 @@
 
 use tamtam::{
     ModelRef,
-    message::Finish,
-    model::{ErrorKind, Price},
-    session::{
+    kernel::{
         Bill, BillKind, BranchRequest, BranchSummary, Compact, GiveUpBranch, Held, LeaveBranch, Link, OpenBranch,
         Record, Refusal, Report, Reserve, RollBack, Spawn, SumUpBranch, TaskOrder, Wanted, look_back,
     },
+    message::Finish,
+    model::{ErrorKind, Price},
     usage::{Cost, MicroUsd, PicoUsd, Usage},
 };
 
@@ -455,7 +455,7 @@ fn messages_carry_tokens_and_cost() {
     let mut play = priced();
     play.send("a");
     said(&mut play, 100, 50);
-    let messages = tamtam::session::Transcript::of(&play.tape());
+    let messages = tamtam::kernel::Transcript::of(&play.tape());
     let answer = messages.last().unwrap();
     assert_eq!((answer.tokens, answer.cost), (Some(usage(100, 50)), Some(MicroUsd(300))));
     let tamtam::Part::StepFinish(step) = answer.parts.last().unwrap() else { panic!("{answer:?}") };

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tamtam::{
     Message, Outcome, Seq, SessionId,
-    permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
-    session::{
+    kernel::{
         Adopt, BeAdopted, Down, DownReason, Due, End, Held, Limits, Link, Open, Origin, Orphan, Record, Refusal,
         Report, Settings, Spawn, State, Steering, Stop, StopTask, TaskOrder, Tie, Told,
     },
+    permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
     tool::Access,
 };
 

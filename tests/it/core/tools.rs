@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tamtam::{
+    kernel::{Input, Report, State},
     model::BoxFuture,
-    session::{Input, Report, State},
     tool::{Access, Effect, Tool, ToolContext, ToolResult, Toolbox},
 };
 

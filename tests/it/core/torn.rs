@@ -2,10 +2,10 @@
 //! runs that must not, and no pair is parted.
 
 use tamtam::{
+    kernel::{Outcome, Record, Settings, Steering},
     message::Finish,
     model::{AnswerPart, ErrorKind},
     permission::Action,
-    session::{Outcome, Record, Settings, Steering},
 };
 
 use super::play::{Play, call, rules};
@@ -40,7 +40,7 @@ pub(super) fn play_out(play: &mut Play) {
         if play.state.held || play.state.waits {
             play.go_on();
         } else if let Some(ask) = play.asks().first() {
-            play.grant(*ask, tamtam::session::Grant::Once).unwrap();
+            play.grant(*ask, tamtam::kernel::Grant::Once).unwrap();
         } else if let Some(ticket) = call {
             play.returned(ticket, "ok");
         } else if play.state.request().is_some() {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tamtam::{
     MessageId, Seq,
-    session::{Entry, NoPoint, Point, Record, RollBack, RolledBack, State, Trail, Wanted, look_back},
+    kernel::{Entry, NoPoint, Point, Record, RollBack, RolledBack, State, Trail, Wanted, look_back},
 };
 
 use super::{Broken, hold, host::Wish, world::World};

@@ -6,8 +6,8 @@
 
 use tamtam::{
     Down,
+    kernel::{Budget, Charge, Entry, Limits, OnBreach, Open, Record, Resource, Spent, State},
     model::{Price, Prices},
-    session::{Budget, Charge, Entry, Limits, OnBreach, Open, Record, Resource, Spent, State},
     usage::{Cost, MicroUsd, PicoUsd, Usage},
 };
 

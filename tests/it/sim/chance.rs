@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tamtam::{
     Seq,
-    message::{ErrorReason, Finish},
-    model::{Answer, AnswerPart, ErrorKind, ModelError},
-    permission::{Action, Ruleset},
-    session::{
+    kernel::{
         Abort, AnswerAsk, BeginAnchor, BranchRequest, BranchSummary, Compact, Configure, Delivery, EditMessage, End,
         GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, Open, OpenBranch, Pause, PinMessage, ReplyTo,
         Report, Reserve, Resume, Scope, SendMessage, Settings, Steering, SumUpBranch, UndoCompaction, UnpinMessage,
         WithdrawMessage,
     },
+    message::{ErrorReason, Finish},
+    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    permission::{Action, Ruleset},
     tool::ToolResult,
     usage::Usage,
 };
@@ -288,7 +288,7 @@ impl World {
 
     fn some_message(&mut self) -> Option<tamtam::MessageId> {
         // What the session says to itself about its children is no message of the host's.
-        let own = |waiting: &&tamtam::session::Waiting| !waiting.message.id.as_str().starts_with("task-");
+        let own = |waiting: &&tamtam::kernel::Waiting| !waiting.message.id.as_str().starts_with("task-");
         let waiting: Vec<_> = self.state.queue.iter().chain(&self.state.steering).filter(own).collect();
         let waiting: Vec<_> = waiting.into_iter().map(|waiting| waiting.message.id.clone()).collect();
         let from = if waiting.is_empty() || self.rng.percent(20) { self.host.ids() } else { waiting };

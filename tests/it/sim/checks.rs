@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     Seq,
+    kernel::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
     message::{ErrorReason, Part, ToolState},
     model::{AnswerPart, History, Item},
     permission::{Action, Globs, judge_all},
-    session::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
     tool::{Effect, Toolbox},
 };
 
@@ -89,7 +89,7 @@ fn calls_and_asks(state: &State) -> Result<(), Broken> {
 /// The table of `design.md` §5: what a waiting message, or an end, does at once.
 fn obeyed(state: &State) -> Result<(), Broken> {
     let ending = state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
-    let strongest = state.steering.iter().map(tamtam::session::Waiting::steering).max();
+    let strongest = state.steering.iter().map(tamtam::kernel::Waiting::steering).max();
     let stops = ending || strongest == Some(Steering::AbortRunning);
     let skips = stops || strongest == Some(Steering::SkipRemaining);
     for (ticket, call) in state.calls() {

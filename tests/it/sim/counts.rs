@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use tamtam::session::{Entry, Outcome, Record};
+use tamtam::kernel::{Entry, Outcome, Record};
 
 /// What happened in how many schedules, to see that they are not tame.
 #[derive(Clone, Copy, Debug, Default)]

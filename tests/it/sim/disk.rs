@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use tamtam::{
     Seq,
-    session::{Input, Mailbox, Record, Report},
+    kernel::{Input, Mailbox, Record, Report},
     tape::TapeError,
 };
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    session::{Entry, Input, Merge, Record, Resource, State, plan_merge},
+    kernel::{Entry, Input, Merge, Record, Resource, State, plan_merge},
     tape::Forked,
 };
 
@@ -104,7 +104,7 @@ impl World {
             Record::Merged(merged) if merged.fork == fork && entry.seq > self.forks[n].at => Some(merged.spent),
             _ => None,
         });
-        let counted = counted.fold(Default::default(), |mut sum: tamtam::session::Spent, spent| {
+        let counted = counted.fold(Default::default(), |mut sum: tamtam::kernel::Spent, spent| {
             sum += spent;
             sum
         });

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     Message, MessageId, Seq,
+    kernel::{Disposition, Held, Receipt, Refusal, Reply, ReplyTo, State},
     model::Item,
-    session::{Disposition, Held, Receipt, Refusal, Reply, ReplyTo, State},
 };
 
 use super::{Broken, hold};

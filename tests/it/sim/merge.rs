@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tamtam::{
     Part, Seq,
+    kernel::{Merge, Merged, Spent},
     message::Finish,
     model::{Answer, History, Item, ToolResultItem, UserItem},
-    session::{Merge, Merged, Spent},
 };
 
 use super::{Broken, hold, host::Wish, world::World};

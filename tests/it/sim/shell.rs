@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
+    kernel::{Act, CommandEnd, Decision, Due, Entry, Env, Input, Open, Record, ReplyTo, Report, Stop, decide},
     message::ErrorReason,
-    session::{Act, CommandEnd, Decision, Due, Entry, Env, Input, Open, Record, ReplyTo, Report, Stop, decide},
     tape::TapeError,
     tool::{Effect, ToolResult},
 };
@@ -48,7 +48,7 @@ impl World {
         match tools::told(&self.toolbox, &self.state, input) {
             Input::Command { reply, command, id } => {
                 if input.is_stop() && reply != ReplyTo::NOBODY {
-                    self.stops.insert(reply, matches!(command, tamtam::session::Command::Abort(_)));
+                    self.stops.insert(reply, matches!(command, tamtam::kernel::Command::Abort(_)));
                 }
                 if self.mailbox.command(reply, command, id).is_err() {
                     self.stops.remove(&reply);

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use tamtam::{
     Message, Seq, SessionId,
-    model::Item,
-    session::{
+    kernel::{
         BeAdopted, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State, StopTask,
         TaskOrder, Tie, Told,
     },
+    model::Item,
 };
 
 use super::{Broken, budgets, hold, host::Wish, world::World};

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use tamtam::{
     Millis, Seq,
-    context::Window,
-    message::ErrorReason,
-    model::{Answer, AnswerPart, History, Prices},
-    permission::{Globs, Ruleset},
-    session::{
+    kernel::context::Window,
+    kernel::{
         AnswerAsk, Bill, Entry, GiveUpBranch, GoOn, Grant, Input, Mailbox, Open, Record, ReplyTo, Report, Resume,
         Scope, Settings, State, Undone,
     },
+    message::ErrorReason,
+    model::{Answer, AnswerPart, History, Prices},
+    permission::{Globs, Ruleset},
     tool::{ToolResult, Toolbox},
 };
 

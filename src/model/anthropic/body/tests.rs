@@ -4,12 +4,12 @@
 
 use super::*;
 use crate::{
-    message::Span,
     model::{
         Api, History, Params, ToolSpec,
         samples::{self, answer, call, result, text, user},
         wire::rendering,
     },
+    words::message::Span,
 };
 
 fn thought(provider: &str, value: Value) -> AnswerPart {

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    message::{Extra, FilePart, Part},
     model::{
         Api, History, Item, Params,
         samples::{self, answer, call, result, text, user, user_of},
         wire::rendering,
     },
+    words::message::{Extra, FilePart, Part},
 };
 
 fn thought(provider: &str, text: &str, value: Value) -> AnswerPart {

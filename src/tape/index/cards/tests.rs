@@ -3,13 +3,13 @@ use std::{cell::RefCell, fs, path::Path, sync::Arc};
 
 use super::*;
 use crate::{
-    ids::Seq,
     tape::{
         Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
         layout::make_folder,
         line::{Chain, encode_lines},
         tests::support::{entry, id, make_last_line_newer, own_folder},
     },
+    words::ids::Seq,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -235,7 +235,7 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     }
     let page = store.search(&crate::tape::Query::new("entry")).unwrap();
     assert_eq!(page.behind, Behind::Sessions(1));
-    let page = crate::listing::sessions(&store, &crate::listing::SessionQuery::default()).unwrap();
+    let page = crate::ops::listing::sessions(&store, &crate::ops::listing::SessionQuery::default()).unwrap();
     let listed: Vec<&str> = page.sessions.iter().map(|listed| listed.session.as_str()).collect();
     assert_eq!((listed.len(), page.behind), (2, Behind::Sessions(1)), "{listed:?}");
     fs::remove_file(lost.join("anchors")).unwrap();

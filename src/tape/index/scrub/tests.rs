@@ -3,13 +3,13 @@ use std::{fs, path::Path, sync::Arc};
 
 use super::*;
 use crate::{
-    ids::{Millis, Seq},
-    sweep::{SweepPolicy, sweep},
+    ops::sweep::{SweepPolicy, sweep},
     tape::{
         Behind, Card, Deleted, Entry, Fold, Folded, Query, Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
         index::Index,
         tests::support::{entry, id, own_folder},
     },
+    words::ids::{Millis, Seq},
 };
 
 const LONG: Duration = Duration::from_secs(60);

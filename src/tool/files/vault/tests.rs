@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::{
-    ids::Seq,
     tool::{FileChange, FileState},
+    words::ids::Seq,
 };
 
 fn limits(file_bytes_max: u64, session_bytes_max: u64) -> Vaults {

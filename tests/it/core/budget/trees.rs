@@ -4,13 +4,13 @@
 
 use tamtam::{
     Message, Millis, Seq,
-    message::Finish,
-    model::{Answer, AnswerPart, Prices},
-    permission::Globs,
-    session::{
+    kernel::{
         Delivery, Down, DownReason, Env, GoOn, Input, Limits, Link, OnBreach, Origin, ReplyTo, Report, Resource,
         SendMessage, Spawn, State, TaskOrder, decide,
     },
+    message::Finish,
+    model::{Answer, AnswerPart, Prices},
+    permission::Globs,
     tool::{ToolResult, Toolbox},
     usage::{PicoUsd, Usage},
 };
@@ -56,7 +56,7 @@ struct Node {
 
 impl World {
     fn signal(&self, state: &mut State, signal: &Input) -> usize {
-        let known = Known { window: tamtam::context::Window::new(200_000, 8_192), prices: &self.prices };
+        let known = Known { window: tamtam::kernel::context::Window::new(200_000, 8_192), prices: &self.prices };
         let env = Env {
             globs: &self.globs,
             host_rules: None,

@@ -1,0 +1,40 @@
+//! The processes: what runs, as opposed to what decides (`kernel/`) and what is (`tape`, `model`, `tool`).
+//!
+//! | file | what runs |
+//! |---|---|
+//! | `session.rs` | a session's actor: takes its inputs, asks the core, writes the tape, does as the state says |
+//! | `worker.rs` | one model request or one tool call, as a tracked task |
+//! | `compaction.rs` | the compaction actor: has one summary written |
+//! | `tape_store.rs` | the tape store's actor: claims, opens, makes and sweeps tapes |
+//! | `timekeeper.rs` | the child that puts sessions to sleep, and wakes what is due |
+//! | `child.rs` | a parent's watch over a child session |
+//! | `observers.rs` | the hooks that watch, each behind a queue of its own |
+//!
+//! And what they share:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `host.rs` | what all sessions of a runtime share |
+//! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
+//! | `slots.rs` | the sessions that a runtime knows |
+//! | `activation.rs` | how a session wakes up |
+//! | `tapes.rs` | the tapes of a runtime: whatever keeps them, and which it has open |
+//! | `facts.rs` | what a tool says of a call before it is judged |
+//! | `figures.rs` | what a session shows of itself on its node |
+//! | `undone.rs` | what could not be cleaned up when the store was opened |
+
+pub(crate) mod activation;
+pub(crate) mod child;
+pub(crate) mod compaction;
+mod facts;
+pub(crate) mod figures;
+pub(crate) mod host;
+pub(crate) mod observers;
+pub(crate) mod session;
+pub(crate) mod slot;
+pub(crate) mod slots;
+pub(crate) mod tape_store;
+pub(crate) mod tapes;
+pub(crate) mod timekeeper;
+pub(crate) mod undone;
+pub(crate) mod worker;

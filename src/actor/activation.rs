@@ -1,0 +1,156 @@
+//! How a session wakes up: one activation at a time, in a task of its own that no caller can cancel.
+//!
+//! The tape store opens the tape before there is an actor, so that a session that cannot be opened (missing, damaged, claimed
+//! by another process) is an answer and no crash. Then its actor gets a place under the supervisor. All who sent or asked
+//! meanwhile wait in the slot; where the activation fails they are told why.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    actor::{
+        host::Host,
+        session::{LOAD_WAIT, SessionActor},
+        slot::{Door, Slot},
+        tape_store::Opening,
+    },
+    error::OpenError,
+    supervisor::{AdminError, ChildSpec, Restart, Shutdown},
+};
+
+/// How long a session's workers may take to be gone before its next life begins.
+pub(crate) const WORKERS_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a start may take beside the wait for its tape.
+const START_WAIT: Duration = Duration::from_secs(30);
+
+/// How long an actor may take to shut down.
+const ACTOR_SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// How long an activation waits for a supervisor that is between two lives, or for the end of what was there before.
+const PLACE_WAIT: Duration = Duration::from_secs(15);
+
+/// How long it waits before it looks again.
+const PLACE_LOOK: Duration = Duration::from_millis(20);
+
+/// The one activation of a session that is on its way. Dropping it before it has landed is a failure, and is told as one.
+pub(crate) struct Flight {
+    host: Arc<Host>,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Flight {
+    pub(super) fn new(host: Arc<Host>, slot: Arc<Slot>) -> Flight {
+        Flight { host, slot: Some(slot) }
+    }
+
+    /// Wakes the session, from its tape unless one was prepared. Gives how it went, to whoever wants to know; the slot is
+    /// told in any case.
+    pub(crate) fn launch(self) -> oneshot::Receiver<Result<(), OpenError>> {
+        let (told, tells) = oneshot::channel();
+        let host = self.host.clone();
+        host.keeper.one_more(host.slots.awake_count());
+        let tasks = host.tasks.clone();
+        tasks.spawn_on(
+            async move {
+                let result = match &self.slot {
+                    Some(slot) => activate(&self.host, slot).await,
+                    None => Ok(()),
+                };
+                self.land(result.clone());
+                // Nobody has to wait for it.
+                drop(told.send(result));
+            },
+            &host.tokio,
+        );
+        tells
+    }
+
+    /// Says how it went.
+    pub(crate) fn land(mut self, result: Result<(), OpenError>) {
+        if let Some(slot) = self.slot.take() {
+            slot.landed(result);
+        }
+    }
+}
+
+impl Flight {
+    /// Says that the session was not made. Its maker is told; whoever else waits for it wanted it as it is, and wakes it.
+    pub(crate) fn land_unmade(mut self, error: OpenError) {
+        if let Some(slot) = self.slot.take() {
+            slot.unmade(error);
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.landed(Err(OpenError::Closed));
+        }
+    }
+}
+
+/// A session's place under the supervisor, and which one it is. When the supervisor gives it up, nothing of the actor is left;
+/// when the supervisor crashes, it is on its way out.
+struct Place(Arc<Slot>, u32);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.vacated(self.1);
+    }
+}
+
+async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
+    let sessions = host.sessions().ok_or(OpenError::Closed)?;
+    let not_started =
+        |why: &dyn std::fmt::Display| OpenError::NotStarted { session: slot.id.clone(), why: why.to_string() };
+    let until = Instant::now() + PLACE_WAIT;
+    // While the supervisor is not there, actors of its last life may still hold tapes.
+    while sessions.ping().await.is_err() {
+        look_again(host, until).await.map_err(|()| OpenError::Closed)?;
+    }
+    if !slot.is_prepared() {
+        host.orders.open(slot, Opening::Load).await?;
+    }
+    loop {
+        let error = match sessions.start_child(spec(host, slot)).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        match error {
+            AdminError::MaxChildren { max } => return Err(OpenError::TooMany { max }),
+            // Between two lives of the supervisor; or what was there before is on its way out.
+            AdminError::Gone | AdminError::ShuttingDown => {}
+            AdminError::AlreadyStarted | AdminError::AlreadyPresent | AdminError::Restarting => {
+                // However it answers, the next look shows what came of it.
+                drop(sessions.terminate_child(slot.id.as_str()).await);
+            }
+            other => return Err(not_started(&other)),
+        }
+        look_again(host, until).await.map_err(|()| not_started(&error))?;
+    }
+}
+
+/// Waits a moment, unless it is too late.
+async fn look_again(host: &Host, until: Instant) -> Result<(), ()> {
+    if Instant::now() >= until || host.slots.door() == Door::Closed {
+        return Err(());
+    }
+    tokio::time::sleep(PLACE_LOOK).await;
+    Ok(())
+}
+
+fn spec(host: &Arc<Host>, slot: &Arc<Slot>) -> ChildSpec {
+    let (for_actor, place) = (host.clone(), Place(slot.clone(), slot.next_place()));
+    let make = move || {
+        let Place(slot, _) = &place;
+        SessionActor::new(for_actor.clone(), slot.clone())
+    };
+    ChildSpec::behaviour(slot.id.as_str(), "session", make)
+        .restart(Restart::Transient)
+        .start_timeout(Some(LOAD_WAIT + START_WAIT))
+        .shutdown(Shutdown::After(ACTOR_SHUTDOWN))
+        .workers(slot.tasks(), WORKERS_WAIT)
+}

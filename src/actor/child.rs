@@ -1,0 +1,326 @@
+//! A parent's watch over one child: brings it up, tells it what its parent says, and reports its DOWN once.
+//!
+//! A watcher is a task of the parent's life. It keeps nothing that is not on a tape: the next life starts another one, which
+//! finds the child wherever it is between not made and down. It never makes a child that was told to stop before it was made.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    actor::{
+        slot::{Door, Phase, Question, Slot},
+        worker::Post,
+    },
+    error::{OpenError, SendError},
+    kernel::{
+        BeAdopted, Down, DownReason, End, Limits, Link, OpenTask, Orphan, Refusal, Report, StopTask, TaskOrder, Tie,
+        Told, kept, never_made,
+    },
+    model::BoxFuture,
+    permission::Chain,
+    tape::TapeError,
+    words::ids::{Seq, SessionId},
+};
+
+/// The first wait before a child that cannot be had just now is looked at again; each further one is twice as long.
+const AGAIN_MIN: Duration = Duration::from_millis(50);
+/// No such wait is longer.
+const AGAIN_MAX: Duration = Duration::from_secs(30);
+
+/// A child whose actor did not start so often in a row, over more than a minute, is lost.
+const STARTS_MAX: u32 = 12;
+
+/// How often a child that an operator stopped is looked at.
+const STOPPED_LOOK: Duration = Duration::from_millis(500);
+
+/// What a child is, as its parent's tape says.
+#[derive(Clone)]
+pub(crate) struct Birth {
+    pub(crate) child: SessionId,
+    pub(crate) parent: SessionId,
+    pub(crate) ticket: Seq,
+    pub(crate) link: Link,
+    pub(crate) depth: u32,
+    /// What it may use.
+    pub(crate) grant: Limits,
+    /// What to make it from where it is not there; without, it is not made.
+    pub(crate) order: Option<Arc<TaskOrder>>,
+    /// Whether its parent is asked once more right before it is made: for one that is not its watcher, and may come behind a stop
+    /// that the watcher has dealt with.
+    pub(crate) asks_first: bool,
+}
+
+/// Who makes sessions and brings them up: the runtime, seen from below.
+pub(crate) trait Nursery: Send + Sync {
+    /// Makes sure that a child is up. Made at most once, whoever asks at the same time.
+    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>>;
+}
+
+/// The rules of a parent and of its ancestors, a chain for each.
+type Rules = Arc<Vec<Chain>>;
+
+/// What a child is to know of its parent.
+#[derive(Clone)]
+struct Word {
+    told: Told,
+    why: Arc<str>,
+    above: Rules,
+}
+
+/// A running watch. Dropping it ends it, and changes nothing for the child.
+pub(crate) struct Watcher {
+    told: watch::Sender<Word>,
+    _life: DropGuard,
+}
+
+impl Watcher {
+    /// Watches over the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
+    /// ended, where it has.
+    pub(crate) fn start(post: Post, task: &OpenTask, told: Told, above: Rules, why: Arc<str>) -> Watcher {
+        let (told, hears) = watch::channel(Word { told, why, above });
+        let life = CancellationToken::new();
+        let birth = Birth {
+            child: task.child.clone(),
+            parent: post.slot.id.clone(),
+            ticket: post.ticket,
+            link: task.link,
+            depth: task.depth,
+            grant: task.grant,
+            order: task.order.clone(),
+            asks_first: false,
+        };
+        let (tasks, over) = (post.slot.tasks(), life.clone());
+        tasks.spawn(async move {
+            let watch = Watch { post, birth, told: hears };
+            tokio::select! {
+                () = watch.run() => {}
+                () = over.cancelled() => {}
+            }
+        });
+        Watcher { told, _life: life.drop_guard() }
+    }
+
+    /// Tells the child. What it was told before, or more, is not told again.
+    pub(crate) fn tell(&self, told: Told, why: Arc<str>) {
+        self.told.send_if_modified(|before| {
+            let more = before.told < told;
+            if more {
+                (before.told, before.why) = (told, why);
+            }
+            more
+        });
+    }
+
+    /// The parent may do less than before: the child is to know.
+    pub(crate) fn narrow(&self, above: &Rules) {
+        self.told.send_modify(|before| before.above = above.clone());
+    }
+}
+
+struct Watch {
+    post: Post,
+    birth: Birth,
+    told: watch::Receiver<Word>,
+}
+
+/// What came of a look at a child.
+enum Look {
+    Over(Box<Report>),
+    /// It is to be looked at again, for it may be had then.
+    Again,
+    /// The same, but not for ever: nothing from outside stands in its way.
+    Failed(String),
+    /// The runtime is shutting down: nothing more comes.
+    Closing,
+}
+
+impl Watch {
+    async fn run(mut self) {
+        let (mut wait, mut starts) = (AGAIN_MIN, 0);
+        loop {
+            match self.look().await {
+                Look::Over(report) => return self.post.report(*report),
+                Look::Closing if self.post.host.slots.door() == Door::Closed => return std::future::pending().await,
+                Look::Closing => self.until_awake_again().await,
+                Look::Again => starts = 0,
+                Look::Failed(error) => {
+                    starts += 1;
+                    if starts >= STARTS_MAX {
+                        let lost = self.lost(error);
+                        return self.post.report(lost);
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
+                _ = self.told.changed() => wait = AGAIN_MIN,
+            }
+        }
+    }
+
+    /// An operator stopped the child: it is left alone until somebody wakes it, or its parent has news for it.
+    async fn until_awake_again(&mut self) {
+        let child = self.post.host.slot(&self.birth.child);
+        let mut was_down = false;
+        loop {
+            let passive = child.phase() == Phase::Passive;
+            if was_down && !passive {
+                return;
+            }
+            was_down |= passive;
+            tokio::select! {
+                () = tokio::time::sleep(STOPPED_LOOK) => {}
+                _ = self.told.changed() => return,
+            }
+        }
+    }
+
+    fn down(&self, reason: DownReason) -> Look {
+        Look::Over(Box::new(Report::TaskDown { down: Down::without_a_word(reason) }))
+    }
+
+    /// What becomes of the task of a child that cannot be brought up.
+    fn lost(&self, error: String) -> Report {
+        match self.told.borrow().told {
+            Told::Leave => Report::TaskLeft,
+            _ => Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error }) },
+        }
+    }
+
+    fn left(&self) -> Look {
+        Look::Over(Box::new(Report::TaskLeft))
+    }
+
+    /// Brings the child up, and stays with it until it is down.
+    async fn look(&mut self) -> Look {
+        let told = self.told.borrow_and_update().told;
+        let mut birth = self.birth.clone();
+        if told != Told::Run {
+            birth.order = None;
+        }
+        let Some(nursery) = self.post.host.nursery.get().cloned() else { return Look::Closing };
+        // A task of its own: what is begun is brought to its end, also where this watch is dropped.
+        let up = self.post.slot.tasks().spawn(nursery.bring_up(birth)).await;
+        let error = match up {
+            Ok(Ok(child)) => return self.stay(&child).await,
+            Ok(Err(error)) => error,
+            Err(error) => return self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
+        };
+        match (error, told) {
+            (OpenError::Closed | OpenError::Stopped { .. }, _) => Look::Closing,
+            // It is to know that it is an orphan, and cannot be told while it is parked.
+            (OpenError::Parked { .. }, Told::Leave) => Look::Again,
+            (OpenError::Parked { .. }, _) => self.down(DownReason::Parked),
+            (OpenError::Tape(TapeError::Missing { .. }), Told::Leave) => self.left(),
+            (OpenError::Tape(TapeError::Missing { .. }), told) => {
+                Look::Over(Box::new(Report::TaskDown { down: never_made(told) }))
+            }
+            // Another process has it, or there is no room for it. That may pass.
+            (OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. }, _) => Look::Again,
+            // What is said of a child once is said for ever, so it is said only of what never gets better by itself: a tape that is
+            // damaged, or too new, or an order that no tape takes.
+            (error, told) if error.is_for_good() => match told {
+                Told::Leave => self.left(),
+                _ => self.down(DownReason::Lost { error: error.to_string() }),
+            },
+            (error, _) => {
+                let (session, parent, text) = (&self.birth.child, &self.birth.parent, error.to_string());
+                tracing::warn!(%session, %parent, error = text, "a child did not come up; it is looked at again");
+                match error {
+                    OpenError::NotStarted { .. } => Look::Failed(text),
+                    _ => Look::Again,
+                }
+            }
+        }
+    }
+
+    async fn stay(&mut self, child: &Arc<Slot>) -> Look {
+        if let (Some(child), Some(parent)) = (child.card(), self.post.slot.card()) {
+            child.show_under(&parent);
+        }
+        let (mut said, mut under) = (Told::Run, None);
+        loop {
+            let Word { told, why, above } = self.told.borrow_and_update().clone();
+            // Said again after each crash: only what is new to the child is written. One that is left is to have no parent.
+            if told != Told::Leave && under.as_ref() != Some(&above) {
+                if let Err(look) = self.take_over(child, &above).await {
+                    return look;
+                }
+                under = Some(above);
+            }
+            if told > said {
+                said = told;
+                match (self.say(child, told, &why).await, told) {
+                    (Ok(_), Told::Leave) => return self.left(),
+                    (Ok(_), _) => {}
+                    (Err(SendError::Parked), Told::Leave) => return Look::Again,
+                    (Err(error), _) => return self.gone(&error),
+                }
+            }
+            tokio::select! {
+                down = ended(child, &self.birth.parent, self.birth.ticket) => return match down {
+                    Ok(Some(down)) => {
+                        Look::Over(Box::new(Report::TaskDown { down: (*down).clone() }))
+                    }
+                    Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
+                    Err(error) => self.gone(&error),
+                },
+                changed = self.told.changed() => if changed.is_err() {
+                    return Look::Closing;
+                },
+            }
+        }
+    }
+
+    /// What an error of the child's door means for its task.
+    fn gone(&self, error: &SendError) -> Look {
+        match error {
+            SendError::Parked => self.down(DownReason::Parked),
+            SendError::Closed | SendError::Stopped => Look::Closing,
+            _ => Look::Again,
+        }
+    }
+
+    /// Tells the child who its parent is, and what that one may not do.
+    async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
+        let Birth { parent, ticket, link, depth, grant, .. } = self.birth.clone();
+        let (tie, above) = (Tie { parent, ticket, link, depth, grant }, above.to_vec());
+        match child.ask(BeAdopted { tie, above }).await {
+            Ok(_) => Ok(()),
+            Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {
+                Err(self.down(DownReason::Lost { error: refusal.to_string() }))
+            }
+            Err(error) => Err(self.gone(&error)),
+        }
+    }
+
+    async fn say(&self, child: &Arc<Slot>, told: Told, why: &str) -> Result<(), SendError> {
+        let (parent, ticket) = (self.birth.parent.clone(), self.birth.ticket);
+        let why = match told {
+            Told::Run | Told::Stop => format!("stopped with its parent {parent}"),
+            // Its parent's words may be as long as words may be already.
+            Told::End | Told::Leave => kept(format!("its parent {parent} has ended: {why}")),
+        };
+        let said = match told {
+            Told::Run => return Ok(()),
+            Told::Stop => child.ask(StopTask { parent, ticket, why }).await,
+            Told::End => child.ask(End { reason: why }).await,
+            Told::Leave => child.ask(Orphan { parent, ticket, why }).await,
+        };
+        said.map(drop)
+    }
+}
+
+/// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next life again where
+/// this one ends.
+async fn ended(child: &Arc<Slot>, parent: &SessionId, ticket: Seq) -> Result<Option<Arc<Down>>, SendError> {
+    loop {
+        let (reply, answer) = oneshot::channel();
+        child.question(Question::Down(parent.clone(), ticket, reply))?;
+        if let Ok(down) = answer.await {
+            return down;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a session puts on its node in the tree: where it is, what it has used, and what is left.
+
+use serde::Serialize;
+
+use crate::{
+    kernel::Limits,
+    supervisor::{Node, Payload},
+    words::ids::Seq,
+    words::usage::{Cost, ShownCost, Usage},
+};
+
+/// Where in its conversation a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct At {
+    /// The turn.
+    pub turn: Seq,
+    /// The step of the turn.
+    pub step: u32,
+}
+
+/// The figures of a session, as its node shows them.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SessionFigures {
+    /// Where in its conversation it is; `None` outside of a turn.
+    pub at: Option<At>,
+    /// Tokens used by the session itself.
+    pub usage: Usage,
+    /// What they cost, with what its tasks cost that are over.
+    pub cost: Cost,
+    /// What is left of its budget, of each thing that is limited.
+    pub left: Limits,
+    /// The end of its tape.
+    pub tape_seq: Seq,
+}
+
+impl SessionFigures {
+    /// The figures on a node; `None` where it is no session, or one that has not said anything yet.
+    #[must_use]
+    pub fn of(node: &Node) -> Option<&SessionFigures> {
+        node.payload.get()
+    }
+
+    /// Those tokens that the model read.
+    fn tokens_in(&self) -> u64 {
+        self.usage.input.saturating_add(self.usage.cache_read).saturating_add(self.usage.cache_write)
+    }
+
+    /// Those tokens that the model wrote.
+    fn tokens_out(&self) -> u64 {
+        self.usage.output.saturating_add(self.usage.reasoning)
+    }
+}
+
+/// The fields of a node's JSON.
+#[derive(Serialize)]
+struct Fields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<At>,
+    tokens: u64,
+    tokens_in: u64,
+    tokens_out: u64,
+    #[serde(flatten)]
+    cost: ShownCost,
+    #[serde(skip_serializing_if = "Limits::is_none")]
+    left: Limits,
+    tape_seq: Seq,
+}
+
+impl Payload for SessionFigures {
+    fn facts(&self) -> Vec<String> {
+        let mut facts = Vec::new();
+        if self.usage.total() > 0 {
+            facts.push(format!("tokens {} in {} out", self.tokens_in(), self.tokens_out()));
+        }
+        let cost = self.cost.shown();
+        match (cost.cost, cost.cost_at_least) {
+            (Some(cost), _) if cost.0 > 0 => facts.push(format!("cost {cost}")),
+            (None, Some(cost)) => facts.push(format!("cost {cost} or more")),
+            (None, None) => facts.push("cost unknown".to_owned()),
+            (Some(_), _) => {}
+        }
+        if !self.left.is_none() {
+            facts.push(format!("left {}", self.left));
+        }
+        if self.tape_seq > Seq::ZERO {
+            facts.push(format!("tape {}", self.tape_seq));
+        }
+        facts
+    }
+
+    fn fields(&self) -> serde_json::Value {
+        let fields = Fields {
+            turn: self.at,
+            tokens: self.usage.total(),
+            tokens_in: self.tokens_in(),
+            tokens_out: self.tokens_out(),
+            cost: self.cost.shown(),
+            left: self.left,
+            tape_seq: self.tape_seq,
+        };
+        // Numbers and words: it cannot fail.
+        serde_json::to_value(fields).unwrap_or_default()
+    }
+}

@@ -1,0 +1,256 @@
+//! The hooks as observers: who is shown every event, and can hold up nobody by it.
+//!
+//! Each hook has a queue and a thread of its own, for its callback is plain code of the host that may wait for anything. It is
+//! shown one event at a time, in the order in which they were made. One that is slow falls behind; where its queue is full
+//! ([`OBSERVED_EVENTS_MAX`] events, or [`OBSERVED_BYTES_MAX`]) what comes is dropped and counted, and it is told how many it
+//! missed before it is shown the next. One that panics is passed over, told of, and shown the next event.
+//!
+//! A thread begins with the first event. At the runtime's end it shows what is left, and is gone; one that does not come back is
+//! named, and is gone when its callback is. It never keeps a session awake, nor the process alive.
+
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, MutexGuard, Weak},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    actor::slot::Slot,
+    event::{Event, EventId, EventKind},
+    hook::{Hook, Hooks, panic_text},
+    lock::{Lock, unspoiled},
+};
+
+/// Events that may wait for one hook.
+pub(crate) const OBSERVED_EVENTS_MAX: usize = 4_096;
+
+/// What they may take together; one that is larger by itself is taken where nothing else waits.
+pub(crate) const OBSERVED_BYTES_MAX: usize = 32 << 20;
+
+/// Who is told that a hook failed at an event: those who listen to that session, as a life of it.
+pub(crate) struct Tell {
+    pub(crate) slot: Weak<Slot>,
+    pub(crate) life: u32,
+}
+
+/// The hooks of a runtime as observers, in the order in which they were added.
+pub(crate) struct Observers(Vec<Observer>);
+
+struct Observer {
+    hook: Arc<dyn Hook>,
+    queue: Arc<Queue>,
+    tokio: tokio::runtime::Handle,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Lock<Waiting>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// News and, between them, where some are missing: never two such marks side by side.
+    line: VecDeque<News>,
+    events: usize,
+    bytes: usize,
+    thread: Thread,
+    /// Nothing more comes.
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Thread {
+    #[default]
+    NotBegun,
+    Runs,
+    Gone,
+}
+
+enum News {
+    Event { event: Arc<Event>, bytes: usize, tell: Option<Tell> },
+    Missed(u64),
+}
+
+impl Observers {
+    /// Must be called in the tokio runtime that the tree will run on: callbacks may ask for it.
+    pub(crate) fn new(hooks: &Hooks) -> Observers {
+        let tokio = tokio::runtime::Handle::current();
+        let observer =
+            |hook: &Arc<dyn Hook>| Observer { hook: hook.clone(), queue: Arc::default(), tokio: tokio.clone() };
+        Observers(hooks.0.iter().map(observer).collect())
+    }
+
+    /// Whether there is anybody to show events to.
+    pub(crate) fn watch(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Shows an event to all of them, some time later. Never waits.
+    pub(crate) fn show(&self, event: &Arc<Event>, tell: impl Fn() -> Option<Tell>) {
+        let bytes = if self.watch() { event.bytes() } else { 0 };
+        for observer in &self.0 {
+            observer.show(event, bytes, tell());
+        }
+    }
+
+    /// Lets them see what waits still, and ends them. Gives the names of those that were not done in time. May wait as long as
+    /// that.
+    pub(crate) fn close(&self, limit: Duration) -> Vec<String> {
+        let until = Instant::now() + limit;
+        self.0.iter().for_each(|observer| observer.queue.close());
+        let late = self.0.iter().filter(|observer| !observer.queue.is_gone_by(until));
+        late.map(|observer| observer.hook.name().to_owned()).collect()
+    }
+}
+
+impl Drop for Observers {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|observer| observer.queue.close());
+    }
+}
+
+impl Observer {
+    fn show(&self, event: &Arc<Event>, bytes: usize, tell: Option<Tell>) {
+        let mut waiting = self.queue.waiting();
+        if waiting.closed {
+            return;
+        }
+        let fits = waiting.events < OBSERVED_EVENTS_MAX
+            && (waiting.events == 0 || waiting.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
+        if !fits {
+            let first = match waiting.line.back_mut() {
+                Some(News::Missed(missed)) => {
+                    *missed += 1;
+                    false
+                }
+                _ => {
+                    waiting.line.push_back(News::Missed(1));
+                    true
+                }
+            };
+            drop(waiting);
+            if first {
+                tracing::warn!(hook = self.hook.name(), "hook is slower in on_event than events come: it misses some");
+            }
+            return;
+        }
+        waiting.line.push_back(News::Event { event: event.clone(), bytes, tell });
+        waiting.events += 1;
+        waiting.bytes += bytes;
+        let begins = waiting.thread == Thread::NotBegun;
+        if begins {
+            waiting.thread = Thread::Runs;
+        }
+        drop(waiting);
+        self.queue.moved.notify_all();
+        if begins {
+            self.begin();
+        }
+    }
+
+    fn begin(&self) {
+        let (hook, queue, tokio) = (self.hook.clone(), self.queue.clone(), self.tokio.clone());
+        let name = format!("observer {}", hook.name());
+        let begun = std::thread::Builder::new().name(name).spawn(move || {
+            let gone = Gone(queue);
+            // Callbacks may start tasks, as they could where events are made.
+            let _inside = tokio.enter();
+            watch(&*hook, &gone.0);
+            drop(hook);
+        });
+        if let Err(error) = begun {
+            tracing::error!(hook = self.hook.name(), %error, "no thread for a hook: it sees no events");
+            self.queue.close();
+            drop(Gone(self.queue.clone()));
+        }
+    }
+}
+
+/// Says that a thread is gone, however it went.
+struct Gone(Arc<Queue>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.waiting().thread = Thread::Gone;
+        self.0.moved.notify_all();
+    }
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Every change under this lock is whole before anything can panic.
+        self.waiting.lock()
+    }
+
+    /// The next thing to show; nothing, at the end.
+    fn next(&self) -> Option<News> {
+        let idle = |waiting: &mut Waiting| waiting.line.is_empty() && !waiting.closed;
+        let mut waiting = unspoiled(self.moved.wait_while(self.waiting(), idle));
+        let news = waiting.line.pop_front();
+        if let Some(News::Event { bytes, .. }) = &news {
+            waiting.events -= 1;
+            waiting.bytes -= bytes;
+        }
+        news
+    }
+
+    fn close(&self) {
+        self.waiting().closed = true;
+        self.moved.notify_all();
+    }
+
+    /// Waits for the end of its thread. One that is late is shown nothing more.
+    fn is_gone_by(&self, until: Instant) -> bool {
+        let runs = |waiting: &mut Waiting| waiting.thread == Thread::Runs;
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.moved.wait_timeout_while(self.waiting(), left, runs);
+        let (mut waiting, late) = unspoiled(waited);
+        let late = late.timed_out() && waiting.thread == Thread::Runs;
+        let rest = if late { std::mem::take(&mut waiting.line) } else { VecDeque::new() };
+        if late {
+            (waiting.events, waiting.bytes) = (0, 0);
+        }
+        drop(waiting);
+        drop(rest);
+        !late
+    }
+}
+
+fn watch(hook: &dyn Hook, queue: &Queue) {
+    while let Some(news) = queue.next() {
+        match news {
+            News::Event { event, tell, .. } => {
+                let shown = catch_unwind(AssertUnwindSafe(|| hook.on_event(&event)));
+                if let Err(panic) = shown {
+                    failed(hook, "on_event", &*panic, &event, tell);
+                }
+            }
+            News::Missed(missed) => {
+                if catch_unwind(AssertUnwindSafe(|| hook.on_missed(missed))).is_err() {
+                    tracing::warn!(hook = hook.name(), "hook panicked in on_missed");
+                }
+            }
+        }
+    }
+}
+
+/// Those who listen are told, and not the hooks, which would fail again.
+fn failed(
+    hook: &dyn Hook,
+    callback: &'static str,
+    panic: &(dyn std::any::Any + Send),
+    event: &Event,
+    tell: Option<Tell>,
+) {
+    tracing::warn!(hook = hook.name(), "hook panicked in on_event");
+    let Some((slot, life)) = tell.and_then(|tell| Some((tell.slot.upgrade()?, tell.life))) else { return };
+    let error = format!("panicked: {}", panic_text(panic));
+    let kind = EventKind::HookError { hook: hook.name().to_owned(), callback, error };
+    let id = EventId { incarnation: life, ..event.id };
+    slot.show(Arc::new(Event { id, kind, ..event.clone() }));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,486 @@
+//! A session's actor: the shell round the core. Small and boring: it takes what is in its mailbox, asks the core, has the
+//! entries written, and then does as the state says. It never awaits a model, a tool, a hook, a person or a slow disk.
+//!
+//! **The tape is the state.** In memory there is nothing that is not on the tape, except the one decision that is being written
+//! ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events, answers and starts come
+//! after. Stops never wait. So a crash, a panic of an engine, a full disk and a slow disk are one case, and none of the
+//! fields here is there for a bad disk.
+
+mod build;
+#[cfg(feature = "fault-injection")]
+mod held_back;
+mod present;
+#[cfg(test)]
+mod tests;
+mod waiters;
+mod work;
+
+pub(crate) use build::{fold, fold_of};
+
+use waiters::Waiters;
+use work::Worker;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    actor::{
+        facts,
+        host::{Clock, Host},
+        observers::Tell,
+        slot::{Question, Slept, Slot, Wake, Work},
+        tape_store::Opening,
+    },
+    error::{OpenError, PassivateError},
+    event::{Event, EventKind, events_of},
+    kernel::{Decision, Entry, Env, Input, Record, State, decide, decide_and_watch},
+    supervisor::{
+        ActorCard, ExitReason,
+        shell::{Behaviour, Context, ExitError, Init},
+    },
+    tape::{Appended, Store, TapeError, TapeStoreExt as _},
+    tool::CallFacts,
+    words::ids::{Millis, Seq},
+};
+#[cfg(feature = "fault-injection")]
+use held_back::Tape;
+
+#[cfg(not(feature = "fault-injection"))]
+use crate::actor::tapes::OpenTape as Tape;
+
+/// How much of its slot an actor takes in one go before it lets others have their turn.
+const WORK_PER_WAKE: usize = 64;
+
+/// How long a life waits for a tape that cannot be read just now. Longer than the time within which crashes of a session are
+/// counted, so that no such start is counted together with another one: it would be parked for what its disk does.
+pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
+
+/// The first wait before it looks again; each further one is twice as long.
+const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
+
+/// No such wait is longer. From the first one that is so long on, about three seconds after the crash, whoever waits for the session
+/// is told why it does not come up.
+const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
+
+/// The behaviour of a session's actor. Rebuilds itself from the tape at each life.
+pub(crate) struct SessionActor {
+    host: Arc<Host>,
+    slot: Arc<Slot>,
+    live: Option<Live>,
+}
+
+impl SessionActor {
+    pub(crate) fn new(host: Arc<Host>, slot: Arc<Slot>) -> SessionActor {
+        SessionActor { host, slot, live: None }
+    }
+}
+
+impl SessionActor {
+    /// Has the tape and the state put into the slot, where they are not. A tape that cannot be read just now is waited for, so that
+    /// what is open goes on by itself; hosts wait for it a few seconds only.
+    async fn load(&self, card: &ActorCard) -> Result<(), OpenError> {
+        let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
+        while !self.slot.is_prepared() {
+            let error = match self.host.orders.open(&self.slot, Opening::Load).await {
+                Err(error) if error.may_pass() && Instant::now() < until => error,
+                opened => return opened,
+            };
+            looks += 1;
+            if looks.is_power_of_two() {
+                tracing::warn!(session = %self.slot.id, %error, looks, "its tape cannot be read just now; it is looked at again");
+            }
+            card.doing(format!("its tape cannot be read just now: {error}"));
+            if wait >= LOAD_AGAIN_MAX {
+                self.slot.cannot_be_read(error);
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LOAD_AGAIN_MAX);
+        }
+        Ok(())
+    }
+
+    /// What the tools say by now of the calls that are not over.
+    async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
+        let (places, calls): (Vec<_>, Vec<_>) =
+            state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
+        places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
+    }
+
+    /// What an earlier life had put on the tape and told nobody of: it died before the disk answered, or right behind that.
+    async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
+        let told = Seq(self.slot.told().load(Ordering::Relaxed));
+        if told == Seq::ZERO || told >= state.seq {
+            return None;
+        }
+        let (host, id) = (self.host.clone(), self.slot.id.clone());
+        let read = tokio::task::spawn_blocking(move || build::since(&host, &id, told)).await;
+        match read {
+            Ok(Ok(untold)) => Some(untold),
+            Ok(Err(error)) => {
+                tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl Behaviour for SessionActor {
+    type Msg = Wake;
+
+    const TELLS_ITS_WORK: bool = true;
+    const MAY_WAIT: bool = false;
+
+    async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
+        self.load(cx.card()).await?;
+        let Some((tape, state)) = self.slot.prepared() else {
+            return Err(ExitError::Failed("its tape went to another start".to_owned()));
+        };
+        let untold = self.untold(&state).await;
+        let calls = self.facts(&state).await;
+        #[cfg(feature = "fault-injection")]
+        let tape = Tape::new(tape, self.host.hold_back_appends);
+        fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
+        let life = self.slot.begin_life(cx.mailbox(), cx.card(), Input::Recover { calls }, state.seq);
+        if self.host.slots.unpark(&self.slot.id) {
+            // It was noted as parked behind its unparking.
+            let (host, id) = (self.host.clone(), self.slot.id.clone());
+            self.host.tasks.spawn_on(async move { host.write_parked(&id).await }, &self.host.tokio);
+        }
+        fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
+        let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
+        live.tell(untold);
+        live.work()?;
+        fault!(self.host.store.faults(), "session.recovered", self.slot.id.as_str());
+        self.live = Some(live);
+        Ok(Init::Run)
+    }
+
+    async fn handle(&mut self, _: Wake, cx: &mut Context<Wake>) -> Result<(), ExitError> {
+        let Some(live) = &mut self.live else { return Ok(()) };
+        if live.work()? == Then::Sleep {
+            // Gives the tape back; the next message finds the session passive.
+            self.live = None;
+            cx.exit();
+        }
+        Ok(())
+    }
+
+    async fn terminate(&mut self, _: &ExitReason, _: &mut Context<Wake>) {
+        self.live = None;
+    }
+
+    fn describe(_: &Wake) -> &'static str {
+        "wake"
+    }
+}
+
+/// What follows a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Sleep,
+}
+
+/// The one decision that is being written.
+struct Writing {
+    entries: Vec<Entry>,
+    after: State,
+    events: Vec<Event>,
+}
+
+/// One incarnation of a session.
+struct Live {
+    host: Arc<Host>,
+    slot: Arc<Slot>,
+    card: Arc<ActorCard>,
+    life: u32,
+    /// The host's, and never before what the tape had when this life began.
+    clock: Clock,
+    tape: Tape,
+    /// What the tape says.
+    state: State,
+    /// In flight: the tape answers later.
+    writing: Option<Writing>,
+    /// Who is at work on what is open, by ticket.
+    workers: BTreeMap<Seq, Worker>,
+    waiters: Waiters,
+    /// The moment it is set for; dropping the guard ends its task.
+    timer: Option<(Millis, DropGuard)>,
+}
+
+impl Live {
+    fn new(host: Arc<Host>, slot: Arc<Slot>, card: Arc<ActorCard>, life: u32, tape: Tape, state: State) -> Live {
+        let clock = host.clock.not_before(state.time);
+        let (workers, waiters) = (BTreeMap::new(), Waiters::default());
+        Live { host, slot, card, life, clock, tape, state, writing: None, workers, waiters, timer: None }
+    }
+
+    /// Tells those who listen and wait of what an earlier life had put on the tape, and did not come to tell.
+    fn tell(&mut self, untold: Option<(State, Vec<Entry>)>) {
+        if let Some((mut before, entries)) = untold {
+            let mut events = Vec::new();
+            for entry in &entries {
+                events.extend(events_of(&before, entry));
+                before.apply(entry);
+            }
+            self.publish(&entries, events);
+        }
+        // Whoever waits for a turn that is over waits for nothing, whatever could be read.
+        self.state.ended.iter().for_each(|end| self.slot.turn_ended(end));
+        self.slot.told().store(self.state.seq.0, Ordering::Relaxed);
+    }
+
+    /// Takes what is in the mailbox.
+    fn work(&mut self) -> Result<Then, ExitError> {
+        for _ in 0..WORK_PER_WAKE {
+            let Some(work) = self.slot.take(&self.state, self.now()) else {
+                self.after_work();
+                return Ok(Then::GoOn);
+            };
+            let (what, number) = work.about();
+            self.card.take_up(what, number, || present::in_full(&work));
+            match work {
+                Work::Decide(inputs) => {
+                    fault!(self.host.store.faults(), "session.took", self.slot.id.as_str());
+                    self.record(&inputs)?;
+                }
+                Work::Stop(input) => {
+                    let stops = self.decide(std::slice::from_ref(&*input)).0.stops;
+                    stops.into_iter().for_each(|who| self.stop(who));
+                }
+                Work::Settled(result) => {
+                    fault!(self.host.store.faults(), "session.settled", self.slot.id.as_str());
+                    if let Some(writing) = self.writing.take() {
+                        self.settled(writing, result.map(drop))?;
+                    }
+                }
+                Work::Question(Question::Sleep(slept)) => {
+                    if self.fall_asleep(slept) {
+                        return Ok(Then::Sleep);
+                    }
+                }
+                Work::Question(question) => self.answer(question),
+            }
+        }
+        self.after_work();
+        // More may be there; others go first.
+        self.slot.wake_again();
+        Ok(Then::GoOn)
+    }
+
+    /// Decides about these, and has it written.
+    fn record(&mut self, inputs: &[Input]) -> Result<(), ExitError> {
+        inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
+        let (decision, events) = self.decide(inputs);
+        let Decision { entries, stops, replies, after } = decision;
+        fault!(self.host.store.faults(), "session.decided", self.slot.id.as_str());
+        stops.into_iter().for_each(|who| self.stop(who));
+        self.slot.handed_over(after.seq, replies);
+        let writing = Writing { entries, after, events };
+        if writing.entries.is_empty() {
+            return self.settled(writing, Ok(()));
+        }
+        match self.write(&writing) {
+            Appended::Now(result) => {
+                fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
+                if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. } | Input::Hold)) {
+                    fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
+                }
+                self.settled(writing, result.map(drop))
+            }
+            Appended::Later => {
+                fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
+                self.writing = Some(writing);
+                Ok(())
+            }
+        }
+    }
+
+    fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Event>) {
+        let env = Env {
+            globs: &self.host.globs,
+            host_rules: self.host.rules.as_ref(),
+            tools_tokens: self.host.tools_tokens,
+            windows: &*self.host,
+            toolbox_hash: &self.host.toolbox_hash,
+            asks_are_heard: self.slot.is_heard(),
+            jitter: self.draw(),
+        };
+        let now = self.now();
+        // The hooks are those who watch.
+        if !self.slot.is_heard() && self.host.hooks.0.is_empty() {
+            return (decide(&self.state, inputs, &env, now), Vec::new());
+        }
+        let mut events = Vec::new();
+        let decision =
+            decide_and_watch(&self.state, inputs, &env, now, |before, entry| events.extend(events_of(before, entry)));
+        (decision, events)
+    }
+
+    /// A number from 0 up to 1 that differs between sessions, lives and places on the tape. For jitter, not for secrets.
+    fn draw(&self) -> f64 {
+        let hash = blake3::hash(format!("{}/{}/{}", self.slot.id, self.life, self.state.seq).as_bytes());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        f64::from(u32::from_le_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    fn write(&mut self, writing: &Writing) -> Appended {
+        // Where the open turns of a store are listed. One too few would lose a turn; one too many wakes the session once more.
+        let begins = !self.state.is_unfinished() && writing.after.is_unfinished();
+        if begins && let Err(error) = self.host.store.mark_open(&self.slot.id) {
+            return Appended::Now(Err(error));
+        }
+        let unwritable = |error| Appended::Now(Err(build::unwritable(&self.slot.id, &error)));
+        if let [entry @ Entry { record: Record::State(state), .. }] = &writing.entries[..] {
+            let name = state.anchor.as_ref().map_or("anchor", |mark| mark.name.as_str());
+            return match entry.to_tape() {
+                Ok(line) => self.tape.begin_anchor(name, &line),
+                Err(error) => unwritable(error),
+            };
+        }
+        match writing.entries.iter().map(Entry::to_tape).collect::<Result<Vec<_>, _>>() {
+            Ok(lines) => self.tape.append(&lines),
+            Err(error) => unwritable(error),
+        }
+    }
+
+    /// The tape has answered: the decision is what is, or it never was.
+    fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
+        let Writing { entries, after, events } = writing;
+        let Err(error) = result else {
+            let before = std::mem::replace(&mut self.state, after);
+            self.publish(&entries, events);
+            fault!(self.host.store.faults(), "session.published", self.slot.id.as_str());
+            let was_refused = self.slot.is_refused();
+            self.slot.recorded();
+            if was_refused {
+                // The disk's reserve is made again. That may wait for the disk, so the tape store does it.
+                self.host.orders.make_reserve();
+            }
+            let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
+            if self.state.context.compactions > before.context.compactions && !anchored {
+                // From here on the session opens without what was summed up.
+                self.slot.want_anchor();
+            }
+            self.unmark();
+            self.begin_what_is_due();
+            return Ok(());
+        };
+        self.unmark();
+        let told = self.slot.refused(&error, self.now());
+        if !matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. }) || told == 0 {
+            tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
+            self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
+        }
+        if error.is_full() {
+            // What is open can still be closed: for that the room was kept.
+            let released = self.host.store.files().is_some_and(Store::release_reserve);
+            tracing::warn!(session = %self.slot.id, released, "the disk is full");
+        }
+        match error {
+            // What is known here is no longer what the tape says: the next incarnation reads it.
+            TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => {
+                Err(ExitError::As(ExitReason::Error(format!("its tape cannot be written any more: {error}"))))
+            }
+            _ => {
+                // A stop that is not recorded after all holds nothing back any more.
+                self.begin_what_is_due();
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells those who listen and wait what the tape says.
+    fn publish(&mut self, entries: &[Entry], events: Vec<Event>) {
+        if let Some(last) = entries.last() {
+            // First: whoever hears of something may read it.
+            self.slot.told().store(last.seq.0, Ordering::Relaxed);
+        }
+        for event in events {
+            let event = Arc::new(event);
+            let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), life: self.life });
+            self.host.observers.show(&event, tell);
+            self.slot.show(event);
+        }
+        for entry in entries {
+            match &entry.record {
+                Record::TurnFinished { .. } => {
+                    let ended = self.state.ended.iter().rev().find(|end| Some(end.turn) == entry.turn);
+                    ended.into_iter().for_each(|end| self.slot.turn_ended(end));
+                }
+                Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
+                Record::Withdrawn { id } => self.slot.withdrawn(id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes away a mark where nothing of the session is open: its turn is over, or did not begin.
+    fn unmark(&self) {
+        if !self.state.is_unfinished() {
+            drop(self.host.store.mark_closed(&self.slot.id));
+        }
+    }
+
+    /// Marks the session as asleep, where nothing keeps it awake.
+    fn fall_asleep(&mut self, slept: Slept) -> bool {
+        // What is due is done first, and those who wait for it are told.
+        self.after_work();
+        let why = match () {
+            () if !self.may_sleep() => "a turn, an ask, a message or a task is open",
+            // The timer is the one task that ends with this life.
+            () if self.slot.tasks().len() > usize::from(self.timer.is_some()) => PassivateError::PASSING,
+            () => return self.slot.fall_asleep(slept),
+        };
+        slept.tell(Err(PassivateError::Busy { why }));
+        false
+    }
+
+    /// Whether nothing is open, nothing waits and nothing is on its way to the disk.
+    fn may_sleep(&self) -> bool {
+        self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && self.waiters.is_empty()
+    }
+
+    fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    fn after_work(&mut self) {
+        fault!(self.host.store.faults(), "session.worked", self.slot.id.as_str());
+        self.arm_timer();
+        let presented = present::presented(&self.state, self.slot.is_refused());
+        self.card.present(presented, |payload| payload.put(present::figures(&self.state)));
+        self.tell_waiters();
+        self.slot.set_idle(self.may_sleep());
+    }
+
+    fn is_idle(&self) -> bool {
+        self.state.is_idle() && self.writing.is_none() && self.slot.is_quiet()
+    }
+
+    /// Keeps one timer, for the next moment that matters.
+    fn arm_timer(&mut self) {
+        let due = self.slot.due(&self.state);
+        if self.timer.as_ref().map(|(at, _)| *at) == due {
+            return;
+        }
+        self.timer = None;
+        let Some(due) = due else { return };
+        let token = CancellationToken::new();
+        self.timer = Some((due, token.clone().drop_guard()));
+        let (slot, at) = (self.slot.clone(), self.clock.instant(due));
+        self.slot.tasks().spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep_until(at) => slot.wake(),
+                () = token.cancelled() => {}
+            }
+        });
+    }
+}

@@ -1,0 +1,135 @@
+//! What a session's actor builds from its state: requests, calls, words for the card. Functions of values, but for `since`.
+
+use std::{path::PathBuf, sync::Arc};
+
+use crate::{
+    actor::{host::Host, worker::CallContext},
+    hook::HookCall,
+    kernel::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
+    model::Request,
+    permission::{Globs, seen_from},
+    supervisor::shell::ExitError,
+    tape::{TapeError, TapeStoreExt as _},
+    tool::{Access, May, Tool, ToolResult, arguments},
+    words::ids::{Seq, SessionId},
+    words::message::ErrorReason,
+};
+
+/// The state at that entry, and the entries behind it.
+pub(super) fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), ExitError> {
+    let before = fold(&host.store.read_to(id, seq)?.entries)?;
+    let lines = host.store.read(id, seq)?;
+    Ok((before, lines.iter().map(Entry::from_tape).collect::<Result<_, _>>()?))
+}
+
+/// The state that the entries of a tape make.
+pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
+    let mut bad = None;
+    let entries = lines.iter().map_while(|line| Entry::from_tape(line).map_err(|error| bad = Some(error)).ok());
+    let state = State::fold(entries);
+    match (state, bad) {
+        (_, Some(bad)) => Err(bad),
+        (Some(state), None) => Ok(state),
+        (None, None) => {
+            let source = serde::de::Error::custom("a tape begins with a state");
+            let kind = lines.first().map_or_else(String::new, |line| line.kind.clone());
+            Err(BadRecord { seq: Seq::ZERO, kind, source })
+        }
+    }
+}
+
+/// The state of a session's whole tape, which says that it is that one: keys, hooks and folders go by that name. At earlier
+/// entries a fork has its parent's.
+pub(crate) fn fold_of(session: &SessionId, lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
+    let state = fold(lines)?;
+    if state.session != *session {
+        let source = serde::de::Error::custom(format!("it says that it is session {}", state.session));
+        return Err(BadRecord { seq: state.seq, kind: "state".to_owned(), source });
+    }
+    Ok(state)
+}
+
+/// The model request of a ticket. The same ticket gives the same request, also after a crash, and whatever the session was
+/// set to meanwhile.
+pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
+    let mut request = Request::new(state.history.clone());
+    request.system = open.system.clone();
+    request.params = open.params.clone();
+    request.key = format!("{}/{ticket}", state.session);
+    if open.last {
+        request.reminder = Some(LAST_STEP_REMINDER.into());
+        return request;
+    }
+    let switched_off = |name: &str| {
+        !toolset::has(open.tools.as_ref(), name)
+            || state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, name))
+    };
+    let specs = host.toolbox.specs();
+    request.tools = match specs.iter().any(|spec| switched_off(&spec.name)) {
+        false => specs,
+        true => specs.iter().filter(|spec| !switched_off(&spec.name)).cloned().collect(),
+    };
+    request
+}
+
+/// What a call needs to run, or why it cannot.
+pub(super) fn call(
+    host: &Host,
+    state: &State,
+    ticket: Seq,
+    open: &OpenCall,
+) -> Result<(HookCall, Arc<dyn Tool>, CallContext), ToolResult> {
+    let name = &open.facts.tool;
+    let tool = host.toolbox.find(name).cloned();
+    let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(name)))?;
+    let arguments = arguments(&open.input).map_err(ToolResult::error)?;
+    let settings = &state.settings;
+    // What was judged is what it may reach: the tool is not asked again.
+    let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
+    let may = may(state, &accesses);
+    let external = external(accesses);
+    let context = CallContext {
+        key: format!("{}/{ticket}", state.session),
+        workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
+        // Whoever spills first makes it.
+        spill: host.store.spill_path(&state.session).map(Arc::new),
+        external,
+        may,
+    };
+    let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: name.clone(), arguments };
+    Ok((call, tool, context))
+}
+
+/// What a call may reach outside of the workspace. It runs, so all that it wants was allowed.
+fn external(accesses: Vec<Access>) -> Arc<[PathBuf]> {
+    let outside = accesses.into_iter().filter(|access| access.permission == "external_directory");
+    outside.map(|access| PathBuf::from(access.pattern)).filter(|path| path.is_absolute()).collect()
+}
+
+/// What a call may touch that it did not name: nothing about which the rules are stricter than about what it named.
+fn may(state: &State, accesses: &[Access]) -> May {
+    // Compiled for this call, as it needs them; the table of the host is not the worker's.
+    let (settings, globs) = (state.settings.clone(), Globs::default());
+    let named = settings.judge(accesses, &globs).action;
+    May::new(move |access| {
+        let seen = seen_from(&settings.workspace, &settings.read_roots, vec![access.clone()]);
+        settings.judge(&seen, &globs).action <= named
+    })
+}
+
+/// What is said of a call that was told to stop and has no worker.
+pub(super) fn never_ran() -> ToolResult {
+    ToolResult::failed(ErrorReason::Aborted, "Stopped. Whether it had begun is unknown.")
+}
+
+/// A call in a few words, for the tree.
+pub(super) fn call_title(call: &OpenCall) -> String {
+    let input: String = call.input.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
+    format!("{} {input}", call.facts.tool)
+}
+
+/// An entry that cannot be written as JSON: no record that the core makes is such, so this names a bug.
+pub(super) fn unwritable(session: &SessionId, error: &serde_json::Error) -> TapeError {
+    tracing::error!(%session, %error, "an entry cannot be written as JSON");
+    TapeError::Closed
+}

@@ -1,0 +1,61 @@
+//! A tape that answers before it has written: the fault that tape-first guards against, made on purpose.
+//!
+//! Stands in front of a session's tape where the feature `fault-injection` is on, and passes everything through unless a
+//! runtime was told to hold appends back. Then an append is answered at once and written later, in order. What is held back
+//! when the process is killed is lost; that is what it is for. Never part of a build without that feature.
+
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    actor::tapes::OpenTape,
+    tape::{Appended, Entry},
+};
+
+/// Appends that wait; beyond, appending waits.
+const WAITING_MAX: usize = 4_096;
+
+/// A session's tape, in time or behind.
+pub(super) enum Tape {
+    InTime(OpenTape),
+    Behind(mpsc::SyncSender<(Instant, Vec<Entry>)>),
+}
+
+impl Tape {
+    pub(super) fn new(mut tape: OpenTape, hold_back: Option<Duration>) -> Tape {
+        let Some(by) = hold_back else { return Tape::InTime(tape) };
+        let (send, receive) = mpsc::sync_channel::<(Instant, Vec<Entry>)>(WAITING_MAX);
+        // Ends, and gives the tape back, when the session's actor is gone and what waits is written.
+        std::thread::spawn(move || {
+            for (appended, entries) in receive {
+                std::thread::sleep(by.saturating_sub(appended.elapsed()));
+                if let Appended::Now(Err(error)) = tape.append(&entries) {
+                    tracing::warn!(%error, "a held back append was not written");
+                }
+            }
+        });
+        Tape::Behind(send)
+    }
+
+    pub(super) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+        match self {
+            Tape::InTime(tape) => tape.begin_anchor(name, first),
+            // What is written behind needs no anchor.
+            Tape::Behind(_) => self.append(std::slice::from_ref(first)),
+        }
+    }
+
+    pub(super) fn append(&mut self, entries: &[Entry]) -> Appended {
+        match self {
+            Tape::InTime(tape) => tape.append(entries),
+            Tape::Behind(send) => {
+                let seq = entries.last().map_or_else(Default::default, |entry| entry.seq);
+                // The thread ends after the sender only.
+                drop(send.send((Instant::now(), entries.to_vec())));
+                Appended::Now(Ok(seq))
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a session says of itself on its card. Functions of values.
+
+use crate::{
+    actor::{
+        figures::{At, SessionFigures},
+        slot::Work,
+    },
+    kernel::{CallState, Input, Open, Report, State},
+    supervisor::card::Presented,
+};
+
+/// What a session shows after a piece of work.
+pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
+    let (phase, doing) = phase(state, storage_fails);
+    Presented {
+        phase,
+        doing,
+        number: state.turn.as_ref().map(|turn| turn.id.0),
+        waiting: state.queue.len() + state.steering.len(),
+    }
+}
+
+/// Its figures after a piece of work.
+pub(super) fn figures(state: &State) -> SessionFigures {
+    SessionFigures {
+        at: state.turn.as_ref().map(|turn| At { turn: turn.id, step: turn.step }),
+        usage: state.spent.usage,
+        cost: state.spent_in_all().cost,
+        left: state.left(),
+        tape_seq: state.seq,
+    }
+}
+
+/// What a session does now: in one word, and in a few.
+fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
+    if storage_fails {
+        return ("storage", Some("waits for its tape to be writable".to_owned()));
+    }
+    let Some(turn) = state.turn.as_ref() else {
+        let tasks = state.tasks().count();
+        let waiting = !state.queue.is_empty() || !state.steering.is_empty();
+        let compacts = state.compaction().is_some();
+        let fullness = state.context.fullness;
+        return match (state.paused, state.held && waiting) {
+            (false, false) if compacts => ("compaction", Some("sums up what was said before".to_owned())),
+            (true, _) => ("paused", Some("paused".to_owned())),
+            (false, true) => ("held", Some("holds its queue until the next send or go-on".to_owned())),
+            (false, false) if state.closed.is_some() => ("ended", Some("has ended".to_owned())),
+            (false, false) if tasks > 0 => ("children", Some(format!("waits for {tasks} of its children"))),
+            (false, false) if fullness.warns() => ("idle", Some(format!("context {} % full", fullness.percent()))),
+            (false, false) => ("idle", None),
+        };
+    };
+    let at = format!("turn {} step {}", turn.id, turn.step);
+    if state.waits {
+        return ("interrupted", Some(format!("{at}: interrupted, waits to be told to go on")));
+    }
+    let (mut model, mut retry, mut asking, mut tools, mut compacts) = (false, false, false, false, false);
+    let mut what = Vec::new();
+    for open in state.open.values() {
+        match open {
+            Open::Request(request) => {
+                model = true;
+                what.push(format!("asks {}", request.model));
+            }
+            Open::Wait(wait) => {
+                retry = true;
+                what.push(format!("waits before retry {}", wait.attempt));
+            }
+            Open::Compaction(_) => {
+                compacts = true;
+                what.push("sums up what was said before".to_owned());
+            }
+            Open::Branch(_) => what.push("sums up a branch".to_owned()),
+            Open::Ask(_) => {
+                asking = true;
+                what.push("waits for a person".to_owned());
+            }
+            Open::BudgetAsk(_) => {
+                asking = true;
+                what.push("waits for a larger budget".to_owned());
+            }
+            Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
+                tools = true;
+                what.push(format!("runs {}", call.facts.tool));
+            }
+            Open::Task(task) => what.push(format!("waits for {}", task.child)),
+            Open::Call(_) => {}
+        }
+    }
+    let phase = match () {
+        () if state.paused => "paused",
+        () if model => "model",
+        () if tools => "tools",
+        () if asking => "asking",
+        () if retry => "retry",
+        () if compacts => "compaction",
+        () => "turn",
+    };
+    let fullness = state.context.fullness;
+    if fullness.warns() {
+        what.push(format!("context {} % full", fullness.percent()));
+    }
+    if state.paused {
+        // What runs finishes; nothing new starts.
+        what.insert(0, "paused".to_owned());
+    }
+    (phase, Some(format!("{at}: {}", what.join(", "))))
+}
+
+/// What was said, for whoever traces a session in full.
+pub(super) fn in_full(work: &Work) -> Option<String> {
+    let input = match work {
+        Work::Decide(inputs) => inputs.first()?,
+        Work::Stop(input) => input,
+        Work::Settled(_) | Work::Question(_) => return None,
+    };
+    match input {
+        Input::Command { command, .. } => command.said(),
+        Input::Report { report: Report::Returned { result }, .. } => Some(result.content.clone()),
+        Input::Report { report: Report::Failed { error }, .. } => Some(error.to_string()),
+        Input::Report { report: Report::Answered { answer, .. }, .. } => Some(answer.text()),
+        Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => None,
+    }
+}

@@ -1,0 +1,657 @@
+//! The shell over a disk that is slow or refuses.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::{
+    actor::tapes::Tapes,
+    error::SendError,
+    hook::Hooks,
+    kernel::{Abort, Command, Configure, Delivery, Held, Outcome, Pause, Report, SendMessage, Settings, Steering},
+    model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
+    permission::Profile,
+    supervisor::{Registry, card::Shown},
+    tape::{
+        LINE_BYTES_MAX, Store, TapeStore as _,
+        tests::support::{FakeDisk, own_folder, small, store_on},
+    },
+    tool::{BoxFuture, Tool, ToolContext, ToolResult, Toolbox},
+    words::ids::SessionId,
+    words::message::{Finish, Message, ModelRef},
+};
+
+/// Far more operations than a test makes.
+const ALL: usize = 10_000;
+
+struct Script(Arc<Scripted>);
+
+impl Models for Script {
+    fn find(&self, _: &ModelRef) -> Result<Arc<dyn crate::model::Model>, ModelError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Waits until it is told to stop.
+struct Waits;
+
+impl Tool for Waits {
+    fn name(&self) -> &str {
+        "waits"
+    }
+
+    fn description(&self) -> &str {
+        "Waits."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({"type": "object"})
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, _: serde_json::Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async {
+            context.cancel.cancelled().await;
+            ToolResult::error("stopped")
+        })
+    }
+}
+
+/// One life of a session on a disk that a test breaks.
+struct Bench {
+    live: Live,
+    disk: Arc<FakeDisk>,
+    store: Store,
+    _card: Shown,
+    _folder: tempfile::TempDir,
+}
+
+fn bench() -> Bench {
+    bench_ahead(std::time::Duration::ZERO)
+}
+
+/// One whose tape was written by a clock that was so far ahead.
+fn bench_ahead(ahead: std::time::Duration) -> Bench {
+    let (folder, disk, registry) = (own_folder(), FakeDisk::new(), Registry::new());
+    let store = store_on(folder.path(), small(), &disk);
+    let models = Arc::new(Script(Arc::new(Scripted::new([]))));
+    let hooks = Hooks(Arc::new([]));
+    let passivation = crate::actor::timekeeper::Passivation::default();
+    let (tapes, toolbox) = (Tapes::of_files(store.clone()), Toolbox::default().with(Waits));
+    let host = Host::new(tapes, toolbox, models, hooks, registry.clone(), passivation);
+    let host = Arc::new(host);
+    let id: SessionId = "s".parse().unwrap();
+    let slot = host.slot(&id);
+    // As if it were awake.
+    slot.begin_activation().unwrap().land(Ok(()));
+    let mut tape = host.store.create(&id, slot.notify()).unwrap();
+    let now = host.clock.now().plus(ahead);
+    let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
+    settings.rules = vec![Profile::Auto.ruleset()];
+    let mut state = State::new(id, settings, now);
+    let record = Record::State(Arc::new(state.clone()));
+    let first =
+        Entry { seq: Seq(1), time: now, cause: None, turn: None, step: None, ticket: None, input: None, record };
+    assert!(matches!(tape.append(&[first.to_tape().unwrap()]), Appended::Now(Ok(_))));
+    state.apply(&first);
+    #[cfg(feature = "fault-injection")]
+    let tape = Tape::new(tape, None);
+    let card = registry.show(None, "s", "session");
+    let live = Live::new(host, slot, card.0.clone(), 0, tape, state);
+    Bench { live, disk, store, _card: card, _folder: folder }
+}
+
+/// What somebody waits for.
+type Answered = oneshot::Receiver<Result<Held, SendError>>;
+
+impl Bench {
+    /// Hands in a command, and lets the actor work.
+    fn ask(&mut self, command: impl Into<Command>) -> Answered {
+        let (_, answer) = self.live.slot.command(command).unwrap();
+        self.work();
+        answer
+    }
+
+    fn work(&mut self) {
+        self.live.work().unwrap();
+    }
+
+    fn send(&mut self, id: &str) -> Answered {
+        self.ask(message(id, Delivery::Queue))
+    }
+
+    /// A worker reports, and the actor works.
+    fn report(&mut self, ticket: Seq, report: Report) {
+        self.live.slot.report(self.live.life, ticket, report);
+        self.work();
+    }
+
+    fn returned(&mut self, ticket: Seq, content: &str) {
+        self.report(ticket, Report::Returned { result: ToolResult::ok(content) });
+    }
+
+    fn answered(&mut self, ticket: Seq, answer: Answer) {
+        let tools = &self.live.host.toolbox;
+        let calls = answer.calls().map(|(name, input)| tools.facts(name, input)).collect();
+        self.report(ticket, Report::Answered { answer, calls });
+    }
+
+    fn failed(&mut self, ticket: Seq) {
+        self.report(ticket, Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") });
+    }
+
+    fn request(&self) -> Seq {
+        self.live.state.request().unwrap().0
+    }
+
+    /// A turn whose model asked for so many calls, which run.
+    fn calls(&mut self, many: usize) -> Vec<Seq> {
+        drop(self.send("m"));
+        let call =
+            |n| AnswerPart::Call { id: format!("{n}").into(), name: "waits".into(), input: "{}".into(), extra: None };
+        let answer = Answer::new((0..many).map(call).collect(), Finish::ToolCalls);
+        self.answered(self.request(), answer);
+        self.running()
+    }
+
+    fn running(&self) -> Vec<Seq> {
+        let calls = self.live.workers.iter().filter(|(_, worker)| matches!(worker, Worker::Call(_)));
+        calls.map(|(ticket, _)| *ticket).collect()
+    }
+
+    fn is_stopping(&self, ticket: Seq) -> bool {
+        matches!(self.live.workers.get(&ticket), Some(Worker::Call(worker)) if worker.is_stopping())
+    }
+
+    fn requests(&self) -> usize {
+        self.live.workers.values().filter(|worker| matches!(worker, Worker::Request(_))).count()
+    }
+
+    fn history(&self) -> String {
+        self.live.state.history.iter().map(|item| format!("{item:?}\n")).collect()
+    }
+
+    /// From here on the disk takes its time: what is appended is in flight until it is let go.
+    fn hold_up_the_disk(&mut self) {
+        self.disk.be_slow();
+        // The first slow write makes the store leave the next ones to its thread.
+        let mut settings = (*self.live.state.settings).clone();
+        settings.retries_max += 1;
+        drop(self.ask(Configure { before: None, settings: Box::new(settings) }));
+        self.disk.shut();
+    }
+
+    fn let_the_disk_go(&mut self) {
+        self.disk.open_up();
+        assert!(self.store.settle(Duration::from_secs(60)));
+        self.work();
+    }
+
+    async fn later(&mut self, time: Duration) {
+        tokio::time::advance(time).await;
+        self.work();
+    }
+
+    /// The actor dies, and its next incarnation begins over what the tape has.
+    fn dies(self) -> Bench {
+        let Bench { live, disk, store, _card, _folder } = self;
+        let Live { host, slot, card, life, tape, .. } = live;
+        drop(tape);
+        let loaded = host.store.load(&slot.id, &slot.notify(), Duration::from_secs(60)).unwrap();
+        let state = build::fold_of(&slot.id, &loaded.entries).unwrap();
+        #[cfg(feature = "fault-injection")]
+        let tape = Tape::new(loaded.tape, None);
+        #[cfg(not(feature = "fault-injection"))]
+        let tape = loaded.tape;
+        slot.next_life(life + 1, state.seq);
+        let live = Live::new(host, slot, card, life + 1, tape, state);
+        let mut bench = Bench { live, disk, store, _card, _folder };
+        bench.work();
+        bench
+    }
+}
+
+fn message(id: &str, delivery: Delivery) -> SendMessage {
+    SendMessage { message: Message::user("go").with_id(id.into()), delivery, expect_turn: None }
+}
+
+fn abort() -> Abort {
+    Abort { reason: "enough".to_owned() }
+}
+
+/// While the disk refuses, what stays is tried again in its own time, and not at every wake.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_refuses_is_not_asked_again_at_every_wake() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.disk.fail_from(0, ALL);
+    bench.failed(bench.request());
+    let tried = bench.disk.operations.load(Ordering::SeqCst);
+    (0..20).for_each(|_| bench.work());
+    assert_eq!(bench.disk.operations.load(Ordering::SeqCst), tried);
+    assert!(bench.live.timer.is_some() && bench.live.state.due().is_none(), "the state is what it was");
+    bench.disk.heal();
+    bench.later(Duration::from_secs(1)).await;
+    assert!(bench.live.state.due().is_some(), "the failure is recorded, and waits for its retry");
+}
+
+/// A command that the disk refuses never takes effect: its sender is told at once, and nothing of it comes later.
+#[tokio::test(start_paused = true)]
+async fn a_refused_command_is_told_and_never_takes_effect() {
+    let mut bench = bench();
+    bench.disk.fail_from(0, ALL);
+    assert!(matches!(bench.send("m").await.unwrap(), Err(SendError::Storage(_))));
+    assert!(matches!(bench.ask(Pause).await.unwrap(), Err(SendError::Storage(_))));
+    bench.disk.heal();
+    bench.later(Duration::from_secs(5)).await;
+    assert!(bench.live.state.turn.is_none() && bench.live.state.queue.is_empty() && !bench.live.state.paused);
+}
+
+/// The same behind a slow disk, in one batch: each of its senders is told.
+#[tokio::test]
+async fn all_commands_of_a_refused_batch_are_told() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let first = bench.send("a");
+    let behind = [bench.send("b"), bench.send("c")];
+    bench.disk.fail_from(0, ALL);
+    bench.let_the_disk_go();
+    assert!(matches!(first.await.unwrap(), Err(SendError::Storage(_))));
+    for answer in behind {
+        assert!(matches!(answer.await.unwrap(), Err(SendError::Storage(_))));
+    }
+    assert!(bench.live.writing.is_none() && bench.live.state.turn.is_none());
+}
+
+/// What waits behind an append is decided about in one, and each sender has an answer of their own.
+#[tokio::test]
+async fn what_waits_behind_a_flight_is_one_append() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.hold_up_the_disk();
+    let first = bench.send("a");
+    let behind: Vec<_> = (0..10).map(|n| bench.send(&format!("b{n}"))).collect();
+    let before = bench.store.appends(&bench.live.slot.id).unwrap().len();
+    bench.let_the_disk_go();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    bench.work();
+    assert!(first.await.unwrap().is_ok());
+    for answer in behind {
+        assert!(matches!(answer.await.unwrap(), Ok(Held::Receipt(_))));
+    }
+    assert_eq!(bench.store.appends(&bench.live.slot.id).unwrap().len(), before + 2);
+    assert_eq!(bench.live.state.queue.len(), 11);
+}
+
+/// A full disk holds up what is recorded, and never what stops: an abort ends every process in the thread of its sender, and what was
+/// reported before it is recorded without starting anything.
+#[tokio::test(start_paused = true)]
+async fn an_abort_on_a_full_disk_stops_what_runs_and_nothing_starts() {
+    let mut bench = bench();
+    let [a, b] = bench.calls(2)[..] else { panic!("two calls run") };
+    bench.disk.fail_from(0, ALL);
+    bench.returned(a, "done");
+    let (_, mut aborted) = bench.live.slot.command(abort()).unwrap();
+    assert!(bench.is_stopping(b), "before the actor has heard of it");
+    bench.work();
+    assert!(aborted.try_recv().is_err(), "it is not on the tape yet");
+    bench.returned(b, "stopped");
+    bench.disk.heal();
+    bench.later(Duration::from_secs(1)).await;
+    assert!(aborted.await.unwrap().is_ok());
+    let end = bench.live.state.ended.back().unwrap();
+    assert!(matches!(&end.outcome, Outcome::Aborted { reason } if reason == "enough"));
+    assert!(bench.live.state.request().is_none() && bench.requests() == 0, "no step followed");
+    assert!(bench.history().contains("done"));
+}
+
+/// Finding: an engine that tells late, or twice, said of what was not on the tape yet that it was.
+#[tokio::test]
+async fn an_append_counts_only_when_the_tape_says_so_of_that_very_append() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let (before, slot) = (bench.live.state.seq, bench.live.slot.clone());
+    let mut sent = bench.send("m");
+    slot.settled(Ok(before));
+    bench.work();
+    assert_eq!(bench.live.state.seq, before);
+    assert!(sent.try_recv().is_err(), "nothing is on the tape yet");
+    bench.let_the_disk_go();
+    assert!(bench.live.state.seq > before);
+    assert!(sent.try_recv().unwrap().is_ok());
+    // One that nobody waits for changes nothing.
+    let after = bench.live.state.seq;
+    slot.settled(Ok(before));
+    bench.work();
+    assert_eq!(bench.live.state.seq, after);
+}
+
+/// A stop while an append is in flight: what it stops is stopped, and its record follows.
+#[tokio::test]
+async fn a_stop_during_a_flight_stops_at_once_and_is_recorded_after_it() {
+    let mut bench = bench();
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    bench.hold_up_the_disk();
+    let queued = bench.send("later");
+    let mut steered = bench.ask(message("now", Delivery::Steer(Steering::AbortRunning)));
+    assert!(bench.is_stopping(a) && steered.try_recv().is_err());
+    bench.let_the_disk_go();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    bench.work();
+    assert!(queued.await.unwrap().is_ok() && steered.await.unwrap().is_ok());
+    assert_eq!(bench.live.state.steering.len(), 1);
+}
+
+/// However often the disk is tried, and however often somebody aborts meanwhile, a call is reported once.
+#[tokio::test(start_paused = true)]
+async fn stops_and_reports_stay_and_are_recorded_once() {
+    let mut bench = bench();
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    bench.disk.fail_from(0, ALL);
+    bench.returned(a, "done");
+    bench.returned(a, "again");
+    let aborts = [bench.ask(abort()), bench.ask(abort())];
+    for _ in 0..10 {
+        bench.later(Duration::from_secs(1)).await;
+        assert_eq!(bench.live.slot.depth(), 2);
+    }
+    bench.disk.heal();
+    bench.later(Duration::from_secs(1)).await;
+    for aborted in aborts {
+        assert!(aborted.await.unwrap().is_ok());
+    }
+    assert!(bench.live.slot.is_quiet() && bench.live.state.turn.is_none());
+    assert_eq!(bench.history().matches("done").count(), 1);
+}
+
+/// Who waits for a turn is not told of an end that the disk may still refuse.
+#[tokio::test]
+async fn an_outcome_is_told_when_it_is_on_the_tape() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    let ticket = bench.request();
+    bench.hold_up_the_disk();
+    bench.answered(ticket, Answer::new(Vec::new(), Finish::Stop));
+    let (reply, mut outcome) = oneshot::channel();
+    bench.live.answer(Question::Outcome("m".into(), reply));
+    assert!(bench.live.state.turn.is_some() && outcome.try_recv().is_err());
+    bench.let_the_disk_go();
+    assert!(outcome.await.unwrap().is_ok());
+}
+
+/// A turn that is not listed as open would not go on by itself: then it does not begin.
+#[tokio::test]
+async fn a_turn_that_cannot_be_marked_does_not_begin() {
+    let mut bench = bench();
+    let open = bench._folder.path().join("open");
+    std::fs::remove_dir_all(&open).unwrap();
+    std::fs::write(&open, "in the way").unwrap();
+    assert!(matches!(bench.send("m").await.unwrap(), Err(SendError::Storage(_))));
+    assert!(bench.live.state.turn.is_none());
+}
+
+/// A mark that no turn follows would keep an idle session from being deleted, and wake it at every start.
+#[tokio::test]
+async fn an_idle_session_has_no_mark_of_an_open_turn() {
+    let bench = bench();
+    bench.store.mark_open(&bench.live.slot.id).unwrap();
+    let mut bench = bench.dies();
+    assert_eq!(bench.store.open_sessions().unwrap(), []);
+    bench.disk.fail_from(0, ALL);
+    assert!(matches!(bench.send("m").await.unwrap(), Err(SendError::Storage(_))));
+    bench.disk.heal();
+    assert_eq!(bench.store.open_sessions().unwrap(), []);
+}
+
+/// A report that no tape can take would be tried again for ever, and all that comes behind it would wait.
+#[tokio::test(start_paused = true)]
+async fn a_report_that_is_too_large_is_recorded_smaller() {
+    let mut bench = bench();
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    let result = ToolResult::ok("done").with_details("x".repeat(LINE_BYTES_MAX).into());
+    bench.report(a, Report::Returned { result });
+    assert!(bench.history().contains("the whole result is too large"));
+    let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX), extra: None };
+    let before = bench.live.state.spent.usage.output;
+    let usage = crate::words::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
+    let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
+    bench.answered(bench.request(), answer);
+    let end = bench.live.state.ended.back().unwrap();
+    assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
+    assert!(end.text.starts_with("xx") && end.text.contains("the whole answer is too large"));
+    assert_eq!(bench.live.state.spent.usage.output, before + 4_000_000, "it was paid for");
+    assert!(bench.live.slot.is_quiet() && bench.live.state.is_idle());
+}
+
+/// Beside one that is too large, the others of its batch are recorded: they are decided one by one.
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_decided_one_by_one() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.hold_up_the_disk();
+    let first = bench.send("a");
+    let large = Message::user("x".repeat(LINE_BYTES_MAX)).with_id("large".into());
+    let small = bench.send("small");
+    let large = bench.ask(SendMessage { message: large, delivery: Delivery::Queue, expect_turn: None });
+    let paused = bench.ask(Pause);
+    bench.let_the_disk_go();
+    (0..5).for_each(|_| {
+        assert!(bench.store.settle(Duration::from_secs(60)));
+        bench.work();
+    });
+    assert!(first.await.unwrap().is_ok() && small.await.unwrap().is_ok() && paused.await.unwrap().is_ok());
+    assert!(matches!(large.await.unwrap(), Err(SendError::Storage(TapeError::TooLarge { .. }))));
+    assert!(bench.live.state.paused && bench.live.state.queue.len() == 2);
+}
+
+/// A message that stops what runs holds back what is due until it is recorded. Where the tape does not take it, that begins after all.
+#[tokio::test]
+async fn a_stop_that_is_not_recorded_after_all_holds_nothing_back() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    bench.hold_up_the_disk();
+    let call = AnswerPart::Call { id: "c".into(), name: "waits".into(), input: "{}".into(), extra: None };
+    bench.answered(bench.request(), Answer::new(vec![call], Finish::ToolCalls));
+    let large = Message::user("x".repeat(LINE_BYTES_MAX)).with_id("large".into());
+    let delivery = Delivery::Steer(Steering::AbortRunning);
+    let stop = bench.ask(SendMessage { message: large, delivery, expect_turn: None });
+    bench.let_the_disk_go();
+    assert!(matches!(stop.await.unwrap(), Err(SendError::Storage(TapeError::TooLarge { .. }))));
+    assert_eq!(bench.running().len(), 1, "{:?}", bench.live.state.open);
+}
+
+/// Between an abort and its record nobody begins. One whose task is gone is down, whether it has reported or not.
+#[tokio::test]
+async fn a_worker_begins_behind_no_stop_and_is_down_with_its_task() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let slot = bench.live.slot.clone();
+    let at_work = slot.begin_worker(0, Seq(90)).unwrap();
+    let mut down = Box::pin(slot.workers_down());
+    assert!(futures_util::FutureExt::now_or_never(&mut down).is_none());
+    drop(at_work);
+    assert!(futures_util::FutureExt::now_or_never(down).is_some());
+    let (_, _answer) = slot.command(abort()).unwrap();
+    assert!(slot.begin_worker(0, Seq(91)).is_none());
+    bench.work();
+    bench.let_the_disk_go();
+    assert!(slot.begin_worker(0, Seq(91)).is_some());
+}
+
+/// What an incarnation knows is worth nothing where the tape is not what it wrote: it ends, and what was reported stays.
+#[tokio::test]
+async fn a_tape_that_somebody_else_changed_ends_the_incarnation() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    let ticket = bench.request();
+    let tape = bench._folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
+    std::io::Write::write_all(&mut std::fs::File::options().append(true).open(tape).unwrap(), b"{}\n").unwrap();
+    bench.live.slot.report(0, ticket, Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") });
+    let why = format!("{:?}", bench.live.work().unwrap_err());
+    assert!(why.contains("was changed by somebody else"), "{why}");
+    assert!(bench.live.slot.has_report(ticket));
+}
+
+/// An actor that dies between the append and the pop: its next incarnation finds the entry, and gives the answer of then.
+#[tokio::test]
+async fn a_crash_between_append_and_pop_is_answered_by_the_next_incarnation() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let mut answer = bench.send("m");
+    assert!(bench.live.writing.is_some() && answer.try_recv().is_err());
+    bench.disk.open_up();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    let mut bench = bench.dies();
+    assert!(matches!(answer.await.unwrap(), Ok(Held::Receipt(_))));
+    bench.let_the_disk_go();
+    assert!(bench.live.slot.is_quiet() && bench.live.state.turn.is_some());
+}
+
+/// An actor that dies before its append: what it had in hand is there again.
+#[tokio::test]
+async fn a_crash_in_front_of_the_append_loses_nothing() {
+    let mut bench = bench();
+    bench.work();
+    let (_, answer) = bench.live.slot.command(message("m", Delivery::Queue)).unwrap();
+    assert!(matches!(bench.live.slot.take(&bench.live.state, bench.live.now()), Some(Work::Decide(_))));
+    let bench = bench.dies();
+    assert!(answer.await.unwrap().is_ok());
+    assert!(bench.live.state.turn.is_some());
+}
+
+/// After two incarnations died over it, a command is answered so, and what came behind it is decided.
+#[tokio::test]
+async fn an_input_that_two_incarnations_died_over_is_given_up() {
+    let mut bench = bench();
+    bench.work();
+    let (_, poison) = bench.live.slot.command(message("poison", Delivery::Queue)).unwrap();
+    assert!(bench.live.slot.take(&bench.live.state, bench.live.now()).is_some());
+    let slot = bench.live.slot.clone();
+    slot.next_life(1, bench.live.state.seq);
+    (bench.live.life, bench.live.workers) = (1, Default::default());
+    let (_, behind) = slot.command(Pause).unwrap();
+    let state = bench.live.state.clone();
+    let take = || match slot.take(&state, bench.live.now()) {
+        Some(Work::Decide(inputs)) => inputs,
+        _ => panic!("something is to be decided"),
+    };
+    assert_eq!(take()[..], [Input::recover()]);
+    slot.recorded();
+    assert_eq!(take().len(), 1, "what an incarnation died over is decided about alone");
+    let bench = bench.dies();
+    assert!(matches!(poison.await.unwrap(), Err(SendError::Crashed)));
+    assert!(behind.await.unwrap().is_ok());
+    assert!(bench.live.state.paused && bench.live.state.turn.is_none());
+}
+
+/// A report that comes too late, of an earlier incarnation, is dropped: the next one has decided about its ticket.
+#[tokio::test]
+async fn a_late_report_of_an_earlier_incarnation_is_dropped() {
+    let mut bench = bench();
+    let [a] = bench.calls(1)[..] else { panic!("a call runs") };
+    let mut bench = bench.dies();
+    bench.live.slot.report(0, a, Report::Returned { result: ToolResult::ok("late") });
+    bench.work();
+    let history = bench.history();
+    assert!(!history.contains("late") && history.contains("unknown"), "{history}");
+}
+
+/// What was reported in time is recorded in front of the recovery, and starts nothing of its own: also where it is too large, and where
+/// the disk does not take it at first.
+#[tokio::test(start_paused = true)]
+async fn what_was_reported_before_a_crash_is_recorded_in_front_of_recovery() {
+    let mut bench = bench();
+    let calls = bench.calls(2);
+    bench.disk.fail_from(0, ALL);
+    let large = ToolResult::ok("large").with_details("x".repeat(LINE_BYTES_MAX).into());
+    bench.returned(calls[0], "done");
+    bench.report(calls[1], Report::Returned { result: large });
+    let mut bench = bench.dies();
+    bench.disk.heal();
+    bench.later(Duration::from_secs(1)).await;
+    let history = bench.history();
+    assert!(history.contains("done") && history.contains("the whole result is too large"), "{history}");
+    assert!(!history.contains("unknown"), "{history}");
+}
+
+/// A reason that no line takes is cut; it ends no incarnation, and the turn is ended.
+#[tokio::test]
+async fn a_reason_that_is_too_large_is_cut() {
+    let mut bench = bench();
+    drop(bench.send("m"));
+    drop(bench.ask(Abort { reason: "x".repeat(LINE_BYTES_MAX) }));
+    let ending = bench.live.state.turn.as_ref().unwrap().ending.clone().unwrap();
+    let Outcome::Aborted { reason } = ending else { panic!("{ending:?}") };
+    assert_eq!(reason.len(), 64 * 1024);
+}
+
+/// The end of a runtime refuses at once what nobody has in hand. What is on its way to the tape keeps its place; where nobody can
+/// say any more what became of it, the error names the message, so that it can be sent again.
+#[tokio::test]
+async fn what_is_on_its_way_to_the_tape_is_not_refused_as_if_it_were_not() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let mut taken = bench.send("m");
+    let mut waits = bench.send("late");
+    bench.live.slot.set_door(crate::actor::slot::Door::Closed);
+    assert!(matches!(waits.try_recv(), Ok(Err(SendError::Closed))));
+    assert!(taken.try_recv().is_err(), "its append is under way");
+    bench.live.slot.give_up();
+    assert!(matches!(taken.try_recv(), Ok(Err(SendError::Unsettled { message: Some(id) })) if id == "m".into()));
+    assert_eq!(bench.live.slot.depth(), 0);
+    bench.disk.open_up();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+}
+
+/// A command is answered within ten seconds, whatever the disk does: one in flight may yet be recorded, one that waits never is.
+#[tokio::test]
+async fn a_command_that_is_overdue_is_taken_out_or_not_known() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let (flying, _answer) = bench.live.slot.command(message("m", Delivery::Queue)).unwrap();
+    bench.work();
+    let (waiting, _answer) = bench.live.slot.command(Pause).unwrap();
+    bench.work();
+    assert!(matches!(bench.live.slot.overdue(waiting), Some(SendError::Storage(TapeError::Busy { .. }))));
+    assert!(matches!(bench.live.slot.overdue(flying), Some(SendError::Unsettled { .. })));
+    bench.let_the_disk_go();
+    assert!(bench.live.state.turn.is_some() && !bench.live.state.paused);
+}
+
+/// A fork of "now" has what the tape has: nothing that may still be cut back.
+#[tokio::test]
+async fn a_fork_of_now_has_what_is_published() {
+    let mut bench = bench();
+    bench.work();
+    bench.hold_up_the_disk();
+    let published = bench.live.state.seq;
+    let _receipt = bench.send("m");
+    assert!(bench.live.writing.is_some());
+    bench.disk.open_up();
+    assert!(bench.store.settle(Duration::from_secs(60)));
+    // It is on the disk, and its session has not heard of it.
+    let (host, id) = (bench.live.host.clone(), bench.live.slot.id.clone());
+    let fork = crate::session::fork_now(&host, &id, None).await.unwrap();
+    assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, published);
+}
+
+/// A clock that was set back between two lives makes no wait longer: the second before a retry is a second, and is over when it is
+/// over.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_makes_no_wait_longer() {
+    let mut bench = bench_ahead(Duration::from_secs(3_600));
+    let before = bench.live.now();
+    drop(bench.send("m"));
+    bench.failed(bench.request());
+    let wait = bench.live.state.due().unwrap().since(before);
+    assert!(wait <= Duration::from_secs(2), "{wait:?}");
+    let (at, _) = bench.live.timer.as_ref().unwrap();
+    let timer = bench.live.clock.instant(*at) - Instant::now();
+    assert!(timer <= Duration::from_secs(2), "{timer:?}");
+    bench.later(timer).await;
+    assert!(bench.live.state.request().is_some(), "it is made again");
+}

@@ -1,0 +1,157 @@
+//! Who is at work for a session: begun as its state says, told to stop as the core directs, and forgotten when they have reported.
+
+use std::sync::Arc;
+
+use crate::{
+    actor::{
+        child::Watcher,
+        compaction::{Order, Tries, Writing},
+        session::{Live, build},
+        worker::{CallWorker, Post, RequestWorker},
+    },
+    kernel::{Due, Open, Report, Stop, Told, compaction_prompt},
+    words::ids::Seq,
+};
+
+/// Somebody who is at work on a ticket. Dropping it ends the work.
+pub(super) enum Worker {
+    Request(RequestWorker),
+    Call(CallWorker),
+    Summary { _writing: Writing },
+    Child(Watcher),
+}
+
+impl Live {
+    /// Begins all that is open, due, and has nobody at work on it; tells children what they are told by now; ends what nobody wants any
+    /// more. Nothing begins while a stop, or the recovery, waits for its record.
+    pub(super) fn begin_what_is_due(&mut self) {
+        let open = &self.state.open;
+        self.workers.retain(|ticket, _| open.contains_key(ticket));
+        for (ticket, task) in self.state.tasks() {
+            if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
+                watcher.tell(task.told, self.state.closed.clone().unwrap_or_default());
+            }
+        }
+        if !self.slot.may_begin() {
+            return;
+        }
+        let due = self.state.due_work(|ticket| self.workers.contains_key(&ticket) || self.slot.has_report(ticket));
+        for due in due {
+            fault!(self.host.store.faults(), "session.carry_out", self.slot.id.as_str());
+            match due {
+                Due::Request(ticket) => self.start_request(ticket),
+                Due::Call(ticket) => self.start_call(ticket),
+                Due::Summary(ticket) => self.start_compaction(ticket),
+                Due::Task(ticket) => self.watch_over(ticket, None),
+                Due::Gone(ticket) => {
+                    let report = match self.state.open.get(&ticket) {
+                        Some(Open::Call(_)) => Report::Returned { result: build::never_ran() },
+                        _ => Report::CutOff { partial: Vec::new(), thrown_away: 0 },
+                    };
+                    self.post(ticket).report(report);
+                }
+            }
+        }
+    }
+
+    /// Stops whom the core says. Never waits for the tape. Who has not begun yet is found by the state.
+    pub(super) fn stop(&mut self, who: Stop) {
+        match who {
+            Stop::Request(ticket) | Stop::Call(ticket) => match self.workers.get_mut(&ticket) {
+                // It stays until it has reported, so that it is never said of one that runs that it is down.
+                Some(Worker::Request(worker)) => worker.cut(),
+                Some(Worker::Call(worker)) => worker.stop(),
+                _ => {}
+            },
+            Stop::Task(ticket) => match self.workers.get(&ticket) {
+                Some(Worker::Child(watcher)) => watcher.tell(Told::Stop, Default::default()),
+                // Nobody watches yet; or the task was decided just now, and then there is nothing to stop.
+                _ => self.watch_over(ticket, Some(Told::Stop)),
+            },
+        }
+    }
+
+    pub(super) fn post(&self, ticket: Seq) -> Post {
+        let turn = self.state.turn.as_ref();
+        Post {
+            host: self.host.clone(),
+            slot: self.slot.clone(),
+            life: self.life,
+            ticket,
+            turn: turn.map(|turn| turn.id),
+            step: turn.map(|turn| turn.step),
+        }
+    }
+
+    fn start_request(&mut self, ticket: Seq) {
+        let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
+        let model = open.model.clone();
+        let request = build::request(&self.host, &self.state, ticket, open);
+        let doing = format!(
+            "model {model}{}",
+            if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
+        );
+        let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
+        let Some(worker) = RequestWorker::start(self.post(ticket), model, request, card) else { return };
+        self.workers.insert(ticket, Worker::Request(worker));
+        fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
+    }
+
+    fn start_compaction(&mut self, ticket: Seq) {
+        let Some(asked) = compaction_prompt(&self.state, ticket) else { return };
+        let (post, tries) = (self.post(ticket), Arc::new(Tries::default()));
+        let id = &self.slot.id;
+        let order = Order {
+            asked,
+            key: format!("{id}/{ticket}"),
+            id: format!("compaction {ticket}.{} of {id}", self.life),
+            under: Some(self.card.clone()),
+            tries: tries.clone(),
+            tasks: self.slot.tasks(),
+        };
+        let writing = Writing::begin(&self.host, order, move |written| {
+            let lost = tries.in_vain(written.is_ok());
+            let result = written.map(|(text, usage)| (Arc::from(text), usage)).map_err(|why| why.as_str().into());
+            post.report(Report::Summarised { result, lost });
+        });
+        self.workers.insert(ticket, Worker::Summary { _writing: writing });
+    }
+
+    fn start_call(&mut self, ticket: Seq) {
+        let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
+        match build::call(&self.host, &self.state, ticket, open) {
+            Ok((call, tool, context)) => {
+                let id = format!("{} {ticket}", open.facts.tool);
+                let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
+                let Some(worker) = CallWorker::start(self.post(ticket), call, tool, context, card) else { return };
+                self.workers.insert(ticket, Worker::Call(worker));
+                fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
+            }
+            Err(result) => self.post(ticket).report(Report::Returned { result }),
+        }
+    }
+
+    /// Watches over the child of a task, and tells it what the state says it is told, or that.
+    fn watch_over(&mut self, ticket: Seq, told: Option<Told>) {
+        let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
+        let above = std::sync::Arc::new(self.state.settings.above_children());
+        let why = self.state.closed.clone().unwrap_or_default();
+        let watcher = Watcher::start(self.post(ticket), task, told.unwrap_or(task.told), above, why);
+        self.workers.insert(ticket, Worker::Child(watcher));
+    }
+
+    /// The session was set to something else: where it may do less, its children may too.
+    pub(super) fn narrow_children(&self) {
+        let above = std::sync::Arc::new(self.state.settings.above_children());
+        for worker in self.workers.values() {
+            if let Worker::Child(watcher) = worker {
+                watcher.narrow(&above);
+            }
+        }
+    }
+
+    /// A worker that has reported is down.
+    pub(super) fn forget_worker(&mut self, ticket: Seq) {
+        self.workers.remove(&ticket);
+    }
+}

@@ -1,0 +1,464 @@
+//! What a session has beside its actor while it is awake: its mailbox, those who wait for an answer, and those who ask.
+//!
+//! A plain value without a lock of its own; the slot has one.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use tokio::{sync::oneshot, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    actor::{slot::Slept, tapes::OpenTape},
+    error::{PassivateError, SendError},
+    kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
+    supervisor::{ActorCard, shell},
+    tape::TapeError,
+    words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
+};
+
+/// Questions that may wait for an answer, and as many may wait for the end of a turn.
+pub(crate) const QUESTIONS_MAX: usize = 1_024;
+
+/// Who is told how a turn ended.
+pub(crate) type OutcomeReply = oneshot::Sender<Result<Arc<TurnEnd>, SendError>>;
+
+/// Who is told that something is so, or why it will not be.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
+
+/// Commands that are over, and what became of them. Told outside of every lock.
+pub(super) type Ends = Vec<(Reply<Held>, Result<Held, SendError>)>;
+
+/// What wakes a session's actor: there is something in the slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wake;
+
+/// What the actor takes out of its slot.
+pub(crate) enum Work {
+    /// An append that was answered "later" is on the tape, or is not.
+    Settled(Result<Seq, TapeError>),
+    /// These are to be decided about, in one append.
+    Decide(Arc<Vec<Input>>),
+    /// What it stops is to be stopped; its record has to wait.
+    Stop(Box<Input>),
+    /// Somebody wants to know something, or to be told of something.
+    Question(Question),
+}
+
+impl Work {
+    /// The kind of a piece of work, and the ticket or message it is about. Says nothing of what was said.
+    pub(crate) fn about(&self) -> (&'static str, Option<u64>) {
+        let input = match self {
+            Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
+            Work::Question(Question::Idle(_)) => return ("question: idle", None),
+            Work::Question(Question::State(_)) => return ("question: state", None),
+            Work::Question(Question::Down(..)) => return ("question: own task", None),
+            Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
+            Work::Question(Question::Up(_)) => return ("question: up", None),
+            Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
+            Work::Question(Question::Crash(_)) => return ("drill", None),
+            Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
+            Work::Settled(Err(_)) => return ("not settled", None),
+            Work::Stop(input) => input,
+            Work::Decide(inputs) => match inputs.first() {
+                Some(input) => input,
+                None => return ("nothing", None),
+            },
+        };
+        (input.name(), input.about().map(|Seq(seq)| seq))
+    }
+}
+
+/// A question that the actor answers from its state.
+pub(crate) enum Question {
+    /// How the turn of this message ends.
+    Outcome(MessageId, OutcomeReply),
+    /// When nothing runs and nothing waits.
+    Idle(Reply<()>),
+    /// A picture of the state.
+    State(Reply<State>),
+    /// How the task of that parent and ticket ended; nothing where it is not this session's.
+    Down(SessionId, Seq, Reply<Option<Arc<Down>>>),
+    /// How a task of this session ended; nothing where no DOWN comes for it.
+    Task(Seq, Reply<Option<Arc<Down>>>),
+    /// Whether it is there: it is, when it can answer.
+    Up(Reply<()>),
+    /// Whether it may go to sleep; then it does.
+    Sleep(Slept),
+    /// A drill: it crashes with these words.
+    Crash(String),
+}
+
+impl Question {
+    /// Says that there will be no answer.
+    pub(super) fn refuse(self, error: SendError) {
+        // Whoever stopped waiting does not want to know.
+        match self {
+            Question::Outcome(_, reply) => drop(reply.send(Err(error))),
+            Question::Idle(reply) | Question::Up(reply) => drop(reply.send(Err(error))),
+            Question::State(reply) => drop(reply.send(Err(error))),
+            Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
+            // A session that is not there sleeps as soundly as one can.
+            Question::Sleep(slept) => slept.tell(Ok(())),
+            Question::Crash(_) => {}
+        }
+    }
+
+    /// Whether somebody waits for the answer still.
+    fn is_waited_for(&self) -> bool {
+        match self {
+            Question::Outcome(_, reply) => !reply.is_closed(),
+            Question::Idle(reply) | Question::Up(reply) => !reply.is_closed(),
+            Question::State(reply) => !reply.is_closed(),
+            Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
+            Question::Sleep(_) | Question::Crash(_) => true,
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Inbox {
+    pub(super) actor: Option<shell::Mailbox<Wake>>,
+    woken: bool,
+    /// Where it is shown how much waits here, also while the actor is stuck.
+    pub(super) card: Option<Arc<ActorCard>>,
+    /// Everything that a life of the actor started.
+    pub(super) tasks: TaskTracker,
+    /// What waits for the actor.
+    pub(super) mailbox: Mailbox,
+    /// Who is answered.
+    replies: BTreeMap<ReplyTo, Reply<Held>>,
+    /// How the append went that is under way.
+    pub(super) settled: Option<Result<Seq, TapeError>>,
+    questions: VecDeque<Question>,
+    pub(super) waiting: Vec<(MessageId, OutcomeReply)>,
+    /// What stops the workers that are at work. Whatever ends their turn takes it, and leaves another.
+    stop: CancellationToken,
+    /// The tickets that a worker of the turn is at.
+    pub(super) at_work: Vec<Seq>,
+    /// A tape with its state, ready for the first life.
+    pub(super) prepared: Option<(OpenTape, State)>,
+    /// Who is told when it sleeps.
+    pub(super) sleepers: Vec<Slept>,
+    /// Whether its actor says that nothing keeps it awake.
+    pub(super) idle: bool,
+    /// Its place under the supervisor was given up before its start was over.
+    pub(super) vacated: bool,
+    /// An operator stops it: nothing is taken until it is down.
+    pub(super) stopped: bool,
+    /// When it woke up.
+    pub(super) born: Instant,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Inbox {
+        Inbox {
+            actor: None,
+            woken: false,
+            card: None,
+            tasks: TaskTracker::new(),
+            mailbox: Mailbox::default(),
+            replies: BTreeMap::new(),
+            settled: None,
+            questions: VecDeque::new(),
+            waiting: Vec::new(),
+            stop: CancellationToken::new(),
+            at_work: Vec::new(),
+            prepared: None,
+            sleepers: Vec::new(),
+            idle: false,
+            vacated: false,
+            stopped: false,
+            born: Instant::now(),
+        }
+    }
+
+    /// Puts in what a host wants.
+    pub(super) fn command(
+        &mut self,
+        to: ReplyTo,
+        command: Command,
+    ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
+        if self.mailbox.is_full(&command) {
+            // Whoever stopped waiting makes room: what nobody has in hand of theirs is not done.
+            let gone: Vec<_> = self.replies.iter().filter(|(_, reply)| reply.is_closed()).map(|(to, _)| *to).collect();
+            gone.into_iter().filter(|to| self.mailbox.withdraw(*to)).for_each(|to| drop(self.replies.remove(&to)));
+        }
+        if let Err(not_taken) = self.mailbox.command(to, command, Some(CommandId::new())) {
+            if let Some(card) = &self.card {
+                card.rejected();
+            }
+            return Err(match not_taken {
+                NotTaken::Full(depth) => SendError::InboxFull { depth },
+                NotTaken::Disk(error) => SendError::Storage(error),
+            });
+        }
+        let (reply, answer) = oneshot::channel();
+        self.replies.insert(to, reply);
+        self.show_depth();
+        Ok(answer)
+    }
+
+    /// Takes what stops the workers that are at work, to be cancelled outside of every lock. However late that is: those that begin from
+    /// here on have another.
+    pub(super) fn take_stop(&mut self) -> CancellationToken {
+        std::mem::take(&mut self.stop)
+    }
+
+    /// What stops the worker that is about to begin.
+    pub(super) fn stop_token(&self) -> CancellationToken {
+        self.stop.child_token()
+    }
+
+    pub(super) fn question(&mut self, question: Question) -> Result<(), SendError> {
+        if self.is_full() {
+            // Whoever stopped waiting makes room, also where the actor is stuck and takes none of them.
+            self.questions.retain(Question::is_waited_for);
+        }
+        let depth = self.questions.len();
+        if depth >= QUESTIONS_MAX {
+            return Err(SendError::InboxFull { depth });
+        }
+        self.questions.push_back(question);
+        Ok(())
+    }
+
+    /// Takes the next thing to do, over the state that the tape has.
+    pub(super) fn take(&mut self, state: &State, now: Millis) -> Option<Work> {
+        if let Some(settled) = self.settled.take() {
+            return Some(Work::Settled(settled));
+        }
+        match self.mailbox.next(state, now) {
+            Act::Decide(inputs) => return Some(Work::Decide(inputs)),
+            Act::Stop(input) => return Some(Work::Stop(input)),
+            Act::Rest => {}
+        }
+        let question = self.questions.pop_front().map(Work::Question);
+        self.woken &= question.is_some();
+        question
+    }
+
+    /// Who is to be told what of the commands that are over. They leave.
+    pub(super) fn ends(&mut self, ends: Vec<(ReplyTo, CommandEnd)>) -> Ends {
+        let ends = ends.into_iter().filter_map(|(to, end)| {
+            let how = match end {
+                CommandEnd::Decided(reply) => reply.map_err(SendError::from),
+                CommandEnd::NotRecorded(error) => Err(SendError::Storage(error)),
+                CommandEnd::Crashed => Err(SendError::Crashed),
+            };
+            Some((self.replies.remove(&to)?, how))
+        });
+        let ends = ends.collect();
+        self.show_depth();
+        ends
+    }
+
+    /// Its sender has waited long enough. What it is told.
+    pub(super) fn withdraw(&mut self, to: ReplyTo) -> SendError {
+        let is_out = self.mailbox.withdraw(to);
+        self.replies.remove(&to);
+        self.show_depth();
+        match is_out {
+            true => SendError::Storage(TapeError::Busy { waiting: self.mailbox.depth() }),
+            false => SendError::Unsettled { message: None },
+        }
+    }
+
+    /// Whether no further question fits.
+    pub(super) fn is_full(&self) -> bool {
+        self.questions.len() >= QUESTIONS_MAX
+    }
+
+    pub(super) fn show_depth(&self) {
+        if let Some(card) = &self.card {
+            card.inbox(self.mailbox.depth());
+        }
+    }
+
+    /// How many questions wait.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> usize {
+        self.questions.len()
+    }
+
+    /// Whether there is nothing in it that an actor would be needed for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && self.waiting.is_empty()
+    }
+
+    /// A life begins, over a tape that ends there. Gives who is told what became of what its predecessor had in hand.
+    pub(super) fn begin_life(
+        &mut self,
+        life: u32,
+        actor: shell::Mailbox<Wake>,
+        card: Arc<ActorCard>,
+        recover: Input,
+        last: Seq,
+    ) -> Ends {
+        self.actor = Some(actor);
+        self.card = Some(card);
+        self.settled = None;
+        self.at_work.clear();
+        self.woken = false;
+        self.idle = false;
+        self.stopped = false;
+        let ends = self.mailbox.begin(life, recover, last);
+        let ends = self.ends(ends);
+        self.wake();
+        ends
+    }
+
+    /// Wakes the actor, once until it has looked.
+    pub(super) fn wake(&mut self) {
+        if self.woken {
+            return;
+        }
+        if let Some(actor) = &self.actor {
+            // An actor that is gone is followed by one that looks by itself.
+            self.woken = actor.send(Wake).is_ok();
+        }
+    }
+
+    pub(super) fn wake_again(&mut self) {
+        self.woken = false;
+        self.wake();
+    }
+
+    /// Takes out all who wait for an answer, but for those whose command is in hand: it may be on its way to the tape, and keeps
+    /// its place until that is settled. Stops leave too, or stay for the next life.
+    pub(super) fn take_waiters(&mut self, stops_too: bool) -> Waiters {
+        let commands =
+            self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();
+        self.show_depth();
+        Waiters { commands, questions: self.questions.drain(..).collect(), outcomes: std::mem::take(&mut self.waiting) }
+    }
+
+    /// Takes out what is in hand: its actor does not come back. Gives those who wait for an answer.
+    pub(super) fn take_hand(&mut self) -> Vec<Unsettled> {
+        let unsettled = self.take_unsettled();
+        self.mailbox.drop_hand();
+        unsettled
+    }
+
+    /// Takes out those who wait for the answer to a command that is in hand.
+    pub(super) fn take_unsettled(&mut self) -> Vec<Unsettled> {
+        let left = self.mailbox.in_hand();
+        let unsettled = left.into_iter().filter_map(|Left { reply, message, decided }| {
+            Some(Unsettled { message, decided, reply: self.replies.remove(&reply)? })
+        });
+        let unsettled = unsettled.collect();
+        self.show_depth();
+        unsettled
+    }
+}
+
+/// A command that was in hand, of an actor that will not answer it.
+pub(super) struct Unsettled {
+    message: Option<MessageId>,
+    decided: Option<(Seq, Result<Held, Refusal>)>,
+    reply: Reply<Held>,
+}
+
+impl Unsettled {
+    /// Says what became of it: what was decided, where the tape ends there or behind it; else that nothing was recorded. Where
+    /// nobody knows how far the tape is, it says that.
+    pub(super) fn tell(self, last: Option<Seq>, refusal: &SendError) {
+        let Unsettled { message, decided, reply } = self;
+        let answer = match (last, decided) {
+            (None, _) => Err(SendError::Unsettled { message }),
+            (Some(last), Some((upto, answer))) if upto <= last => answer.map_err(SendError::from),
+            (Some(_), _) => Err(refusal.clone()),
+        };
+        // A host that stopped waiting can ask again with the same message id.
+        drop(reply.send(answer));
+    }
+}
+
+/// Those who waited for an answer that will not come. To be told outside of every lock.
+#[must_use]
+pub(super) struct Waiters {
+    commands: Vec<Reply<Held>>,
+    questions: Vec<Question>,
+    outcomes: Vec<(MessageId, OutcomeReply)>,
+}
+
+impl Waiters {
+    /// Nobody.
+    pub(super) fn none() -> Waiters {
+        Waiters { commands: Vec::new(), questions: Vec::new(), outcomes: Vec::new() }
+    }
+
+    /// Of a session that does not sleep, and has a tape or is about to have it.
+    pub(super) fn refuse_awake(mut self, error: &SendError, why: &'static str) {
+        for question in std::mem::take(&mut self.questions) {
+            match question {
+                Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why })),
+                other => other.refuse(error.clone()),
+            }
+        }
+        self.refuse(error);
+    }
+
+    pub(super) fn refuse(self, error: &SendError) {
+        // A receiver that is gone does not want to know.
+        self.commands.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
+        self.outcomes.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.clone()))));
+        self.questions.into_iter().for_each(|question| question.refuse(error.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    /// What an abort stops is stopped outside of the lock, perhaps late. Who begins meanwhile is not meant.
+    #[test]
+    fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
+        let mut inbox = Inbox::new();
+        let before = inbox.stop_token();
+        let stop = inbox.take_stop();
+        let behind = inbox.stop_token();
+        stop.cancel();
+        assert_eq!((before.is_cancelled(), behind.is_cancelled()), (true, false));
+    }
+
+    /// Over a slow disk, those who stopped waiting keep nobody out. What they wanted is not done, but for what stops.
+    #[test]
+    fn commands_that_nobody_waits_for_take_no_place() {
+        let mut inbox = Inbox::new();
+        let state =
+            State::new("s".parse().unwrap(), crate::kernel::Settings::new("/w", "m/m".parse().unwrap()), Millis(0));
+        let send = || crate::kernel::SendMessage {
+            message: crate::words::message::Message::user("go"),
+            delivery: crate::kernel::Delivery::default(),
+            expect_turn: None,
+        };
+        drop(inbox.command(ReplyTo(1), crate::kernel::Abort { reason: "enough".into() }.into()).unwrap());
+        let full = (2..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok().map(drop)).take(2_000).count();
+        assert_eq!(full, 2_000, "each found room");
+        let Act::Decide(inputs) = inbox.mailbox.next(&state, Millis(0)) else { panic!("something waits") };
+        assert!(inputs[0].is_stop(), "the abort stays");
+        let waits: Vec<_> = (3_000..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok()).collect();
+        assert!(waits.len() > 200 && waits.len() < 2_000, "those who wait have a bound: {}", waits.len());
+    }
+
+    /// A stuck actor takes no questions, and those who ask it again and again stop waiting.
+    #[test]
+    fn questions_that_nobody_waits_for_take_no_place() {
+        let mut inbox = Inbox::new();
+        let ask = |inbox: &mut Inbox| {
+            let (reply, answer) = oneshot::channel();
+            inbox.question(Question::Up(reply)).map(|()| answer)
+        };
+        let mut waits = ask(&mut inbox).unwrap();
+        (0..3 * QUESTIONS_MAX).for_each(|_| drop(ask(&mut inbox).unwrap()));
+        assert_eq!(waits.try_recv().unwrap_err(), oneshot::error::TryRecvError::Empty, "it was not thrown out");
+        assert!(inbox.asked() <= QUESTIONS_MAX);
+        let all: Vec<_> = std::iter::from_fn(|| ask(&mut inbox).ok()).take(3 * QUESTIONS_MAX).collect();
+        assert_eq!(all.len(), QUESTIONS_MAX - 1, "those who wait have a bound");
+    }
+}

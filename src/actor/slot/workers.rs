@@ -1,0 +1,56 @@
+//! Who is at work on a session's turn. None begins while a stop or the recovery waits for its record, and whoever waits until all are
+//! down waits for their tasks, not for what they report.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{actor::slot::Slot, words::ids::Seq};
+
+/// A worker of a turn, held by its task. When that is dropped, reported or not, the worker is down.
+pub(crate) struct AtWork {
+    slot: Arc<Slot>,
+    life: u32,
+    ticket: Seq,
+    /// Stops it.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut inner = self.slot.inner();
+        if inner.life == self.life
+            && let Some(inbox) = &mut inner.inbox
+        {
+            inbox.at_work.retain(|at_work| *at_work != self.ticket);
+        }
+        drop(inner);
+        self.slot.moved.notify_waiters();
+    }
+}
+
+impl Slot {
+    /// Whether work may begin.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.may_begin())
+    }
+
+    /// A worker of the turn begins, in that life. `None` where it may not: a stop came meanwhile.
+    pub(crate) fn begin_worker(self: &Arc<Self>, life: u32, ticket: Seq) -> Option<AtWork> {
+        let mut inner = self.inner();
+        let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
+        inbox.at_work.push(ticket);
+        Some(AtWork { slot: self.clone(), life, ticket, stop: inbox.stop_token() })
+    }
+
+    /// Returns when no worker of the turn is at work.
+    pub(crate) async fn workers_down(&self) {
+        loop {
+            let moved = self.moved.notified();
+            if self.inner().inbox.as_ref().is_none_or(|inbox| inbox.at_work.is_empty()) {
+                return;
+            }
+            moved.await;
+        }
+    }
+}

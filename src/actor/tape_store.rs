@@ -1,0 +1,261 @@
+//! The tape store's actor: it claims and opens tapes, makes new ones, sweeps, deletes old outputs and makes the disk's reserve again.
+//!
+//! Its handler never waits: what blocks runs on threads. What it is asked stands in [`Orders`], a value of the runtime, and what
+//! comes of an order goes to whoever asked, from the thread that carried it out. So a crash of the actor loses none of it: what was
+//! begun goes on, and the next life takes what waits. No append goes through it: sessions append by handles of their own, and live
+//! on without it.
+
+mod open;
+mod orders;
+mod sweeps;
+
+pub(crate) use open::First;
+pub(crate) use orders::{Opening, Orders};
+pub(crate) use sweeps::Sweeper;
+pub use sweeps::{SweepReport, Sweeps};
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    actor::{host::Host, undone::show_undone},
+    supervisor::{
+        ActorCard, ChildSpec,
+        shell::{Behaviour, Context, ExitError, Init, Mailbox},
+    },
+    tape::Store,
+    tool::truncate::RETENTION,
+};
+use orders::Order;
+use sweeps::sweep;
+
+/// Its id under its supervisor.
+pub(crate) const TAPE_STORE: &str = "tape store";
+
+/// How often outputs that are too old are deleted.
+const TIDY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long it is waited before what was deleted is scrubbed once more, where something was in the way.
+const SCRUB_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long a chore of one life may hold up the next. Each looks often whether it must end.
+const CHORES_WAIT: Duration = Duration::from_secs(2);
+
+/// The actor as a child of its supervisor.
+pub(crate) fn tape_store(host: &Arc<Host>) -> ChildSpec {
+    let (host, chores) = (host.clone(), TaskTracker::new());
+    let of_life = chores.clone();
+    let make = move || TapeStore {
+        host: host.clone(),
+        chores: of_life.clone(),
+        ends: Arc::default(),
+        timers: JoinSet::new(),
+        doing: Vec::new(),
+        mailbox: None,
+    };
+    ChildSpec::behaviour(TAPE_STORE, TAPE_STORE, make).workers(chores, CHORES_WAIT)
+}
+
+/// What the actor is told.
+pub(crate) enum Msg {
+    /// Something was ordered.
+    Look,
+    /// It is time for a chore.
+    Due(Chore),
+    /// A chore is over. Whether something of it is left to do.
+    Done(Chore, Result<bool, JoinError>),
+}
+
+/// What it does unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chore {
+    Tidy,
+    Reserve,
+    Sweep,
+    Scrub,
+}
+
+impl Chore {
+    fn word(self) -> &'static str {
+        match self {
+            Chore::Tidy => "deletes old outputs",
+            Chore::Reserve => "makes the disk's reserve again",
+            Chore::Sweep => "sweeps",
+            Chore::Scrub => "scrubs what was deleted",
+        }
+    }
+}
+
+struct TapeStore {
+    host: Arc<Host>,
+    chores: TaskTracker,
+    /// Its chores are to end.
+    ends: Arc<AtomicBool>,
+    /// End with it.
+    timers: JoinSet<()>,
+    /// The chores that are under way.
+    doing: Vec<Chore>,
+    mailbox: Option<Mailbox<Msg>>,
+}
+
+impl Behaviour for TapeStore {
+    type Msg = Msg;
+
+    const MAY_WAIT: bool = false;
+
+    async fn init(&mut self, cx: &mut Context<Msg>) -> Result<Init, ExitError> {
+        let mailbox = cx.mailbox();
+        self.mailbox = Some(mailbox.clone());
+        self.host.orders.begin(mailbox, cx.card().clone());
+        self.after(Duration::ZERO, Chore::Tidy);
+        self.sweep_later();
+        // What another process, or the life before, left.
+        self.after(Duration::ZERO, Chore::Scrub);
+        self.show(cx.card());
+        Ok(Init::Run)
+    }
+
+    async fn handle(&mut self, msg: Msg, cx: &mut Context<Msg>) -> Result<(), ExitError> {
+        match msg {
+            Msg::Look => {
+                while let Some(order) = self.host.orders.take() {
+                    self.carry_out(order);
+                }
+            }
+            Msg::Due(chore) => self.begin(chore),
+            Msg::Done(chore, result) => {
+                self.doing.retain(|doing| *doing != chore);
+                let is_left = result.unwrap_or_else(|lost| {
+                    tracing::warn!(chore = chore.word(), %lost, "a chore of the tape store came to no end");
+                    true
+                });
+                match chore {
+                    Chore::Tidy => self.after(TIDY_EVERY, Chore::Tidy),
+                    Chore::Sweep => self.sweep_later(),
+                    Chore::Scrub if is_left => self.after(SCRUB_AGAIN, Chore::Scrub),
+                    Chore::Scrub | Chore::Reserve => {}
+                }
+            }
+        }
+        self.show(cx.card());
+        Ok(())
+    }
+
+    fn describe(msg: &Msg) -> &'static str {
+        match msg {
+            Msg::Look => "look",
+            Msg::Due(chore) | Msg::Done(chore, _) => chore.word(),
+        }
+    }
+}
+
+impl TapeStore {
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Open(slot, opening) => open::begin(&self.host, slot, opening),
+            Order::Reserve => self.begin(Chore::Reserve),
+            // The one that is under way may be past it.
+            Order::Scrub if self.doing.contains(&Chore::Scrub) => self.after(SCRUB_AGAIN, Chore::Scrub),
+            Order::Scrub => self.begin(Chore::Scrub),
+            // Whoever asked is told, so it goes on without this life.
+            Order::Sweep(policy, reply) => {
+                let host = self.host.clone();
+                let swept = move || drop(reply.send(sweep(&host, policy, usize::MAX, &|| false)));
+                self.host.tasks.spawn_blocking_on(swept, &self.host.tokio);
+            }
+        }
+    }
+
+    /// Begins a chore on a thread of its own, unless it is under way.
+    fn begin(&mut self, chore: Chore) {
+        if self.doing.contains(&chore) {
+            return;
+        }
+        let Some(mailbox) = self.mailbox.clone() else { return };
+        self.doing.push(chore);
+        let (host, ends) = (self.host.clone(), self.ends.clone());
+        let blocking = self.host.tokio.spawn_blocking(move || {
+            let stop = || ends.load(Ordering::Relaxed) || host.orders.is_closed();
+            match (chore, host.store.files()) {
+                (Chore::Sweep, _) => host.sweeper.sweep(&host, &stop),
+                (Chore::Tidy, Some(files)) => tidy(files, stop),
+                // Without room for it the reserve is made another time.
+                (Chore::Reserve, Some(files)) => drop(files.remake_reserve()),
+                (Chore::Scrub, Some(files)) => return !scrub(files, &stop),
+                (Chore::Tidy | Chore::Reserve | Chore::Scrub, None) => {}
+            }
+            false
+        });
+        let over = async move {
+            // An actor that has ended wants to know of nothing.
+            let _ = mailbox.send(Msg::Done(chore, blocking.await));
+        };
+        self.chores.spawn_on(over, &self.host.tokio);
+    }
+
+    fn sweep_later(&mut self) {
+        if let Some(wait) = self.host.sweeper.wait() {
+            self.after(wait, Chore::Sweep);
+        }
+    }
+
+    /// It is told after that time to begin a chore.
+    fn after(&mut self, wait: Duration, chore: Chore) {
+        let Some(mailbox) = self.mailbox.clone() else { return };
+        let tell = async move {
+            tokio::time::sleep(wait).await;
+            // It ends with the actor.
+            let _ = mailbox.send(Msg::Due(chore));
+        };
+        while self.timers.try_join_next().is_some() {}
+        self.timers.spawn_on(tell, &self.host.tokio);
+    }
+
+    /// Says what it does; at rest, what was left undone.
+    fn show(&self, card: &ActorCard) {
+        match self.doing.first() {
+            Some(chore) => card.doing(chore.word()),
+            None => show_undone(&self.host, card),
+        }
+    }
+}
+
+impl Drop for TapeStore {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // One that did not begin has nothing to end.
+        if self.mailbox.take().is_some() {
+            self.host.orders.end(&self.host);
+        }
+    }
+}
+
+/// Takes what was deleted out of the index. Says whether all of it is.
+#[cfg(feature = "sqlite")]
+fn scrub(store: &Store, stop: &dyn Fn() -> bool) -> bool {
+    store.scrub(stop).unwrap_or_else(|error| {
+        tracing::warn!(%error, "what was deleted is still in the index");
+        false
+    })
+}
+
+/// Without a database in it, this library leaves the index to others.
+#[cfg(not(feature = "sqlite"))]
+fn scrub(_: &Store, _: &dyn Fn() -> bool) -> bool {
+    true
+}
+
+fn tidy(store: &Store, stop: impl Fn() -> bool) {
+    let removed = store.tidy_spills(RETENTION, stop);
+    if removed > 0 {
+        tracing::info!(removed, "old outputs were removed");
+    }
+}

@@ -1,0 +1,117 @@
+//! How a tape is opened or made: claimed, read and folded on a thread that may wait for a disk, and put into its session's slot.
+//!
+//! Whoever asked may be gone by then, or be another life of the same session: what was found is as good. Where nobody is awake to
+//! want it, the tape is given back.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    actor::{
+        host::Host,
+        session::fold_of,
+        slot::Slot,
+        tape_store::Opening,
+        tapes::{FirstAppend, OpenTape},
+    },
+    error::OpenError,
+    hook::panic_text,
+    kernel::{Entry, State},
+    tape::TapeError,
+    words::ids::{Seq, SessionId},
+};
+
+/// How long a life waits for a tape that the life before it has.
+const CLAIM_WAIT: Duration = Duration::from_secs(10);
+
+/// What a new tape begins with.
+pub(crate) struct First {
+    pub(crate) entries: Vec<Entry>,
+    /// What they make.
+    pub(crate) state: State,
+}
+
+/// Opens it in a task that no caller can cancel, when its turn has come.
+pub(super) fn begin(host: &Arc<Host>, slot: Arc<Slot>, opening: Opening) {
+    let told = Told { host: host.clone(), session: slot.id.clone(), opened: Err(OpenError::Closed) };
+    let (host, room) = (host.clone(), host.orders.room.clone());
+    let (tasks, tokio) = (host.tasks.clone(), host.tokio.clone());
+    let opening = async move {
+        let mut told = told;
+        // It is never closed.
+        let Ok(turn) = room.acquire_owned().await else { return };
+        let tokio = host.tokio.clone();
+        let opened = tokio.spawn_blocking(move || {
+            let opened = catch_unwind(AssertUnwindSafe(|| open(&host, &slot, opening)));
+            drop(turn);
+            opened.unwrap_or_else(|panic| {
+                let why = format!("it crashed while its tape was opened: {}", panic_text(&*panic));
+                Err(OpenError::NotStarted { session: slot.id.clone(), why })
+            })
+        });
+        told.opened = opened.await.unwrap_or(Err(OpenError::Closed));
+    };
+    tasks.spawn_on(opening, &tokio);
+}
+
+/// Tells those who wait, however the opening ends.
+struct Told {
+    host: Arc<Host>,
+    session: SessionId,
+    opened: Result<(), OpenError>,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.host.orders.opened(&self.session, &self.opened);
+    }
+}
+
+fn open(host: &Host, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError> {
+    let (tape, state) = match opening {
+        Opening::Load => load(host, slot)?,
+        Opening::Make(first) => make(host, slot, first)?,
+    };
+    slot.prepare(tape, state);
+    Ok(())
+}
+
+/// Claims and reads a tape. Where an actor of this runtime still has it, that one is on its way out (its supervisor crashed, and did
+/// not stay to see it go): it is waited for.
+fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
+    fault!(host.store.faults(), "session.load", slot.id.as_str());
+    let loaded = host.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;
+    let damaged = |damage: String| OpenError::Damaged { session: slot.id.clone(), damage };
+    if let Some(damage) = loaded.read_only {
+        return Err(damaged(damage.to_string()));
+    }
+    if let Some(repair) = &loaded.repair {
+        tracing::warn!(session = %slot.id, repair = ?repair, "a torn tail was set aside");
+    }
+    if loaded.entries.is_empty() {
+        // Who made it died before the first entry; it can be made anew.
+        return Err(OpenError::Tape(TapeError::Missing { session: slot.id.clone() }));
+    }
+    fault!(host.store.faults(), "session.loaded", slot.id.as_str());
+    let state = fold_of(&slot.id, &loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
+    Ok((loaded.tape, state))
+}
+
+/// Makes a tape, with its first entries on it. Where they do not come to the disk, nobody was told that it exists.
+fn make(host: &Host, slot: &Arc<Slot>, first: Box<First>) -> Result<(OpenTape, State), OpenError> {
+    let First { entries, state } = *first;
+    let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
+    let lines = lines.map_err(|_| TapeError::Closed)?;
+    let append = FirstAppend::new();
+    let mut tape = host.store.create(&slot.id, append.notify(slot.notify()))?;
+    if let Err(error) = append.append(&mut tape, &lines) {
+        drop(tape);
+        // Where it cannot be removed either, a sweep does it.
+        drop(host.store.delete_unless_gone_on(&slot.id, Seq::ZERO));
+        return Err(error.into());
+    }
+    Ok((tape, state))
+}

@@ -1,0 +1,291 @@
+//! What is asked of the tape store. A value of the runtime, which outlives every life of the store's actor: an order is there until
+//! somebody was told what came of it.
+//!
+//! The same asked twice is one order. While the actor is between two lives, orders wait; where it does not come back within
+//! [`GONE_MAX`], they are refused, and new ones at once, until it is there again.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::JoinSet,
+};
+
+use crate::{
+    actor::{
+        host::Host,
+        slot::Slot,
+        tape_store::{First, Msg},
+    },
+    error::OpenError,
+    lock::Lock,
+    ops::sweep::{Sweep, SweepPolicy},
+    supervisor::{ActorCard, shell::Mailbox},
+    tape::TapeError,
+    words::ids::SessionId,
+};
+
+/// So many tapes are opened at once: as many as keep a disk and a few cores busy.
+pub(super) const OPENS_MAX: usize = 16;
+
+/// How long an order waits for an actor that is not there.
+pub(super) const GONE_MAX: Duration = Duration::from_secs(5);
+
+/// What is to be done with a session's tape.
+pub(crate) enum Opening {
+    /// It is claimed and read.
+    Load,
+    /// It is made, with its first entries.
+    Make(Box<First>),
+}
+
+/// One thing that is asked of the store.
+pub(super) enum Order {
+    Open(Arc<Slot>, Opening),
+    /// The disk's reserve was used, and there may be room again.
+    Reserve,
+    /// Something was deleted.
+    Scrub,
+    Sweep(SweepPolicy, oneshot::Sender<Result<Sweep, TapeError>>),
+}
+
+type Opened = Result<(), OpenError>;
+
+/// See the module.
+pub(crate) struct Orders {
+    list: Lock<List>,
+    /// Held while a tape is being opened.
+    pub(crate) room: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct List {
+    /// Who takes the orders, and where it is shown how many have no answer.
+    actor: Option<(Mailbox<Msg>, Arc<ActorCard>)>,
+    /// How many actors have ended.
+    ended: u64,
+    /// Waits for the next actor while there is none, and gives up some time.
+    patience: JoinSet<()>,
+    /// None has come for too long.
+    given_up: bool,
+    closed: bool,
+    waiting: VecDeque<Order>,
+    /// Who waits for each session that is to be opened, or is being opened.
+    opening: HashMap<SessionId, Vec<oneshot::Sender<Opened>>>,
+}
+
+impl List {
+    fn put(&mut self, order: Order) {
+        self.waiting.push_back(order);
+        if let Some((actor, _)) = &self.actor {
+            // One that is ending leaves it to the next.
+            let _ = actor.send(Msg::Look);
+        }
+    }
+
+    fn show(&self) {
+        if let Some((_, card)) = &self.actor {
+            card.inbox(self.opening.len());
+        }
+    }
+
+    /// Why nothing is taken, where nothing is.
+    fn refusal(&self) -> Option<OpenError> {
+        match () {
+            () if self.closed => Some(OpenError::Closed),
+            () if self.given_up => Some(OpenError::Unavailable),
+            () => None,
+        }
+    }
+}
+
+impl Default for Orders {
+    fn default() -> Orders {
+        Orders { list: Lock::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
+    }
+}
+
+impl Orders {
+    fn list(&self) -> MutexGuard<'_, List> {
+        // Each change under this lock is whole before anything can panic.
+        self.list.lock()
+    }
+
+    // ---- who asks ------------------------------------------------------------------------------------------------------
+
+    /// Has a session's tape opened, and put into its slot with the state that it makes. Dropping the future stops waiting, and
+    /// nothing else.
+    ///
+    /// # Errors
+    /// [`OpenError::Unavailable`]; [`OpenError::Closed`]; and why the tape cannot be opened.
+    pub(crate) async fn open(&self, slot: &Arc<Slot>, opening: Opening) -> Opened {
+        let (tell, told) = oneshot::channel();
+        {
+            let mut list = self.list();
+            if let Some(refusal) = list.refusal() {
+                return Err(refusal);
+            }
+            match list.opening.get_mut(&slot.id) {
+                Some(waiters) => waiters.push(tell),
+                None => {
+                    list.opening.insert(slot.id.clone(), vec![tell]);
+                    list.put(Order::Open(slot.clone(), opening));
+                    list.show();
+                }
+            }
+        }
+        // Whoever carries it out answers; where nobody is left to, the tokio runtime of the tree is gone.
+        told.await.unwrap_or(Err(OpenError::Closed))
+    }
+
+    /// Has the store swept. Dropping the future stops waiting, and nothing else.
+    ///
+    /// # Errors
+    /// [`OpenError::Unavailable`]; [`OpenError::Closed`]; and why the store cannot be swept.
+    pub(crate) async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
+        let (tell, told) = oneshot::channel();
+        {
+            let mut list = self.list();
+            if let Some(refusal) = list.refusal() {
+                return Err(refusal);
+            }
+            list.put(Order::Sweep(policy, tell));
+        }
+        match told.await {
+            Ok(swept) => Ok(swept?),
+            Err(_) => Err(self.list().refusal().unwrap_or(OpenError::Closed)),
+        }
+    }
+
+    /// Has the disk's reserve made again, some time.
+    pub(crate) fn make_reserve(&self) {
+        self.put_once(Order::Reserve);
+    }
+
+    /// Has what was deleted taken out of the index, some time.
+    pub(crate) fn scrub(&self) {
+        self.put_once(Order::Scrub);
+    }
+
+    fn put_once(&self, order: Order) {
+        let mut list = self.list();
+        let kind = std::mem::discriminant(&order);
+        if list.refusal().is_none() && !list.waiting.iter().any(|other| std::mem::discriminant(other) == kind) {
+            list.put(order);
+        }
+    }
+
+    /// The runtime ends: what waits is refused, and so is all that comes.
+    pub(crate) fn close(&self) {
+        let refused = {
+            let mut list = self.list();
+            list.closed = true;
+            list.patience.abort_all();
+            refused(&mut list)
+        };
+        drop(refused);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.list().closed
+    }
+
+    // ---- the actor -----------------------------------------------------------------------------------------------------
+
+    /// A life of the actor begins.
+    pub(super) fn begin(&self, actor: Mailbox<Msg>, card: Arc<ActorCard>) {
+        let mut list = self.list();
+        // What waited for it.
+        let _ = actor.send(Msg::Look);
+        (list.actor, list.given_up) = (Some((actor, card)), false);
+        list.patience.abort_all();
+        list.show();
+    }
+
+    /// A life of the actor is over. Where none follows, those who wait are told so.
+    pub(super) fn end(&self, host: &Arc<Host>) {
+        let mut list = self.list();
+        list.actor = None;
+        list.ended += 1;
+        if list.closed {
+            return;
+        }
+        let (ended, host, tokio) = (list.ended, Arc::downgrade(host), host.tokio.clone());
+        let give_up = async move {
+            tokio::time::sleep(GONE_MAX).await;
+            if let Some(host) = host.upgrade() {
+                host.orders.give_up(ended);
+            }
+        };
+        while list.patience.try_join_next().is_some() {}
+        list.patience.spawn_on(give_up, &tokio);
+    }
+
+    /// So many lives are over; where that was the last one, none has followed it for too long.
+    fn give_up(&self, ended: u64) {
+        let mut list = self.list();
+        if list.ended == ended && list.actor.is_none() {
+            list.given_up = true;
+            let refused = refused(&mut list);
+            drop(list);
+            drop(refused);
+        }
+    }
+
+    /// The next order.
+    pub(super) fn take(&self) -> Option<Order> {
+        self.list().waiting.pop_front()
+    }
+
+    /// A session's tape was opened, or could not be.
+    pub(super) fn opened(&self, session: &SessionId, opened: &Opened) {
+        let waiters = {
+            let mut list = self.list();
+            let waiters = list.opening.remove(session).unwrap_or_default();
+            list.show();
+            waiters
+        };
+        // Whoever stopped waiting does not want to know.
+        waiters.into_iter().for_each(|waiter| drop(waiter.send(opened.clone())));
+    }
+}
+
+#[cfg(test)]
+impl Orders {
+    /// Whether an actor takes them.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.list().actor.is_some()
+    }
+
+    /// How many lives of the actor are over.
+    pub(crate) fn ended(&self) -> u64 {
+        self.list().ended
+    }
+
+    /// Kills the actor behind its supervisor's back. Whether there is one.
+    pub(crate) fn kill(&self) -> bool {
+        self.list().actor.as_ref().map(|(actor, _)| actor.kill()).is_some()
+    }
+
+    /// Whether somebody waits for that session to be opened.
+    pub(crate) fn is_opening(&self, session: &SessionId) -> bool {
+        self.list().opening.contains_key(session)
+    }
+}
+
+/// Takes out what nobody has begun, and tells those who wait for it. What is given is dropped outside of the lock.
+fn refused(list: &mut List) -> VecDeque<Order> {
+    let why = list.refusal().unwrap_or(OpenError::Closed);
+    let waiting = std::mem::take(&mut list.waiting);
+    for order in &waiting {
+        if let Order::Open(slot, _) = order {
+            let waiters = list.opening.remove(&slot.id).unwrap_or_default();
+            waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(why.clone()))));
+        }
+    }
+    waiting
+}

@@ -1,0 +1,159 @@
+//! Sweeping: a runtime removes what a policy does not keep, when it is asked to, and now and then by itself.
+//!
+//! By itself it sweeps only where the host asked for it, one sweep at a time, on a thread of its own: no actor waits for it. What
+//! came of the newest can be looked at ([`SweepReport`]). A sweep that fails is reported and made again at the next time; it ends
+//! nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    actor::host::Host,
+    lock::Lock,
+    ops::sweep::{Sweep, SweepPolicy, plan_some, sweep_through},
+    tape::TapeError,
+    words::ids::Millis,
+};
+
+/// The least time between two sweeps.
+const EVERY_MIN: Duration = Duration::from_secs(1);
+
+/// How many sessions a report names that a limit takes and that stay.
+const KEPT_NAMED_MAX: usize = 100;
+
+/// How often a runtime sweeps by itself, and what it does not keep.
+///
+/// ```
+/// use std::time::Duration;
+/// use tamtam::{Runtime, SweepPolicy, runtime::Sweeps};
+///
+/// let mut policy = SweepPolicy::default();
+/// policy.older_than = Some(Duration::from_secs(30 * 24 * 60 * 60));
+/// let builder = Runtime::builder().sweeps(Sweeps::new(Duration::from_secs(60 * 60), policy));
+/// # drop(builder);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sweeps {
+    policy: SweepPolicy,
+    every: Duration,
+    removed_max: usize,
+}
+
+impl Sweeps {
+    /// Sweeps by that policy about that often, a second at least. Each wait, also the one before the first sweep, is drawn anew
+    /// from three to five quarters of it, so that many runtimes that were started together do not sweep together.
+    #[must_use]
+    pub fn new(every: Duration, policy: SweepPolicy) -> Sweeps {
+        Sweeps { policy, every: every.max(EVERY_MIN), removed_max: 1_000 }
+    }
+
+    /// Removes so many sessions in one sweep, 1,000 by default; what is left goes with the next ones.
+    #[must_use]
+    pub fn removing_at_most(mut self, sessions: usize) -> Sweeps {
+        self.removed_max = sessions;
+        self
+    }
+
+    /// The next wait, as it was drawn: a number from 0 up to 1.
+    fn wait(&self, drawn: f64) -> Duration {
+        // One that is longer than can be said never comes.
+        Duration::try_from_secs_f64(self.every.as_secs_f64() * (0.75 + drawn / 2.0)).unwrap_or(Duration::MAX)
+    }
+}
+
+/// A number from 0 up to 1.
+fn random() -> f64 {
+    // The lower half of such an id is random, but for its two highest bits.
+    let bits = uuid::Uuid::now_v7().as_u64_pair().1 & ((1 << 53) - 1);
+    bits as f64 / (1_u64 << 53) as f64
+}
+
+/// What came of a sweep that the runtime made by itself.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SweepReport {
+    /// Its number, from 1, since the runtime was started.
+    pub number: u64,
+    /// When it began.
+    pub at: Millis,
+    /// How long it took.
+    pub took: Duration,
+    /// What was removed; and of those that stay though a limit takes them the first 100.
+    pub sweep: Sweep,
+    /// How many those are altogether.
+    pub kept: usize,
+    /// Why it was given up, where it was: the store could not be read.
+    pub error: Option<String>,
+}
+
+/// What a runtime's own sweeps are made by, and what came of the newest.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeper {
+    sweeps: Option<Sweeps>,
+    newest: Lock<Option<Arc<SweepReport>>>,
+}
+
+impl Sweeper {
+    pub(crate) fn new(sweeps: Option<Sweeps>) -> Sweeper {
+        Sweeper { sweeps, newest: Lock::default() }
+    }
+
+    /// What came of the newest sweep.
+    pub(crate) fn newest(&self) -> Option<Arc<SweepReport>> {
+        self.newest.lock().clone()
+    }
+
+    /// How long to wait before the next; `None` where nobody asked for any.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        self.sweeps.as_ref().map(|sweeps| sweeps.wait(random()))
+    }
+
+    /// Sweeps once, and keeps what came of it. Blocks on the disk.
+    pub(super) fn sweep(&self, host: &Host, stop: &dyn Fn() -> bool) {
+        let Some(Sweeps { policy, removed_max, .. }) = self.sweeps else { return };
+        let (began, at) = (Instant::now(), host.clock.now());
+        let (mut swept, error) = match sweep(host, policy, removed_max, stop) {
+            Ok(swept) => (swept, None),
+            Err(error) => (Sweep::default(), Some(error.to_string())),
+        };
+        let kept = swept.kept.len();
+        swept.kept.truncate(KEPT_NAMED_MAX);
+        match &error {
+            Some(error) => tracing::warn!(error, "a sweep was given up"),
+            None if swept.gone.is_empty() => {}
+            None => tracing::info!(removed = swept.gone.len(), bytes = swept.bytes(), "old sessions were removed"),
+        }
+        let mut newest = self.newest.lock();
+        let number = newest.as_ref().map_or(1, |newest| newest.number + 1);
+        *newest = Some(Arc::new(SweepReport { number, at, took: began.elapsed(), sweep: swept, kept, error }));
+    }
+}
+
+/// Removes what a policy does not keep, so many at most, until the runtime ends or `stop` says so. Blocks on the disk.
+pub(super) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
+    let stop = || stop() || host.orders.is_closed();
+    let planned = plan_some(&*host.store, policy, host.clock.now(), max, &stop)?;
+    let done = sweep_through(planned, stop, |session, seq| host.store.delete_unused(session, seq));
+    host.orders.scrub();
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_lie_around_what_was_asked_for() {
+        let sweeps = |every| Sweeps::new(every, SweepPolicy::default());
+        let minute = sweeps(Duration::from_secs(60));
+        assert_eq!([0.0, 0.5, 1.0].map(|drawn| minute.wait(drawn).as_secs()), [45, 60, 75]);
+        for _ in 0..1_000 {
+            assert!((0.0..1.0).contains(&random()));
+        }
+        assert_eq!(sweeps(Duration::ZERO).wait(0.0), Duration::from_millis(750));
+        let never = sweeps(Duration::MAX);
+        assert!(never.wait(0.0) > Duration::from_secs(1 << 62));
+        assert_eq!([never.wait(0.5), never.wait(1.0)], [Duration::MAX; 2]);
+    }
+}

@@ -1,0 +1,67 @@
+//! What could not be cleaned up when the store was opened, in words for an operator.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{
+    actor::host::Host,
+    supervisor::card::{ActorCard, Presented},
+    tape::TapeError,
+};
+
+/// The phase of a tape store with something left undone.
+pub(crate) const UNDONE: &str = "undone";
+
+/// Something that a dead runtime left behind, and that could not be cleaned up when the store was opened. All sessions that it is
+/// not about are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LeftUndone {
+    /// What could not be done, and why.
+    pub what: String,
+    /// What to do about it.
+    pub next: &'static str,
+}
+
+impl LeftUndone {
+    fn of(error: &TapeError) -> LeftUndone {
+        let next = match error {
+            error if error.is_full() => {
+                "make room on the disk, then start the runtime again: it is tried then, and when a session that it is about is opened"
+            }
+            TapeError::Io { .. } => {
+                "look at that path for what is in the way (rights, something else of that name, a broken disk), then start the \
+                 runtime again: it is tried then, and when a session that it is about is opened"
+            }
+            TapeError::Newer { .. } => "start the version that wrote it, or a later one, on this store",
+            _ => {
+                "`tamtam tape verify` names what is bad; it is tried again at the next start, and when a session that it is about is \
+                 opened"
+            }
+        };
+        LeftUndone { what: error.to_string(), next }
+    }
+}
+
+impl fmt::Display for LeftUndone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.next)
+    }
+}
+
+/// What this runtime found and could not clean up.
+pub(crate) fn left_undone(host: &Host) -> impl Iterator<Item = LeftUndone> + '_ {
+    host.store.undone().map(LeftUndone::of)
+}
+
+/// Shows on the tape store's card what was left undone; that it does nothing, where nothing was.
+pub(crate) fn show_undone(host: &Host, card: &ActorCard) {
+    let mut undone = left_undone(host);
+    let Some(LeftUndone { what, .. }) = undone.next() else { return card.idle() };
+    let doing = match undone.count() {
+        0 => format!("left undone at the start: {what}"),
+        more => format!("left undone at the start, and {more} more: {what}"),
+    };
+    card.present(Presented { phase: UNDONE, doing: Some(doing), ..Presented::default() }, |_| {});
+}

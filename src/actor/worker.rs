@@ -1,0 +1,393 @@
+//! The workers of a session: one model request, or one tool call, as a tracked task that reports by message.
+//!
+//! A worker catches what panics, ends what hangs, and reports exactly once. It never touches the state. When its session's
+//! life ends, it ends too: at once, with every process that its call started.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    actor::{facts, host::Host, slot::Slot},
+    event::{EVENT_VERSION, Event, EventId, EventKind},
+    hook::{HookCall, HookFailure, panic_text},
+    kernel::Report,
+    kernel::context::of_text,
+    lock::Lock,
+    model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
+    supervisor::WorkerCard,
+    tape::TapeStoreExt as _,
+    tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
+    words::ids::Seq,
+    words::message::{ErrorReason, ModelRef},
+};
+
+/// How long a call that was told to stop may tidy up (design §5).
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a worker that was dropped may take to be gone.
+const DOWN: Duration = Duration::from_secs(1);
+
+/// Where a worker belongs.
+#[derive(Clone)]
+pub(crate) struct Post {
+    pub(crate) host: Arc<Host>,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) life: u32,
+    pub(crate) ticket: Seq,
+    pub(crate) turn: Option<Seq>,
+    pub(crate) step: Option<u32>,
+}
+
+impl Post {
+    /// Says what came of it: once, when nothing of it is left.
+    pub(crate) fn report(&self, report: Report) {
+        self.slot.report(self.life, self.ticket, report);
+    }
+
+    /// Shows a provisional event.
+    pub(crate) fn show(&self, sub: u32, kind: EventKind) {
+        let observers = &self.host.observers;
+        if !self.slot.is_heard() && !observers.watch() {
+            return;
+        }
+        let event = Event {
+            v: EVENT_VERSION,
+            id: EventId { seq: self.ticket, incarnation: self.life, sub },
+            session: self.slot.id.clone(),
+            time: self.host.clock.now(),
+            cause: None,
+            turn: self.turn,
+            step: self.step,
+            kind,
+        };
+        // Many come: those who listen are told of a failure at the events of the tape, and here it is only logged.
+        let event = Arc::new(event);
+        observers.show(&event, || None);
+        self.slot.show(event);
+    }
+
+    fn hook_failed(&self, failure: HookFailure) {
+        tracing::warn!(session = %self.slot.id, hook = failure.hook, callback = failure.callback, error = failure.error, "hook failed");
+        let HookFailure { hook, callback, error } = failure;
+        self.show(0, EventKind::HookError { hook, callback, error });
+    }
+}
+
+/// A running model request. It is cut off by its token, in whichever thread that is cancelled.
+pub(crate) struct RequestWorker {
+    /// Taken by [`RequestWorker::cut`], which waits for its end.
+    task: Option<tokio::task::JoinHandle<()>>,
+    stop: CancellationToken,
+    post: Post,
+}
+
+/// What has arrived of an answer.
+#[derive(Default)]
+struct Partial {
+    text: String,
+    /// Thoughts and arguments of calls: not kept of an answer that is cut off, and counted all the same.
+    beside: String,
+}
+
+impl RequestWorker {
+    /// Makes the request in a task of its own.
+    pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> Option<RequestWorker> {
+        let at_work = post.slot.begin_worker(post.life, post.ticket)?;
+        let (stop, for_cut) = (at_work.stop.clone(), post.clone());
+        let (cut, tasks) = (stop.clone(), post.slot.tasks());
+        let task = tasks.spawn(async move {
+            let _at_work = at_work;
+            let partial = Lock::<Partial>::default();
+            let made = async {
+                let made = make(&post, &model, &request, &partial).await;
+                fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
+                match made {
+                    Ok(answer) => {
+                        let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
+                        let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
+                        Ok((answer, calls))
+                    }
+                    Err(error) => Err(error),
+                }
+            };
+            let made = tokio::select! {
+                made = AssertUnwindSafe(made).catch_unwind() => Some(made),
+                () = cut.cancelled() => None,
+            };
+            drop(card);
+            post.report(match made {
+                Some(Ok(Ok((answer, calls)))) => Report::Answered { answer, calls },
+                Some(Ok(Err(error))) => Report::Failed { error },
+                Some(Err(panic)) => {
+                    let text = format!("the model client crashed: {}", panic_text(&*panic));
+                    Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
+                }
+                None => {
+                    let arrived: Partial = partial.into_inner();
+                    let (text, thrown_away) = (arrived.text, of_text(&arrived.beside));
+                    let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
+                    Report::CutOff { partial, thrown_away }
+                }
+            });
+        });
+        Some(RequestWorker { task: Some(task), stop, post: for_cut })
+    }
+
+    /// Closes the stream. What had arrived as text is reported when the request is down, so that the next one does not run
+    /// beside it; one that blocks its thread is waited for 1 s. Once; again it is nothing new.
+    pub(crate) fn cut(&mut self) {
+        self.stop.cancel();
+        let post = self.post.clone();
+        let Some(mut task) = self.task.take() else { return };
+        let tasks = post.slot.tasks();
+        tasks.spawn(async move {
+            if tokio::time::timeout(DOWN, &mut task).await.is_err() {
+                // It is left behind, and its own report finds its ticket closed.
+                task.abort();
+                post.report(Report::CutOff { partial: Vec::new(), thrown_away: 0 });
+            }
+        });
+    }
+}
+
+impl Drop for RequestWorker {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Lock<Partial>) -> Result<Answer, ModelError> {
+    fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
+    let model = post.host.models.find(model)?;
+    let mut sub = 0;
+    let arrived = || partial.lock();
+    let mut deltas = |delta: Delta| {
+        sub += 1;
+        post.show(
+            sub,
+            match delta {
+                Delta::Text(text) => {
+                    arrived().text.push_str(&text);
+                    EventKind::TextDelta { text }
+                }
+                Delta::ReasoningStarted => EventKind::ReasoningStarted {},
+                Delta::Reasoning(text) => {
+                    arrived().beside.push_str(&text);
+                    EventKind::ReasoningDelta { text }
+                }
+                Delta::ReasoningEnded => EventKind::ReasoningEnded {},
+                Delta::CallPending { index, id, name } => EventKind::CallPending { index, call: id, name },
+                Delta::CallInput { index, text } => {
+                    arrived().beside.push_str(&text);
+                    EventKind::CallInput { index, text }
+                }
+            },
+        );
+    };
+    model.stream(request, &mut deltas).await
+}
+
+/// A running tool call.
+pub(crate) struct CallWorker {
+    stop: CancellationToken,
+    kill: CancellationToken,
+}
+
+impl CallWorker {
+    /// Carries out the call in a task of its own.
+    pub(crate) fn start(
+        post: Post,
+        call: HookCall,
+        tool: Arc<dyn Tool>,
+        context: CallContext,
+        card: WorkerCard,
+    ) -> Option<CallWorker> {
+        let at_work = post.slot.begin_worker(post.life, post.ticket)?;
+        let (stop, kill) = (at_work.stop.clone(), CancellationToken::new());
+        let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
+        let tasks = post.slot.tasks();
+        tasks.spawn(async move {
+            let _at_work = at_work;
+            let card = Arc::new(card);
+            let changes = ChangeLog::new(post.host.store.files_path(&post.slot.id), post.ticket);
+            let made = async {
+                let context = context.of(&post, &call, stop.clone(), card.clone(), changes.clone());
+                let made = run(&post, call, tool, context, &kill).await;
+                fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
+                made
+            };
+            // What of a tool is asked beside its run may panic too; a worker that does not report would hold its turn for ever.
+            let made = AssertUnwindSafe(made).catch_unwind().await;
+            let result = made.unwrap_or_else(|panic| Some(crashed(&*panic)));
+            drop(card);
+            if let Some(mut result) = result {
+                // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
+                result.changes = changes.take().map(Box::new);
+                post.report(Report::Returned { result });
+            }
+        });
+        Some(worker)
+    }
+
+    /// Tells the call to stop. Its report follows when it is down.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+}
+
+impl Drop for CallWorker {
+    fn drop(&mut self) {
+        self.kill.cancel();
+    }
+}
+
+/// What a call's context is made of, beside its worker's post.
+pub(crate) struct CallContext {
+    pub(crate) key: String,
+    pub(crate) workspace: Arc<std::path::PathBuf>,
+    pub(crate) spill: Option<Arc<std::path::PathBuf>>,
+    pub(crate) external: Arc<[std::path::PathBuf]>,
+    pub(crate) may: crate::tool::May,
+}
+
+impl CallContext {
+    fn of(
+        self,
+        post: &Post,
+        call: &HookCall,
+        cancel: CancellationToken,
+        card: Arc<WorkerCard>,
+        changes: ChangeLog,
+    ) -> ToolContext {
+        let progress_post = post.clone();
+        let counter = std::sync::atomic::AtomicU32::new(0);
+        let progress = Progress::new(move |title: Option<String>, metadata: Value| {
+            let sub = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed).saturating_add(1);
+            if let Some(title) = &title {
+                card.doing(title.clone());
+            }
+            progress_post.show(sub, EventKind::CallProgress { ticket: progress_post.ticket, title, metadata });
+        });
+        ToolContext::new(
+            post.slot.id.clone(),
+            call.call.clone(),
+            post.ticket,
+            self.key,
+            self.workspace,
+            self.spill,
+            self.external,
+            self.may,
+            cancel,
+            progress,
+            changes,
+            #[cfg(all(unix, feature = "tools"))]
+            post.host.processes.clone(),
+        )
+    }
+}
+
+/// Runs gates, tool and pipes. `None` where the session's life ended: then nobody waits for a report.
+async fn run(
+    post: &Post,
+    call: HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    kill: &CancellationToken,
+) -> Option<ToolResult> {
+    let failed = |failure| post.hook_failed(failure);
+    let gated = post.host.hooks.before_call(&call, &failed);
+    let blocked = tokio::select! {
+        blocked = gated => blocked,
+        () = context.cancel.cancelled() => return Some(ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran.")),
+        () = kill.cancelled() => return None,
+    };
+    if let Some(text) = blocked {
+        return Some(ToolResult::failed(ErrorReason::Blocked, text));
+    }
+    let (limits, spill) = (tool.output(), context.spill.clone());
+    let result = carry_out(post, &call, tool, context, kill).await?;
+    let piped = async {
+        let result = post.host.hooks.on_result(&call, result, &failed).await;
+        bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
+    };
+    tokio::select! {
+        result = piped => Some(result),
+        () = kill.cancelled() => None,
+    }
+}
+
+async fn carry_out(
+    post: &Post,
+    call: &HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    kill: &CancellationToken,
+) -> Option<ToolResult> {
+    fault!(post.host.store.faults(), "worker.call", post.slot.id.as_str());
+    let limit = tool.limit(&call.arguments);
+    let arguments = call.arguments.clone();
+    let cancel = context.cancel.clone();
+    // A task of its own, so that a panic, and code that never awaits, stay in it.
+    let mut task = post.slot.tasks().spawn(async move { tool.run(arguments, &context).await });
+    let why = tokio::select! {
+        done = &mut task => return Some(outcome(done)),
+        () = tokio::time::sleep(limit) => ErrorReason::Timeout,
+        () = cancel.cancelled() => ErrorReason::Aborted,
+        () = kill.cancelled() => {
+            task.abort();
+            return None;
+        }
+    };
+    cancel.cancel();
+    let what = match why {
+        ErrorReason::Timeout => format!("Stopped: it ran longer than its limit of {} s.", limit.as_secs_f32()),
+        _ => "Stopped while it was running.".to_owned(),
+    };
+    tokio::select! {
+        done = tokio::time::timeout(GRACE, &mut task) => if let Ok(done) = done {
+            let mut result = outcome(done);
+            if why == ErrorReason::Timeout {
+                result.error = Some(ErrorReason::Timeout);
+                result.content = joined(&result.content, &what);
+            }
+            return Some(result);
+        },
+        () = kill.cancelled() => {
+            task.abort();
+            return None;
+        }
+    }
+    fault!(post.host.store.faults(), "worker.call_dropped", post.slot.id.as_str());
+    task.abort();
+    let gone = tokio::time::timeout(DOWN, &mut task).await.is_ok();
+    let left = if gone { "" } else { " It blocks its thread and could not be ended; it may still be at work." };
+    let text = format!("{what} It did not end by itself, so it was cut off; how far it got is unknown.{left}");
+    Some(ToolResult::failed(why, text).with_details(json!({ "cut_off": true, "still_running": !gone })))
+}
+
+fn joined(content: &str, line: &str) -> String {
+    if content.is_empty() { line.to_owned() } else { format!("{content}\n{line}") }
+}
+
+fn crashed(panic: &(dyn std::any::Any + Send)) -> ToolResult {
+    let text = panic_text(panic);
+    ToolResult::error(format!("The tool crashed: {text}. The session goes on; try another way."))
+}
+
+fn outcome(done: Result<ToolResult, tokio::task::JoinError>) -> ToolResult {
+    match done {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => crashed(&*error.into_panic()),
+        Err(_) => ToolResult::failed(ErrorReason::Aborted, "Stopped while it was running."),
+    }
+}

@@ -1,0 +1,130 @@
+//! The core: all that a session *decides*, as functions of values.
+//!
+//! ```text
+//! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }
+//! State::apply(&entry)               -> the only mutator, live and in recovery
+//! ```
+//!
+//! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is an [`Input`]: a command, a
+//! worker's report, a limit that ran out. What goes out is entries for the tape, whom to stop, and answers
+//! (`actor/session.rs`): what is to stop, at once, and what is answered, once the entries are written. Then the shell begins what
+//! the state says is due.
+//!
+//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task. Each
+//! is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
+//! none of its tickets is; a task is the session's, and outlives the turn it was begun in. Recovery is one rule per kind of ticket (`recover.rs`).
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `input.rs`, `command.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
+//! | `decide.rs` | what an input means |
+//! | `due.rs` | what is to be begun, as it follows from what is open |
+//! | `inbox.rs`, `edit.rs` | which messages are taken, refused and delivered; edited, and taken back |
+//! | `advance.rs` | what happens next: the double loop |
+//! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
+//! | `toolset.rs` | which tools a turn has |
+//! | `tasks.rs`, `child.rs` | what a parent and a child tell each other |
+//! | `end.rs` | what the end of a session takes with it |
+//! | `retry.rs` | whether and when a failed request is made again |
+//! | `compact.rs` | when the conversation is made smaller, and what takes its place |
+//! | `spent.rs`, `bill.rs` | what was used, and what that cost |
+//! | `digest.rs` | what a list shows of a session |
+//! | `limits.rs`, `budget.rs` | what may be used of each thing, and what is to happen when that is not enough |
+//! | `account.rs`, `spending.rs` | what is used, held back and left of it; what follows |
+//! | `pin.rs` | words that stay in the context whatever is summed up |
+//! | `looked.rs` | what that was decided by |
+//! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
+//! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
+//! | `merge.rs`, `said.rs` | what a fork said becomes part of the conversation that it was made of |
+//! | `handoff.rs` | how an anchor begins |
+//! | `recover.rs` | what becomes of each open ticket after a crash |
+//! | `apply.rs` | what each entry does to the state |
+
+mod account;
+mod advance;
+mod apply;
+mod back;
+mod batch;
+mod bill;
+mod branch;
+mod budget;
+mod child;
+mod command;
+mod compact;
+pub mod context;
+mod decide;
+mod digest;
+mod due;
+mod edit;
+mod end;
+mod env;
+mod first;
+mod handoff;
+mod inbox;
+mod input;
+mod judged;
+mod limits;
+mod link;
+mod mailbox;
+mod merge;
+mod outcome;
+mod pin;
+mod record;
+mod recorded;
+mod recover;
+mod refusal;
+mod reply;
+mod restored;
+mod retry;
+mod said;
+mod settings;
+mod spending;
+mod spent;
+mod state;
+mod tasks;
+#[cfg(test)]
+mod tests;
+pub(crate) mod toolset;
+mod trail;
+mod transcript;
+mod undo;
+
+pub use account::Account;
+pub(crate) use advance::LAST_STEP_REMINDER;
+pub use back::{RolledBack, Way, WentBack};
+pub use bill::{Bill, BillKind, BillLine};
+pub use branch::{Branch, BranchRequest, BranchSummary, OpenBranch};
+pub use budget::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
+pub use command::*;
+pub(crate) use compact::{Asked, prompt as compaction_prompt, reads_max};
+pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
+pub use decide::{Decision, decide, decide_and_watch};
+pub(crate) use digest::{Cradle, Digest};
+pub use due::Due;
+pub use env::{Env, Windows, tools_tokens};
+pub(crate) use first::first_entries;
+pub use handoff::AnchorMark;
+pub use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Seen, SeenMessages};
+pub use input::{Input, NoSummary, ReplyTo, Report};
+pub use judged::Judged;
+pub use limits::{Limits, Resource};
+pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie, Told};
+pub(crate) use mailbox::kept;
+pub use mailbox::{Act, BATCH_MAX, CommandEnd, Left, Mailbox, NotTaken};
+pub use merge::{ForkMade, Merged, MergedLast, plan_merge};
+pub use outcome::{AskClosedWhy, Outcome};
+pub use pin::Pin;
+pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
+pub use recorded::{EnvSeen, ModelSeen, Recorded, ToolsSeen};
+pub(crate) use recorded::{about_the_recorded, jitter_of, read_back};
+pub use refusal::Refusal;
+pub use reply::{Disposition, Held, Receipt, Reply, Stop};
+pub use restored::{RefusedFile, RestoredFiles};
+pub use settings::{CompactionSettings, Mode, Settings};
+pub use spent::{Charge, Reserve, Spent};
+pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
+pub(crate) use tasks::never_made;
+pub(crate) use trail::is_whole;
+pub use trail::{NoPoint, Point, Trail, Wanted, find_point, look_back};
+pub use transcript::Transcript;
+pub use undo::Undone;

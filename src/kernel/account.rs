@@ -1,0 +1,317 @@
+//! The account of a budget: how much is used, held back and left. Arithmetic on values; what follows from it is decided in
+//! `spending.rs`.
+//!
+//! ```text
+//! limit = used + held + left
+//!         │      └─ of what is open: requests, results that are on their way, what was granted to children
+//!         └─ by the session and by its tasks that are over; what was held at a crash; grants of which nobody gave account
+//! ```
+//!
+//! What is held is no counter of its own: it follows from the open tickets. So it cannot get lost, and cannot be given back
+//! twice. A child's grant is such a ticket on its parent's tape, and a ceiling on its own: whatever happens to either side, what
+//! the two of them use is never more than what the parent had.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{Breach, Charge, Extent, Limits, Open, Resource, Spent, State},
+    words::ids::Millis,
+};
+
+/// What is left is divided among so many further children at most.
+const SHARES_MAX: usize = 32;
+
+/// Where a session stands in its budget, beside what it has spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Account {
+    /// What its parent granted to it, counted from `base`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Limits>,
+    /// What had been spent when the grant was given.
+    pub base: Spent,
+    /// The same as amounts, with what was written off by then.
+    #[serde(skip_serializing_if = "Limits::is_none")]
+    pub base_used: Limits,
+    /// Grants of its own that no account was given of: they count as used.
+    #[serde(skip_serializing_if = "Limits::is_none")]
+    pub written_off: Limits,
+    /// Since when the clock of the running turn runs; nothing while it stands still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Millis>,
+}
+
+impl Spent {
+    /// How much of one thing.
+    #[must_use]
+    pub fn of(&self, resource: Resource) -> u64 {
+        match resource {
+            Resource::Tokens => self.usage.total(),
+            Resource::Usd => self.cost.known.0,
+            Resource::TimeMs => self.time_ms,
+            Resource::Calls => self.calls,
+            Resource::Tasks => self.tasks,
+            Resource::Bytes => self.bytes,
+        }
+    }
+}
+
+/// A limit, and where it stands.
+struct Room {
+    extent: Extent,
+    max: u64,
+    used: u64,
+    held: u64,
+}
+
+impl Room {
+    fn left(&self) -> u64 {
+        self.max.saturating_sub(self.used).saturating_sub(self.held)
+    }
+}
+
+impl State {
+    /// What is used of one thing, of all times: by the session, its tasks that are over, and grants of which nobody gave
+    /// account. Of time only its own counts, for children work beside it.
+    fn used(&self, resource: Resource) -> u64 {
+        let own = self.spent.of(resource);
+        match resource {
+            Resource::TimeMs => own,
+            _ => own
+                .saturating_add(self.spent_by_tasks.of(resource))
+                .saturating_add(self.account.written_off.of(resource).unwrap_or(0)),
+        }
+    }
+
+    /// What is used of a grant.
+    fn used_of_grant(&self, resource: Resource) -> u64 {
+        self.used(resource).saturating_sub(self.account.base_used.of(resource).unwrap_or(0))
+    }
+
+    /// What is held back for what is open; of the turn alone, or of the session with its children.
+    fn held(&self, resource: Resource, extent: Extent) -> u64 {
+        let of_request = |reserved: &Charge| match resource {
+            Resource::Tokens => reserved.usage.total(),
+            Resource::Usd => reserved.cost.known.0,
+            _ => 0,
+        };
+        let whole = extent != Extent::Turn;
+        let held = self.open.values().map(|open| match open {
+            Open::Request(request) => of_request(&request.reserved.lost(request.price.as_ref())),
+            Open::Compaction(open) if whole => of_request(&open.reserved.lost(open.price.as_ref())),
+            Open::Branch(open) if whole => of_request(&open.reserved.lost(open.price.as_ref())),
+            Open::Call(call) if resource == Resource::Bytes => call.bytes.unwrap_or(0),
+            // Time is passed on to children, and not divided among them.
+            Open::Task(task) if whole && resource != Resource::TimeMs => task.grant.of(resource).unwrap_or(0),
+            _ => 0,
+        });
+        held.fold(0, u64::saturating_add)
+    }
+
+    /// The limits of one thing that hold now, and where they stand. `clock` is how long the turn's clock has run since it was
+    /// last read.
+    fn rooms(&self, resource: Resource, clock: u64) -> Vec<Room> {
+        let clock = if resource == Resource::TimeMs { clock } else { 0 };
+        let of_session = self.settings.budget.session.of(resource).map(|max| {
+            let (used, held) = (self.used(resource), self.held(resource, Extent::Session));
+            Room { extent: Extent::Session, max, used: used.saturating_add(clock), held }
+        });
+        let of_grant = self.account.grant.and_then(|grant| grant.of(resource)).map(|max| {
+            let used = self.used_of_grant(resource);
+            Room {
+                extent: Extent::Grant,
+                max,
+                used: used.saturating_add(clock),
+                held: self.held(resource, Extent::Grant),
+            }
+        });
+        let of_turn = self.turn.as_ref().and_then(|turn| {
+            let max = turn.limits.of(resource)?;
+            let used = turn.spent.of(resource).saturating_add(clock);
+            Some(Room { extent: Extent::Turn, max, used, held: self.held(resource, Extent::Turn) })
+        });
+        [of_grant, of_session, of_turn].into_iter().flatten().collect()
+    }
+
+    /// What is left of each thing that is limited, of the session and what was granted to it.
+    #[must_use]
+    pub fn left(&self) -> Limits {
+        Limits::each(|resource| {
+            let rooms = self.rooms(resource, 0);
+            rooms.iter().filter(|room| room.extent != Extent::Turn).map(Room::left).min()
+        })
+    }
+
+    /// What is left of one thing for what is next, turn included; `None` where nothing limits it.
+    pub(super) fn room(&self, resource: Resource) -> Option<u64> {
+        self.rooms(resource, 0).iter().map(Room::left).min()
+    }
+
+    /// The first limit that does not allow so much more.
+    pub(super) fn breach(&self, resource: Resource, needs: u64) -> Option<Breach> {
+        self.breach_by(resource, needs, |_| true)
+    }
+
+    /// The same, of the limits that a summary or a child is held by: they belong to no turn.
+    pub(super) fn breach_of_session(&self, resource: Resource, needs: u64) -> Option<Breach> {
+        self.breach_by(resource, needs, |extent| extent != Extent::Turn)
+    }
+
+    fn breach_by(&self, resource: Resource, needs: u64, whose: impl Fn(Extent) -> bool) -> Option<Breach> {
+        let rooms = self.rooms(resource, 0);
+        let room = rooms.iter().find(|room| whose(room.extent) && room.left() < needs)?;
+        let Room { extent, max, used, held } = *room;
+        Some(Breach { resource, extent, max, used, held, needs })
+    }
+
+    /// Whether more is used and held of one thing than a limit allows: so it is where a crash counted what was held.
+    pub(super) fn is_overdrawn(&self, resource: Resource) -> bool {
+        self.rooms(resource, 0).iter().any(|room| room.used.saturating_add(room.held) > room.max)
+    }
+
+    /// The same, of the limits that a summary is held by.
+    pub(super) fn is_overdrawn_in_all(&self, resource: Resource) -> bool {
+        let rooms = self.rooms(resource, 0);
+        let mut rooms = rooms.iter().filter(|room| room.extent != Extent::Turn);
+        rooms.any(|room| room.used.saturating_add(room.held) > room.max)
+    }
+
+    /// The limit of time that is over at that moment.
+    pub(super) fn time_is_over(&self, now: Millis) -> Option<Breach> {
+        let clock = self.account.since.map_or(0, |since| now.0.saturating_sub(since.0));
+        let rooms = self.rooms(Resource::TimeMs, clock);
+        let room = rooms.iter().find(|room| room.used >= room.max)?;
+        let Room { extent, max, used, .. } = *room;
+        Some(Breach { resource: Resource::TimeMs, extent, max, used, held: 0, needs: 0 })
+    }
+
+    /// When the first limit of time will be over, while the clock runs.
+    pub(crate) fn time_is_over_at(&self) -> Option<Millis> {
+        let since = self.account.since?;
+        let left = self.rooms(Resource::TimeMs, 0).iter().map(Room::left).min()?;
+        Some(since.plus(std::time::Duration::from_millis(left)))
+    }
+
+    /// What a child is granted that asks for so much, or for nothing in particular: an equal share of what is left, one for each
+    /// further child that there may be and one for this session itself. Time is passed on as it is.
+    pub(super) fn grant_for(&self, asked: &Limits, may_have_children: bool) -> Result<Limits, Breach> {
+        // Where there may be any number of them it is no share of anything.
+        let free = self.settings.task_width_max.saturating_sub(self.tasks().count()).min(SHARES_MAX) as u64;
+        let mut grant = Limits::default();
+        for resource in Resource::ALL {
+            let rooms = self.rooms(resource, 0);
+            let tightest = rooms.iter().filter(|room| room.extent != Extent::Turn).min_by_key(|room| room.left());
+            let Some(room) = tightest else { continue };
+            // This child is one of them.
+            let left = room.left().saturating_sub(u64::from(resource == Resource::Tasks));
+            let given = match (asked.of(resource), resource) {
+                (Some(asked), Resource::TimeMs) => asked.min(left),
+                (None, Resource::TimeMs) => left,
+                (Some(asked), _) => asked,
+                (None, Resource::Tasks) if !may_have_children => 0,
+                (None, _) => (left / (free + 1)).max(1).min(left),
+            };
+            let needed = matches!(resource, Resource::Tokens | Resource::Usd) && given == 0;
+            if given > left || needed {
+                let Room { extent, max, used, held } = *room;
+                return Err(Breach { resource, extent, max, used, held, needs: given.max(1) });
+            }
+            grant.set(resource, Some(given));
+        }
+        Ok(grant)
+    }
+
+    /// What the end of a task gives account of: what was used since it was granted, and what is still out with its own children.
+    pub(super) fn account_for_task(&self) -> (Spent, Limits) {
+        let spent = self.spent_in_all().since(&self.account.base);
+        let out = Limits::each(|resource| {
+            let written_off = self.used_of_grant(resource).saturating_sub(spent.of(resource));
+            Some(self.held(resource, Extent::Grant).saturating_add(written_off)).filter(|out| *out > 0)
+        });
+        (spent, out)
+    }
+
+    /// Counts grants as used that nobody gives account of.
+    pub(super) fn write_off(&mut self, grant: &Limits) {
+        let before = self.account.written_off;
+        self.account.written_off = Limits::each(|resource| {
+            // Time was never divided, so none of it can be missing.
+            let lost = grant.of(resource).filter(|lost| *lost > 0 && resource != Resource::TimeMs);
+            match (before.of(resource), lost) {
+                (Some(before), Some(lost)) => Some(before.saturating_add(lost)),
+                (before, lost) => before.or(lost),
+            }
+        });
+    }
+
+    /// What is left of the limits of one kind.
+    fn left_of(&self, extent: Extent) -> Limits {
+        Limits::each(|resource| {
+            let rooms = self.rooms(resource, 0);
+            rooms.iter().find(|room| room.extent == extent).map(Room::left)
+        })
+    }
+
+    /// A session that goes on from here may use what is left, and counts from 0. Of what a parent granted nothing is left for
+    /// it: that is for its child alone, and whoever forks the child says what the fork may use (decision 0011).
+    pub(super) fn leave_what_is_left(&mut self) {
+        let (session, grant) = (self.left_of(Extent::Session), self.left_of(Extent::Grant));
+        let left = Limits::each(|resource| match (session.of(resource), grant.of(resource)) {
+            (own, None) => own,
+            // Time is passed on, and not divided.
+            (own, Some(left)) if resource == Resource::TimeMs => Some(own.map_or(left, |own| own.min(left))),
+            (_, Some(_)) => Some(0),
+        });
+        if self.settings.budget.session != left {
+            std::sync::Arc::make_mut(&mut self.settings).budget.session = left;
+        }
+        self.account = Account::default();
+    }
+
+    /// What a fork used counts here from now on. It was no part of what a parent granted, and so it is none of it here: a parent
+    /// that is given account hears of its grant alone.
+    pub(super) fn count_fork(&mut self, spent: Spent) {
+        self.spent_by_tasks += spent;
+        if self.account.grant.is_some() {
+            self.account.base += spent;
+            let before = self.account.base_used;
+            self.account.base_used = Limits::each(|resource| {
+                let more = if resource == Resource::TimeMs { 0 } else { spent.of(resource) };
+                Some(before.of(resource).unwrap_or(0).saturating_add(more)).filter(|used| *used > 0)
+            });
+        }
+    }
+
+    /// Takes a grant, counted from now on; of an older one no more than what is left of it.
+    pub(crate) fn take_grant(&mut self, grant: &Limits) {
+        let left = self.account.grant.map(|_| self.left_of(Extent::Grant));
+        let grant = left.map_or(*grant, |left| left.or_less(grant));
+        self.account.grant = (!grant.is_none()).then_some(grant);
+        self.account.base = self.spent_in_all();
+        self.account.base_used = Limits::each(|resource| Some(self.used(resource)).filter(|used| *used > 0));
+    }
+
+    /// The task is over and accounted for: nothing is left of its grant.
+    pub(super) fn close_grant(&mut self) {
+        if let Some(grant) = self.account.grant {
+            let used = |resource| self.used_of_grant(resource).saturating_add(self.held(resource, Extent::Grant));
+            let closed = Limits::each(|resource| grant.of(resource).map(|max| max.min(used(resource))));
+            self.account.grant = Some(closed);
+        }
+    }
+
+    /// Raises a limit, or lifts it.
+    pub(super) fn raise(&mut self, extent: Extent, resource: Resource, by: Option<u64>) {
+        let limits = match (extent, &mut self.turn) {
+            (Extent::Turn, Some(turn)) => &mut std::sync::Arc::make_mut(turn).limits,
+            (Extent::Session, _) => &mut std::sync::Arc::make_mut(&mut self.settings).budget.session,
+            // Nobody but the parent can give more than it granted.
+            _ => return,
+        };
+        let raised = limits.of(resource).zip(by).map(|(max, by)| max.saturating_add(by));
+        limits.set(resource, raised);
+    }
+}
+
+#[cfg(test)]
+mod tests;

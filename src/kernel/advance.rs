@@ -1,0 +1,390 @@
+//! What happens next: the double loop (`loop.md` §1.3), as a function that runs until nothing more follows.
+//!
+//! ```text
+//! idle ──queued message──► turn begins ──► request ──answer──► calls? ──yes──► run them, record results ─┐
+//!   ▲                                        ▲                  │ no                                    │
+//!   │                                        └── next step ◄────┼── steering waits ◄────────────────────┘
+//!   └──────────── turn ends, next queued message ◄──────────────┘
+//! ```
+
+use crate::{
+    kernel::{
+        CallState, Entry, Held, Open, Outcome, Record, Recorded, Refusal, RequestOpened, Steering, Stop, batch,
+        command::Decide,
+        compact::{self, Room},
+        decide::Draft,
+        end, inbox, recover,
+        spending::{self, Fit},
+        state::Next,
+        tasks,
+    },
+    model::{Answer, AnswerPart},
+    words::message::Finish,
+};
+
+/// A host ends the running turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Abort {
+    /// Why, for the record.
+    pub reason: String,
+}
+
+impl Decide for Abort {
+    fn is() -> &'static str {
+        "abort"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Abort> {
+        Some(Abort { reason: why_aborted(wrote) })
+    }
+
+    fn name(&self) -> &'static str {
+        "abort"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        abort(draft, &self.reason);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.reason.clone())
+    }
+
+    fn stops(&self) -> bool {
+        true
+    }
+}
+
+/// Why a turn was aborted, where these entries say that one was.
+pub(super) fn why_aborted(wrote: &[Entry]) -> String {
+    let reason = wrote.iter().find_map(|entry| match &entry.record {
+        Record::Ending { outcome: Outcome::Aborted { reason } } => Some(reason.clone()),
+        _ => None,
+    });
+    reason.unwrap_or_default()
+}
+
+/// A host lets held messages go, and an interrupted turn go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GoOn;
+
+impl Decide for GoOn {
+    fn is() -> &'static str {
+        "go_on"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<GoOn> {
+        Some(GoOn)
+    }
+
+    fn name(&self) -> &'static str {
+        "go on"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        let waited = draft.state.waits;
+        // Said while a turn is being ended, it means that the end is to hold nothing.
+        let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some() && !turn.released);
+        if draft.state.held || waited || ending {
+            draft.write(None, Record::Released {});
+        }
+        if waited {
+            recover::start_again(draft);
+        }
+        Ok(Held::Done(draft.state.seq))
+    }
+}
+
+/// A host or operator wants nothing new to start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pause;
+
+impl Decide for Pause {
+    fn is() -> &'static str {
+        "pause"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Pause> {
+        Some(Pause)
+    }
+
+    fn name(&self) -> &'static str {
+        "pause"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        if !draft.state.paused {
+            draft.write(None, Record::Paused {});
+        }
+        Ok(Held::Done(draft.state.seq))
+    }
+}
+
+/// A host or operator lifts the pause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resume;
+
+impl Decide for Resume {
+    fn is() -> &'static str {
+        "resume"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Resume> {
+        Some(Resume)
+    }
+
+    fn name(&self) -> &'static str {
+        "resume"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        if draft.state.paused {
+            draft.write(None, Record::Resumed {});
+        }
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        "the pause is over".to_owned()
+    }
+}
+
+/// What the model is told on the last step of a turn, in place of tools (C-12).
+pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn: no tools can be used any more. \
+     Answer with text only: say what is done, what is left to do, and what the user should do next.";
+
+/// Goes on until nothing more follows from the state.
+pub(super) fn advance(draft: &mut Draft<'_>) {
+    if draft.state.closed.is_some() {
+        end::wind_up(draft);
+    }
+    loop {
+        let progressed = match &draft.state.turn {
+            None => begin_turn(draft),
+            Some(turn) if turn.ending.is_some() => end_what_is_open(draft),
+            Some(_) => go_on(draft),
+        };
+        if !progressed {
+            return;
+        }
+    }
+}
+
+fn begin_turn(draft: &mut Draft<'_>) -> bool {
+    if draft.state.held || draft.state.paused || draft.state.closed.is_some() {
+        return false;
+    }
+    inbox::deliver_queued(draft)
+}
+
+/// One stride of a running turn. Says whether anything changed.
+fn go_on(draft: &mut Draft<'_>) -> bool {
+    if let Some((ticket, request)) = draft.state.request() {
+        // While the model streams, only the strongest steering does not wait for the end of the answer.
+        if !request.closing && strongest(draft) == Some(Steering::AbortRunning) {
+            draft.write(Some(ticket), Record::Closing {});
+            draft.stop(Stop::Request(ticket));
+        }
+        return false;
+    }
+    if let Some(wait) = draft.state.open.values().find_map(|open| match open {
+        Open::Wait(wait) => Some(*wait),
+        _ => None,
+    }) {
+        // Our own back-off is cut short by a message; a wait that the server asked for is not.
+        let asks = draft.state.budget_ask().is_some();
+        if wait.server || draft.state.steering.is_empty() || draft.state.paused || draft.state.waits || asks {
+            return false;
+        }
+        return request_again(draft);
+    }
+    if draft.state.calls().next().is_some() {
+        return batch::go_on(draft);
+    }
+    if draft.state.paused || draft.state.waits || draft.state.budget_ask().is_some() {
+        return false;
+    }
+    let next = draft.state.turn.as_ref().map(|turn| turn.next.clone());
+    match next {
+        // Steering never stretches a turn beyond its limit; it begins the next one.
+        Some(Next::End(outcome)) if no_steps_left(draft) => finish(draft, outcome),
+        // A message that steers is read before the turn may end.
+        Some(Next::End(_)) if !draft.state.steering.is_empty() => {
+            match compact::make_room(draft) {
+                Room::Made => {}
+                Room::Awaited => return false,
+                Room::Never => return true,
+            }
+            inbox::deliver_steering(draft);
+            request(draft);
+        }
+        Some(Next::End(outcome)) => finish(draft, outcome),
+        Some(Next::Step) => {
+            match compact::make_room(draft) {
+                Room::Made => {}
+                Room::Awaited => return false,
+                Room::Never => return true,
+            }
+            inbox::deliver_steering(draft);
+            request(draft);
+        }
+        None => return false,
+    }
+    true
+}
+
+fn no_steps_left(draft: &Draft<'_>) -> bool {
+    let limit = draft.state.settings.steps_max.map(|max| max.max(1));
+    let over = matches!(draft.state.turn.as_deref(), Some(turn) if limit.is_some_and(|max| turn.step >= max));
+    over || matches!(draft.state.turn.as_deref().map(|turn| &turn.next), Some(Next::End(Outcome::StepLimit { .. })))
+}
+
+/// Whether the running turn reads nothing that comes now: it is being ended, or makes no request any more that could carry it.
+pub(super) fn reads_no_more(draft: &Draft<'_>) -> bool {
+    let is_ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    // The last request may have to be made again, and carries what came while that waits.
+    let retries = draft.state.open.values().any(|open| matches!(open, Open::Wait(_)));
+    is_ending || (no_steps_left(draft) && !retries)
+}
+
+/// The strongest wish among the steering messages that wait.
+pub(super) fn strongest(draft: &Draft<'_>) -> Option<Steering> {
+    draft.state.steering.iter().map(super::Waiting::steering).max()
+}
+
+fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
+    draft.write(None, Record::TurnFinished { outcome });
+}
+
+/// Makes the first try of the next request; the second where the first was too large, and eats no step.
+fn request(draft: &mut Draft<'_>) {
+    let again = draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed_before);
+    open_request(draft, if again { 2 } else { 1 });
+}
+
+/// Ends a wait: the request is made again, with whatever messages came meanwhile.
+pub(super) fn request_again(draft: &mut Draft<'_>) -> bool {
+    inbox::deliver_steering(draft);
+    let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries.saturating_add(1));
+    open_request(draft, attempt);
+    true
+}
+
+fn open_request(draft: &mut Draft<'_>, attempt: u32) {
+    let Some(turn) = draft.state.turn.clone() else { return };
+    let settings = draft.state.settings.clone();
+    let step = turn.step.saturating_add(u32::from(attempt == 1));
+    let last = settings.steps_max.is_some_and(|max| step >= max.max(1));
+    let model = turn.model.clone().unwrap_or_else(|| settings.model.clone());
+    let (room, used) = compact::fullness(draft);
+    let wanted = settings.params.max_output.unwrap_or(room.output);
+    let by_window = room.answer_max(used, wanted);
+    let Some(fit) = spending::for_request(draft, &model, by_window.unwrap_or(wanted)) else { return };
+    let Fit { model, price, reserved, output_max, instead } = fit;
+    let max_output = output_max.or(by_window);
+    let system = short_hash(settings.system.as_bytes());
+    let tools = match last {
+        true => String::new(),
+        false => draft.env.toolbox_hash(&draft.state.env).to_owned(),
+    };
+    let params = serde_json::to_string(&(&settings.params, &turn.tools, &settings.allowed_tools())).unwrap_or_default();
+    let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
+    let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
+    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
+    let items = draft.state.history.len();
+    let (usable, estimated) = (room.usable(), compact::estimated(draft));
+    let opened = RequestOpened {
+        model,
+        attempt,
+        last,
+        items,
+        system,
+        tools,
+        used,
+        usable,
+        estimated,
+        price,
+        reserved,
+        max_output,
+        instead,
+        hash,
+    };
+    draft.write(None, Record::Request(opened));
+}
+
+pub(crate) fn short_hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
+}
+
+/// What follows from an answer once its calls are done: the table of [`Finish`].
+///
+/// `last` is the number of steps where the turn may make no further one. Then the limit is the outcome of a turn that would
+/// have gone on, or whose model was `at_work` with tools until they were taken away; any other end is what it is.
+pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) -> Next {
+    let calls = answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
+    let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
+    let next = match (answer.finish, calls) {
+        (Finish::ContentFilter, _) => Next::End(Outcome::Refused),
+        (_, true) => Next::Step,
+        (Finish::Stop, false) => Next::End(Outcome::Done),
+        (Finish::Length, false) => Next::End(Outcome::CutShort),
+        (Finish::ToolCalls, false) => failed("the model announced tool calls and sent none"),
+        (Finish::Unknown, false) => failed("the model ended its answer without saying why"),
+    };
+    match (last, next) {
+        (Some(steps), Next::Step) => Next::End(Outcome::StepLimit { steps }),
+        (Some(steps), Next::End(Outcome::Done)) if at_work => Next::End(Outcome::StepLimit { steps }),
+        (_, next) => next,
+    }
+}
+
+/// Ends the running turn: every ticket is closed with a result; queued messages stay. Linked children are stopped, also those
+/// that work while no turn runs.
+pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
+    abort_turn(draft, reason);
+    tasks::stop_linked(draft);
+}
+
+/// Ends the running turn, and no more.
+pub(super) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
+    if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
+        draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });
+    }
+}
+
+/// Closes what is open in a turn that is being ended; the turn is over when nothing is left.
+fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
+    tasks::stop_with_turn(draft);
+    spending::withdraw(draft);
+    if draft.state.waits {
+        // No worker is alive that could be told to stop and say that it has.
+        recover::take_down(draft);
+    }
+    if let Some((ticket, request)) = draft.state.request()
+        && !request.closing
+    {
+        draft.write(Some(ticket), Record::Closing {});
+        draft.stop(Stop::Request(ticket));
+    }
+    let calls: Vec<_> = draft.state.calls().map(|(ticket, call)| (ticket, call.state)).collect();
+    for (ticket, state) in calls {
+        match state {
+            CallState::Pending | CallState::Allowed | CallState::Asking(_) => batch::close_unstarted(draft, ticket),
+            CallState::Running => {
+                draft.write(Some(ticket), Record::Closing {});
+                draft.stop(Stop::Call(ticket));
+            }
+            CallState::Closing => {}
+        }
+    }
+    let anything_left = draft.state.open.values().any(|open| matches!(open, Open::Request(_) | Open::Call(_)));
+    if anything_left {
+        return false;
+    }
+    let outcome = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
+    outcome.is_some_and(|outcome| {
+        finish(draft, outcome);
+        true
+    })
+}

@@ -1,0 +1,398 @@
+//! What each entry does to the state. The only mutator: live and in recovery the same code runs.
+//!
+//! It never decides and never fails. An entry that speaks of a ticket that is not open changes nothing but the position: the
+//! tape is the truth, and what it leaves out did not happen.
+
+use std::{borrow::Borrow, sync::Arc};
+
+use crate::{
+    kernel::context::of_item,
+    kernel::{
+        AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Judged, Mode, Open,
+        OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, Told, Turn, Waiting,
+        spent::in_vain,
+        state::{BatchItem, SEEN_MAX},
+    },
+    model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem},
+    tool::ToolResult,
+    words::ids::{MessageId, Millis, Seq},
+    words::message::ErrorReason,
+    words::usage::Usage,
+};
+
+mod compaction;
+mod fork;
+mod spending;
+mod tasks;
+mod turns;
+
+impl State {
+    /// The state that these entries make. They begin with a state, as a tape and every anchor do; `None` where they do not.
+    #[must_use]
+    pub fn fold(entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> Option<State> {
+        let mut entries = entries.into_iter();
+        let first = entries.next()?;
+        let Record::State(state) = &first.borrow().record else { return None };
+        let mut state = (**state).clone();
+        state.apply(first.borrow());
+        Some(state.after(entries))
+    }
+
+    /// The state with these entries behind it.
+    #[must_use]
+    pub fn after(mut self, entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> State {
+        entries.into_iter().for_each(|entry| self.apply(entry.borrow()));
+        self
+    }
+
+    /// Puts one entry into the state.
+    pub fn apply(&mut self, entry: &Entry) {
+        if let Record::State(state) = &entry.record {
+            *self = (**state).clone();
+        }
+        let before = std::mem::replace(&mut self.time, entry.time);
+        self.seq = entry.seq;
+        let ticket = entry.ticket.unwrap_or(entry.seq);
+        match &entry.record {
+            Record::State(_) => {}
+            Record::Settings(settings) => self.settings = Arc::new((**settings).clone()),
+            Record::Accepted { message, delivery } => {
+                let waiting = Waiting { seq: entry.seq, message: message.clone(), delivery: *delivery };
+                self.accept(waiting);
+            }
+            Record::Edited { message } => {
+                let all = self.queue.iter_mut().chain(self.steering.iter_mut());
+                all.filter(|waiting| waiting.message.id == message.id)
+                    .for_each(|waiting| waiting.message = message.clone());
+            }
+            Record::Withdrawn { id } => {
+                self.queue.retain(|waiting| waiting.message.id != *id);
+                self.steering.retain(|waiting| waiting.message.id != *id);
+                if self.is_task(std::slice::from_ref(id)) {
+                    self.task_withdrawn();
+                }
+            }
+            Record::Delivered { ids } => self.deliver(entry, ids),
+            Record::Request(request) => self.open_request(entry, request),
+            Record::Answer { answer, interrupted, estimated } => {
+                self.take_answer(entry.seq, ticket, answer, *interrupted, estimated.as_ref());
+            }
+            Record::RequestFailed { error, estimated } => {
+                if let Some(Open::Request(request)) = self.open.remove(&ticket) {
+                    self.charge(Charge::of(request.price.as_ref(), &Usage::default(), estimated.as_ref()));
+                }
+                if error.kind == ErrorKind::ContextOverflow {
+                    self.in_turn(|turn| {
+                        turn.overflowed = true;
+                        turn.overflowed_before = true;
+                    });
+                }
+                self.put_compacted_in_place();
+            }
+            Record::Pruned { results } => self.prune_results(results),
+            Record::Compaction(compaction) => {
+                self.open.insert(entry.seq, Open::Compaction(compaction.clone()));
+            }
+            Record::Compacted(compacted) => {
+                if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
+                    self.spend_all(in_vain(compacted.lost, open.reserved, open.price));
+                    self.spend(compacted.charge(open.price.as_ref()));
+                }
+                self.take_compacted(ticket, compacted);
+            }
+            Record::CompactionFailed { usage, estimated, lost, .. } => {
+                if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
+                    self.spend_all(in_vain(*lost, open.reserved, open.price));
+                    self.spend(Charge::of(open.price.as_ref(), usage, estimated.as_ref()));
+                }
+                self.usage += *usage;
+                let context = Arc::make_mut(&mut self.context);
+                context.failures = context.failures.saturating_add(1);
+            }
+            Record::CompactionUndone(undone) => self.put_back(undone),
+            Record::BranchOpened(open) => {
+                self.open.insert(entry.seq, Open::Branch(open.clone()));
+            }
+            Record::BranchFailed { usage, estimated, lost, .. } => {
+                self.give_up_branch(ticket, usage, estimated.as_ref(), *lost);
+            }
+            Record::BranchSummary(branch) => self.take_branch(entry.seq, branch),
+            Record::RetryWait { attempt, until, server } => {
+                let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
+                self.open.insert(entry.seq, Open::Wait(wait));
+                self.in_turn(|turn| turn.retries = *attempt);
+            }
+            Record::Call(call) => self.open_call(entry.seq, call),
+            Record::CallFacts { facts, .. } => {
+                if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+                    call.facts = call.facts_now(facts);
+                }
+            }
+            Record::Ask { call, access, expires } => {
+                self.open
+                    .insert(entry.seq, Open::Ask(OpenAsk { call: *call, access: access.clone(), expires: *expires }));
+                self.set_call(*call, CallState::Asking(entry.seq));
+            }
+            Record::Granted { grant } => self.grant(ticket, grant),
+            Record::AskClosed { why } => self.close_ask(ticket, *why),
+            Record::CallStarted { attempt, bytes, .. } => {
+                if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+                    call.state = CallState::Running;
+                    call.attempts = *attempt;
+                    call.bytes = *bytes;
+                    self.count(Spent { calls: 1, ..Spent::default() });
+                }
+            }
+            Record::BudgetAsk { breach, expires, .. } => {
+                self.open.insert(entry.seq, Open::BudgetAsk(OpenBudgetAsk { breach: *breach, expires: *expires }));
+            }
+            Record::Closing {} => match self.open.get_mut(&ticket) {
+                Some(Open::Request(request)) => request.closing = true,
+                Some(Open::Call(call)) => call.state = CallState::Closing,
+                _ => self.tell_task(ticket),
+            },
+            Record::Result { result, judged } => self.take_result(ticket, result, *judged),
+            Record::Ending { outcome, .. } => {
+                self.in_turn(|turn| turn.ending = Some(outcome.clone()));
+                self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+            }
+            Record::Recovered { n, resumed } => {
+                self.lose_what_was_under_way();
+                // No process had it from the last entry on.
+                self.stop_clock(before);
+                self.recoveries = *n;
+                self.waits = !resumed;
+                if self.waits {
+                    self.task_turn_waits();
+                }
+            }
+            Record::TurnFinished { outcome, .. } => self.finish_turn(outcome),
+            Record::Forked(forked) => {
+                // What came between the point and the fork is the parent's.
+                self.stop_clock(before);
+                self.fork(forked);
+            }
+            Record::Imported(imported) => {
+                self.stop_clock(before);
+                self.bring_in(entry.seq, imported);
+            }
+            Record::Released {} => self.release(),
+            Record::TaskStarted { child, link, depth, grant, order } => {
+                let (child, order) = (child.clone(), order.clone());
+                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told: Told::Run };
+                self.count(Spent { tasks: 1, ..Spent::default() });
+                self.open.insert(entry.seq, Open::Task(task));
+            }
+            Record::TaskFinished { down, notice } => self.close_task(entry.seq, ticket, Some(down), notice.as_ref()),
+            Record::TaskLeft {} => self.close_task(entry.seq, ticket, None, None),
+            Record::Orphaned { why } => self.orphan(why),
+            Record::Adopted { tie, above } => self.adopt(tie, above),
+            Record::Narrowed { above } => self.narrow(above),
+            Record::HostRules { rules } => Arc::make_mut(&mut self.settings).host.clone_from(rules),
+            Record::Pinned { message } => self.pin(message),
+            Record::Unpinned { message } => self.unpin(message),
+            Record::Merged(merged) => self.merge(merged),
+            Record::RolledBack(back) => self.roll_back(back),
+            Record::Ended { why } => self.closed = Some(why.as_str().into()),
+            Record::Restored(_) => {}
+            Record::Paused {} => self.paused = true,
+            Record::Resumed {} => self.paused = false,
+        }
+        self.set_clock(entry.time);
+        if let Some(input) = &entry.input {
+            self.take_note(input, entry.seq);
+        }
+    }
+
+    fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+        if let Some(turn) = &mut self.turn {
+            change(Arc::make_mut(turn));
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        self.push_shared(Arc::new(item));
+    }
+
+    pub(super) fn push_shared(&mut self, item: Arc<Item>) {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.history_hash.as_bytes());
+        #[cfg(test)]
+        super::tests::hashed();
+        // Writing into a hasher cannot fail, and every item can be written.
+        if serde_json::to_writer(&mut hasher, &*item).is_ok() {
+            self.history_hash = hasher.finalize().to_hex()[..32].to_owned();
+        }
+        let context = Arc::make_mut(&mut self.context);
+        context.estimated = context.estimated.saturating_add(of_item(&item));
+        self.history.push_shared(item);
+    }
+
+    fn release(&mut self) {
+        self.held = false;
+        self.waits = false;
+        self.in_turn(|turn| turn.released = turn.ending.is_some());
+    }
+
+    fn accept(&mut self, waiting: Waiting) {
+        // Whoever sends lets held messages, and an interrupted turn, go on.
+        self.release();
+        let disposition = self.disposition(waiting.delivery);
+        self.remember(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
+        match waiting.delivery {
+            Delivery::Steer(_) if self.turn.is_some() => self.steering.push_back(waiting),
+            // Steering an idle session starts a turn, as any other message does.
+            _ => self.queue.push_back(waiting),
+        }
+    }
+
+    fn remember(&mut self, id: MessageId, seen: Seen) {
+        self.seen.insert(id, seen);
+        if self.seen.len() > SEEN_MAX {
+            // A message that still waits is never forgotten: sent again, it would be taken twice.
+            let (queue, steering) = (&self.queue, &self.steering);
+            self.seen.forget_oldest(|id| !queue.iter().chain(steering).any(|waiting| waiting.message.id == *id));
+        }
+    }
+
+    /// What becomes of a message of that delivery, taken now.
+    pub(super) fn disposition(&self, delivery: Delivery) -> Disposition {
+        match (delivery, &self.turn) {
+            (Delivery::Steer(_), Some(_)) => Disposition::Steering,
+            (_, None) if self.queue.is_empty() && !self.paused => Disposition::Started,
+            (_, None) if self.settings.queue_mode == Mode::All && !self.paused => Disposition::Started,
+            _ => Disposition::Queued { before: self.queue.len() },
+        }
+    }
+
+    /// Starts and stops the clock of the running turn, by whether it counts.
+    pub(super) fn set_clock(&mut self, now: Millis) {
+        let asks = self.budget_ask().is_some();
+        let counts = self.turn.is_some() && !self.paused && !self.waits && !asks;
+        match (self.account.since, counts) {
+            (None, true) => self.account.since = Some(now),
+            (Some(_), false) => self.stop_clock(now),
+            _ => {}
+        }
+    }
+
+    /// Counts the time up to that moment, and lets the clock stand still.
+    pub(super) fn stop_clock(&mut self, now: Millis) {
+        let Some(since) = self.account.since.take() else { return };
+        let time_ms = now.0.saturating_sub(since.0);
+        let spent = Spent { time_ms, ..Spent::default() };
+        self.spent += spent;
+        if let Some(turn) = &mut self.turn {
+            Arc::make_mut(turn).spent += spent;
+        }
+    }
+}
+
+// Calls, and asks for them.
+impl State {
+    fn open_call(&mut self, ticket: Seq, call: &CallOpened) {
+        let input = self.history.last().and_then(|item| match item.as_ref() {
+            Item::Assistant(answer) => call_input(answer, call.index),
+            _ => None,
+        });
+        let opened = OpenCall {
+            id: call.id.clone(),
+            facts: call.facts.clone(),
+            input: input.unwrap_or_default().into(),
+            state: CallState::Pending,
+            granted: false,
+            attempts: 0,
+            bytes: None,
+        };
+        self.open.insert(ticket, Open::Call(opened));
+        self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
+    }
+
+    fn set_call(&mut self, ticket: Seq, state: CallState) {
+        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+            call.state = state;
+        }
+    }
+
+    fn allow_call(&mut self, ticket: Seq) {
+        self.set_call(ticket, CallState::Allowed);
+        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
+            call.granted = true;
+        }
+    }
+
+    fn grant(&mut self, ticket: Seq, grant: &Grant) {
+        let ask = match self.open.remove(&ticket) {
+            Some(Open::Ask(ask)) => ask,
+            Some(Open::BudgetAsk(ask)) => return self.grant_more(&ask.breach, grant),
+            _ => return,
+        };
+        match grant {
+            Grant::Once => self.allow_call(ask.call),
+            Grant::Always(scope) => {
+                let turn = match scope {
+                    Scope::Turn => self.turn.as_ref().map(|turn| turn.id),
+                    Scope::Session => None,
+                };
+                let granted = ask.access.iter().map(|access| Granted { access: access.clone(), turn });
+                Arc::make_mut(&mut self.grants).extend(granted);
+                self.allow_call(ask.call);
+            }
+            // The result of the call follows in the same decision.
+            Grant::Reject(_) | Grant::Raise(_) => self.set_call(ask.call, CallState::Pending),
+        }
+    }
+
+    fn close_ask(&mut self, ticket: Seq, _why: AskClosedWhy) {
+        if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
+            self.set_call(ask.call, CallState::Pending);
+        }
+    }
+
+    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: Judged) {
+        let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
+        if call.attempts > 0 {
+            // Our own words about a call, where they are longer than what was held back for it, are not the call's.
+            let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));
+            self.count(Spent { bytes, ..Spent::default() });
+        }
+        // What recovery itself answers is no progress: of a call that ran before, only what it brought is.
+        let is_ours = call.attempts > 0 && judged != Judged::Allowed;
+        if result.error != Some(ErrorReason::Unknown) && !is_ours {
+            self.recoveries = 0;
+        }
+        let item = ToolResultItem {
+            call: call.id,
+            name: call.facts.tool,
+            content: result.content.clone(),
+            is_error: result.is_error(),
+            attachments: result.attachments.clone(),
+            time: self.time,
+            seq: ticket,
+            fragment: Default::default(),
+        };
+        self.in_turn(|turn| {
+            if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
+                slot.result = Some(item);
+            }
+        });
+        // Recorded as they come, rendered in call order: the batch enters the history when it is whole.
+        let whole = self.turn.as_ref().is_some_and(|turn| turn.batch.iter().all(|slot| slot.result.is_some()));
+        if whole && self.calls().next().is_none() {
+            let mut batch = Vec::new();
+            self.in_turn(|turn| batch = std::mem::take(&mut turn.batch));
+            for result in batch.into_iter().filter_map(|slot| slot.result) {
+                self.push(Item::Result(result));
+            }
+        }
+    }
+}
+
+/// The arguments of the call at that position among the calls of an answer.
+fn call_input(answer: &Answer, index: u32) -> Option<String> {
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        AnswerPart::Call { input, .. } => Some(input),
+        _ => None,
+    });
+    calls.into_iter().nth(index as usize).cloned()
+}

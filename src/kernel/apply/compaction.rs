@@ -1,0 +1,82 @@
+//! What the entries about compactions, and about results that are left out, do to the state.
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::context::{Carried, Fullness},
+    kernel::{Compacted, State, compact::speaker},
+    model::{Item, ToolResultItem},
+    words::ids::Seq,
+};
+
+impl State {
+    /// Takes a compaction, now or as soon as no request is open.
+    pub(in crate::kernel) fn take_compacted(&mut self, ticket: Seq, compacted: &Arc<Compacted>) {
+        self.usage += compacted.usage;
+        let context = Arc::make_mut(&mut self.context);
+        (context.ready, context.ready_ticket, context.ready_entry) = (Some(compacted.clone()), ticket, self.seq);
+        self.put_compacted_in_place();
+    }
+
+    /// What is carried on, and the text that takes the place of what goes.
+    pub(in crate::kernel) fn in_place_of(&self, compacted: &Compacted) -> (Carried, String) {
+        let mut carried = self.context.carried.clone();
+        let spoken = self.history.iter().take(compacted.first_kept).skip(self.context.front).map(|item| &**item);
+        carried.note(spoken, &compacted.replaced, compacted.carry, speaker);
+        carried.pinned = self.pinned_words(compacted.first_kept);
+        let summary = compacted.summary.as_deref().or(self.context.summary.as_deref());
+        let text = crate::kernel::context::render(summary, &carried, self.seq);
+        (carried, text)
+    }
+
+    /// Puts what is ready in place, unless a request is open whose bytes must stay what they are.
+    pub(in crate::kernel) fn put_compacted_in_place(&mut self) {
+        if self.request().is_some() {
+            return;
+        }
+        let Some(compacted) = Arc::make_mut(&mut self.context).ready.take() else { return };
+        let (carried, text) = self.in_place_of(&compacted);
+        let items: Vec<_> = std::mem::take(&mut self.history).iter().cloned().collect();
+        let context = Arc::make_mut(&mut self.context);
+        context.carried = carried;
+        if compacted.summary.is_some() {
+            context.summary.clone_from(&compacted.summary);
+        }
+        context.front = 1;
+        context.failures = 0;
+        context.compactions = context.compactions.saturating_add(1);
+        context.newest = context.ready_entry;
+        (context.ready_ticket, context.ready_entry) = (Seq::ZERO, Seq::ZERO);
+        if let Some(turn) = &mut self.turn {
+            Arc::make_mut(turn).overflowed = false;
+        }
+        let id = format!("compaction-{}", self.seq);
+        let parts = vec![crate::words::message::Part::text(text)];
+        let first = Item::User(crate::model::UserItem { id: id.into(), parts, fragment: Default::default() });
+        self.replace_history(std::iter::once(Arc::new(first)).chain(items.into_iter().skip(compacted.first_kept)));
+    }
+
+    /// Puts the place-holder where these results were.
+    pub(in crate::kernel) fn prune_results(&mut self, results: &[usize]) {
+        let items: Vec<_> = std::mem::take(&mut self.history).iter().cloned().collect();
+        let pruned = items.into_iter().enumerate().map(|(at, item)| match &*item {
+            Item::Result(result) if results.contains(&at) => Arc::new(Item::Result(ToolResultItem {
+                content: crate::kernel::context::PRUNED_TEXT.to_owned(),
+                attachments: Vec::new(),
+                fragment: Default::default(),
+                ..result.clone()
+            })),
+            _ => item,
+        });
+        self.replace_history(pruned);
+    }
+
+    pub(in crate::kernel) fn replace_history(&mut self, items: impl Iterator<Item = Arc<Item>>) {
+        let context = Arc::make_mut(&mut self.context);
+        context.meter.forget();
+        context.fullness = Fullness::default();
+        context.estimated = 0;
+        self.history_hash = String::new();
+        items.for_each(|item| self.push_shared(item));
+    }
+}

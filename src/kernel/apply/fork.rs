@@ -1,0 +1,107 @@
+//! What becomes of a state where another session goes on from it, or where it is brought in from a file: the conversation is
+//! kept, what was open is not.
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::{CallState, Judged, Open, OpenCall, Outcome, Settings, Spent, State},
+    tape::{Forked, ImportedFrom},
+    tool::ToolResult,
+    words::ids::Seq,
+    words::message::ErrorReason,
+    words::usage::Usage,
+};
+
+impl State {
+    /// From here on it is the state of the fork. Its history, settings and context are what they were; what was open (the turn,
+    /// calls, messages that wait, tasks, standing grants) stays with the parent, and its counters begin anew. Its limits are what was left of them (decision 0011).
+    pub(super) fn fork(&mut self, forked: &Forked) {
+        // While what is open is still there: what is held for it is not left.
+        self.leave_what_is_left();
+        let parent = &forked.parent;
+        let why = format!("This conversation was forked from session {parent} at this point.");
+        self.leave_open(&why, format!("it goes on in session {parent}"));
+        self.tasks_ended.clear();
+        self.closed = None;
+        self.usage = Usage::default();
+        self.spent = Spent::default();
+        self.spent_by_tasks = Spent::default();
+        self.turns = 0;
+        self.mark_fork();
+        self.session = forked.session.clone();
+        if let Some(spill) = &forked.spill {
+            // The parent's stays readable too: the history names files in it.
+            Arc::make_mut(&mut self.settings).read_roots.push(spill.clone());
+        }
+    }
+
+    /// From here on it is a session of this store that nobody vouches for. Its history, model, prompt, limits and counters are
+    /// what the file says; nothing is open, nobody granted it anything, and it may do nothing that is not asked for.
+    pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
+        // No process has any of it: what was held for it counts.
+        self.lose_what_was_under_way();
+        let tasks: Vec<Seq> =
+            self.open.iter().filter(|(_, open)| matches!(open, Open::Task(_))).map(|(ticket, _)| *ticket).collect();
+        tasks.into_iter().for_each(|ticket| self.close_task(seq, ticket, None, None));
+        self.leave_open(
+            "This conversation was brought in from a file at this point.",
+            "the session was brought in from a file, without what was open".to_owned(),
+        );
+        // Whatever the file calls it: hooks, keys and folders go by this.
+        self.session = imported.session.clone();
+        let settings = Arc::make_mut(&mut self.settings);
+        let fresh = Settings::new(imported.workspace.clone(), settings.model.clone());
+        settings.workspace = fresh.workspace;
+        settings.read_roots = imported.spill.iter().cloned().collect();
+        // Without any rule each call is asked about.
+        settings.rules = Vec::new();
+        settings.host = None;
+        // What a provider does for a request is power too.
+        settings.params.options = fresh.params.options;
+        let steps = fresh.steps_max.unwrap_or(u32::MAX);
+        settings.steps_max = Some(settings.steps_max.map_or(steps, |max| max.min(steps)));
+        settings.parallel_max = settings.parallel_max.min(fresh.parallel_max);
+        settings.ask_limit_ms = settings.ask_limit_ms.min(fresh.ask_limit_ms);
+        settings.retries_max = settings.retries_max.min(fresh.retries_max);
+        settings.task_depth_max = settings.task_depth_max.min(fresh.task_depth_max);
+        settings.task_width_max = settings.task_width_max.min(fresh.task_width_max);
+    }
+
+    /// Nothing is open any more, and nothing waits. Each call has a result, in the order of the calls: those that are open get
+    /// one that says why.
+    fn leave_open(&mut self, why: &str, reason: String) {
+        let open: Vec<_> = self.calls().map(|(ticket, call)| (ticket, untold(call, why))).collect();
+        for (ticket, result) in open {
+            self.take_result(ticket, &Arc::new(result), Judged::Lost);
+        }
+        self.open.clear();
+        // A message that waits there was never said here: sent again, it is new.
+        for waiting in self.queue.drain(..).chain(self.steering.drain(..)) {
+            self.seen.forget(&waiting.message.id);
+        }
+        if let Some(turn) = self.turn.take() {
+            // Who waits for the messages of that turn, here, hears what became of it.
+            self.remember_end(&turn, Outcome::Aborted { reason });
+        }
+        // What was ready waited for a request that is not open any more.
+        self.put_compacted_in_place();
+        self.grants = Arc::default();
+        // Who did these did them there.
+        self.done.clear();
+        self.origin = None;
+        self.recoveries = 0;
+        (self.held, self.paused, self.waits) = (false, false, false);
+    }
+}
+
+/// What the model is told of a call whose result will never be here.
+fn untold(call: &OpenCall, why: &str) -> ToolResult {
+    // One that ran in an earlier life may be asked about again.
+    let begun = call.attempts > 0 || matches!(call.state, CallState::Running | CallState::Closing);
+    let what = match begun {
+        true => "was running, and what came of it is not known here: check before you rely on it or do it again",
+        false => "had not begun, and does not run here",
+    };
+    let text = format!("{why} The call {what}.");
+    ToolResult::failed(if begun { ErrorReason::Unknown } else { ErrorReason::Skipped }, text)
+}

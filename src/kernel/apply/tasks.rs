@@ -1,0 +1,161 @@
+//! What the entries about tasks do to the state, on a parent's tape and on a child's.
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::{
+        Delivery, Disposition, Down, DownReason, Open, Outcome, Seen, State, Steering, TaskEnd, Tie, Told, Turn,
+        Waiting, state::TASKS_REMEMBERED,
+    },
+    permission::Chain,
+    words::ids::{MessageId, Seq},
+    words::message::Message,
+};
+
+/// How many former parents a child remembers.
+const PARENTS_REMEMBERED: usize = 16;
+
+impl State {
+    /// The child was told what follows from whether the session has ended.
+    pub(super) fn tell_task(&mut self, ticket: Seq) {
+        let ended = self.closed.is_some();
+        if let Some(Open::Task(task)) = self.open.get_mut(&ticket) {
+            task.told = match (ended, task.link.ends_with_parent) {
+                (false, _) => Told::Stop,
+                (true, true) => Told::End,
+                (true, false) => Told::Leave,
+            };
+        }
+    }
+
+    /// A task is over; where its link says so, the model is to hear of it.
+    pub(super) fn close_task(
+        &mut self,
+        seq: Seq,
+        ticket: Seq,
+        down: Option<&Arc<Down>>,
+        notice: Option<&Arc<Message>>,
+    ) {
+        let Some(Open::Task(task)) = self.open.remove(&ticket) else { return };
+        match down.map(|down| (down.spent, down.lent)) {
+            Some((Some(spent), lent)) => {
+                self.spent_by_tasks += spent;
+                self.write_off(&lent);
+            }
+            // Nobody gives account of it, or it goes on by itself: all of its grant counts as used.
+            _ => {
+                let cost = &mut self.spent_by_tasks.cost;
+                cost.unpriced = cost.unpriced.saturating_add(1);
+                self.write_off(&task.grant);
+            }
+        }
+        self.tasks_ended.push_back(TaskEnd { ticket, child: task.child, down: down.cloned() });
+        if self.tasks_ended.len() > TASKS_REMEMBERED {
+            self.tasks_ended.pop_front();
+        }
+        // Nobody sent it, so it lets nothing go on that is held or waits.
+        if let Some(message) = notice {
+            let (running, before) = (self.turn.is_some(), self.queue.len());
+            let (delivery, disposition) = match running {
+                true => (Delivery::Steer(Steering::FinishBatch), Disposition::Steering),
+                false => (Delivery::Queue, Disposition::Queued { before }),
+            };
+            self.remember(message.id.clone(), Seen { seq, disposition, turn: None });
+            let waiting = Waiting { seq, message: message.clone(), delivery };
+            if running { self.steering.push_back(waiting) } else { self.queue.push_back(waiting) }
+        }
+    }
+
+    /// What the end of a turn means for the task that it was.
+    pub(super) fn task_turn_ended(&mut self, turn: &Turn, outcome: &Outcome) {
+        if self.is_task(&turn.messages) {
+            let reason = match (&self.closed, outcome) {
+                (Some(why), Outcome::Aborted { .. }) => DownReason::Ended { why: why.to_string() },
+                _ => DownReason::of(outcome),
+            };
+            self.end_task(Down {
+                reason,
+                text: turn.text.clone(),
+                steps: turn.step,
+                usage: turn.usage,
+                ..Down::without_a_word(DownReason::Done)
+            });
+        }
+    }
+
+    /// A turn that waits to be told to go on has nobody who would tell it: its parent hears that it failed.
+    pub(super) fn task_turn_waits(&mut self) {
+        let Some(turn) = self.turn.clone().filter(|turn| self.is_task(&turn.messages)) else { return };
+        let error = "interrupted again without progress; it waits to be told to go on".to_owned();
+        let reason = DownReason::Failed { error };
+        self.end_task(Down {
+            reason,
+            text: turn.text.clone(),
+            steps: turn.step,
+            usage: turn.usage,
+            ..Down::without_a_word(DownReason::Done)
+        });
+    }
+
+    /// The message that is the task was taken back before it was read.
+    pub(super) fn task_withdrawn(&mut self) {
+        let reason = match &self.closed {
+            Some(why) => DownReason::Ended { why: why.to_string() },
+            None => DownReason::Aborted { why: "its prompt was taken back".to_owned() },
+        };
+        self.end_task(Down::without_a_word(reason));
+    }
+
+    /// Whether one of the messages is the task that this session was made for.
+    pub(super) fn is_task(&self, messages: &[MessageId]) -> bool {
+        self.origin.as_ref().is_some_and(|origin| messages.contains(&origin.prompt))
+    }
+
+    /// Once: what happens in the session afterwards is no business of its parent's.
+    fn end_task(&mut self, mut down: Down) {
+        let (spent, lent) = self.account_for_task();
+        (down.spent, down.lent) = (Some(spent), lent);
+        if self.origin.as_ref().is_some_and(|origin| origin.end.is_none()) {
+            self.close_grant();
+        }
+        if let Some(origin) = &mut self.origin
+            && origin.end.is_none()
+        {
+            Arc::make_mut(origin).end = Some(Arc::new(down));
+        }
+    }
+
+    pub(super) fn orphan(&mut self, why: &str) {
+        if let Some(origin) = &mut self.origin {
+            Arc::make_mut(origin).orphaned = Some(why.to_owned());
+        }
+    }
+
+    pub(super) fn adopt(&mut self, tie: &Tie, above: &[Chain]) {
+        if self.origin.as_ref().is_some_and(|origin| origin.end.is_none()) {
+            self.take_grant(&tie.grant);
+        }
+        let Some(origin) = &mut self.origin else { return };
+        let origin = Arc::make_mut(origin);
+        let former = std::mem::replace(&mut origin.parent, tie.parent.clone());
+        origin.before.push(former);
+        if origin.before.len() > PARENTS_REMEMBERED {
+            origin.before.remove(0);
+        }
+        origin.ticket = tie.ticket;
+        origin.link = tie.link;
+        origin.depth = tie.depth;
+        origin.orphaned = None;
+        self.narrow(above);
+    }
+
+    /// Rules of ancestors are only ever added: what was denied once stays out of reach.
+    pub(super) fn narrow(&mut self, above: &[Chain]) {
+        let settings = Arc::make_mut(&mut self.settings);
+        for chain in above {
+            if !settings.above.contains(chain) {
+                settings.above.push(chain.clone());
+            }
+        }
+    }
+}

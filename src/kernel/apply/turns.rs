@@ -1,0 +1,180 @@
+//! What the entries about a turn, its requests and their answers do to the state.
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::context::{Fullness, of_item},
+    kernel::{
+        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, advance,
+        state::{Next, TURNS_REMEMBERED},
+    },
+    model::{Answer, AnswerPart, Item, UserItem},
+    words::ids::{MessageId, Seq},
+    words::usage::Usage,
+};
+
+impl State {
+    pub(super) fn deliver(&mut self, entry: &Entry, ids: &[MessageId]) {
+        let begins = self.turn.is_none();
+        if begins {
+            self.turn = Some(Arc::new(Turn {
+                id: entry.seq,
+                started: entry.time,
+                messages: Vec::new(),
+                step: 0,
+                retries: 0,
+                overflowed: false,
+                overflowed_before: false,
+                model: None,
+                tools: Default::default(),
+                answer: None,
+                batch: Vec::new(),
+                next: Next::Step,
+                ending: None,
+                released: false,
+                text: "".into(),
+                usage: Default::default(),
+                spent: Default::default(),
+                limits: self.settings.budget.turn,
+                answered: None,
+            }));
+        }
+        let turn_id = self.turn.as_ref().map(|turn| turn.id);
+        for id in ids {
+            let from_steering = self.steering.iter().position(|waiting| waiting.message.id == *id);
+            let from_queue = self.queue.iter().position(|waiting| waiting.message.id == *id);
+            let taken = from_steering
+                .and_then(|at| self.steering.remove(at))
+                .or_else(|| from_queue.and_then(|at| self.queue.remove(at)));
+            let Some(waiting) = taken else { continue };
+            self.seen.delivered(id, turn_id);
+            self.in_turn(|turn| {
+                turn.messages.push(id.clone());
+                turn.next = Next::Step;
+                if waiting.message.model.is_some() {
+                    turn.model.clone_from(&waiting.message.model);
+                }
+                turn.tools.extend(waiting.message.tools.clone());
+            });
+            let parts = waiting.message.parts.clone();
+            self.push(Item::User(UserItem { id: id.clone(), parts, fragment: Default::default() }));
+            if waiting.message.pinned {
+                self.pin(id);
+            }
+        }
+        if begins {
+            // Steering that came too late for the turn before steers this one, before any that comes now.
+            while self.queue.front().is_some_and(|waiting| matches!(waiting.delivery, Delivery::Steer(_))) {
+                self.steering.extend(self.queue.pop_front());
+            }
+        }
+    }
+
+    pub(super) fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
+        // A wait ends where its request begins.
+        self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+        let opened = OpenRequest {
+            model: request.model.clone(),
+            attempt: request.attempt,
+            last: request.last,
+            closing: false,
+            estimated: request.estimated,
+            price: request.price,
+            reserved: request.reserved,
+            hash: request.hash.clone(),
+            system: self.settings.system.clone(),
+            params: request.params(&self.settings.params),
+            tools: self.settings.allowed_tools(),
+        };
+        Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
+        self.open.insert(entry.seq, Open::Request(opened));
+        let first_try = request.attempt == 1;
+        self.in_turn(|turn| {
+            turn.step = turn.step.saturating_add(u32::from(first_try));
+            turn.batch.clear();
+        });
+    }
+
+    pub(super) fn take_answer(
+        &mut self,
+        seq: Seq,
+        ticket: Seq,
+        answer: &Arc<Answer>,
+        interrupted: bool,
+        estimate: Option<&Usage>,
+    ) {
+        let Some(Open::Request(OpenRequest { last, estimated, price, .. })) = self.open.remove(&ticket) else { return };
+        let charge = Charge::of(price.as_ref(), &answer.usage, estimate);
+        self.charge(charge);
+        if !interrupted {
+            self.recoveries = 0;
+        }
+        self.usage += answer.usage;
+        let text = answer.text();
+        let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
+        // Whether the model was still at work, and not only spoken to: then the limit is what ends the turn.
+        let said = self.history.iter().rev().find(|item| !matches!(item.as_ref(), Item::User(_)));
+        let at_work = said.is_some_and(|item| matches!(item.as_ref(), Item::Result(_)));
+        let next = match interrupted {
+            true => Next::Step,
+            false => advance::after_answer(answer, last.then_some(steps), at_work),
+        };
+        self.in_turn(|turn| {
+            turn.retries = 0;
+            turn.overflowed = false;
+            turn.overflowed_before = false;
+            turn.answer = Some(seq);
+            turn.usage += answer.usage;
+            turn.answered = Some((answer.finish, charge.unwrap_or_default()));
+            turn.next = next;
+            if !text.is_empty() {
+                turn.text = text.into();
+            }
+        });
+        // An answer with nothing in it would be refused by providers when it is sent back.
+        if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
+            self.push(Item::Assistant((**answer).clone()));
+        }
+        if !interrupted {
+            let said = self.history.last().map_or(0, |item| of_item(item));
+            Arc::make_mut(&mut self.context).meter.learn(estimated.saturating_add(said), &answer.usage);
+        }
+        self.put_compacted_in_place();
+    }
+
+    pub(super) fn finish_turn(&mut self, outcome: &Outcome) {
+        self.stop_clock(self.time);
+        let Some(turn) = self.turn.take() else { return };
+        // Of the turn only waits can still be open, and a wait without a turn is nothing. Tasks and summaries are the session's.
+        self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)));
+        self.task_turn_ended(&turn, outcome);
+        // Steering that came too late for this turn goes first into the next.
+        while let Some(waiting) = self.steering.pop_back() {
+            self.queue.push_front(waiting);
+        }
+        use Outcome::{Aborted, Budget, Failed, Rejected};
+        let holds = matches!(outcome, Aborted { .. } | Budget { .. } | Failed { .. } | Rejected { .. });
+        self.held = holds && !turn.released && !self.queue.is_empty();
+        Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
+        self.turns = self.turns.saturating_add(1);
+        self.recoveries = 0;
+        self.waits = false;
+        self.remember_end(&turn, outcome.clone());
+    }
+
+    /// Who waits for the messages of a turn hears what became of it; of the oldest turns that is forgotten.
+    pub(super) fn remember_end(&mut self, turn: &Turn, outcome: Outcome) {
+        self.ended.push_back(Arc::new(TurnEnd {
+            turn: turn.id,
+            outcome,
+            text: turn.text.clone(),
+            messages: turn.messages.clone(),
+            steps: turn.step,
+            usage: turn.usage,
+            spent: turn.spent,
+        }));
+        if self.ended.len() > TURNS_REMEMBERED {
+            self.ended.pop_front();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Going back: the conversation as it was at an earlier entry takes the place of the conversation as it is.
+//!
+//! One entry does it, and carries what the fold needs: how many items of the present history stay, those that come after them,
+//! and the context of then. So a rollback within what the history still has is a few bytes, one across a compaction brings
+//! what the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision 0010).
+//!
+//! Files that were put back for it, and a summary of what is left, are entries of their own behind it, in the same append.
+//!
+//! | goes back | never does |
+//! |---|---|
+//! | the history, its summary and what is carried beside it | usage and cost, ended turns and their outcomes, message ids |
+//! | how full the context is | settings, grants, tasks, the queue (which is held) |
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{
+        BranchSummary, ContextState, Entry, Held, Record, Recorded, Refusal, RestoredFiles, State, branch,
+        command::{Decide, first},
+        decide::Draft,
+    },
+    model::History,
+    words::ids::{MessageId, Seq},
+};
+
+/// A host wants the conversation to go back to a point, as it was worked out from the tape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RollBack {
+    /// What is to be recorded.
+    pub back: Arc<RolledBack>,
+    /// The files that were put back for it, where they were: recorded with it or not at all.
+    pub files: Option<Arc<RestoredFiles>>,
+    /// What came of that which is left, where that is to go along.
+    pub summary: Option<Arc<BranchSummary>>,
+}
+
+impl Decide for RollBack {
+    fn is() -> &'static str {
+        "roll_back"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<RollBack> {
+        let Record::RolledBack(back) = first(wrote)? else { return None };
+        let (mut files, mut summary) = (None, None);
+        for entry in &wrote[1..] {
+            match &entry.record {
+                Record::Restored(restored) => files = Some(restored.clone()),
+                Record::BranchSummary(branch) => summary = Some(branch.clone()),
+                _ => {}
+            }
+        }
+        Some(RollBack { back: back.clone(), files, summary })
+    }
+
+    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
+        branch::gives_up(wrote)
+    }
+
+    fn name(&self) -> &'static str {
+        "roll back"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        roll_back(draft, &self.back, self.files.as_ref(), self.summary.as_ref())
+    }
+
+    fn in_words(&self) -> String {
+        format!("back to entry {}", self.back.to)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.back.to)
+    }
+}
+
+/// What a host asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Way {
+    /// Back to a point.
+    Rollback,
+    /// Back to before the newest message.
+    Undo,
+    /// Back to where the newest undo came from.
+    Redo,
+}
+
+/// The conversation goes back to a point of the tape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RolledBack {
+    /// The newest entry before this one: it was decided for the conversation as it was there.
+    pub from: Seq,
+    /// The conversation is what it was when this entry was the newest.
+    pub to: Seq,
+    /// What was asked for.
+    pub way: Way,
+    /// Messages of the host that are no part of the conversation any more, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<MessageId>,
+    /// Messages of the host that are part of it again, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<MessageId>,
+    /// Items of the history that stay, from the front.
+    pub keep: usize,
+    /// The items after them.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub items: History,
+    /// Hash of the history of then.
+    pub hash: String,
+    /// The context of then.
+    pub context: Arc<ContextState>,
+}
+
+/// The newest entry that went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WentBack {
+    /// The entry.
+    pub entry: Seq,
+    /// Where it went.
+    pub to: Seq,
+}
+
+/// A host wants to go back. What it was worked out for must be what is. What goes with it is in the same append.
+pub(super) fn roll_back(
+    draft: &mut Draft<'_>,
+    back: &Arc<RolledBack>,
+    files: Option<&Arc<RestoredFiles>>,
+    summary: Option<&Arc<BranchSummary>>,
+) -> Result<Held, Refusal> {
+    if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
+        // It was recorded, and the answer was lost in a crash.
+        return Ok(Held::Done(done.entry));
+    }
+    if let Some(why) = refusal(&draft.state, back) {
+        return Err(match summary {
+            Some(summary) => branch::refused(draft, summary, why),
+            None => why,
+        });
+    }
+    let entry = draft.write(None, Record::RolledBack(back.clone()));
+    // Behind it, so that whoever goes forth again comes to before them.
+    if let Some(files) = files {
+        draft.write(None, Record::Restored(files.clone()));
+    }
+    if let Some(summary) = summary.filter(|summary| !summary.summary.trim().is_empty()) {
+        draft.write(None, Record::BranchSummary(summary.clone()));
+    }
+    Ok(Held::Done(entry))
+}
+
+fn refusal(state: &State, back: &RolledBack) -> Option<Refusal> {
+    match &state.turn {
+        _ if state.closed.is_some() => Some(Refusal::Ended),
+        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
+        None if back.from != state.seq || back.keep > state.history.len() => {
+            Some(Refusal::Moved { expected: back.from, actual: state.seq })
+        }
+        None => None,
+    }
+}
+
+impl RolledBack {
+    /// Whether a compaction that cuts there is given up: it sums up what is gone. One of what is still there goes on.
+    pub(super) fn gives_up(&self, first_kept: usize) -> bool {
+        first_kept > self.keep || first_kept >= self.keep.saturating_add(self.items.len())
+    }
+}
+
+impl State {
+    /// See the module.
+    pub(super) fn roll_back(&mut self, back: &RolledBack) {
+        self.went_back = Some(WentBack { entry: self.seq, to: back.to });
+        self.history = self.history.first(back.keep);
+        back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
+        self.history_hash.clone_from(&back.hash);
+        // A summary of what is still there may go on being written; one that reaches beyond is of no use. Nobody will say what it
+        // took by now, so all that was held back for it counts.
+        let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
+        if let Some((ticket, lost)) = given_up.map(|(ticket, open)| (ticket, open.reserved.lost(open.price.as_ref()))) {
+            self.open.remove(&ticket);
+            self.spend(Some(lost));
+        }
+        let mut context = (*back.context).clone();
+        context.ready = None;
+        // What was learned of the provider and of the summariser, and what took place, stays so.
+        context.failures = self.context.failures;
+        context.compactions = self.context.compactions;
+        if self.context.meter.factor > 0 {
+            context.meter.factor = self.context.meter.factor;
+        }
+        self.context = Arc::new(context);
+        self.held = !self.queue.is_empty();
+    }
+}

@@ -1,0 +1,428 @@
+//! The calls of one answer: which may start, which must be asked for, which are skipped.
+//!
+//! Calls of parallel tools run together, up to a limit. A call of any other tool is a barrier: it waits for all before it, and
+//! all after it wait for it. The table is read per call, and the strongest waiting steering message wins (design §5).
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::{
+        AskClosedWhy, CallOpened, CallState, Entry, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome, Record,
+        Recorded, Refusal, Steering, Stop, advance,
+        command::Decide,
+        decide::Draft,
+        spending::{self, CallFit},
+        state::Next,
+        toolset,
+    },
+    model::{AnswerPart, Item},
+    permission::{Action, seen_from},
+    tape::Cause,
+    tool::{Access, CallFacts, ToolResult, Unusable, arguments},
+    words::ids::Seq,
+    words::message::{ErrorReason, Finish},
+};
+
+/// A host answers an ask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerAsk {
+    /// Which ask.
+    pub ask: Seq,
+    /// What the person said.
+    pub grant: Grant,
+}
+
+impl Decide for AnswerAsk {
+    fn is() -> &'static str {
+        "answer_ask"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<AnswerAsk> {
+        let first = wrote.first()?;
+        match &first.record {
+            Record::Granted { grant } => Some(AnswerAsk { ask: first.ticket?, grant: grant.clone() }),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "answer"
+    }
+
+    /// A refusal may end the turn, and stays a refusal whatever the disk does.
+    fn stops(&self) -> bool {
+        matches!(self.grant, Grant::Reject(_))
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        draft.cause = Some(Cause::Entry(self.ask));
+        answer_ask(draft, self.ask, &self.grant)
+    }
+
+    fn in_words(&self) -> String {
+        let ask = self.ask;
+        match &self.grant {
+            Grant::Once => format!("ask {ask} was granted once"),
+            Grant::Always(_) => format!("ask {ask} was granted for more than once"),
+            Grant::Reject(_) => format!("ask {ask} was rejected"),
+            Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
+        }
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ask)
+    }
+}
+
+/// Opens a ticket for each call of the newest answer that has none yet, and answers at once those that cannot run. What was told
+/// of a call is found by its place in the answer.
+pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts>) {
+    let Some(turn) = draft.state.turn.clone() else { return };
+    let (Some(answer_seq), Some(newest)) = (turn.answer, draft.state.history.last().cloned()) else { return };
+    let Item::Assistant(answer) = newest.as_ref() else { return };
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        AnswerPart::Call { id, name, .. } => Some((id, name)),
+        _ => None,
+    });
+    for (index, (id, name)) in (0..).zip(calls).skip(turn.batch.len()) {
+        let facts = told(index).unwrap_or_else(|| CallFacts::unknown(name, "was not asked about this call"));
+        let record = Record::Call(CallOpened { answer: answer_seq, index, id: id.clone(), facts });
+        draft.write(None, record);
+    }
+    let last = matches!(turn.next, Next::End(Outcome::StepLimit { .. }));
+    let pending = draft.state.calls().filter(|(_, call)| call.state == CallState::Pending);
+    let pending: Vec<_> = pending.map(|(ticket, call)| (ticket, call.clone())).collect();
+    for (ticket, call) in pending {
+        let cannot_run = match (last, answer.finish) {
+            (true, _) => {
+                let text = "No tools can be used on the last step of a turn; the call was not run.";
+                Some((Judged::LastStep, text.to_owned()))
+            }
+            (_, Finish::Length) => {
+                let text = "The answer reached its length limit, so this call may be cut off; it was not run. \
+                            Send it again, shorter.";
+                Some((Judged::CutShort, text.to_owned()))
+            }
+            (_, Finish::ContentFilter) => {
+                Some((Judged::Withheld, "The provider withheld the answer; the call was not run.".to_owned()))
+            }
+            _ => unusable(draft, &call),
+        };
+        if let Some((judged, text)) = cannot_run {
+            fail(draft, ticket, judged, text);
+        }
+    }
+}
+
+/// Why a call cannot be carried out at all: no such tool, or arguments that are no JSON object.
+fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(Judged, String)> {
+    if let Some(Unusable::NoTool(text)) = &call.facts.unusable {
+        return Some((Judged::NoTool, text.clone()));
+    }
+    let tool = &call.facts.tool;
+    let switched_off = draft.state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, tool));
+    if !draft.state.settings.has_tool(tool) {
+        return Some((Judged::NotOffered, format!("The tool {tool} is not among those of this agent.")));
+    }
+    if switched_off {
+        return Some((Judged::NotOffered, format!("The tool {tool} is switched off in this turn.")));
+    }
+    arguments(&call.input).err().map(|text| (Judged::BadArguments, text))
+}
+
+/// What the model hears beside the words of an answer, where the call ran in an earlier life and nobody knows how far.
+const BEGUN: &str = "\nIt had been running when the runtime stopped before, and what came of that is unknown: it may have \
+                     happened in part, in whole, or not at all. Check before you repeat it.";
+
+/// The reason that the result of such a call has; that of one which was started is its own business.
+fn reason_of(judged: Judged) -> ErrorReason {
+    match judged {
+        Judged::Lost => ErrorReason::Unknown,
+        Judged::Denied | Judged::Unheard | Judged::Rejected | Judged::Expired | Judged::OverBudget => {
+            ErrorReason::Denied
+        }
+        Judged::Skipped => ErrorReason::Skipped,
+        Judged::Aborted => ErrorReason::Aborted,
+        Judged::NoTool
+        | Judged::NotOffered
+        | Judged::BadArguments
+        | Judged::Crashed
+        | Judged::LastStep
+        | Judged::CutShort
+        | Judged::Withheld
+        | Judged::Allowed => ErrorReason::Failed,
+    }
+}
+
+/// Answers a call that was not run, or not to its end.
+fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: Judged, text: impl Into<String>) {
+    let mut text = text.into();
+    let has_run = open_call(draft, ticket).is_some_and(|call| call.attempts > 0);
+    if has_run && judged != Judged::Lost {
+        text.push_str(BEGUN);
+    }
+    let result = Arc::new(ToolResult::failed(reason_of(judged), text));
+    draft.write(Some(ticket), Record::Result { result, judged });
+}
+
+/// One stride of a batch with open calls. Says whether the batch is done.
+pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
+    if let Some(steering) = advance::strongest(draft) {
+        steer(draft, steering);
+    }
+    if !draft.state.paused && !draft.state.waits {
+        while let Some(ticket) = next_to_start(draft) {
+            if !start_or_ask(draft, ticket) {
+                break;
+            }
+        }
+    }
+    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    ending || draft.state.calls().next().is_none()
+}
+
+/// Applies a waiting steering message to each call, by the state the call is in.
+fn steer(draft: &mut Draft<'_>, steering: Steering) {
+    let calls: Vec<_> =
+        draft.state.calls().map(|(ticket, call)| (ticket, call.state, call.facts.tool.clone())).collect();
+    for (ticket, state, tool) in calls {
+        match (steering, state) {
+            (Steering::FinishBatch, _) | (_, CallState::Closing) | (Steering::SkipRemaining, CallState::Running) => {}
+            (_, CallState::Pending | CallState::Allowed | CallState::Asking(_)) => {
+                withdraw_ask(draft, state, AskClosedWhy::Withdrawn);
+                // The sentence is the design documents' own (T-02); the tool's name is what STEER-002 looks for.
+                let text = format!("Skipped due to queued user message: {tool} was not run.");
+                fail(draft, ticket, Judged::Skipped, text);
+            }
+            (Steering::AbortRunning, CallState::Running) => {
+                draft.write(Some(ticket), Record::Closing {});
+                draft.stop(Stop::Call(ticket));
+            }
+        }
+    }
+}
+
+fn withdraw_ask(draft: &mut Draft<'_>, state: CallState, why: AskClosedWhy) {
+    if let CallState::Asking(ask) = state {
+        draft.write(Some(ask), Record::AskClosed { why });
+    }
+}
+
+/// The first call that may start now.
+fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
+    let runs = |call: &OpenCall| matches!(call.state, CallState::Running | CallState::Closing);
+    // All of them: one that was asked about may be behind others that run already.
+    let running = draft.state.calls().filter(|(_, call)| runs(call)).count();
+    let room = running < draft.state.settings.parallel_max.max(1);
+    for (before, (ticket, call)) in draft.state.calls().enumerate() {
+        if matches!(call.state, CallState::Pending | CallState::Allowed) {
+            let barrier_holds = !call.facts.parallel && before > 0;
+            return (!barrier_holds && room).then_some(ticket);
+        }
+        if !call.facts.parallel {
+            return None;
+        }
+    }
+    None
+}
+
+fn open_call<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenCall> {
+    match draft.state.open.get(&ticket) {
+        Some(Open::Call(call)) => Some(call),
+        _ => None,
+    }
+}
+
+/// What the rules say to a call, now.
+enum Ruling {
+    /// It may run.
+    Run,
+    /// A person is to be asked.
+    Ask(Vec<Access>),
+    /// It is answered, and does not run.
+    Refuse(Judged, String),
+}
+
+/// Starts a call that may run, asks about one that must be asked for, answers one that may not. Says whether the next one may
+/// be looked at: not where the budget allows no call now.
+fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
+    let Some(call) = open_call(draft, ticket).cloned() else { return true };
+    if let Some((judged, text)) = unusable(draft, &call) {
+        // The tools may be others than when the call was opened: the session was rebuilt in between.
+        fail(draft, ticket, judged, text);
+        return true;
+    }
+    match judge(draft, &call) {
+        Ruling::Run => return start_if_affordable(draft, ticket, &call),
+        Ruling::Ask(access) => ask(draft, ticket, access),
+        Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
+    }
+    true
+}
+
+fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
+    let expires = draft.now.plus(draft.state.settings.ask_limit());
+    draft.write(None, Record::Ask { call, access, expires });
+}
+
+/// Judges a call by the rules that hold now, whether it begins or is to run again.
+fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
+    if let Some(Unusable::Crashed(text)) = &call.facts.unusable {
+        return Ruling::Refuse(Judged::Crashed, text.clone());
+    }
+    let settings = &draft.state.settings;
+    let access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
+    let judgement = settings.judge(&access, draft.env.globs());
+    // A call that names no access has nothing that could have been granted.
+    let granted = || call.granted || (!access.is_empty() && access.iter().all(|access| is_granted(draft, access)));
+    match judgement.action {
+        Action::Allow => Ruling::Run,
+        Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
+        Action::Ask if !draft.env.asks_are_heard(&draft.state.env) => {
+            let text = format!(
+                "Permission denied: {} must be asked for, and nobody listens who could answer.",
+                shown(&access)
+            );
+            Ruling::Refuse(Judged::Unheard, text)
+        }
+        Action::Ask => Ruling::Ask(access),
+        Action::Deny => {
+            let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
+            Ruling::Refuse(Judged::Denied, format!("Permission denied: {} by {by}.", shown(&access)))
+        }
+    }
+}
+
+fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
+    let turn = draft.state.turn.as_ref().map(|turn| turn.id);
+    draft
+        .state
+        .grants
+        .iter()
+        .any(|granted| granted.access == *access && (granted.turn.is_none() || granted.turn == turn))
+}
+
+fn shown(access: &[Access]) -> String {
+    let all: Vec<_> = access.iter().map(|access| format!("{} {}", access.permission, access.pattern)).collect();
+    all.join(", ")
+}
+
+/// Starts a call where the budget allows it. Says whether it does.
+fn start_if_affordable(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) -> bool {
+    match spending::for_call(draft, call) {
+        CallFit::Yes(bytes) => start(draft, ticket, call, bytes),
+        CallFit::Wait => return false,
+    }
+    true
+}
+
+fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>) {
+    let key = format!("{}/{ticket}", draft.state.session);
+    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts.saturating_add(1), key, bytes });
+}
+
+/// Runs a call again whose outcome is not known, where its effect allows that and so do the rules that hold now.
+///
+/// What its effect is says the tool that would run, and not the tape alone: it may be another tool by now, and a tape may come
+/// from anybody. That was told with the recovery, and a call that may not run again is closed before (`recover.rs`).
+pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
+    let Some(call) = open_call(draft, ticket).cloned() else { return };
+    if let Some((judged, text)) = unusable(draft, &call) {
+        return fail(draft, ticket, judged, text);
+    }
+    let Some(bytes) = spending::for_call_again(draft, &call) else { return close_unknown(draft, ticket) };
+    match judge(draft, &call) {
+        Ruling::Run => start(draft, ticket, &call, bytes),
+        Ruling::Ask(access) => ask(draft, ticket, access),
+        Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
+    }
+}
+
+/// Answers a call whose outcome nobody knows.
+pub(super) fn close_unknown(draft: &mut Draft<'_>, ticket: Seq) {
+    let text = "The runtime stopped while this call was running, so its outcome is unknown: it may have happened in part, \
+                in whole, or not at all. It was not run again. Check before you repeat it.";
+    fail(draft, ticket, Judged::Lost, text);
+}
+
+/// Answers a call that will not be started because its turn is being ended.
+pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
+    let Some(call) = open_call(draft, ticket).cloned() else { return };
+    let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
+    let (why, judged, text) = match ending {
+        Some(Outcome::Rejected { tool }) => {
+            (AskClosedWhy::Rejected, Judged::Rejected, format!("Not run: the user rejected the call of {tool}."))
+        }
+        Some(Outcome::Aborted { reason }) => {
+            (AskClosedWhy::Aborted, Judged::Aborted, format!("Aborted before it was started: {reason}"))
+        }
+        Some(Outcome::Budget { breach }) => (AskClosedWhy::Aborted, Judged::OverBudget, format!("Not run: {breach}.")),
+        _ => (AskClosedWhy::Aborted, Judged::Aborted, "Aborted before it was started.".to_owned()),
+    };
+    withdraw_ask(draft, call.state, why);
+    fail(draft, ticket, judged, text);
+}
+
+/// A call is over.
+pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) {
+    let Some(call) = open_call(draft, ticket) else { return };
+    let mut result = result.clone();
+    match call.state {
+        CallState::Running => {}
+        // It was told to stop before it came back: what it says is kept, but it is no good result.
+        CallState::Closing => result.error = Some(result.error.unwrap_or(ErrorReason::Aborted)),
+        CallState::Pending | CallState::Allowed | CallState::Asking(_) => return,
+    }
+    spending::cut(&mut result, call);
+    draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
+}
+
+/// A person answered an ask.
+pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
+    let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
+        return spending::answer(draft, ask, grant);
+    };
+    if matches!(grant, Grant::Raise(_)) {
+        return Err(Refusal::NotABudget { ask });
+    }
+    let call = *call;
+    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
+    match grant {
+        Grant::Once | Grant::Raise(_) => {}
+        Grant::Always(_) => release_granted(draft),
+        Grant::Reject(Some(message)) => {
+            fail(draft, call, Judged::Rejected, format!("The user rejected this call and says: {message}"));
+        }
+        Grant::Reject(None) => {
+            let tool = open_call(draft, call).map_or_else(String::new, |call| call.facts.tool.clone());
+            fail(draft, call, Judged::Rejected, "The user rejected this call.");
+            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
+        }
+    }
+    Ok(Held::Done(seq))
+}
+
+/// Closes the asks that a standing grant has answered too: nobody is to be asked the same thing twice.
+fn release_granted(draft: &mut Draft<'_>) {
+    let granted = draft.state.open.iter().filter_map(|(ticket, open)| match open {
+        Open::Ask(ask) if !ask.access.is_empty() => {
+            ask.access.iter().all(|access| is_granted(draft, access)).then_some(*ticket)
+        }
+        _ => None,
+    });
+    for ask in granted.collect::<Vec<_>>() {
+        draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Granted });
+    }
+}
+
+/// Denies the asks that nobody answered in time.
+pub(super) fn expire_asks(draft: &mut Draft<'_>) {
+    let expired = draft.state.open.iter().filter_map(|(ticket, open)| match open {
+        Open::Ask(ask) if ask.expires <= draft.now => Some((*ticket, ask.call)),
+        _ => None,
+    });
+    for (ask, call) in expired.collect::<Vec<_>>() {
+        draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
+        fail(draft, call, Judged::Expired, "Permission denied: nobody answered the question in time.");
+    }
+}

@@ -1,0 +1,245 @@
+//! What a session's requests used and cost, one by one: a fold of the tape, apart from the state.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{Charge, Entry, Open, Record, Reserve, Spent, spent::in_vain},
+    model::Price,
+    words::ids::Seq,
+    words::message::ModelRef,
+};
+
+/// Every model request of a session that used something, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Bill {
+    /// The requests.
+    pub lines: Vec<BillLine>,
+    #[serde(skip)]
+    open: BTreeMap<Seq, Opened>,
+    #[serde(skip)]
+    waits: bool,
+}
+
+/// A request on a bill.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BillLine {
+    /// The request's ticket.
+    pub ticket: Seq,
+    /// Which model.
+    pub model: ModelRef,
+    /// What became of it.
+    pub kind: BillKind,
+    /// What it used and cost.
+    #[serde(flatten)]
+    pub charge: Charge,
+}
+
+impl BillLine {
+    /// All that was held back for a request counts.
+    fn lost((ticket, open): (&Seq, &Opened)) -> BillLine {
+        let (ticket, model, kind) = (*ticket, open.model.clone(), BillKind::Lost);
+        BillLine { ticket, model, kind, charge: open.reserved.lost(open.price.as_ref()) }
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BillKind {
+    /// It was answered.
+    Answer,
+    /// It was cut off by us.
+    Interrupted,
+    /// It broke off.
+    Failed,
+    /// It was under way when the process ended, or when the conversation went back to before what it was to sum up.
+    Lost,
+    /// It summed up an older part of the conversation.
+    Summary,
+}
+
+/// What a bill must know to go on with the entries that follow.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Unsettled {
+    open: BTreeMap<Seq, Opened>,
+    waits: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Opened {
+    what: What,
+    model: ModelRef,
+    price: Option<Price>,
+    reserved: Reserve,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    Answer,
+    /// To sum up what stands before that item of the history.
+    Compaction(usize),
+    Branch,
+}
+
+impl Opened {
+    fn of(open: &Open) -> Option<Opened> {
+        let (what, model, price, reserved) = match open {
+            Open::Request(open) => (What::Answer, &open.model, open.price, open.reserved),
+            Open::Compaction(open) => (What::Compaction(open.first_kept), &open.model, open.price, open.reserved),
+            Open::Branch(open) => (What::Branch, &open.model, open.price, open.reserved),
+            _ => return None,
+        };
+        Some(Opened { what, model: model.clone(), price, reserved })
+    }
+}
+
+impl Bill {
+    /// The bill of a whole tape.
+    #[must_use]
+    pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Bill {
+        let mut bill = Bill::default();
+        entries.into_iter().for_each(|entry| bill.apply(entry));
+        bill
+    }
+
+    /// Takes the next entry.
+    pub fn apply(&mut self, entry: &Entry) {
+        let ticket = entry.ticket.unwrap_or(entry.seq);
+        match &entry.record {
+            Record::State(state) => {
+                self.waits = state.waits;
+                let open = state.open.iter().filter_map(|(ticket, open)| Some((*ticket, Opened::of(open)?)));
+                self.open = open.collect();
+            }
+            Record::Request(open) => self.open(entry.seq, What::Answer, &open.model, open.price, open.reserved),
+            Record::Compaction(open) => {
+                self.open(entry.seq, What::Compaction(open.first_kept), &open.model, open.price, open.reserved);
+            }
+            Record::BranchOpened(open) => {
+                self.open(entry.seq, What::Branch, &open.model, open.price, open.reserved);
+            }
+            Record::Answer { answer, interrupted, estimated } => {
+                let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
+                self.close(ticket, kind, |open| Charge::of(open.price.as_ref(), &answer.usage, estimated.as_ref()));
+            }
+            Record::RequestFailed { estimated, .. } => self.close(ticket, BillKind::Failed, |open| {
+                Charge::of(open.price.as_ref(), &Default::default(), estimated.as_ref())
+            }),
+            Record::Compacted(compacted) => {
+                self.in_vain(ticket, compacted.lost);
+                self.close(ticket, BillKind::Summary, |open| {
+                    compacted.summary.as_ref().and_then(|_| compacted.charge(open.price.as_ref()))
+                });
+            }
+            Record::CompactionFailed { usage, estimated, lost, .. }
+            | Record::BranchFailed { usage, estimated, lost, .. } => {
+                self.in_vain(ticket, *lost);
+                self.close(ticket, BillKind::Summary, |open| {
+                    Charge::of(open.price.as_ref(), usage, estimated.as_ref())
+                });
+            }
+            Record::BranchSummary(branch) => {
+                let ticket = branch.ticket();
+                // Where the ticket is closed it was lost, and stands on the bill as that.
+                let is_open = ticket == Seq::ZERO || self.open.remove(&ticket).is_some();
+                if let Some(request) = branch.request.as_ref().filter(|_| is_open) {
+                    let (model, kind) = (&request.model, BillKind::Summary);
+                    let line = |charge| BillLine { ticket: entry.seq, model: model.clone(), kind, charge };
+                    self.lines.extend(branch.charges().map(line));
+                }
+            }
+            Record::Imported(_) => {
+                self.lose_what_was_under_way();
+                self.open.clear();
+                self.waits = false;
+            }
+            Record::Recovered { resumed, .. } => {
+                self.lose_what_was_under_way();
+                self.open.retain(|_, open| open.what != What::Branch);
+                self.waits = !resumed;
+            }
+            Record::RolledBack(back) => {
+                let given_up =
+                    |_: &Seq, open: &mut Opened| matches!(open.what, What::Compaction(cut) if back.gives_up(cut));
+                let given_up: Vec<_> = self.open.extract_if(.., given_up).collect();
+                self.lines.extend(given_up.iter().map(|(ticket, open)| BillLine::lost((ticket, open))));
+            }
+            // What was open is the parent's.
+            Record::Forked(_) => {
+                self.open.clear();
+                self.waits = false;
+            }
+            Record::Released {} | Record::Accepted { .. } | Record::TurnFinished { .. } => self.waits = false,
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, ticket: Seq, what: What, model: &ModelRef, price: Option<Price>, reserved: Reserve) {
+        self.open.insert(ticket, Opened { what, model: model.clone(), price, reserved });
+    }
+
+    fn lose_what_was_under_way(&mut self) {
+        // Where a turn waits to be told to go on, its request was not under way.
+        let under_way = |open: &Opened| !self.waits || open.what != What::Answer;
+        let lost = self.open.iter().filter(|(_, open)| under_way(open)).map(BillLine::lost);
+        self.lines.extend(lost);
+    }
+
+    /// Whether a summary of the conversation itself is being written: then a rollback may cost something.
+    pub(super) fn compacts(&self) -> bool {
+        self.open.values().any(|open| matches!(open.what, What::Compaction(_)))
+    }
+
+    /// Tries of a summary that were read and came to nothing.
+    fn in_vain(&mut self, ticket: Seq, tries: u32) {
+        let Some(open) = self.open.get(&ticket) else { return };
+        let line = |charge| BillLine { ticket, model: open.model.clone(), kind: BillKind::Failed, charge };
+        self.lines.extend(in_vain(tries, open.reserved, open.price).map(line));
+    }
+
+    fn close(&mut self, ticket: Seq, kind: BillKind, charge: impl FnOnce(&Opened) -> Option<Charge>) {
+        let Some(open) = self.open.remove(&ticket) else { return };
+        if let Some(charge) = charge(&open) {
+            self.lines.push(BillLine { ticket, model: open.model, kind, charge });
+        }
+    }
+
+    /// What is open on it, to go on with later.
+    pub(super) fn unsettled(&self) -> Unsettled {
+        Unsettled { open: self.open.clone(), waits: self.waits }
+    }
+
+    /// A bill without a line that goes on from there.
+    pub(super) fn going_on(Unsettled { open, waits }: Unsettled) -> Bill {
+        Bill { lines: Vec::new(), open, waits }
+    }
+
+    /// The newest request.
+    #[must_use]
+    pub fn last(&self) -> Option<&BillLine> {
+        self.lines.last()
+    }
+
+    /// The sum of all.
+    #[must_use]
+    pub fn total(&self) -> Spent {
+        let mut total = Spent::default();
+        self.lines.iter().for_each(|line| total += line.charge);
+        total
+    }
+
+    /// The sums by model.
+    #[must_use]
+    pub fn by_model(&self) -> BTreeMap<ModelRef, Spent> {
+        let mut sums: BTreeMap<ModelRef, Spent> = BTreeMap::new();
+        for line in &self.lines {
+            *sums.entry(line.model.clone()).or_default() += line.charge;
+        }
+        sums
+    }
+}

@@ -1,0 +1,330 @@
+//! Branch summaries: whoever leaves a branch of a conversation can take along what came of it.
+//!
+//! What was said on the branch is read from its tape by whoever asks ([`Branch::of`]) and summed up by a model, or told by its
+//! beginnings where none can write. One entry puts the summary in front of the next turn. It reads as a user's message that
+//! the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
+//!
+//! The request that writes it is made beside the session, so it has a ticket: opened, with what is held back for it, before it
+//! is made, and closed by the summary, by the word that there is none, or by the end of the process, which counts all that was
+//! held. There is one at a time.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::context::FileOperations,
+    kernel::{
+        Charge, Entry, Held, NoSummary, Open, Record, Recorded, Refusal, Reserve, State,
+        command::{Decide, first},
+        decide::Draft,
+        record::is_none,
+        said::Said,
+        spent::in_vain,
+    },
+    model::{Item, Price, UserItem},
+    words::ids::{MessageId, Seq},
+    words::message::ModelRef,
+    words::usage::Usage,
+};
+
+/// A host is about to have a branch summed up, and asks for what that may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SumUpBranch {
+    /// The request; what is held back for it is decided.
+    pub request: Box<OpenBranch>,
+}
+
+impl Decide for SumUpBranch {
+    fn is() -> &'static str {
+        "sum_up_branch"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<SumUpBranch> {
+        match first(wrote)? {
+            Record::BranchOpened(open) => Some(SumUpBranch { request: Box::new(open.clone()) }),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "sum up branch"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        open(draft, &self.request)
+    }
+
+    fn in_words(&self) -> String {
+        "a branch was to be summed up".to_owned()
+    }
+}
+
+/// There is no summary of a branch: it could not be written, or nobody waits for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GiveUpBranch {
+    /// Its ticket.
+    pub ticket: Seq,
+    /// Why, and what was used all the same.
+    pub why: Box<NoSummary>,
+    /// Tries that the provider had read when they came to nothing.
+    pub lost: u32,
+}
+
+impl Decide for GiveUpBranch {
+    fn is() -> &'static str {
+        "give_up_branch"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<GiveUpBranch> {
+        let first = wrote.first()?;
+        let Record::BranchFailed { error, usage, estimated, lost } = &first.record else { return None };
+        let why = Box::new(NoSummary { error: error.clone(), usage: *usage, estimated: *estimated });
+        Some(GiveUpBranch { ticket: first.ticket?, why, lost: *lost })
+    }
+
+    /// It closes what is open, and nobody says it again.
+    fn stops(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> &'static str {
+        "branch failed"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        failed(draft, self.ticket, &self.why, self.lost);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("the summary of branch {} failed", self.ticket)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ticket)
+    }
+}
+
+/// A host leaves a branch and brings what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaveBranch {
+    /// What came of it.
+    pub branch: Arc<BranchSummary>,
+}
+
+impl Decide for LeaveBranch {
+    fn is() -> &'static str {
+        "leave_branch"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<LeaveBranch> {
+        match first(wrote)? {
+            Record::BranchSummary(branch) => Some(LeaveBranch { branch: branch.clone() }),
+            _ => None,
+        }
+    }
+
+    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
+        gives_up(wrote)
+    }
+
+    fn name(&self) -> &'static str {
+        "leave branch"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        take(draft, &self.branch)
+    }
+
+    fn in_words(&self) -> String {
+        format!("the branch of entries {} to {} was left", self.branch.from, self.branch.to)
+    }
+}
+
+/// A branch that is left: what was said on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// The entry after which it begins.
+    pub from: Seq,
+    /// Its last entry.
+    pub to: Seq,
+    /// What was said between them, whatever was summed up meanwhile.
+    pub items: Vec<Arc<Item>>,
+}
+
+impl Branch {
+    /// What was said after that entry and not taken back. The entries begin with a state; of a tape read whole all is there,
+    /// however often it was compacted.
+    #[must_use]
+    pub fn of(entries: &[Entry], after: Seq) -> Branch {
+        let begun = entries.iter().enumerate().find_map(|(at, entry)| match &entry.record {
+            Record::State(first) => Some(((**first).clone(), &entries[at + 1..])),
+            _ => None,
+        });
+        let items = begun.map(|(state, rest)| Said::of(state, rest, after).since());
+        let to = entries.last().map_or(after, |entry| entry.seq);
+        Branch { from: after, to, items: items.unwrap_or_default() }
+    }
+}
+
+/// What came of a branch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BranchSummary {
+    /// The entry after which the branch began.
+    pub from: Seq,
+    /// Its last entry.
+    pub to: Seq,
+    /// What came of it.
+    pub summary: Arc<str>,
+    /// What writing that took.
+    #[serde(default)]
+    pub usage: Usage,
+    /// The files that were touched on it.
+    #[serde(default)]
+    pub files: FileOperations,
+    /// The request that wrote it, or was to; tapes of before the field was there do not say, and it is not charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<BranchRequest>,
+}
+
+/// A request for the summary of a branch that is about to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenBranch {
+    /// Which model.
+    pub model: ModelRef,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Tokens that it reads, and may write, as far as can be told before.
+    pub wanted: Reserve,
+    /// What is held back for it.
+    #[serde(default)]
+    pub reserved: Reserve,
+}
+
+/// The request that wrote the summary of a branch, or was to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BranchRequest {
+    /// The ticket that was opened for it; 0 on tapes of before there was one.
+    #[serde(default, skip_serializing_if = "is_no_ticket")]
+    pub ticket: Seq,
+    /// Which model.
+    pub model: ModelRef,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What it was to take, at most.
+    pub reserved: Reserve,
+    /// Our estimate of what it took, where the provider did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<Usage>,
+    /// Tries that were read and came to nothing.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_no_ticket(ticket: &Seq) -> bool {
+    *ticket == Seq::ZERO
+}
+
+impl BranchSummary {
+    /// The ticket that it closes; 0 for none.
+    pub(super) fn ticket(&self) -> Seq {
+        self.request.as_ref().map_or(Seq::ZERO, |request| request.ticket)
+    }
+
+    /// What all its tries used, one by one.
+    pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
+        self.request.iter().flat_map(|request| {
+            let answered = Charge::of(request.price.as_ref(), &self.usage, request.estimated.as_ref());
+            in_vain(request.lost, request.reserved, request.price).chain(answered)
+        })
+    }
+}
+
+/// A summary that is not taken is given up, and that alone is recorded.
+pub(super) fn gives_up(wrote: &[Entry]) -> Option<&'static str> {
+    matches!(first(wrote), Some(Record::BranchFailed { .. })).then(GiveUpBranch::is)
+}
+
+/// A host is about to have a branch summed up.
+pub(super) fn open(draft: &mut Draft<'_>, wanted: &OpenBranch) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    if state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    if let Some(turn) = &state.turn {
+        return Err(Refusal::Busy { turn: turn.id });
+    }
+    if let Some(ticket) = state.leaving() {
+        return Err(Refusal::Leaving { ticket });
+    }
+    let Reserve { input, output } = wanted.wanted;
+    let Some(reserved) = state.reserve_for_summary(wanted.price.as_ref(), input, output) else {
+        return Err(Refusal::SummaryOverBudget);
+    };
+    Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..wanted.clone() }))))
+}
+
+/// There is no summary: the request failed, or nobody waits for it any more. What it took counts.
+pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, why: &NoSummary, lost: u32) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Branch(_))) {
+        let NoSummary { error, usage, estimated } = why.clone();
+        draft.write(Some(ticket), Record::BranchFailed { error, usage, estimated, lost });
+    }
+}
+
+/// A summary that was written is not taken. What it took counts all the same.
+pub(super) fn refused(draft: &mut Draft<'_>, branch: &BranchSummary, why: Refusal) -> Refusal {
+    if let Some(request) = &branch.request {
+        let why = NoSummary { error: why.to_string(), usage: branch.usage, estimated: request.estimated };
+        failed(draft, request.ticket, &why, request.lost);
+    }
+    why
+}
+
+/// A host brings the summary of a branch.
+pub(super) fn take(draft: &mut Draft<'_>, branch: &Arc<BranchSummary>) -> Result<Held, Refusal> {
+    let refusal = match &draft.state.turn {
+        _ if draft.state.closed.is_some() => Some(Refusal::Ended),
+        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
+        None if branch.summary.trim().is_empty() => Some(Refusal::Empty),
+        None => None,
+    };
+    match refusal {
+        Some(why) => Err(refused(draft, branch, why)),
+        None => Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone())))),
+    }
+}
+
+impl State {
+    /// The ticket of a summary of a branch that is being written.
+    pub(super) fn leaving(&self) -> Option<Seq> {
+        self.open.iter().find_map(|(ticket, open)| matches!(open, Open::Branch(_)).then_some(*ticket))
+    }
+
+    /// There will be no summary of that branch.
+    pub(super) fn give_up_branch(&mut self, ticket: Seq, usage: &Usage, estimated: Option<&Usage>, lost: u32) {
+        self.usage += *usage;
+        if let Some(Open::Branch(open)) = self.open.remove(&ticket) {
+            self.spend_all(in_vain(lost, open.reserved, open.price));
+            self.spend(Charge::of(open.price.as_ref(), usage, estimated));
+        }
+    }
+
+    /// The summary stands in the context from here on.
+    pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
+        self.usage += branch.usage;
+        let ticket = branch.ticket();
+        // Where the ticket is closed all that was held for it was counted when it was lost.
+        if ticket == Seq::ZERO || matches!(self.open.remove(&ticket), Some(Open::Branch(_))) {
+            self.spend_all(branch.charges());
+        }
+        let text = crate::kernel::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
+        let parts = vec![crate::words::message::Part::text(text)];
+        let id = MessageId::of_branch(seq);
+        self.push_shared(Arc::new(Item::User(UserItem { id, parts, fragment: Default::default() })));
+    }
+}

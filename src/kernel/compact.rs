@@ -1,0 +1,424 @@
+//! When a conversation is made smaller, and what takes its place (checklist J, C-11, C-18).
+//!
+//! Before each step the core asks how full the context is. Too full, old tool outputs are pruned; still too full, a
+//! compaction is opened: a ticket of the session, not of the turn. It works in the background while the turn goes on, unless
+//! the context is so full that no request would fit. Its summary takes the place of what it sums up when no request is open,
+//! so that a request that a crash interrupts is always made again byte for byte.
+//!
+//! A compaction that fails leaves the history as it is and is tried again before the next step. After three failures in a row
+//! the oldest part is cut off without a summary, but only when there is no room left; the host's own words, and the files that
+//! were touched, are kept all the same. Nothing that is left out of the context leaves the tape.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::context::{
+        BadSummary, CARRY_MAX, Carried, Fullness, Level, Meter, PruneRule, Replaced, Speaker, Summarise, Window,
+        carry_max, check, cut, of_item, of_text, prune, summary_max,
+    },
+    kernel::{
+        Charge, Entry, Held, NoSummary, Open, Pin, Record, Recorded, Refusal, Reserve, State, Steering, advance,
+        command::Decide, decide::Draft, pin, record::is_none, spending,
+    },
+    model::{Item, Price, UserItem},
+    words::ids::Seq,
+    words::message::ModelRef,
+    words::usage::Usage,
+};
+
+/// A host wants the conversation summed up now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compact;
+
+impl Decide for Compact {
+    fn is() -> &'static str {
+        "compact"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Compact> {
+        Some(Compact)
+    }
+
+    fn name(&self) -> &'static str {
+        "compact"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        asked(draft)
+    }
+
+    fn in_words(&self) -> String {
+        "a compaction was asked for".to_owned()
+    }
+}
+
+/// Failures in a row after which no summary is asked for any more.
+const FAILURES_MAX: u32 = 3;
+
+/// What a session knows of its context beside the history.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContextState {
+    /// Our estimate of the history's tokens.
+    pub estimated: u64,
+    /// What the provider said of them.
+    pub meter: Meter,
+    /// The newest summary, as the model wrote it.
+    pub summary: Option<Arc<str>>,
+    /// Items at the front of the history that stand in for what was cut off: 0 or 1.
+    pub front: usize,
+    /// What is carried on of what was cut off, beside the summary.
+    pub carried: Carried,
+    /// The messages whose words stay whatever is cut off, in the order in which they were pinned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<Pin>,
+    /// How full it was at the newest request; nothing after it was made smaller.
+    pub fullness: Fullness,
+    /// Compactions that failed in a row.
+    pub failures: u32,
+    /// Compactions that took place.
+    pub compactions: u64,
+    /// What is ready to be put in place as soon as no request is open.
+    pub ready: Option<Arc<Compacted>>,
+    /// The compaction that is ready: its ticket, and the entry that recorded it.
+    pub ready_ticket: Seq,
+    /// See `ready_ticket`.
+    pub ready_entry: Seq,
+    /// The entry that recorded the newest compaction in place; 0 for none.
+    pub newest: Seq,
+}
+
+/// Why a compaction was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CompactionReason {
+    /// The context was too full.
+    Threshold,
+    /// The provider refused a request as too large.
+    Overflow,
+    /// A host asked for it.
+    Asked,
+}
+
+/// A compaction that was opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenCompaction {
+    /// Why.
+    pub reason: CompactionReason,
+    /// The model that sums up.
+    pub model: ModelRef,
+    /// Items of the history that go, from the front.
+    pub first_kept: usize,
+    /// Where the turn begins that the cut goes through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split_turn: Option<usize>,
+    /// How full the context was.
+    pub used: u64,
+    /// What a request may take.
+    pub usable: u64,
+    /// What the one who sums up may be shown, by our estimate; 0 for as much as a request may take.
+    #[serde(default)]
+    pub room: u64,
+    /// What the tokens of its request cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What is held back for its request.
+    #[serde(default)]
+    pub reserved: Reserve,
+}
+
+/// What takes the place of the items before the cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compacted {
+    /// What the model wrote; `None` where the oldest part was cut off without a summary.
+    pub summary: Option<Arc<str>>,
+    /// What that took.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Our estimate of that, where the provider did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<Usage>,
+    /// Tries that were read and came to nothing before that, or because nobody waited for it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost: u32,
+    /// Items of the history that go, from the front.
+    pub first_kept: usize,
+    /// The calls among them.
+    pub replaced: Vec<Replaced>,
+    /// Tokens of the host's own words that are carried on, at most.
+    #[serde(default = "carry_by_default")]
+    pub carry: u64,
+}
+
+fn carry_by_default() -> u64 {
+    CARRY_MAX
+}
+
+impl Compacted {
+    /// What its request used at that price; nothing where there was none.
+    pub(super) fn charge(&self, price: Option<&Price>) -> Option<Charge> {
+        Charge::of(price, &self.usage, self.estimated.as_ref())
+    }
+}
+
+/// How full the context of the running turn is, for its model.
+pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
+    let state = &draft.state;
+    let turn_model = state.turn.as_ref().and_then(|turn| turn.model.as_ref());
+    let window = draft.model(turn_model.unwrap_or(&state.settings.model)).window;
+    let window = state.settings.compaction.reserve.map_or(window, |reserve| window.with_reserve(reserve));
+    (window, state.context.meter.used(estimated(draft)))
+}
+
+/// The same, with the messages that join the next request.
+pub(super) fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
+    let (window, used) = fullness(draft);
+    let waiting = draft.state.steering.iter().map(|waiting| {
+        let parts = waiting.message.parts.clone();
+        of_item(&Item::User(UserItem { id: waiting.message.id.clone(), parts, fragment: Default::default() }))
+    });
+    (window, used.saturating_add(draft.state.context.meter.corrected(waiting.sum())))
+}
+
+/// Our estimate of the next request, whole.
+pub(super) fn estimated(draft: &Draft<'_>) -> u64 {
+    let state = &draft.state;
+    let beside = of_text(&state.settings.system).saturating_add(draft.env.tools_tokens(&state.env));
+    state.context.estimated.saturating_add(beside)
+}
+
+/// What becomes of a step that room is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// It is made.
+    Made,
+    /// The step waits for a compaction.
+    Awaited,
+    /// There can be none: the turn has ended.
+    Never,
+}
+
+/// Makes room before a step.
+pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
+    if draft.state.settings.compaction.auto && pin::leave_no_room(draft) {
+        return Room::Never;
+    }
+    match holds_up(draft) {
+        true => Room::Awaited,
+        false => Room::Made,
+    }
+}
+
+fn holds_up(draft: &mut Draft<'_>) -> bool {
+    if !draft.state.settings.compaction.auto {
+        return false;
+    }
+    let (window, used) = with_steering(draft);
+    let mut level = window.level(used);
+    if level >= Level::Compact && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
+        let results = prune(&draft.state.history, draft.state.context.front, PruneRule::default());
+        if !results.is_empty() {
+            draft.write(None, Record::Pruned { results });
+            let (window, used) = with_steering(draft);
+            level = window.level(used);
+        }
+    }
+    let must = level == Level::Full || overflowed(draft);
+    if (level >= Level::Compact || must) && draft.state.compaction().is_none() {
+        let reason = if overflowed(draft) { CompactionReason::Overflow } else { CompactionReason::Threshold };
+        let opened = draft.state.context.failures < FAILURES_MAX && open(draft, reason).is_ok();
+        if !opened && must {
+            truncate(draft);
+        }
+    }
+    if !must || draft.state.compaction().is_none() {
+        return false;
+    }
+    if advance::strongest(draft) == Some(Steering::AbortRunning) {
+        // Whoever is in that much of a hurry is not made to wait for a summary.
+        truncate(draft);
+        return false;
+    }
+    true
+}
+
+fn overflowed(draft: &Draft<'_>) -> bool {
+    draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed)
+}
+
+/// Opens a compaction, where there is anything that could go.
+fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal> {
+    let (window, used) = fullness(draft);
+    let settings = draft.state.settings.clone();
+    let keep = settings.compaction.keep.unwrap_or_else(|| window.keep());
+    let meter = draft.state.context.meter;
+    let found = cut(&draft.state.history, draft.state.context.front, keep, |item| meter.corrected(of_item(item)));
+    let found = found.ok_or(Refusal::NothingToCompact)?;
+    let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
+    // It may have another window; and what it counts may be more than we estimate.
+    let shown = draft.model(&model).window.usable().saturating_mul(1_000) / meter.factor.max(1_000);
+    let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
+    let reserve = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()));
+    let (price, reserved) = reserve.ok_or(Refusal::SummaryOverBudget)?;
+    let opened = OpenCompaction {
+        reason,
+        price,
+        reserved,
+        model,
+        room: shown,
+        first_kept: found.first_kept,
+        split_turn: found.split_turn,
+        used,
+        usable: window.usable(),
+    };
+    Ok(draft.write(None, Record::Compaction(opened)))
+}
+
+/// A host asks for a compaction now.
+pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    if let Some((ticket, _)) = draft.state.compaction() {
+        return Err(Refusal::Compacting { ticket });
+    }
+    if draft.state.context.ready.is_some() {
+        // It is written, and is put in place when the open request is answered: another one would cut what it replaces.
+        return Err(Refusal::Compacting { ticket: draft.state.context.ready_ticket });
+    }
+    open(draft, CompactionReason::Asked).map(Held::Done)
+}
+
+/// The summariser has answered, or failed.
+pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Arc<str>, Usage), NoSummary>, lost: u32) {
+    let Some(Open::Compaction(open)) = draft.state.open.get(&ticket).cloned() else { return };
+    let (summary, usage) = match result {
+        Ok((summary, usage)) => (summary, *usage),
+        Err(NoSummary { error, usage, estimated }) => {
+            let (error, usage, estimated) = (error.clone(), *usage, *estimated);
+            draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
+            return;
+        }
+    };
+    let mut compacted = compacted(draft, Some((summary, usage)), open.first_kept, carry_max(open.usable));
+    let (input, output) = (open.reserved.input, of_text(summary));
+    let estimated = (usage.total() == 0).then(|| Usage { input, output, ..Usage::default() });
+    (compacted.estimated, compacted.lost) = (estimated, lost);
+    let record = match fits(draft, &compacted) {
+        Ok(()) => Record::Compacted(Arc::new(compacted)),
+        Err(bad) => Record::CompactionFailed { error: bad.to_string(), usage, estimated, lost },
+    };
+    draft.write(Some(ticket), record);
+}
+
+fn compacted(draft: &Draft<'_>, summary: Option<(&Arc<str>, Usage)>, first_kept: usize, carry: u64) -> Compacted {
+    let replaced = Replaced::of(draft.state.history.iter().take(first_kept).map(|item| &**item));
+    let (summary, usage) = summary.map_or((None, Usage::default()), |(text, usage)| (Some(text.clone()), usage));
+    Compacted { summary, usage, estimated: None, lost: 0, first_kept, replaced, carry }
+}
+
+/// Whether what would stand in place of what goes is smaller than that, all that is carried on included.
+fn fits(draft: &Draft<'_>, compacted: &Compacted) -> Result<(), BadSummary> {
+    let state = &draft.state;
+    if compacted.summary.as_ref().is_some_and(|summary| summary.trim().is_empty()) {
+        return Err(BadSummary::Empty);
+    }
+    let going = state.history.iter().take(compacted.first_kept);
+    let (_, text) = state.in_place_of(compacted);
+    check(&text, going.map(|item| of_item(item)).sum())
+}
+
+/// After a crash nobody writes the summary any more: where the budget does not allow as much once more, it is not asked for again.
+pub(super) fn close_unaffordable(draft: &mut Draft<'_>) {
+    let Some((ticket, _)) = draft.state.compaction() else { return };
+    if !spending::summary_fits_again(draft) {
+        let error = "its process ended, and the budget does not allow it once more".to_owned();
+        let (usage, estimated, lost) = (Usage::default(), None, 0);
+        draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
+    }
+}
+
+/// What puts the host's own summary in the place of the whole conversation.
+pub(super) fn in_place_of_all(draft: &Draft<'_>, summary: &Arc<str>) -> Compacted {
+    let (window, _) = fullness(draft);
+    let all = draft.state.history.iter().count();
+    compacted(draft, Some((summary, Usage::default())), all, carry_max(window.usable()))
+}
+
+/// Cuts off the oldest part without a summary.
+fn truncate(draft: &mut Draft<'_>) {
+    let open = draft.state.compaction().map(|(ticket, open)| (ticket, open.first_kept));
+    let first_kept = open.map(|(_, first_kept)| first_kept).or_else(|| {
+        let (window, _) = fullness(draft);
+        let keep = draft.state.settings.compaction.keep.unwrap_or_else(|| window.keep());
+        let meter = draft.state.context.meter;
+        cut(&draft.state.history, draft.state.context.front, keep, |item| meter.corrected(of_item(item)))
+            .map(|found| found.first_kept)
+    });
+    let Some(first_kept) = first_kept else { return };
+    // What was asked for before this moment has been read by now, though nobody will ever say so.
+    let lost = open.map_or(0, |(ticket, _)| u32::from(!draft.opened_now(ticket)));
+    let (window, _) = fullness(draft);
+    let mut compacted = compacted(draft, None, first_kept, carry_max(window.usable()));
+    compacted.lost = lost;
+    if fits(draft, &compacted).is_err() {
+        // Nothing is gained. The provider says whether the request is too large.
+        if let Some((ticket, _)) = open {
+            let (error, usage) = ("it was not waited for".to_owned(), Usage::default());
+            draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated: None, lost });
+        }
+        return;
+    }
+    draft.write(open.map(|(ticket, _)| ticket), Record::Compacted(Arc::new(compacted)));
+}
+
+/// What the summariser is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Which model.
+    pub(crate) model: ModelRef,
+    /// In which words.
+    pub(crate) prompt: String,
+    /// Tokens of its answer, at most.
+    pub(crate) tokens_max: u64,
+    /// How many tries a provider may read, at most: under a budget what is held back is enough for one.
+    pub(crate) reads_max: u32,
+}
+
+/// Tries of a summary that a provider may read, by what is held back for it.
+pub(crate) fn reads_max(reserved: &Reserve) -> u32 {
+    // An answer is held back for only where a budget limits it.
+    if reserved.output > 0 { 1 } else { u32::MAX }
+}
+
+/// What the summariser of this ticket is asked.
+pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
+    let Some(Open::Compaction(open)) = state.open.get(&ticket) else { return None };
+    let items: Vec<_> = state.history.iter().take(open.first_kept).skip(state.context.front).cloned().collect();
+    let turn_prefix = open.split_turn.map_or(0, |start| open.first_kept.saturating_sub(start));
+    let earlier = state.context.summary.as_deref();
+    let room = if open.room == 0 { open.usable } else { open.room };
+    let asked = Summarise { earlier, items: &items, turn_prefix, tokens_max: room };
+    let (prompt, tokens_max) = (asked.prompt(), summary_max(open.usable));
+    Some(Asked { model: open.model.clone(), prompt, tokens_max, reads_max: reads_max(&open.reserved) })
+}
+
+/// Whose a message in the history is.
+pub(super) fn speaker(user: &UserItem) -> Speaker {
+    match (user.id.is_of_branch(), user.id.is_of_task()) {
+        (true, _) => Speaker::Branch,
+        (_, true) => Speaker::Runtime,
+        _ => Speaker::Host,
+    }
+}
+
+impl State {
+    /// The compaction that is open.
+    #[must_use]
+    pub fn compaction(&self) -> Option<(Seq, &OpenCompaction)> {
+        self.open.iter().find_map(|(ticket, open)| match open {
+            Open::Compaction(compaction) => Some((*ticket, compaction)),
+            _ => None,
+        })
+    }
+}

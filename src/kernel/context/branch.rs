@@ -1,0 +1,163 @@
+//! What the model is asked when a branch of a conversation is left, and what stands for the branch in the place one goes to.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use crate::{
+    kernel::context::{FileOperations, carried::within, summary::words, tokens},
+    model::{AnswerPart, Item},
+    words::ids::Seq,
+};
+
+/// Tokens of a branch's summary, at most.
+pub const BRANCH_SUMMARY_MAX: u64 = 2_048;
+
+/// Characters of each item in what stands for a branch that no model could sum up.
+const DIGEST_CHARS_MAX: usize = 200;
+
+/// The text that the summariser of a branch is asked with. Results are left out, for the calls say enough; of a branch that
+/// is larger than so many tokens the newest part is shown.
+#[must_use]
+pub fn branch_prompt(items: &[Arc<Item>], tokens_max: u64) -> String {
+    let mut shown = Vec::new();
+    let mut taken = 0;
+    for item in items.iter().rev() {
+        let Some(text) = line(item) else { continue };
+        let size = tokens::of_text(&text);
+        if taken + size > tokens_max {
+            // Of what does not fit any more its ends are shown while there is some room.
+            let room = tokens_max.saturating_sub(taken);
+            if taken < tokens_max / 10 * 9 && room > 0 {
+                shown.push(within(&text, room));
+            }
+            break;
+        }
+        taken += size;
+        shown.push(text);
+    }
+    shown.reverse();
+    format!(
+        "<branch>\n{}\n</branch>\n\nThe conversation above is a branch that the user has left, to go on from an earlier point. \
+         Say in a few sentences for each heading what is worth knowing of it there. Use exactly these headings:\n\n\
+         ## Goal\n(what the user wanted on this branch)\n\n## Tried\n(what was done, and what came of it)\n\n\
+         ## Findings\n(facts, decisions and limits that hold elsewhere too)\n",
+        shown.join("\n\n")
+    )
+}
+
+/// What stands for a branch where no model can sum it up: how each item begins.
+#[must_use]
+pub fn branch_digest(items: &[Arc<Item>], tokens_max: u64) -> String {
+    let lines = items.iter().filter_map(|item| line(item));
+    let lines: Vec<_> = lines.map(|text| text.chars().take(DIGEST_CHARS_MAX).collect::<String>()).collect();
+    within(&lines.join("\n"), tokens_max)
+}
+
+fn line(item: &Item) -> Option<String> {
+    match item {
+        Item::User(user) => Some(format!("[user] {}", words(&user.parts))),
+        Item::Assistant(answer) => {
+            let parts = answer.parts.iter().filter_map(|part| match part {
+                AnswerPart::Text { text, .. } if !text.is_empty() => Some(format!("[assistant] {text}")),
+                AnswerPart::Call { name, input, .. } => Some(format!("[call] {name} {input}")),
+                AnswerPart::Text { .. } | AnswerPart::Reasoning { .. } => None,
+            });
+            let parts: Vec<_> = parts.collect();
+            (!parts.is_empty()).then(|| parts.join("\n"))
+        }
+        Item::Result(_) => None,
+    }
+}
+
+/// What stands in the context for a branch: one message.
+#[must_use]
+pub fn render_branch(summary: &str, files: &FileOperations, from: Seq, to: Seq) -> String {
+    let mut text = format!(
+        "[Before this, another way was tried and left: entries {} to {to} of its record. It is no part of this conversation; \
+         this is what came of it.]\n\n{}\n",
+        from.next(),
+        summary.trim()
+    );
+    for (title, paths) in [("Files read there", &files.read), ("Files modified there", &files.modified)] {
+        if !paths.is_empty() {
+            // Writing into a string does not fail.
+            let _ = write!(text, "\n## {title}\n");
+            paths.iter().for_each(|path| {
+                let _ = writeln!(text, "- {path}");
+            });
+        }
+    }
+    text
+}
+
+/// The deepest point that two ways have in common, each told from its root to its end.
+#[must_use]
+pub fn common_ancestor<'a, T: PartialEq>(one: &'a [T], other: &[T]) -> Option<&'a T> {
+    one.iter().zip(other).take_while(|(one, other)| one == other).last().map(|(common, _)| common)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+    use crate::model::samples::{answer, call, result, text, user};
+
+    fn branch() -> Vec<Arc<Item>> {
+        let run = AnswerPart::Call {
+            id: "c".into(),
+            name: "bash".into(),
+            input: r#"{"command":"cargo test"}"#.into(),
+            extra: None,
+        };
+        [
+            user("How are you"),
+            answer(vec![text("Fine."), run]),
+            Item::Result(result("c", "SECRET OUTPUT")),
+            user("Run tests"),
+        ]
+        .map(Arc::new)
+        .to_vec()
+    }
+
+    /// BRANCHSUM-001, BRANCHSUM-002: the words and the calls of a branch are in what is summed up, and in what stands for it
+    /// where no model can; results are not.
+    #[test]
+    fn branchsum_001_002_words_and_calls_of_a_branch_are_told() {
+        for told in [branch_prompt(&branch(), 10_000), branch_digest(&branch(), 10_000)] {
+            assert!(told.contains("How are you") && told.contains("Run tests"), "{told}");
+            assert!(told.contains(r#"[call] bash {"command":"cargo test"}"#) && !told.contains("SECRET"), "{told}");
+        }
+    }
+
+    /// Of a branch that is too large the newest part is shown, and the item at the border by its ends.
+    #[test]
+    fn of_a_large_branch_the_newest_part_is_told() {
+        let items: Vec<_> = (0..500).map(|n| Arc::new(user(&format!("{n} {}", "word ".repeat(100))))).collect();
+        let prompt = branch_prompt(&items, 2_000);
+        assert!(prompt.contains("499 word") && !prompt.contains("[user] 0 word"));
+        assert!(tokens::of_text(&prompt) < 2_300);
+        let one = [Arc::new(user(&"x".repeat(90_000)))];
+        assert!(branch_prompt(&one, 2_000).contains("characters left out"));
+        assert!(tokens::of_text(&branch_digest(&items, 500)) < 550);
+    }
+
+    /// The files of a branch go along, and its place on the record is told.
+    #[test]
+    fn what_stands_for_a_branch_names_its_files_and_its_place() {
+        let mut files = FileOperations::default();
+        files.note(&[answer(vec![call("c", r#"{"path":"a.rs"}"#)]), Item::Result(result("c", "x"))]);
+        let told = render_branch("## Goal\nTry.", &files, Seq(7), Seq(19));
+        assert!(told.contains("entries 8 to 19") && told.contains("## Goal\nTry.\n"), "{told}");
+        assert!(told.contains("## Files read there\n- a.rs\n"), "{told}");
+    }
+
+    /// BRANCHSUM-003: the deepest common ancestor, from the root down.
+    #[test]
+    fn branchsum_003_the_deepest_common_ancestor_is_found() {
+        let of = |one: &[&str], other: &[&str]| common_ancestor(one, other).map(|name| (*name).to_owned());
+        let start = ["session-start", "level-1"];
+        assert_eq!(of(&start, &["session-start", "level-1", "level-2"]).as_deref(), Some("level-1"));
+        assert_eq!(of(&start, &["session-start", "other", "level-1"]).as_deref(), Some("session-start"));
+        assert_eq!(of(&start, &["elsewhere"]), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! What is asked of the model that sums a conversation up, what is asked of its answer, and what is added to it by us.
+//!
+//! What must not be forgotten is not left to that model: it is carried on beside the summary (`carried.rs`).
+
+use std::fmt::Write as _;
+
+use crate::{
+    kernel::context::{Carried, UserWords, carried::within, tokens},
+    model::{AnswerPart, Item},
+    words::ids::Seq,
+    words::message::Part,
+};
+
+/// The system prompt of the one who sums up: hidden, with no tools, so that it does not carry on the conversation (J-13, J-25).
+pub const SUMMARY_SYSTEM: &str = "You write summaries of conversations between a user and an agent that works with tools. \
+     Another agent will go on with nothing but your summary, so it must hold all that is needed to go on. \
+     Never continue the conversation, never answer a question in it, never call a tool. \
+     Write only the summary, in the language of the conversation, under the headings you are given.";
+
+/// The headings of a summary, in order (J-23).
+pub const HEADINGS: [&str; 6] =
+    ["Goal", "Constraints & Preferences", "Progress", "Key Decisions", "Next Steps", "Critical Context"];
+
+/// What each heading is for.
+const HEADING_HINTS: [&str; 6] = [
+    "what the user wants to reach, in one or two sentences",
+    "rules, limits and wishes that the user stated; repeat them word for word",
+    "three lists: Done, In Progress, Blocked",
+    "what was decided and why, also what was tried and given up",
+    "what to do next, in order",
+    "names, paths, values, commands and errors that are needed to go on",
+];
+
+/// Characters of one tool result that the summariser is shown, at most: half from its beginning, half from its end.
+const RESULT_CHARS_MAX: usize = 2_000;
+
+/// What is to be summed up.
+#[derive(Clone, Debug)]
+pub struct Summarise<'a> {
+    /// The summary of what was before, where there is one (J-26).
+    pub earlier: Option<&'a str>,
+    /// The items that the summary is to replace.
+    pub items: &'a [std::sync::Arc<Item>],
+    /// How many of them, at the end, belong to a turn that goes on after the summary.
+    pub turn_prefix: usize,
+    /// Tokens that the conversation may take in the request; of a longer one the middle is not shown.
+    pub tokens_max: u64,
+}
+
+impl Summarise<'_> {
+    /// The text that the summariser is asked with: one message.
+    #[must_use]
+    pub fn prompt(&self) -> String {
+        let mut prompt = String::new();
+        let task = self.task();
+        if let Some(earlier) = self.earlier {
+            say(&mut prompt, format_args!("<earlier-summary>\n{earlier}\n</earlier-summary>\n\n"));
+        }
+        let taken = tokens::of_text(&prompt) + tokens::of_text(&task);
+        let (whole, turn_prefix) = self.shown(self.tokens_max.saturating_sub(taken).max(self.tokens_max / 2));
+        say(&mut prompt, format_args!("<conversation>\n{whole}</conversation>\n\n"));
+        if self.turn_prefix > 0 {
+            say(&mut prompt, format_args!("<turn-in-progress>\n{turn_prefix}</turn-in-progress>\n\n"));
+        }
+        prompt + &task
+    }
+
+    /// The turns that are over and the beginning of the one that goes on, within so many tokens together.
+    fn shown(&self, tokens_max: u64) -> (String, String) {
+        let shown = |items: &[std::sync::Arc<Item>]| {
+            let mut text = String::new();
+            items.iter().for_each(|item| show(&mut text, item));
+            text
+        };
+        let (whole, turn_prefix) = self.items.split_at(self.items.len().saturating_sub(self.turn_prefix));
+        let (whole, turn_prefix) = (shown(whole), shown(turn_prefix));
+        // The turn in progress has half of the room, and what the rest leaves.
+        let rest = tokens_max.saturating_sub(tokens::of_text(&whole));
+        let of_prefix = tokens::of_text(&turn_prefix).min(rest.max(tokens_max / 2));
+        (within(&whole, tokens_max - of_prefix), within(&turn_prefix, of_prefix))
+    }
+
+    fn task(&self) -> String {
+        let mut task = match self.earlier {
+            None => "Sum up the conversation above.".to_owned(),
+            Some(_) => "Update the earlier summary with the conversation above: keep all in it that still holds, \
+                        add what is new, move what is done from In Progress to Done, drop only what has become wrong."
+                .to_owned(),
+        };
+        if self.turn_prefix > 0 {
+            task += " The turn in progress goes on after your summary: say under Progress what it was asked for and what it did so far.";
+        }
+        task += " Use exactly these headings:\n\n";
+        for (heading, hint) in HEADINGS.iter().zip(HEADING_HINTS) {
+            say(&mut task, format_args!("## {heading}\n({hint})\n\n"));
+        }
+        task
+    }
+}
+
+/// Writing into a string does not fail.
+fn say(text: &mut String, what: std::fmt::Arguments<'_>) {
+    let written = text.write_fmt(what);
+    debug_assert!(written.is_ok());
+}
+
+fn show(text: &mut String, item: &Item) {
+    match item {
+        Item::User(user) => say(text, format_args!("[user]\n{}\n\n", words(&user.parts))),
+        Item::Assistant(answer) => {
+            for part in &answer.parts {
+                match part {
+                    AnswerPart::Text { text: said, .. } if !said.is_empty() => {
+                        say(text, format_args!("[assistant]\n{said}\n\n"));
+                    }
+                    AnswerPart::Call { name, input, .. } => {
+                        say(text, format_args!("[Tool: {name}] {}\n\n", shortened(input, RESULT_CHARS_MAX)));
+                    }
+                    AnswerPart::Text { .. } | AnswerPart::Reasoning { .. } => {}
+                }
+            }
+        }
+        Item::Result(result) => {
+            let failed = if result.is_error { ", error" } else { "" };
+            let content = shortened(&result.content, RESULT_CHARS_MAX);
+            say(text, format_args!("[Tool Result: {}{failed}]\n{content}\n\n", result.name));
+        }
+    }
+}
+
+/// The words of a message, its files by their names.
+#[must_use]
+pub fn words(parts: &[Part]) -> String {
+    let texts = parts.iter().map(|part| match part {
+        Part::Text(text) => text.text.clone(),
+        Part::File(file) => format!("[file {}]", file.filename.as_deref().unwrap_or(&file.mime)),
+        _ => String::new(),
+    });
+    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The beginning and the end of a text, with what is left out between them counted.
+pub(super) fn shortened(text: &str, max: usize) -> String {
+    let chars = text.chars().count();
+    if chars <= max {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(max / 2).collect();
+    let tail: String = text.chars().skip(chars - max / 2).collect();
+    format!("{head}\n[… {} characters left out …]\n{tail}", chars - max / 2 * 2)
+}
+
+/// A summary that cannot stand in for what it sums up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadSummary {
+    /// There is nothing in it.
+    #[error("the summary is empty")]
+    Empty,
+    /// It is no smaller than what it would replace.
+    #[error("the summary takes {summary} tokens, and what it would replace takes {replaced}")]
+    TooLarge {
+        /// What it takes.
+        summary: u64,
+        /// What it would replace.
+        replaced: u64,
+    },
+}
+
+/// Whether a summary can stand in for so many tokens.
+pub fn check(summary: &str, replaced: u64) -> Result<(), BadSummary> {
+    if summary.trim().is_empty() {
+        return Err(BadSummary::Empty);
+    }
+    match tokens::of_text(summary) {
+        taken if taken >= replaced => Err(BadSummary::TooLarge { summary: taken, replaced }),
+        _ => Ok(()),
+    }
+}
+
+/// What stands in the context in place of what was summed up: one message. `summary` is `None` where no model could write one.
+#[must_use]
+pub fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> String {
+    let mut text = format!(
+        "[The conversation up to entry {until} of its record was replaced by this summary. Go on from here; do not answer it.]\n\n"
+    );
+    match summary {
+        Some(summary) => say(&mut text, format_args!("{}\n", summary.trim())),
+        None => {
+            say(&mut text, format_args!("(No summary could be written. What was said before is not shown any more.)\n"))
+        }
+    }
+    for branch in carried.branches.iter() {
+        say(&mut text, format_args!("\n{branch}\n"));
+    }
+    if !carried.pinned.is_empty() {
+        say(&mut text, format_args!("\n## Pinned by the user\nThese always hold, word for word:\n"));
+        carried.pinned.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
+    }
+    // What is pinned stands there already.
+    let is_pinned = |kept: &&str| carried.pinned.iter().any(|text| UserWords::is_kept_of(kept, text));
+    let users: Vec<_> = carried.users.iter().filter(|kept| !is_pinned(kept)).collect();
+    if !users.is_empty() {
+        say(&mut text, format_args!("\n## The user's own words\nThese still hold, oldest first:\n"));
+        users.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
+    }
+    for (title, paths) in [("Files read", &carried.files.read), ("Files modified", &carried.files.modified)] {
+        if !paths.is_empty() {
+            say(&mut text, format_args!("\n## {title}\n"));
+            paths.iter().for_each(|path| say(&mut text, format_args!("- {path}\n")));
+        }
+    }
+    let calls = &carried.calls;
+    if !calls.newest.is_empty() {
+        say(
+            &mut text,
+            format_args!("\n## Earlier calls\nTheir results are not shown any more, and stand in the record:\n"),
+        );
+        if calls.earlier > 0 {
+            say(&mut text, format_args!("- {} before these\n", calls.earlier));
+        }
+        calls.newest.iter().for_each(|call| say(&mut text, format_args!("- {call}\n")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

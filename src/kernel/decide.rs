@@ -1,0 +1,255 @@
+//! What an input means. The door of the core.
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::{
+        Entry, Env, Held, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings, State, Stop,
+        advance, batch,
+        command::{Decide, first},
+        compact,
+        recorded::{self, Reader},
+        recover, retry, spending, tasks,
+    },
+    tape::Cause,
+    words::ids::{Millis, Seq},
+    words::message::ModelRef,
+};
+
+/// A host changes the settings; they hold from the next step on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configure {
+    /// What they were changed from; nothing where it does not matter.
+    pub before: Option<Arc<Settings>>,
+    /// The new settings, whole.
+    pub settings: Box<Settings>,
+}
+
+impl Decide for Configure {
+    fn is() -> &'static str {
+        "configure"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Configure> {
+        match first(wrote)? {
+            Record::Settings(settings) => Some(Configure { before: None, settings: settings.clone() }),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "configure"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        configure(draft, self.before.as_deref(), &self.settings)
+    }
+
+    fn in_words(&self) -> String {
+        "the settings were changed".to_owned()
+    }
+}
+
+/// What follows from what happened.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// What goes on the tape, in one append.
+    pub entries: Vec<Entry>,
+    /// Who is to be stopped, at once.
+    pub stops: Vec<Stop>,
+    /// What hosts are told, once the entries are there.
+    pub replies: Vec<(ReplyTo, Reply)>,
+    /// The state with the entries applied.
+    pub after: State,
+}
+
+/// Decides what follows from what happened, in that order. Pure: the same values always give the same decision.
+///
+/// What follows from the state (the next request, the next call) is decided after each input, but not after a report that
+/// comes before a recovery or before the end of the turn: those decide about all that is open.
+#[must_use]
+pub fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
+    decide_and_watch(state, inputs, env, now, |_, _| {})
+}
+
+/// The same, and shows each entry as it is written, with the state before it: an entry is applied once, and whoever makes events
+/// of it need not apply it again.
+#[must_use]
+pub fn decide_and_watch<'a>(
+    state: &State,
+    inputs: &[Input],
+    env: &'a Env<'a>,
+    now: Millis,
+    mut watch: impl FnMut(&State, &Entry) + 'a,
+) -> Decision {
+    let mut draft = Draft::new(state, env, now, &mut watch);
+    for (at, input) in inputs.iter().enumerate() {
+        if let Some((reply, done)) = draft.done_before(input) {
+            draft.reply(reply, Ok(Held::Done(done)));
+            continue;
+        }
+        let settles = |(n, later): (usize, &Input)| {
+            let is_new = || later.id().is_none_or(|id| !inputs[..n].iter().any(|input| input.id() == Some(id)));
+            n > at && later.settles_what_is_open() && is_new() && draft.done_before(later).is_none()
+        };
+        let is_recorded_only = matches!(input, Input::Report { .. }) && inputs.iter().enumerate().any(settles);
+        let stands_alone = matches!(input, Input::Command { command, .. } if command.stands_alone());
+        let goes_on = !is_recorded_only && !stands_alone && *input != Input::Hold;
+        draft.cause = None;
+        let from = draft.entries.len();
+        if goes_on {
+            draft.look_at_host();
+        }
+        let before = draft.entries.len();
+        let done = take(&mut draft, input);
+        let acted = draft.entries.len() > before;
+        if goes_on {
+            advance::advance(&mut draft);
+        }
+        draft.record(input, from, acted, is_recorded_only, done);
+    }
+    draft.finish()
+}
+
+/// What an input says by itself, without what follows from it. Gives the entry that the sender of a command was told of.
+fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
+    match input {
+        Input::Command { reply, command, .. } => {
+            let answer = command.decide(draft);
+            let done = match answer {
+                Ok(Held::Done(done)) => Some(done),
+                _ => None,
+            };
+            draft.reply(*reply, answer);
+            return done;
+        }
+        Input::Report { ticket, report } => report_of(draft, *ticket, report),
+        Input::Timer => {
+            batch::expire_asks(draft);
+            spending::expire(draft);
+            spending::check_time(draft);
+            retry::end_wait_when_due(draft);
+        }
+        Input::Recover { calls } => recover::recover(draft, calls),
+        Input::Look | Input::Hold => {}
+    }
+    None
+}
+
+/// What a worker says of its ticket.
+fn report_of(draft: &mut Draft<'_>, ticket: Seq, report: &Report) {
+    match report {
+        Report::Answered { answer, calls } => retry::answered(draft, ticket, answer, calls),
+        Report::Failed { error } => retry::failed(draft, ticket, error),
+        Report::CutOff { partial, thrown_away } => retry::cut_off(draft, ticket, partial, *thrown_away),
+        Report::Returned { result } => batch::returned(draft, ticket, result),
+        Report::Summarised { result, lost } => compact::summarised(draft, ticket, result, *lost),
+        Report::TaskDown { down } => tasks::down(draft, ticket, down),
+        Report::TaskLeft => tasks::left(draft, ticket),
+    }
+}
+
+/// A host sets the session to something else; or has changed what it is not set to any more.
+fn configure(draft: &mut Draft<'_>, before: Option<&Settings>, settings: &Settings) -> Result<Held, Refusal> {
+    let (mut settings, now) = (Box::new(settings.clone()), &draft.state.settings);
+    // What the host and the ancestors do not allow stays out of reach.
+    settings.above.clone_from(&now.above);
+    settings.host.clone_from(&now.host);
+    if **now == *settings {
+        return Ok(Held::Done(draft.state.seq));
+    }
+    if before.is_some_and(|before| *before != **now) {
+        return Err(Refusal::Reconfigured);
+    }
+    Ok(Held::Done(draft.write(None, Record::Settings(settings))))
+}
+
+/// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.
+pub(super) struct Draft<'a> {
+    pub(super) state: State,
+    pub(super) env: Reader<'a>,
+    pub(super) now: Millis,
+    pub(super) cause: Option<Cause>,
+    watch: &'a mut dyn FnMut(&State, &Entry),
+    entries: Vec<Entry>,
+    stops: Vec<Stop>,
+    replies: Vec<(ReplyTo, Reply)>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(state: &State, env: &'a Env<'a>, now: Millis, watch: &'a mut dyn FnMut(&State, &Entry)) -> Draft<'a> {
+        // Time never runs backwards within a session, whatever the machine's clock does.
+        let now = now.max(state.time);
+        let env = Reader::new(env);
+        let (entries, stops, replies) = (Vec::new(), Vec::new(), Vec::new());
+        Draft { state: state.clone(), env, now, cause: None, watch, entries, stops, replies }
+    }
+
+    /// Writes an entry about a ticket, or one that opens a ticket of its own.
+    pub(super) fn write(&mut self, ticket: Option<Seq>, record: Record) -> Seq {
+        let seq = self.state.seq.next();
+        let begins_turn = matches!(record, Record::Delivered { .. }) && self.state.turn.is_none();
+        let turn = self.state.turn.as_ref().map(|turn| turn.id).or(begins_turn.then_some(seq));
+        let first_try = matches!(&record, Record::Request(request) if request.attempt == 1);
+        let step = self.state.turn.as_ref().map(|turn| turn.step.saturating_add(u32::from(first_try)));
+        let step = step.filter(|step| *step > 0);
+        let entry = Entry { seq, time: self.now, cause: self.cause.clone(), turn, step, ticket, input: None, record };
+        (self.watch)(&self.state, &entry);
+        self.state.apply(&entry);
+        self.entries.push(entry);
+        seq
+    }
+
+    /// The rules of the host are those that it has now. They are on the tape before anything is decided by them.
+    fn look_at_host(&mut self) {
+        let rules = self.env.host_rules();
+        if self.state.settings.host.as_ref() != rules {
+            self.write(None, Record::HostRules { rules: rules.cloned() });
+        }
+    }
+
+    /// A model as it is seen now.
+    pub(super) fn model(&self, model: &ModelRef) -> ModelSeen {
+        self.env.model(&self.state.env, model)
+    }
+
+    /// Whom to answer, and with which entry, where the command was done before.
+    fn done_before(&self, input: &Input) -> Option<(ReplyTo, Seq)> {
+        let (Some(id), Input::Command { reply, .. }) = (input.id(), input) else { return None };
+        Some((*reply, self.state.done_under(id)?))
+    }
+
+    /// Says on the first entry that an input wrote what it was, and what was read for it. One that wrote nothing changed nothing.
+    fn record(&mut self, input: &Input, from: usize, acted: bool, held: bool, done: Option<Seq>) {
+        let env = self.env.take();
+        let Some((entry, _)) = self.entries[from..].split_first() else { return };
+        let seq = entry.seq;
+        let id = input.id().filter(|_| acted).cloned().zip(done);
+        let mut recorded = Recorded::of(input, recorded::own(&self.entries[from..]), acted);
+        (recorded.env, recorded.held) = (env, held);
+        if let Some((id, done)) = id {
+            (recorded.id, recorded.done) = (Some(id), Some(done).filter(|done| *done != seq));
+        }
+        self.state.take_note(&recorded, seq);
+        self.entries[from].input = Some(recorded);
+    }
+
+    /// Whether this decision opened that ticket: then nothing of it has begun.
+    pub(super) fn opened_now(&self, ticket: Seq) -> bool {
+        self.entries.iter().any(|entry| entry.seq == ticket)
+    }
+
+    pub(super) fn stop(&mut self, who: Stop) {
+        self.stops.push(who);
+    }
+
+    fn reply(&mut self, to: ReplyTo, reply: Reply) {
+        if to != ReplyTo::NOBODY {
+            self.replies.push((to, reply));
+        }
+    }
+
+    fn finish(self) -> Decision {
+        Decision { entries: self.entries, stops: self.stops, replies: self.replies, after: self.state }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a list shows of a session: its title, its agent, what it used. A fold of entries, apart from the state, that can stop
+//! anywhere and go on from what it wrote down.
+//!
+//! It takes the entries of the session's own files alone: a fork says where the rest is, and that is its parent's business.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{Bill, Entry, Record, Settings, Spent},
+    tape,
+    words::ids::{MessageId, Seq, SessionId},
+    words::message::{Message, ModelRef},
+};
+
+/// The longest title, in characters; of one that a host set, and of first words that are one long word.
+const TITLE_CHARS_MAX: usize = 200;
+
+/// First words that make a title, in characters.
+const WORDS_CHARS_MAX: usize = 60;
+
+/// Kinds of entries that say nothing for a list, and may be large.
+const PASSED_OVER: &[&str] =
+    &["result", "call", "call_started", "delivered", "pruned", "granted", "ask", "rolled_back", "merged"];
+
+/// What a list shows of a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Digest {
+    /// Set by its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    /// The first message to it, and the words that it begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first: Option<(MessageId, String)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<ModelRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<String>,
+    /// What it used itself, its children not counted.
+    pub(crate) spent: Spent,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Cradle>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) ended: bool,
+    /// The requests that are open. Those that are closed are in the sum.
+    #[serde(with = "unsettled")]
+    bill: Bill,
+}
+
+mod unsettled {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::kernel::{Bill, bill::Unsettled};
+
+    pub(super) fn serialize<S: Serializer>(bill: &Bill, to: S) -> Result<S::Ok, S::Error> {
+        bill.unsettled().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bill, D::Error> {
+        Unsettled::deserialize(from).map(Bill::going_on)
+    }
+}
+
+/// Where a session comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Cradle {
+    /// It goes on from that entry of another one.
+    Fork { parent: SessionId, seq: Seq },
+    /// It does a task of another one: that ticket.
+    Task { parent: SessionId, ticket: Seq },
+}
+
+impl Digest {
+    /// Its form as it is written down. One that was written in another form is made anew.
+    #[cfg(feature = "sqlite")]
+    pub(crate) const FORM: u32 = 3;
+
+    /// Takes the next line of the tape. What this version does not understand is passed over.
+    pub(crate) fn take(&mut self, line: &tape::Entry) {
+        // One that goes back may give up a summary, which then counts.
+        let is_passed_over = PASSED_OVER.contains(&line.kind.as_str());
+        if is_passed_over && !(line.kind == "rolled_back" && self.bill.compacts()) {
+            return;
+        }
+        let Ok(entry) = Entry::from_tape(line) else { return };
+        self.bill.apply(&entry);
+        for line in self.bill.lines.drain(..) {
+            self.spent += line.charge;
+        }
+        match &entry.record {
+            Record::State(state) => {
+                self.settle(&state.settings);
+                // The sum of all that was before.
+                self.spent = state.spent;
+                self.origin = match (&state.origin, self.origin.take()) {
+                    (Some(origin), _) => Some(Cradle::Task { parent: origin.parent.clone(), ticket: origin.ticket }),
+                    (None, before @ Some(Cradle::Fork { .. })) => before,
+                    (None, _) => None,
+                };
+            }
+            Record::Settings(settings) => self.settle(settings),
+            Record::Adopted { tie, .. } => {
+                self.origin = Some(Cradle::Task { parent: tie.parent.clone(), ticket: tie.ticket });
+            }
+            Record::Forked(forked) => {
+                self.origin = Some(Cradle::Fork { parent: forked.parent.clone(), seq: forked.seq });
+            }
+            Record::Imported(imported) => {
+                // But for a fork from before it was brought in, which begins with this.
+                let begins = |seq: Seq| entry.seq == Seq(seq.0.saturating_add(2));
+                self.origin = self.origin.take().filter(|of| matches!(of, Cradle::Fork { seq, .. } if begins(*seq)));
+                self.workspace = Some(imported.workspace.clone());
+            }
+            Record::Accepted { message, .. } if self.first.is_none() => self.first = words(message),
+            // It still waits, so it is what will have been said first.
+            Record::Edited { message } if self.is_first(&message.id) => self.first = words(message),
+            Record::Withdrawn { id } if self.is_first(id) => self.first = None,
+            Record::Ended { .. } => self.ended = true,
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self, settings: &Settings) {
+        self.title = settings.title.as_deref().map(|title| plain(title, TITLE_CHARS_MAX)).filter(|t| !t.is_empty());
+        self.agent = Some(settings.agent.clone());
+        self.model = Some(settings.model.clone());
+        self.workspace = Some(settings.workspace.clone());
+    }
+
+    fn is_first(&self, id: &MessageId) -> bool {
+        self.first.as_ref().is_some_and(|(first, _)| first == id)
+    }
+
+    /// What its host called it, else the words that its first message begins with.
+    pub(crate) fn title(&self) -> Option<&str> {
+        self.title.as_deref().or(self.first.as_ref().map(|(_, words)| words.as_str()))
+    }
+}
+
+/// The words that a message begins with; nothing where it has none, so that the next one may say more.
+fn words(message: &Message) -> Option<(MessageId, String)> {
+    let words = plain(&message.text(), WORDS_CHARS_MAX);
+    (!words.is_empty()).then(|| (message.id.clone(), words))
+}
+
+/// A text as one line: white space is one blank, what cannot be seen is left out, and a long one is cut between words.
+fn plain(text: &str, chars_max: usize) -> String {
+    let mut line = String::new();
+    let mut chars = 0;
+    for word in text.split_whitespace() {
+        let word: String = word.chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX + 1).collect();
+        if word.is_empty() {
+            continue;
+        }
+        let length = word.chars().count();
+        let blank = usize::from(chars > 0);
+        if chars + blank + length > chars_max {
+            if chars == 0 {
+                line.extend(word.chars().take(chars_max));
+            }
+            line.push('…');
+            return line;
+        }
+        if blank > 0 {
+            line.push(' ');
+        }
+        line.push_str(&word);
+        chars += blank + length;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_line_of_whole_words() {
+        for (text, expected) in [
+            ("  Mend the\n\tbuild ", "Mend the build"),
+            ("", ""),
+            ("\u{1b}[31mred\u{7}", "[31mred"),
+            (&"word ".repeat(20), "word word word word word word word word word word word word…"),
+            (&"字".repeat(70), &format!("{}…", "字".repeat(60))),
+        ] {
+            assert_eq!(plain(text, WORDS_CHARS_MAX), expected);
+        }
+    }
+
+    #[test]
+    fn the_first_message_that_says_something_is_the_title_until_the_host_sets_one() {
+        let mut digest = Digest::default();
+        let mut settings = Settings::new("/srv", "x/y".parse().unwrap());
+        let line = |seq: u64, record: Record| {
+            let at = Seq(seq);
+            let entry = Entry {
+                seq: at,
+                time: crate::Millis(seq),
+                cause: None,
+                turn: None,
+                step: None,
+                ticket: None,
+                input: None,
+                record,
+            };
+            entry.to_tape().unwrap()
+        };
+        let accepted = |id: &str, text: &str| {
+            let message = Message { id: id.into(), ..Message::user(text) };
+            Record::Accepted { message: message.into(), delivery: crate::Delivery::Queue }
+        };
+        digest.take(&line(1, accepted("a", " ")));
+        assert_eq!(digest.title(), None);
+        digest.take(&line(2, accepted("b", "second")));
+        digest.take(&line(3, accepted("c", "third")));
+        assert_eq!(digest.title(), Some("second"));
+        let edited = Message { id: "b".into(), ..Message::user("changed") };
+        digest.take(&line(4, Record::Edited { message: edited.into() }));
+        assert_eq!(digest.title(), Some("changed"));
+        settings.title = Some("A  name".into());
+        digest.take(&line(5, Record::Settings(Box::new(settings.clone()))));
+        assert_eq!((digest.title(), digest.agent.as_deref()), (Some("A name"), Some("build")));
+        let written = serde_json::to_string(&digest).unwrap();
+        assert_eq!(serde_json::from_str::<Digest>(&written).unwrap(), digest);
+        settings.title = None;
+        digest.take(&line(6, Record::Settings(Box::new(settings))));
+        assert_eq!(digest.title(), Some("changed"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Beginning an anchor: a named point of the tape that says all that is needed from before, and which one it follows.
+//!
+//! A compaction begins one by itself. A host begins one with [`Session::handoff`](crate::Session::handoff), under a name of its
+//! own and with a summary where it wants one in the place of the conversation so far. Either is one entry, the whole state,
+//! alone in its append: so the tape opens from there, and a crash leaves it whole or not begun.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    kernel::{
+        Entry, Held, Record, Recorded, Refusal, State,
+        command::{Decide, first},
+        compact,
+        decide::Draft,
+    },
+    tape::anchor_name_of,
+    words::ids::Seq,
+};
+
+/// A new anchor begins: the whole state goes on the tape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeginAnchor;
+
+impl Decide for BeginAnchor {
+    fn is() -> &'static str {
+        "anchor"
+    }
+
+    fn read_back(_: &Recorded, _: &[Entry]) -> Option<BeginAnchor> {
+        Some(BeginAnchor)
+    }
+
+    fn name(&self) -> &'static str {
+        "anchor"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        after_compaction(draft);
+        Ok(Held::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        "an anchor".to_owned()
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
+    }
+}
+
+/// A host begins an anchor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandOff {
+    /// Its name.
+    pub name: String,
+    /// What takes the place of the conversation so far, where something is to.
+    pub summary: Option<Arc<str>>,
+}
+
+impl Decide for HandOff {
+    fn is() -> &'static str {
+        "hand_off"
+    }
+
+    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<HandOff> {
+        let Record::State(state) = first(wrote)? else { return None };
+        let is_summed_up = recorded.fields.contains_key(SUMMARISED);
+        let summary = state.context.summary.clone().filter(|_| is_summed_up);
+        Some(HandOff { name: state.anchor.as_ref()?.name.clone(), summary })
+    }
+
+    fn record(&self, fields: &mut Map<String, Value>) {
+        if has_words(self.summary.as_ref()) {
+            fields.insert(SUMMARISED.to_owned(), true.into());
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "handoff"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        hand_off(draft, &self.name, self.summary.as_ref())
+    }
+
+    fn in_words(&self) -> String {
+        format!("a handoff to {}", self.name)
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
+    }
+}
+
+/// What is recorded of a handoff beside its entry: that the host's own words are in the place of the conversation.
+const SUMMARISED: &str = "summarised";
+
+fn has_words(summary: Option<&Arc<str>>) -> bool {
+    summary.is_some_and(|summary| !summary.trim().is_empty())
+}
+
+/// What the first file of a tape is called.
+const FIRST: &str = "session-start";
+
+/// The anchor that a session goes on from, linked to the one before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnchorMark {
+    /// Which of the tape's files, from 1.
+    pub number: u64,
+    /// What it is called.
+    pub name: String,
+    /// The number of the file before it.
+    pub before: u64,
+    /// What that is called.
+    pub before_name: String,
+    /// The last entry of that one.
+    pub before_last: Seq,
+}
+
+impl State {
+    /// The mark of an anchor that begins behind the newest entry.
+    fn next_mark(&self, name: String) -> Arc<AnchorMark> {
+        let (before, before_name) = match &self.anchor {
+            Some(mark) => (mark.number, mark.name.clone()),
+            None => (1, FIRST.to_owned()),
+        };
+        let (number, before_last) = (before.saturating_add(1), self.seq);
+        Arc::new(AnchorMark { number, name, before, before_name, before_last })
+    }
+
+    /// A fork goes on in a file of its own, which follows the one that it was forked in.
+    pub(super) fn mark_fork(&mut self) {
+        let mut mark = self.next_mark("forked".to_owned());
+        // The fork's entry is in the state already.
+        Arc::make_mut(&mut mark).before_last = Seq(self.seq.0.saturating_sub(1));
+        self.anchor = Some(mark);
+    }
+}
+
+/// A compaction has taken place: from here on the session opens without what was summed up.
+pub(super) fn after_compaction(draft: &mut Draft<'_>) {
+    let mut whole = draft.state.clone();
+    // J-20: the name of what it follows, with a number of its own, because a name is there once.
+    whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
+    draft.write(None, Record::State(Arc::new(whole)));
+}
+
+/// A host hands over to a new anchor.
+pub(super) fn hand_off(draft: &mut Draft<'_>, name: &str, summary: Option<&Arc<str>>) -> Result<Held, Refusal> {
+    if let Some(turn) = &draft.state.turn {
+        return Err(Refusal::Busy { turn: turn.id });
+    }
+    if let Some((ticket, _)) = draft.state.compaction() {
+        return Err(Refusal::Compacting { ticket });
+    }
+    let mut whole = draft.state.clone();
+    if let Some(summary) = summary.filter(|summary| has_words(Some(*summary))) {
+        let whole_history = compact::in_place_of_all(draft, summary);
+        whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
+        // The entry of this handoff: no compaction from before it can be undone, for what was kept then is not there any more.
+        Arc::make_mut(&mut whole.context).newest = draft.state.seq.next();
+    }
+    whole.anchor = Some(whole.next_mark(anchor_name_of(name)));
+    Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
+}

@@ -1,0 +1,329 @@
+//! Which messages are taken, refused and delivered. Nothing is dropped silently, and nothing is taken twice.
+//!
+//! A state is copied for every decision, and a session may remember thousands of ids. So they stand in blocks that copies
+//! share: taking a message copies one block of at most 64, however many are remembered.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{
+    kernel::{
+        Delivery, Disposition, Entry, Held, Mode, Receipt, Record, Recorded, Refusal, Steering, Waiting, advance,
+        command::{Decide, first},
+        decide::Draft,
+        pin, recover,
+    },
+    tape::Cause,
+    words::ids::{MessageId, Seq},
+    words::message::{Message, MessageTime, Part, Role},
+};
+
+/// A host sends a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendMessage {
+    /// What it says.
+    pub message: Message,
+    /// What becomes of it when the session is busy.
+    pub delivery: Delivery,
+    /// Only if this turn is running.
+    pub expect_turn: Option<Seq>,
+}
+
+impl Decide for SendMessage {
+    fn is() -> &'static str {
+        "send"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<SendMessage> {
+        match first(wrote)? {
+            Record::Accepted { message, delivery } => {
+                Some(SendMessage { message: (**message).clone(), delivery: *delivery, expect_turn: None })
+            }
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self.delivery {
+            Delivery::Queue => "send",
+            Delivery::Steer(_) => "steer",
+            Delivery::Reject => "send if idle",
+        }
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        draft.cause = Some(Cause::Message(self.message.id.clone()));
+        send(draft, &self.message, self.delivery, self.expect_turn)
+    }
+
+    fn in_words(&self) -> String {
+        let how = match self.delivery {
+            Delivery::Queue => "",
+            Delivery::Steer(_) => " to steer",
+            Delivery::Reject => " to an idle session",
+        };
+        format!("message {} was sent{how}", self.message.id)
+    }
+
+    fn has_an_id(&self) -> bool {
+        true
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.message.text())
+    }
+
+    fn stops(&self) -> bool {
+        self.delivery == Delivery::Steer(Steering::AbortRunning)
+    }
+
+    fn bytes(&self) -> usize {
+        self.message.bytes()
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+}
+
+/// Steering messages that may wait in one session.
+pub const INBOX_STEERING_MAX: usize = 64;
+
+/// Queued messages that may wait in one session.
+pub const INBOX_QUEUED_MAX: usize = 256;
+
+/// Takes a message, or says why not. The same id again is the same message, and gets the same receipt.
+pub(super) fn send(
+    draft: &mut Draft<'_>,
+    message: &Message,
+    delivery: Delivery,
+    expect_turn: Option<Seq>,
+) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    let (id, seen) = (message.id.clone(), state.seen.get(&message.id).copied());
+    if let Some(seen) = seen.filter(|seen| seen.turn.is_some() || waiting(draft, &id).is_some()) {
+        return Ok(Held::Receipt(Receipt { message: id, seq: seen.seq, disposition: seen.disposition }));
+    }
+    if state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    if seen.is_some() {
+        // It waits nowhere and never will: its old receipt would have its sender wait for ever.
+        return Err(Refusal::Withdrawn { id });
+    }
+    let running = state.turn.as_ref().map(|turn| turn.id);
+    if let Some(expected) = expect_turn
+        && running != Some(expected)
+    {
+        return Err(Refusal::TurnMismatch { expected, actual: running });
+    }
+    if let (Some(expected), Delivery::Steer(_)) = (expect_turn, delivery)
+        && advance::reads_no_more(draft)
+    {
+        return Err(Refusal::TurnMismatch { expected, actual: None });
+    }
+    if let (Delivery::Reject, Some(turn)) = (delivery, running) {
+        return Err(Refusal::Busy { turn });
+    }
+    may_be_said(draft, message)?;
+    let disposition = state.disposition(delivery);
+    let (depth, max) = match disposition {
+        Disposition::Steering => (state.steering.len(), INBOX_STEERING_MAX),
+        _ => (state.queue.len(), INBOX_QUEUED_MAX),
+    };
+    if depth >= max {
+        return Err(Refusal::InboxFull { depth });
+    }
+    let mut message = message.clone();
+    message.role = Role::User;
+    message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
+    let id = message.id.clone();
+    let waited = draft.state.waits;
+    let seq = draft.write(None, Record::Accepted { message: Arc::new(message), delivery });
+    if waited {
+        // Whoever sends lets an interrupted turn go on.
+        recover::start_again(draft);
+    }
+    Ok(Held::Receipt(Receipt { message: id, seq, disposition }))
+}
+
+/// Whether a message says something, and may stay for as long as it is to.
+pub(super) fn may_be_said(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
+    if message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty())) {
+        return Err(Refusal::Empty);
+    }
+    if message.pinned { pin::may_be_pinned(draft, message) } else { Ok(()) }
+}
+
+pub(super) fn waiting(draft: &Draft<'_>, id: &MessageId) -> Option<Waiting> {
+    let mut all = draft.state.queue.iter().chain(&draft.state.steering);
+    all.find(|waiting| waiting.message.id == *id).cloned()
+}
+
+/// Puts waiting steering messages into the context: all of them, or one where the settings say so.
+pub(super) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
+    let waiting = &draft.state.steering;
+    // A request that the next message would cut at once is not worth starting: that message joins it.
+    let aborts = waiting.iter().rposition(|waiting| waiting.steering() == Steering::AbortRunning);
+    let aborting = aborts.map_or(0, |at| at + 1);
+    // The first request of a turn carries the message that began it.
+    let begins = draft.state.turn.as_ref().is_some_and(|turn| turn.step == 0);
+    let take = match draft.state.settings.steering_mode {
+        Mode::One => aborting.max(usize::from(!begins)),
+        Mode::All => usize::MAX,
+    };
+    let ids: Vec<_> = draft.state.steering.iter().take(take).map(|waiting| waiting.message.id.clone()).collect();
+    deliver(draft, ids)
+}
+
+/// Puts the next queued message into the context, or all of them where the settings say so.
+pub(super) fn deliver_queued(draft: &mut Draft<'_>) -> bool {
+    let steers = |waiting: &&Waiting| matches!(waiting.delivery, Delivery::Steer(_));
+    // Steering that came too late for its turn stands at the head of the queue, and is delivered together as it would have been.
+    let late = draft.state.queue.iter().take_while(steers).count();
+    let take = match (draft.state.settings.queue_mode, draft.state.settings.steering_mode) {
+        (Mode::All, _) => usize::MAX,
+        (Mode::One, Mode::All) => late.max(1),
+        (Mode::One, Mode::One) => 1,
+    };
+    let ids: Vec<_> = draft.state.queue.iter().take(take).map(|waiting| waiting.message.id.clone()).collect();
+    deliver(draft, ids)
+}
+
+fn deliver(draft: &mut Draft<'_>, ids: Vec<MessageId>) -> bool {
+    if ids.is_empty() {
+        return false;
+    }
+    draft.write(None, Record::Delivered { ids });
+    true
+}
+
+/// Ids in one block.
+const BLOCK: usize = 64;
+
+/// A message that was taken before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The entry that accepted it.
+    pub seq: Seq,
+    /// What its sender was told.
+    pub disposition: Disposition,
+    /// The turn that it was delivered to.
+    pub turn: Option<Seq>,
+}
+
+type Block = Arc<BTreeMap<MessageId, Seen>>;
+
+/// The messages that were taken. Cheap to clone, and to add to. The blocks lie in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct SeenMessages {
+    blocks: Arc<Vec<Block>>,
+    len: usize,
+}
+
+impl SeenMessages {
+    /// What is known of a message.
+    #[must_use]
+    pub fn get(&self, id: &MessageId) -> Option<&Seen> {
+        self.blocks.iter().rev().find_map(|block| block.get(id))
+    }
+
+    /// All of them, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = (&MessageId, &Seen)> {
+        self.blocks.iter().flat_map(|block| block.iter())
+    }
+
+    /// How many are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Remembers a new one.
+    pub(super) fn insert(&mut self, id: MessageId, seen: Seen) {
+        // Only a tape that was forged takes a message twice.
+        self.forget(&id);
+        self.add(id, seen);
+    }
+
+    fn add(&mut self, id: MessageId, seen: Seen) {
+        let blocks = Arc::make_mut(&mut self.blocks);
+        match blocks.last_mut() {
+            Some(block) if block.len() < BLOCK => drop(Arc::make_mut(block).insert(id, seen)),
+            _ => blocks.push(Arc::new(BTreeMap::from([(id, seen)]))),
+        }
+        self.len += 1;
+    }
+
+    /// Notes which turn a message went to.
+    pub(super) fn delivered(&mut self, id: &MessageId, turn: Option<Seq>) {
+        // The newest stand at the end, and it is they who are delivered.
+        let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
+        if let Some(seen) = Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[at]).get_mut(id) {
+            seen.turn = turn;
+        }
+    }
+
+    /// Forgets one: sent again, it is new.
+    pub(super) fn forget(&mut self, id: &MessageId) {
+        let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
+        self.remove(at, id);
+    }
+
+    fn remove(&mut self, at: usize, id: &MessageId) {
+        let blocks = Arc::make_mut(&mut self.blocks);
+        Arc::make_mut(&mut blocks[at]).remove(id);
+        if blocks[at].is_empty() {
+            blocks.remove(at);
+        }
+        self.len -= 1;
+    }
+
+    /// Forgets the oldest one that may be forgotten.
+    pub(super) fn forget_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
+        let place = self.blocks.iter().enumerate().find_map(|(at, block)| {
+            let oldest = block.iter().filter(|(id, _)| may_go(id)).min_by_key(|(_, seen)| seen.seq);
+            oldest.map(|(id, _)| (at, id.clone()))
+        });
+        let Some((at, id)) = place else { return };
+        self.remove(at, &id);
+    }
+}
+
+impl PartialEq for SeenMessages {
+    fn eq(&self, other: &SeenMessages) -> bool {
+        // How they lie in blocks depends on when the state was read, and says nothing.
+        self.len == other.len && self.iter().all(|(id, seen)| other.get(id) == Some(seen))
+    }
+}
+
+impl Serialize for SeenMessages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for SeenMessages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SeenMessages, D::Error> {
+        let known = BTreeMap::<MessageId, Seen>::deserialize(deserializer)?;
+        let mut known: Vec<_> = known.into_iter().collect();
+        known.sort_by_key(|(_, seen)| seen.seq);
+        let mut messages = SeenMessages::default();
+        known.into_iter().for_each(|(id, seen)| messages.add(id, seen));
+        Ok(messages)
+    }
+}
+
+#[cfg(test)]
+mod tests;

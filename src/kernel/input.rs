@@ -1,0 +1,259 @@
+//! What goes into the core: a command of a host, a report of a worker, time that passed, a start after a crash.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    kernel::{Command, Down},
+    model::{Answer, AnswerPart, ModelError},
+    tool::{CallFacts, ToolResult},
+    words::ids::{CommandId, MessageId, Seq},
+    words::usage::Usage,
+};
+
+/// One thing that happened, as the core is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Somebody wants something.
+    Command {
+        /// Whom to answer.
+        reply: ReplyTo,
+        /// What is wanted.
+        command: Command,
+        /// Under which id: one that was done under it is not done again, and its sender is told what was done.
+        id: Option<CommandId>,
+    },
+    /// A worker reports. Taken only if its ticket is open.
+    Report {
+        /// The ticket that it worked on.
+        ticket: Seq,
+        /// What it says.
+        report: Report,
+    },
+    /// The clock passed a moment that an open ticket named.
+    Timer,
+    /// The session was rebuilt from its tape, and no worker is alive.
+    Recover {
+        /// What the tools say by now of the calls that are not over ([`State::calls_to_ask`](crate::kernel::State::calls_to_ask)), by
+        /// their place in the answer that asked for them. Of a call that is left out holds what was said of it before.
+        calls: BTreeMap<u32, CallFacts>,
+    },
+    /// Nothing happened, and what follows from the state is decided: the host may have changed meanwhile.
+    Look,
+    /// A recovery is to come, in an append of its own: the reports before this are recorded, and nothing follows from them yet.
+    Hold,
+}
+
+/// What a worker says of its ticket.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Report {
+    /// The model answered.
+    Answered {
+        /// Its answer, complete.
+        answer: Answer,
+        /// What the tools say of its calls, in their order.
+        calls: Vec<CallFacts>,
+    },
+    /// A model request failed.
+    Failed {
+        /// How.
+        error: ModelError,
+    },
+    /// A model request was cut off because the core said so.
+    CutOff {
+        /// What had arrived.
+        partial: Vec<AnswerPart>,
+        /// What had arrived and was thrown away, in estimated tokens.
+        thrown_away: u64,
+    },
+    /// A call is over, and nothing of it is left.
+    Returned {
+        /// What came of it.
+        result: ToolResult,
+    },
+    /// A summary was written, or could not be.
+    Summarised {
+        /// The summary and what it took, or why there is none.
+        result: Result<(Arc<str>, Usage), NoSummary>,
+        /// Tries that the provider had read when they came to nothing.
+        lost: u32,
+    },
+    /// A child is down.
+    TaskDown {
+        /// How.
+        down: Down,
+    },
+    /// A child knows that it is an orphan.
+    TaskLeft,
+}
+
+/// Why there is no summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSummary {
+    /// What happened.
+    pub error: String,
+    /// What was used all the same.
+    pub usage: Usage,
+    /// An estimate of that, where the provider did not say.
+    pub estimated: Option<Usage>,
+}
+
+impl From<&str> for NoSummary {
+    fn from(error: &str) -> NoSummary {
+        NoSummary { error: error.to_owned(), usage: Usage::default(), estimated: None }
+    }
+}
+
+/// Whom a decision answers. Given by the shell, handed back unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyTo(pub u64);
+
+impl ReplyTo {
+    /// Nobody waits for the answer: the session wants something of itself, or decides again what it decided before.
+    pub const NOBODY: ReplyTo = ReplyTo(0);
+}
+
+impl Report {
+    /// The report, about that ticket.
+    #[must_use]
+    pub fn of(self, ticket: Seq) -> Input {
+        Input::Report { ticket, report: self }
+    }
+
+    /// The kind of report, in a few words.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Report::Answered { .. } => "answered",
+            Report::Failed { .. } => "failed",
+            Report::CutOff { .. } => "cut off",
+            Report::Returned { .. } => "returned",
+            Report::Summarised { .. } => "summarised",
+            Report::TaskDown { .. } => "task down",
+            Report::TaskLeft => "task left",
+        }
+    }
+}
+
+fn part_bytes(part: &AnswerPart) -> usize {
+    match part {
+        AnswerPart::Text { text, .. } | AnswerPart::Reasoning { text, .. } => text.len(),
+        AnswerPart::Call { input, .. } => input.len(),
+    }
+}
+
+impl Input {
+    /// A recovery after which the tools say what they said before.
+    #[must_use]
+    pub fn recover() -> Input {
+        Input::Recover { calls: BTreeMap::new() }
+    }
+
+    /// The same command under an id; any other input as it is.
+    #[must_use]
+    pub fn under(self, id: CommandId) -> Input {
+        match self {
+            Input::Command { reply, command, .. } => Input::Command { reply, command, id: Some(id) },
+            other => other,
+        }
+    }
+
+    /// The id that its command may be known by. A message has its own.
+    #[must_use]
+    pub fn id(&self) -> Option<&CommandId> {
+        match self {
+            Input::Command { command, id: Some(id), .. } if !command.has_an_id() => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The kind of input, in a few words.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Input::Command { command, .. } => command.name(),
+            Input::Report { report, .. } => report.name(),
+            Input::Timer => "tick",
+            Input::Recover { .. } => "recover",
+            Input::Look => "look",
+            Input::Hold => "hold",
+        }
+    }
+
+    /// The ticket that it is about, or the entry.
+    #[must_use]
+    pub fn about(&self) -> Option<Seq> {
+        match self {
+            Input::Command { command, .. } => command.about(),
+            Input::Report { ticket, .. } => Some(*ticket),
+            Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => None,
+        }
+    }
+
+    /// Whom the decision about it answers.
+    #[must_use]
+    pub fn reply(&self) -> Option<ReplyTo> {
+        match self {
+            Input::Command { reply, .. } if *reply != ReplyTo::NOBODY => Some(*reply),
+            _ => None,
+        }
+    }
+
+    /// The ticket that a worker's report is about; nothing where it is none.
+    #[must_use]
+    pub fn reported(&self) -> Option<Seq> {
+        match self {
+            Input::Report { ticket, .. } => Some(*ticket),
+            _ => None,
+        }
+    }
+
+    /// The message that it sends.
+    #[must_use]
+    pub fn message(&self) -> Option<&MessageId> {
+        match self {
+            Input::Command { command: Command::SendMessage(send), .. } => Some(&send.message.id),
+            _ => None,
+        }
+    }
+
+    /// Whether it stops what runs: an abort, the end, a task that is stopped, a message that aborts. What it stops is stopped at once,
+    /// and nothing starts before its record.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Input::Command { command, .. } if command.stops())
+    }
+
+    /// Whether it stands alone in its append.
+    #[must_use]
+    pub fn stands_alone(&self) -> bool {
+        matches!(self, Input::Command { command, .. } if command.stands_alone())
+    }
+
+    /// Its size in bytes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        const HEAD: usize = 512;
+        let own = match self {
+            Input::Command { command, .. } => command.bytes(),
+            Input::Report { report: Report::Answered { answer, .. }, .. } => answer.parts.iter().map(part_bytes).sum(),
+            Input::Report { report: Report::CutOff { partial, .. }, .. } => partial.iter().map(part_bytes).sum(),
+            Input::Report { report: Report::Returned { result }, .. } => {
+                result.content.len() + result.attachments.iter().map(|file| file.url.len()).sum::<usize>()
+            }
+            Input::Report { report: Report::Summarised { result: Ok((text, _)), .. }, .. } => text.len(),
+            Input::Report { report: Report::TaskDown { down }, .. } => down.text.len(),
+            Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => 0,
+        };
+        HEAD + own
+    }
+
+    /// Whether what came before it is recorded and nothing more follows from that: this decides about all that is open.
+    pub(super) fn settles_what_is_open(&self) -> bool {
+        match self {
+            Input::Command { command, .. } => command.ends_the_turn(),
+            Input::Recover { .. } | Input::Hold => true,
+            Input::Report { .. } | Input::Timer | Input::Look => false,
+        }
+    }
+}

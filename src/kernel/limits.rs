@@ -1,0 +1,138 @@
+//! Limits: how much of each thing there may be. Amounts and nothing else: what they are limits of is said by whoever holds them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::words::usage::PicoUsd;
+
+/// Something of which there may be a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// Tokens of all kinds, read and written.
+    Tokens,
+    /// Money, in picodollars.
+    Usd,
+    /// The time that turns run, in milliseconds.
+    TimeMs,
+    /// Tool calls that are started.
+    Calls,
+    /// Children that are begun.
+    Tasks,
+    /// Bytes of results.
+    Bytes,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Resource; 6] =
+        [Resource::Tokens, Resource::Usd, Resource::TimeMs, Resource::Calls, Resource::Tasks, Resource::Bytes];
+
+    /// So much of it, for people.
+    #[must_use]
+    pub fn amount(self, amount: u64) -> String {
+        match self {
+            Resource::Tokens => format!("{amount} tokens"),
+            Resource::Usd => PicoUsd(amount).to_string(),
+            Resource::TimeMs => format!("{}.{} s", amount / 1_000, amount % 1_000 / 100),
+            Resource::Calls => format!("{amount} calls"),
+            Resource::Tasks => format!("{amount} tasks"),
+            Resource::Bytes => format!("{amount} bytes of results"),
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Resource::Tokens => "tokens",
+            Resource::Usd => "US dollars",
+            Resource::TimeMs => "time",
+            Resource::Calls => "calls",
+            Resource::Tasks => "tasks",
+            Resource::Bytes => "bytes of results",
+        })
+    }
+}
+
+/// Limits, or what is left of them. `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Tokens of all kinds, read and written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Money. A model without a known price is refused where there is such a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<PicoUsd>,
+    /// The time that turns run, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+    /// Tool calls that are started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// Children that are begun, theirs included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u64>,
+    /// Bytes of results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl Limits {
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Limits::default()
+    }
+
+    /// The limit of one thing.
+    #[must_use]
+    pub fn of(&self, resource: Resource) -> Option<u64> {
+        match resource {
+            Resource::Tokens => self.tokens,
+            Resource::Usd => self.usd.map(|usd| usd.0),
+            Resource::TimeMs => self.time_ms,
+            Resource::Calls => self.calls,
+            Resource::Tasks => self.tasks,
+            Resource::Bytes => self.bytes,
+        }
+    }
+
+    /// Sets the limit of one thing.
+    pub fn set(&mut self, resource: Resource, limit: Option<u64>) {
+        match resource {
+            Resource::Tokens => self.tokens = limit,
+            Resource::Usd => self.usd = limit.map(PicoUsd),
+            Resource::TimeMs => self.time_ms = limit,
+            Resource::Calls => self.calls = limit,
+            Resource::Tasks => self.tasks = limit,
+            Resource::Bytes => self.bytes = limit,
+        }
+    }
+
+    /// For each thing what a function makes of it.
+    #[must_use]
+    pub fn each(limit: impl Fn(Resource) -> Option<u64>) -> Limits {
+        let mut limits = Limits::default();
+        Resource::ALL.into_iter().for_each(|resource| limits.set(resource, limit(resource)));
+        limits
+    }
+
+    /// The smaller limit of each thing.
+    #[must_use]
+    pub fn or_less(&self, other: &Limits) -> Limits {
+        Limits::each(|resource| match (self.of(resource), other.of(resource)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        })
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let amounts = Resource::ALL.into_iter().filter_map(|resource| Some(resource.amount(self.of(resource)?)));
+        f.write_str(&amounts.collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,134 @@
+//! Inputs that a tape does not take as they are, made smaller.
+
+use crate::{
+    kernel::{Abort, Command, Down, DownReason, End, Input, NoSummary, Report},
+    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    tape::TapeError,
+    tool::{Changes, ToolResult},
+    words::message::{ErrorReason, Finish},
+};
+
+/// How much of words that somebody else chose the length of is kept where the whole does not fit.
+const WORDS_BYTES_MAX: usize = 64 * 1024;
+
+/// The same input, smaller; `None` where it cannot be made so.
+pub(super) fn smaller(input: &Input, error: &TapeError) -> Option<Input> {
+    let TapeError::TooLarge { bytes, max } = error else { return None };
+    let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
+    Some(match input {
+        Input::Report { ticket, report } => smaller_report(report, too_large)?.of(*ticket),
+        Input::Command { reply, command: Command::Abort(Abort { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
+            Input::Command { reply: *reply, command: Abort { reason: kept(reason.clone()) }.into(), id: id.clone() }
+        }
+        Input::Command { reply, command: Command::End(End { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
+            Input::Command { reply: *reply, command: End { reason: kept(reason.clone()) }.into(), id: id.clone() }
+        }
+        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => return None,
+    })
+}
+
+fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option<Report> {
+    Some(match report {
+        // It ends the turn as an answer that was cut short does. It is not asked for again: the same question gets as large an
+        // answer, and this one was paid for.
+        Report::Answered { answer, .. } if !is_short(answer) => {
+            let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
+            let parts = vec![AnswerPart::Text { text, extra: None }];
+            let (usage, model) = (answer.usage, answer.model.clone());
+            Report::Answered {
+                answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) },
+                calls: Vec::new(),
+            }
+        }
+        Report::Failed { error } if error.message.len() > WORDS_BYTES_MAX => {
+            let message = kept(error.message.clone());
+            Report::Failed { error: ModelError { message, ..error.clone() } }
+        }
+        Report::CutOff { partial, thrown_away } if !partial.is_empty() => {
+            Report::CutOff { partial: Vec::new(), thrown_away: *thrown_away }
+        }
+        Report::Returned { result } if !is_bare(result) => {
+            let content = format!("{}\n[{}]", kept(result.content.clone()), too_large("the whole result"));
+            let unlisted = result.changes.as_ref().map(|_| too_large("the list of changed files"));
+            let changes = unlisted.map(|unlisted| Box::new(Changes { files: Vec::new(), unlisted: Some(unlisted) }));
+            Report::Returned { result: ToolResult { error: result.error, changes, ..ToolResult::ok(content) } }
+        }
+        Report::Summarised { result: Ok((_, usage)), lost } => {
+            let none = NoSummary { error: too_large("the summary"), usage: *usage, estimated: None };
+            Report::Summarised { result: Err(none), lost: *lost }
+        }
+        Report::TaskDown { down } if down.text.len() > WORDS_BYTES_MAX => {
+            let mut down = down.clone();
+            down.text = format!("{}\n[{}]", kept(down.text.to_string()), too_large("the whole text")).into();
+            Report::TaskDown { down }
+        }
+        // Nothing is left to take away: its ticket has failed, in a few words.
+        report => {
+            Some(failure(report, "what came of it is too large to be recorded")).filter(|failed| failed != report)?
+        }
+    })
+}
+
+/// Whether nothing is left to take away.
+fn is_bare(result: &ToolResult) -> bool {
+    result.content.len() <= WORDS_BYTES_MAX + 1024
+        && result.details.is_null()
+        && result.title.is_none()
+        && result.attachments.is_empty()
+        && result.changes.as_ref().is_none_or(|changes| changes.files.is_empty())
+}
+
+/// Whether an answer has no more than what is kept of one, and no calls.
+fn is_short(answer: &Answer) -> bool {
+    let is_text = |part: &AnswerPart| matches!(part, AnswerPart::Text { extra: None, .. });
+    answer.parts.iter().all(is_text) && answer.text().len() <= WORDS_BYTES_MAX + 1024
+}
+
+/// What is kept of words that somebody else chose the length of: the first 64 KiB.
+pub(crate) fn kept(mut words: String) -> String {
+    words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
+    words
+}
+
+/// What a report becomes that nobody can record: its ticket has failed, and nothing more is said.
+pub(super) fn failure(report: &Report, why: &str) -> Report {
+    match report {
+        Report::Answered { .. } | Report::Failed { .. } | Report::CutOff { .. } => {
+            Report::Failed { error: ModelError::new(ErrorKind::Crashed, why) }
+        }
+        Report::Returned { .. } => Report::Returned { result: ToolResult::failed(ErrorReason::Unknown, why) },
+        Report::Summarised { lost, .. } => Report::Summarised { result: Err(why.into()), lost: *lost },
+        Report::TaskDown { .. } => {
+            Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error: why.to_owned() }) }
+        }
+        Report::TaskLeft => Report::TaskLeft,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+    use crate::{words::ids::Seq, words::message::FilePart};
+
+    /// However often it is too large, it is bare at some time, and then there is nothing smaller.
+    #[test]
+    fn a_result_is_made_smaller_once_and_keeps_its_words() {
+        let error = TapeError::TooLarge { bytes: 99, max: 9 };
+        let mut result = ToolResult::error("é".repeat(WORDS_BYTES_MAX)).with_details("x".into()).with_title("t");
+        result.attachments = vec![FilePart::inline("image/png", None, &[0; 9])];
+        result.changes = Some(Box::default());
+        let Some(Input::Report { report: Report::Returned { result: small }, .. }) =
+            smaller(&Report::Returned { result: result.clone() }.of(Seq(4)), &error)
+        else {
+            panic!("it is made smaller")
+        };
+        assert!(small.content.starts_with("éé") && small.content.ends_with("99 bytes, and 9 are the most]"));
+        assert_eq!((small.error, small.attachments.len()), (result.error, 0));
+        assert!(small.changes.as_ref().unwrap().unlisted.is_some());
+        let failed = smaller(&Report::Returned { result: small }.of(Seq(4)), &error).unwrap();
+        assert!(format!("{failed:?}").contains("what came of it is too large"));
+        assert_eq!((smaller(&failed, &error), smaller(&Input::Timer, &error)), (None, None));
+    }
+}

@@ -1,0 +1,201 @@
+//! Pins: messages of the host whose words stand in the context for as long as they are pinned.
+//!
+//! A summary is written by a model and may forget a rule; the host's own words are carried on beside it, but only the oldest
+//! and the newest. What is pinned is carried on whole, by every compaction, whatever is summed up or cut off. As long as the
+//! message itself is still in the context nothing changes, so a pin costs no cache.
+//!
+//! Pins belong to the conversation: one that goes back to before a pin has it no more. Only words are kept, no files. There is
+//! a bound: what does not fit is refused before anything is written. What fitted a large window may not fit a smaller one: where
+//! it takes more than half of what a request may take, and room is needed, the turn ends and says so.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::context::{Level, Speaker, carry_max, of_text, said},
+    kernel::{
+        Entry, Held, Outcome, Record, Recorded, Refusal, State,
+        command::{Decide, first},
+        compact,
+        decide::Draft,
+    },
+    model::Item,
+    words::ids::MessageId,
+    words::message::Message,
+};
+
+/// A host pins a message that stands in the context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PinMessage {
+    /// Which.
+    pub message: MessageId,
+}
+
+impl Decide for PinMessage {
+    fn is() -> &'static str {
+        "pin"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<PinMessage> {
+        match first(wrote)? {
+            Record::Pinned { message } => Some(PinMessage { message: message.clone() }),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "pin"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        pin(draft, &self.message)
+    }
+
+    fn in_words(&self) -> String {
+        format!("message {} was pinned", self.message)
+    }
+}
+
+/// A host takes a pin back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnpinMessage {
+    /// Which.
+    pub message: MessageId,
+}
+
+impl Decide for UnpinMessage {
+    fn is() -> &'static str {
+        "unpin"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<UnpinMessage> {
+        match first(wrote)? {
+            Record::Unpinned { message } => Some(UnpinMessage { message: message.clone() }),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "unpin"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        unpin(draft, &self.message)
+    }
+
+    fn in_words(&self) -> String {
+        format!("message {} was unpinned", self.message)
+    }
+}
+
+/// A pinned message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// Which.
+    pub message: MessageId,
+    /// Its words, whole.
+    pub text: Arc<str>,
+}
+
+/// A host pins a message that stands in the context.
+pub(super) fn pin(draft: &mut Draft<'_>, message: &MessageId) -> Result<Held, Refusal> {
+    if draft.state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    if draft.state.context.pins.iter().any(|pin| pin.message == *message) {
+        return Ok(Held::Done(draft.state.seq));
+    }
+    let Some(text) = draft.state.words_of(message) else {
+        return Err(Refusal::NotInContext { message: message.clone() });
+    };
+    if text.is_empty() {
+        return Err(Refusal::Empty);
+    }
+    has_room(draft, &text, None)?;
+    Ok(Held::Done(draft.write(None, Record::Pinned { message: message.clone() })))
+}
+
+/// A host takes a pin back. The words stay where they stand, and are summed up as all others are.
+pub(super) fn unpin(draft: &mut Draft<'_>, message: &MessageId) -> Result<Held, Refusal> {
+    match draft.state.context.pins.iter().any(|pin| pin.message == *message) {
+        true => Ok(Held::Done(draft.write(None, Record::Unpinned { message: message.clone() }))),
+        false => Err(Refusal::NotPinned { message: message.clone() }),
+    }
+}
+
+/// Whether a message that is sent, or changed while it waits, may be pinned as it wants to be.
+pub(super) fn may_be_pinned(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
+    has_room(draft, &said(&message.parts), Some(&message.id))
+}
+
+/// Whether these words fit beside those that are pinned, and those that wait to be; `but` is one of the latter that does not
+/// count.
+fn has_room(draft: &Draft<'_>, text: &str, but: Option<&MessageId>) -> Result<(), Refusal> {
+    let (window, _) = compact::fullness(draft);
+    let state = &draft.state;
+    let waiting = state.queue.iter().chain(&state.steering).map(|waiting| &waiting.message);
+    let waiting = waiting.filter(|message| message.pinned && Some(&message.id) != but);
+    let pinned: u64 = state.context.pins.iter().map(|pin| of_text(&pin.text)).sum();
+    let used = pinned + waiting.map(|message| of_text(&said(&message.parts))).sum::<u64>();
+    let (needs, max) = (of_text(text), carry_max(window.usable()));
+    match used + needs > max {
+        true => Err(Refusal::PinsFull { used, needs, max }),
+        false => Ok(()),
+    }
+}
+
+/// Ends the turn where what is pinned leaves too little of this model's window: it was pinned under a larger one. No summary
+/// could make room, and each would be asked for in vain; and words that are to stay are not cut off in silence. Says whether.
+pub(super) fn leave_no_room(draft: &mut Draft<'_>) -> bool {
+    let (state, (window, used)) = (&draft.state, compact::with_steering(draft));
+    let is_tight = window.level(used) >= Level::Compact || state.turn.as_ref().is_some_and(|turn| turn.overflowed);
+    let pinned = state.context.pins.iter().map(|pin| of_text(&pin.text)).sum();
+    let (pinned, max) = (state.context.meter.corrected(pinned), window.usable() / 2);
+    if !is_tight || pinned <= max {
+        return false;
+    }
+    let turn_model = state.turn.as_ref().and_then(|turn| turn.model.clone());
+    let model = turn_model.unwrap_or_else(|| state.settings.model.clone());
+    let error = format!(
+        "the messages that are pinned take about {pinned} tokens, more than half of the {} that a request to {model} may take: \
+         unpin some of them, or choose a model with a larger window",
+        window.usable()
+    );
+    draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error } });
+    true
+}
+
+impl State {
+    /// The words of a message of the host that stands in the context.
+    fn words_of(&self, message: &MessageId) -> Option<String> {
+        self.history.iter().skip(self.context.front).find_map(|item| match &**item {
+            Item::User(user) if user.id == *message && compact::speaker(user) == Speaker::Host => {
+                Some(said(&user.parts))
+            }
+            _ => None,
+        })
+    }
+
+    /// The message is pinned from here on; it stands in the context.
+    pub(super) fn pin(&mut self, message: &MessageId) {
+        if let Some(text) = self.words_of(message).filter(|text| !text.is_empty()) {
+            let pin = Pin { message: message.clone(), text: text.into() };
+            Arc::make_mut(&mut self.context).pins.push(pin);
+        }
+    }
+
+    /// The message is pinned no more.
+    pub(super) fn unpin(&mut self, message: &MessageId) {
+        Arc::make_mut(&mut self.context).pins.retain(|pin| pin.message != *message);
+    }
+
+    /// The words that are pinned of messages that would not be in the context any more, with so many items gone.
+    pub(super) fn pinned_words(&self, first_kept: usize) -> Vec<String> {
+        let stays = |pin: &Pin| {
+            let mut kept = self.history.iter().skip(first_kept);
+            kept.any(|item| matches!(&**item, Item::User(user) if user.id == pin.message))
+        };
+        self.context.pins.iter().filter(|pin| !stays(pin)).map(|pin| pin.text.to_string()).collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! What becomes of each open ticket after a crash: one rule per kind.
+//!
+//! | ticket | rule |
+//! |---|---|
+//! | request | made again, byte for byte; if it was told to stop, it is closed with nothing |
+//! | call, not started | goes on as if nothing had happened |
+//! | call, running: `Read`, `Idempotent`, and its tool says so too | judged again, by the rules that hold now; then runs again with the same key |
+//! | call, running: `Once` | never again: answered "outcome unknown" |
+//! | call, told to stop | answered: stopped, how far it got is unknown |
+//! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
+//! | ask, for a call or a budget | asked again, with the time it had left |
+//! | wait | goes on until the moment it names |
+//! | compaction | what was held for it counts; its summary is asked for again |
+//! | summary of a branch | what was held for it counts; whoever had it written asks again |
+//! | task | its child is brought up, or made where it was not yet; it is told again what it was told |
+//!
+//! A torn write may have left only the first entries of a decision. What the entries that are missing would have said follows
+//! from the state, so it is decided anew; an answer whose calls have no tickets yet gets them.
+//!
+//! A turn goes on by itself once; if it is cut off again with no new answer or result in between, it waits to be told to
+//! (promise 5), so that a turn that kills its process does not do so for ever.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    kernel::{CallState, Open, Record, Steering, advance, batch, compact, decide::Draft, retry, spending, tasks},
+    tool::{CallFacts, Effect},
+};
+
+/// Recoveries in a row, with no progress in between, after which a turn waits.
+const RECOVERIES_MAX: u32 = 1;
+
+/// The session was rebuilt and none of its workers is alive.
+pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
+    tasks::recover(draft);
+    if draft.state.turn.is_none() {
+        let written = |open: &Open| matches!(open, Open::Compaction(_) | Open::Branch(_));
+        if draft.state.open.values().any(written) {
+            // No turn was cut off; but what was held for their requests counts as spent.
+            draft.write(None, Record::Recovered { n: 0, resumed: true });
+        }
+        return compact::close_unaffordable(draft);
+    }
+    let n = draft.state.recoveries.saturating_add(1);
+    let resumed = draft.state.settings.auto_resume && n <= RECOVERIES_MAX && !draft.state.waits;
+    draft.write(None, Record::Recovered { n, resumed });
+    learn(draft, calls);
+    batch::open(draft, |index| calls.get(&index).cloned());
+    match resumed {
+        true => start_again(draft),
+        false => take_down(draft),
+    }
+    // It belongs to the session, so it does not wait for the turn to be told to go on.
+    compact::close_unaffordable(draft);
+}
+
+/// The tools may be others than when the calls were opened: what holds of them by now is written before they are judged again.
+fn learn(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
+    for (index, ticket) in draft.state.open_batch() {
+        let Some(Open::Call(call)) = draft.state.open.get(&ticket) else { continue };
+        if let Some(facts) = calls.get(&index)
+            && call.facts_now(facts) != call.facts
+        {
+            draft.write(Some(ticket), Record::CallFacts { index, facts: facts.clone() });
+        }
+    }
+}
+
+/// Closes what cannot go on while no worker is alive: what was told to stop is down for certain, what is to be stopped need not
+/// be started, and what must not run again is answered.
+pub(super) fn take_down(draft: &mut Draft<'_>) {
+    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    let stops = ending || advance::strongest(draft) == Some(Steering::AbortRunning);
+    let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
+    for (ticket, open) in open {
+        match open {
+            Open::Request(request) if request.closing || stops => retry::close_lost(draft, ticket),
+            Open::Call(call) => match (call.state, call.facts.effect) {
+                (CallState::Running, Effect::Once) | (CallState::Closing, _) => batch::close_unknown(draft, ticket),
+                (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),
+                _ => {}
+            },
+            Open::Request(_)
+            | Open::Ask(_)
+            | Open::BudgetAsk(_)
+            | Open::Wait(_)
+            | Open::Compaction(_)
+            | Open::Branch(_)
+            | Open::Task(_) => {}
+        }
+    }
+}
+
+/// What was running when the session went down goes on, where it still may: a request as it is, a call once it is judged again.
+pub(super) fn start_again(draft: &mut Draft<'_>) {
+    take_down(draft);
+    let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
+    for (ticket, open) in open {
+        match open {
+            // It is not made again, and what was held back for it is spent.
+            Open::Request(_) if !spending::again_fits(draft, ticket) => retry::close_lost(draft, ticket),
+            Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
+            Open::Request(_)
+            | Open::Call(_)
+            | Open::Ask(_)
+            | Open::BudgetAsk(_)
+            | Open::Wait(_)
+            | Open::Compaction(_)
+            | Open::Branch(_)
+            | Open::Task(_) => {}
+        }
+    }
+}

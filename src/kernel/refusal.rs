@@ -1,0 +1,175 @@
+//! Why a host's wish was refused. Whoever passes a refusal on says it in these words, and has none of their own for it.
+
+use crate::{
+    kernel::{Breach, Resource},
+    words::ids::{MessageId, Seq, SessionId},
+};
+
+/// Why a host's wish was refused. Nothing was recorded, nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The message was only for an idle session.
+    #[error("the session is busy with turn {turn}: wait for its end, or abort it")]
+    Busy {
+        /// The running turn.
+        turn: Seq,
+    },
+    /// The message was for another turn.
+    #[error(
+        "turn {expected} {}",
+        actual.map_or("is not running, or reads no more messages: name no turn, and it begins one of its own".to_owned(), |turn| {
+            format!("is not running, turn {turn} is")
+        })
+    )]
+    TurnMismatch {
+        /// The turn it was for.
+        expected: Seq,
+        /// The turn that runs; `None` where none does, or that one reads no more messages.
+        actual: Option<Seq>,
+    },
+    /// Too many messages wait.
+    #[error("the inbox is full: {depth} wait already; send or ask again when some were answered")]
+    InboxFull {
+        /// How many wait.
+        depth: usize,
+    },
+    /// The message has nothing in it.
+    #[error("the message is empty")]
+    Empty,
+    /// Only the runtime gives such ids.
+    #[error("message id {id} is one that the runtime gives: send the message under another id")]
+    ReservedId {
+        /// Which.
+        id: MessageId,
+    },
+    /// No such message waits: it was delivered, withdrawn, or never accepted.
+    #[error("message {id} does not wait any more")]
+    NotWaiting {
+        /// Which.
+        id: MessageId,
+    },
+    /// The message was taken once, and taken back before it was read: it does not come back by itself.
+    #[error("message {id} was withdrawn: send it under another id")]
+    Withdrawn {
+        /// Which.
+        id: MessageId,
+    },
+    /// A compaction is under way already.
+    #[error("compaction {ticket} is in progress")]
+    Compacting {
+        /// Which.
+        ticket: Seq,
+    },
+    /// A branch is being summed up already.
+    #[error("the summary of a branch is being written already, ticket {ticket}: wait for it")]
+    Leaving {
+        /// Which.
+        ticket: Seq,
+    },
+    /// The budget does not allow the summary of a branch.
+    #[error("the budget does not allow a summary")]
+    SummaryOverBudget,
+    /// There is nothing that a summary could replace.
+    #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
+    NothingToCompact,
+    /// No summary stands in the context, or another one than was looked at.
+    #[error("there is no compaction that could be undone")]
+    NothingToUndo,
+    /// What comes back would be summed up again at once.
+    #[error(
+        "with what the compaction replaced the context would take {used} tokens, and may take {usable}: choose a model with a larger window first"
+    )]
+    WouldNotFit {
+        /// What it would take.
+        used: u64,
+        /// What it may take.
+        usable: u64,
+    },
+    /// Only what stands in the context can be pinned.
+    #[error("message {message} is not in the context: pin it when it is sent, or send its words again")]
+    NotInContext {
+        /// Which.
+        message: MessageId,
+    },
+    /// The message is not pinned.
+    #[error("message {message} is not pinned")]
+    NotPinned {
+        /// Which.
+        message: MessageId,
+    },
+    /// What is pinned stays in the context, so there is a bound.
+    #[error(
+        "the message takes {needs} tokens, and {used} of the {max} that may be pinned are taken: unpin another one, or say it in fewer words"
+    )]
+    PinsFull {
+        /// Tokens of what is pinned, or waits to be.
+        used: u64,
+        /// Tokens of this message.
+        needs: u64,
+        /// Tokens that may be pinned.
+        max: u64,
+    },
+    /// The ask is closed: answered, expired, withdrawn, or never open.
+    #[error("ask {ask} is closed: it was answered, withdrawn, or its time is over; look at the asks that are open")]
+    AskClosed {
+        /// Which.
+        ask: Seq,
+    },
+    /// Only a question for more of a budget is answered by raising one.
+    #[error("ask {ask} is about a call: answer once, always or reject")]
+    NotABudget {
+        /// Which ask.
+        ask: Seq,
+    },
+    /// A raise that does not raise the limit that is asked about leaves the question open.
+    #[error("ask {ask} is about {resource}: say by how much that is raised")]
+    RaisesNothing {
+        /// Which ask.
+        ask: Seq,
+        /// What it is about.
+        resource: Resource,
+    },
+    /// The budget does not allow the task.
+    #[error("{breach}: ask for less, or raise it")]
+    OverBudget {
+        /// Which limit.
+        breach: Breach,
+    },
+    /// Something was decided meanwhile: look again, and ask again.
+    #[error("the session has gone on meanwhile, from entry {expected} to {actual}: look again")]
+    Moved {
+        /// The entry that it was worked out for.
+        expected: Seq,
+        /// The newest.
+        actual: Seq,
+    },
+    /// The settings were changed meanwhile, by somebody else.
+    #[error("the settings were changed meanwhile: look again")]
+    Reconfigured,
+    /// The session has ended for good.
+    #[error("the session has ended")]
+    Ended,
+    /// The child would stand deeper than children may.
+    #[error("a child would be {depth} deep, and may be {max} at most: raise task_depth_max")]
+    TooDeep {
+        /// How deep it would be.
+        depth: u32,
+        /// How deep it may be.
+        max: u32,
+    },
+    /// As many children are open as may be.
+    #[error("{open} tasks are open, and {max} may be: wait for one, or raise task_width_max")]
+    TooManyTasks {
+        /// How many are open.
+        open: usize,
+        /// How many may be.
+        max: usize,
+    },
+    /// Only an orphan can be adopted: a session that was a child, and whose parent has ended.
+    #[error("session {session} is no orphan: end its parent first")]
+    NotAnOrphan {
+        /// Which.
+        session: SessionId,
+    },
+}

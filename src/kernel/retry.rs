@@ -1,0 +1,193 @@
+//! The reports of a model request, and whether a failed one is made again (checklist K, C-19).
+//!
+//! At most three retries; 1 s, 2 s, 4 s with jitter, 30 s at most; a wait that the server asks for is honoured up to 60 s and
+//! is an error above. A retry eats no step, and 429 never compacts. The wait is a ticket: seen, cut short, aborted.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    kernel::{Open, OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
+    model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
+    tool::CallFacts,
+    words::ids::Seq,
+    words::message::Finish,
+    words::usage::Usage,
+};
+
+/// The first wait; each further one is twice as long.
+const BACKOFF_BASE: Duration = Duration::from_secs(1);
+/// No wait of our own is longer.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// No wait that a server asks for is honoured beyond this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest> {
+    match draft.state.open.get(&ticket) {
+        Some(Open::Request(request)) => Some(request),
+        _ => None,
+    }
+}
+
+/// The model answered.
+pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer, calls: &[CallFacts]) {
+    if let Some(request) = open_request(draft, ticket) {
+        let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
+        let answer = Arc::new(answer.clone());
+        draft.write(Some(ticket), Record::Answer { answer, interrupted: false, estimated });
+        batch::open(draft, |index| calls.get(index as usize).cloned());
+    }
+}
+
+/// The stream was closed because the core said so. What had arrived as text is kept.
+pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], thrown_away: u64) {
+    let Some(request) = open_request(draft, ticket) else { return };
+    // The provider has read it and written that much, and says nothing of it.
+    let read = draft.state.context.meter.used(request.estimated);
+    let written = spent::written(&Answer::new(partial.to_vec(), Finish::Unknown)).saturating_add(thrown_away);
+    let estimated = Usage { input: read, output: written, ..Usage::default() };
+    close_cut_off(draft, ticket, partial, Some(estimated));
+}
+
+/// The worker of a request went down with its process: what it used was counted then.
+pub(super) fn close_lost(draft: &mut Draft<'_>, ticket: Seq) {
+    if open_request(draft, ticket).is_some() {
+        close_cut_off(draft, ticket, &[], None);
+    }
+}
+
+fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], estimated: Option<Usage>) {
+    // Where the message that cut it was taken back meanwhile, the request is made again from the same history: a half
+    // answer at its end would be taken for words put into the model's mouth, which some providers refuse.
+    let follows =
+        !draft.state.steering.is_empty() || draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    // A thought without its signature and a call without its end would both be refused when sent back.
+    let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
+    let text = partial.iter().filter(is_text).filter(|_| follows);
+    let answer = Answer::new(text.cloned().collect(), Finish::Unknown);
+    draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true, estimated });
+}
+
+/// The request failed.
+pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
+    let Some(request) = open_request(draft, ticket) else { return };
+    if request.closing {
+        return cut_off(draft, ticket, &[], 0);
+    }
+    let tries_before = request.attempt.saturating_sub(1);
+    let turn = draft.state.turn.as_ref();
+    let smaller_helps = error.kind == ErrorKind::ContextOverflow
+        && draft.state.settings.compaction.auto
+        && turn.is_some_and(|turn| !turn.overflowed_before);
+    let read = draft.state.context.meter.used(request.estimated);
+    let estimated = spent::estimate_of_failure(read, error);
+    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated });
+    if smaller_helps {
+        // The next step is held up until there is room, and is then made again: once (J-01).
+        return;
+    }
+    match plan(error, tries_before, draft.state.settings.retries_max, &|| draft.env.jitter()) {
+        Ok(wait) => {
+            let until = draft.now.plus(wait.length);
+            let record = Record::RetryWait { attempt: tries_before.saturating_add(1), until, server: wait.server };
+            draft.write(None, record);
+        }
+        Err(why) => {
+            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error: why } });
+        }
+    }
+}
+
+/// A wait before a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wait {
+    length: Duration,
+    server: bool,
+}
+
+/// How long to wait before the request is made again, or why it is not.
+fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn() -> f64) -> Result<Wait, String> {
+    if error.class() != RetryClass::Transient {
+        return Err(error.message.clone());
+    }
+    if tries_before >= retries_max {
+        return Err(match retries_max {
+            0 => error.message.clone(),
+            n => format!("{} (gave up after {n} retries)", error.message),
+        });
+    }
+    match error.retry_after_ms.map(Duration::from_millis) {
+        Some(asked) if asked > RETRY_AFTER_MAX => {
+            let seconds = asked.as_secs();
+            let kind = ErrorKind::RetryAfterTooLong;
+            let text =
+                format!("{}: the server asks to wait {seconds} s, more than the 60 s that are honoured", error.message);
+            Err(ModelError::new(kind, text).message)
+        }
+        Some(asked) => Ok(Wait { length: asked, server: true }),
+        None => {
+            let full = backoff(tries_before);
+            // From 75 % up to 125 %, so that many sessions do not come back together.
+            Ok(Wait { length: full.mul_f64(0.75 + 0.5 * jitter().clamp(0.0, 1.0)).min(BACKOFF_MAX), server: false })
+        }
+    }
+}
+
+/// Our own wait after so many tries, without jitter.
+fn backoff(tries_before: u32) -> Duration {
+    BACKOFF_BASE.saturating_mul(1 << tries_before.min(16)).min(BACKOFF_MAX)
+}
+
+/// A wait whose time has come ends in the next try.
+pub(super) fn end_wait_when_due(draft: &mut Draft<'_>) {
+    let due = draft.state.open.values().any(|open| matches!(open, Open::Wait(wait) if wait.until <= draft.now));
+    if due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
+        advance::request_again(draft);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(kind: ErrorKind) -> ModelError {
+        ModelError::new(kind, "it failed")
+    }
+
+    /// K-04, C-19, K-02: 1 s, 2 s, 4 s and then no more.
+    #[test]
+    fn waits_double_and_end_after_three_retries() {
+        let waits: Vec<_> = (0..4)
+            .map(|tries| plan(&error(ErrorKind::Network), tries, 3, &|| 0.5).map(|wait| wait.length.as_millis()))
+            .collect();
+        let given_up = "it failed (gave up after 3 retries)".to_owned();
+        assert_eq!(waits, [Ok(1_000), Ok(2_000), Ok(4_000), Err(given_up)]);
+    }
+
+    /// C-19: jitter stays within its bounds, and a long wait within 30 s.
+    #[test]
+    fn jitter_moves_a_wait_by_a_quarter_at_most() {
+        let wait =
+            |tries, jitter| plan(&error(ErrorKind::Server), tries, 99, &|| jitter).map(|wait| wait.length.as_millis());
+        assert_eq!((wait(0, 0.0), wait(0, 1.0)), (Ok(750), Ok(1_250)));
+        assert_eq!(wait(60, 1.0), Ok(30_000));
+    }
+
+    /// C-19, V01: a server's wait is honoured up to 60 s, and is an error above.
+    #[test]
+    fn a_servers_wait_is_honoured_up_to_a_minute() {
+        let after = |ms| {
+            let error = error(ErrorKind::RateLimited).with_retry_after(Some(Duration::from_millis(ms)));
+            plan(&error, 0, 3, &|| 0.0)
+        };
+        assert_eq!(after(60_000), Ok(Wait { length: Duration::from_secs(60), server: true }));
+        assert!(after(61_000).is_err_and(|why| why.contains("61 s")));
+    }
+
+    /// V03, K-07: what another try cannot help is not tried again.
+    #[test]
+    fn permanent_failures_are_not_retried() {
+        for kind in [ErrorKind::Auth, ErrorKind::InvalidRequest, ErrorKind::ContextOverflow, ErrorKind::ContentPolicy] {
+            assert_eq!(plan(&error(kind), 0, 3, &|| 0.0), Err("it failed".to_owned()), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a session is set to: all that its decisions depend on beside what happens. Kept on the tape.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{Budget, toolset},
+    model::Params,
+    permission::{Chain, Globs, Judgement, Profile, Ruleset, judge_all},
+    tool::Access,
+    words::message::ModelRef,
+};
+
+fn task_depth_max() -> u32 {
+    1
+}
+
+fn task_width_max() -> usize {
+    8
+}
+
+/// How waiting messages are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One at a time.
+    One,
+    /// All that wait, together.
+    All,
+}
+
+/// How a session keeps its context within its model's window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompactionSettings {
+    /// Whether it is done when it is needed; on by default.
+    pub auto: bool,
+    /// The model that writes summaries; the session's own by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// Tokens of the window that are kept free; max(16,384, the model's output) by default (C-11).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<u64>,
+    /// Tokens at the end of the conversation that are never summed up; 20,000 by default (C-31).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
+}
+
+impl Default for CompactionSettings {
+    fn default() -> Self {
+        CompactionSettings { auto: true, model: None, reserve: None, keep: None }
+    }
+}
+
+/// What a session is set to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The folder that its tools work in.
+    pub workspace: String,
+    /// Folders outside of it that its tools may read: that of its own large outputs.
+    #[serde(default)]
+    pub read_roots: Vec<String>,
+    /// The model that answers.
+    pub model: ModelRef,
+    /// What the session is called in lists; the words that its first message begins with, where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The agent's name, for people.
+    pub agent: String,
+    /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
+    pub system: Arc<str>,
+    /// The tools that it is told of and may use, by names and patterns such as `mcp_files_*`; all where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<BTreeSet<String>>,
+    /// Sampling and limits.
+    pub params: Params,
+    /// Model requests a turn may make, retries not counted; `None` for no limit. 50 by default (C-12).
+    pub steps_max: Option<u32>,
+    /// How waiting steering messages are delivered; together by default.
+    pub steering_mode: Mode,
+    /// How queued messages are delivered; one by one by default.
+    pub queue_mode: Mode,
+    /// Calls that may run at the same time (8 by default, C-15).
+    pub parallel_max: usize,
+    /// How long an ask may stay unanswered, in milliseconds; 10 minutes by default (promise 8).
+    pub ask_limit_ms: u64,
+    /// Retries of one request, at most (3 by default, C-19).
+    pub retries_max: u32,
+    /// The session's own rules of permission, from the most to the least powerful layer.
+    pub rules: Vec<Ruleset>,
+    /// The rules of the host, above all others: those of the runtime that has the session now. Written by it alone; no change of
+    /// settings reaches them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Ruleset>,
+    /// How its context is kept within the model's window.
+    #[serde(default)]
+    pub compaction: CompactionSettings,
+    /// What it may use, and what happens when that is not enough. No limit by default.
+    #[serde(default, skip_serializing_if = "Budget::is_none")]
+    pub budget: Budget,
+    /// The rules and tools of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
+    /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<Chain>,
+    /// How deep children may stand below the session at the top (1 by default, C-08): a child has none of its own then.
+    #[serde(default = "task_depth_max")]
+    pub task_depth_max: u32,
+    /// How many children may be open at the same time (8 by default, C-08).
+    #[serde(default = "task_width_max")]
+    pub task_width_max: usize,
+    /// Whether a turn that was cut off by a crash goes on by itself (promise 5).
+    pub auto_resume: bool,
+}
+
+impl Settings {
+    /// The defaults for a workspace and a model.
+    #[must_use]
+    pub fn new(workspace: impl Into<String>, model: ModelRef) -> Settings {
+        Settings {
+            workspace: workspace.into(),
+            read_roots: Vec::new(),
+            model,
+            title: None,
+            agent: "build".to_owned(),
+            system: "".into(),
+            tools: None,
+            params: Params::default(),
+            steps_max: Some(50),
+            steering_mode: Mode::All,
+            queue_mode: Mode::One,
+            parallel_max: 8,
+            ask_limit_ms: 600_000,
+            retries_max: 3,
+            rules: vec![Profile::default().ruleset()],
+            host: None,
+            compaction: CompactionSettings::default(),
+            budget: Budget::default(),
+            above: Vec::new(),
+            task_depth_max: task_depth_max(),
+            task_width_max: task_width_max(),
+            auto_resume: true,
+        }
+    }
+
+    /// What may be done about all that a call wants, seen from the workspace: the strictest decision of the session's rules and
+    /// of each ancestor's, each below the host's.
+    #[must_use]
+    pub fn judge(&self, accesses: &[Access], globs: &Globs) -> Judgement {
+        let here = (self.workspace.as_str(), &self.read_roots[..]);
+        let above = self.above.iter().map(|chain| chain.judge(self.host.as_ref(), here, accesses, globs));
+        let own = judge_all(&self.host.iter().chain(&self.rules).collect::<Vec<_>>(), accesses, globs);
+        // Of two that are as strict the session's own is named.
+        above.chain([own.clone()]).max_by_key(|judgement| judgement.action).unwrap_or(own)
+    }
+
+    /// The rules that no child may go beyond: those of the ancestors, and the session's own; a chain for each. The host's are
+    /// above each session by themselves.
+    #[must_use]
+    pub fn above_children(&self) -> Vec<Chain> {
+        let own = Chain::new(&self.workspace, self.rules.clone()).with_tools(self.tools.clone());
+        let own = (!self.above.contains(&own)).then_some(own);
+        self.above.iter().cloned().chain(own).collect()
+    }
+
+    /// The tools that it is told of and may use: its own, and of those no more than each of its ancestors has. `None` for all.
+    #[must_use]
+    pub fn allowed_tools(&self) -> Option<BTreeSet<String>> {
+        let bounds = self.above.iter().filter_map(Chain::tools);
+        bounds.fold(self.tools.clone(), |own, bound| Some(toolset::both(own.as_ref(), bound)))
+    }
+
+    /// Whether it is told of that tool at all.
+    #[must_use]
+    pub fn has_tool(&self, name: &str) -> bool {
+        toolset::has(self.allowed_tools().as_ref(), name)
+    }
+
+    /// How long an ask may stay unanswered.
+    #[must_use]
+    pub fn ask_limit(&self) -> Duration {
+        Duration::from_millis(self.ask_limit_ms)
+    }
+}

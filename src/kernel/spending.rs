@@ -1,0 +1,276 @@
+//! What a budget allows, and what happens when it does not. The arithmetic is in `account.rs`.
+//!
+//! Every check comes before the thing that it is about: a request is held back with all that it may read and write, a call with
+//! the bytes that its result may have, a task with its grant. So nothing is ever cut short for want of money. Time alone runs
+//! while things run: where it is over and the budget says stop, they are stopped as by an abort, each with its result.
+
+use crate::{
+    kernel::{
+        AskClosedWhy, Breach, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal, Reserve,
+        Resource, State, compact, decide::Draft,
+    },
+    model::Price,
+    tool::ToolResult,
+    words::ids::Seq,
+    words::message::ModelRef,
+};
+
+/// Tokens that an answer may have, at least: a budget that leaves fewer does not allow the request.
+const OUTPUT_MIN: u64 = 1_024;
+
+/// Bytes that a result may have, at most (FT-1); where less is left, it is cut to that.
+const RESULT_BYTES_MAX: u64 = 51_200;
+
+/// What a request is made with.
+pub(super) struct Fit {
+    pub(super) model: ModelRef,
+    pub(super) price: Option<Price>,
+    pub(super) reserved: Reserve,
+    /// Tokens that the answer may have, where a budget limits them.
+    pub(super) output_max: Option<u64>,
+    /// The limit that did not allow the model that was to be asked.
+    pub(super) instead: Option<Breach>,
+}
+
+/// Why a request is not made.
+enum NoFit {
+    Breach(Breach),
+    /// Money is limited, and what the model costs is not known.
+    Unpriced,
+}
+
+/// What the next request is made with. Where the budget does not allow it, what follows from that is decided here.
+pub(super) fn for_request(draft: &mut Draft<'_>, model: &ModelRef, wanted: u64) -> Option<Fit> {
+    let first = match time(draft).map_or_else(|| fit(draft, model, wanted), |breach| Err(NoFit::Breach(breach))) {
+        Ok(fit) => return Some(fit),
+        Err(NoFit::Unpriced) => {
+            let error = unpriced(model);
+            draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error } });
+            return None;
+        }
+        Err(NoFit::Breach(breach)) => breach,
+    };
+    if let (OnBreach::Model(second), Resource::Tokens | Resource::Usd) =
+        (draft.state.settings.budget.on_breach.clone(), first.resource)
+        && let Ok(fit) = fit(draft, &second, wanted)
+    {
+        return Some(Fit { instead: Some(first), ..fit });
+    }
+    breached(draft, first);
+    None
+}
+
+/// What is said where money is limited and a price is missing.
+fn unpriced(model: &ModelRef) -> String {
+    format!(
+        "the price of {model} is not known, and a budget in US dollars cannot be held without it: give the price \
+         (Builder::prices, or --price on the command line), choose a model of `tamtam models`, or limit tokens instead"
+    )
+}
+
+fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
+    let wanted = wanted.max(1);
+    let input = input(draft);
+    let (model, price) = (model.clone(), draft.model(model).price);
+    let (tokens, usd) = (draft.state.room(Resource::Tokens), draft.state.room(Resource::Usd));
+    if tokens.is_none() && usd.is_none() {
+        let reserved = Reserve { input, output: 0 };
+        return Ok(Fit { model, price, reserved, output_max: None, instead: None });
+    }
+    let least = wanted.min(OUTPUT_MIN);
+    if let Some(breach) = draft.state.breach(Resource::Tokens, input.saturating_add(least)) {
+        return Err(NoFit::Breach(breach));
+    }
+    let mut output = wanted.min(tokens.map_or(u64::MAX, |left| left.saturating_sub(input)));
+    if let Some(left) = usd {
+        let Some((price, needs)) = price.and_then(|price| Some((price, price.most(input, least)?))) else {
+            return Err(NoFit::Unpriced);
+        };
+        if let Some(breach) = draft.state.breach(Resource::Usd, needs.0) {
+            return Err(NoFit::Breach(breach));
+        }
+        let read = price.most(input, 0).unwrap_or_default();
+        let affordable = left.saturating_sub(read.0).checked_div(price.dearest_output().0).unwrap_or(u64::MAX);
+        output = output.min(affordable);
+    }
+    Ok(Fit { model, price, reserved: Reserve { input, output }, output_max: Some(output), instead: None })
+}
+
+/// Tokens that the next request reads, at most as far as can be told: the provider's last figure, and what came since with a
+/// quarter on top, for that is only estimated.
+fn input(draft: &Draft<'_>) -> u64 {
+    let estimated = compact::estimated(draft);
+    draft.state.context.meter.at_most(estimated)
+}
+
+/// What a summary is written with; nothing where the budget does not allow it.
+pub(super) fn for_summary(
+    draft: &Draft<'_>,
+    model: &ModelRef,
+    input: u64,
+    output: u64,
+) -> Option<(Option<Price>, Reserve)> {
+    let price = draft.model(model).price;
+    Some((price, draft.state.reserve_for_summary(price.as_ref(), input, output)?))
+}
+
+impl State {
+    /// What is held back for a summary that reads and writes so much; nothing where the budget does not allow it.
+    pub(crate) fn reserve_for_summary(&self, price: Option<&Price>, input: u64, output: u64) -> Option<Reserve> {
+        let is_limited = |resource| self.left().of(resource).is_some();
+        if !is_limited(Resource::Tokens) && !is_limited(Resource::Usd) {
+            return Some(Reserve { input, output: 0 });
+        }
+        let reserved = Reserve { input, output };
+        if self.breach_of_session(Resource::Tokens, reserved.tokens()).is_some() {
+            return None;
+        }
+        if is_limited(Resource::Usd) {
+            let needs = price?.most(input, output)?;
+            if self.breach_of_session(Resource::Usd, needs.0).is_some() {
+                return None;
+            }
+        }
+        Some(reserved)
+    }
+}
+
+/// What a call may start with.
+pub(super) enum CallFit {
+    /// It may, and its result may have so many bytes.
+    Yes(Option<u64>),
+    /// Not now: something that is open may give back what it holds, or a person is asked.
+    Wait,
+}
+
+/// Whether a call may start. Where it may not, what follows from that is decided here.
+pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> CallFit {
+    if draft.state.budget_ask().is_some() || draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some()) {
+        return CallFit::Wait;
+    }
+    // One that ran before, and was asked about again, still holds what its result may have.
+    let held = call.bytes.filter(|_| call.attempts > 0);
+    match call_breach(draft, held.is_some()) {
+        None if held.is_some() => CallFit::Yes(held),
+        None => CallFit::Yes(draft.state.room(Resource::Bytes).map(|left| left.min(RESULT_BYTES_MAX))),
+        // What runs is let run, and gives back what it holds: then it is seen whether it is enough.
+        Some(_) if runs(draft) => CallFit::Wait,
+        Some(breach) => {
+            breached(draft, breach);
+            CallFit::Wait
+        }
+    }
+}
+
+/// The bytes that the result of a call may have which runs again after a crash; `None` where there is no room for it.
+pub(super) fn for_call_again(draft: &Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
+    // What was held back for its result still is.
+    let breach = time(draft).or_else(|| draft.state.breach(Resource::Calls, 1));
+    breach.is_none().then_some(call.bytes)
+}
+
+fn call_breach(draft: &Draft<'_>, has_bytes: bool) -> Option<Breach> {
+    let more = |resource| draft.state.breach(resource, 1);
+    let bytes = || if has_bytes { None } else { more(Resource::Bytes) };
+    time(draft).or_else(|| more(Resource::Calls)).or_else(bytes)
+}
+
+fn runs(draft: &Draft<'_>) -> bool {
+    use crate::kernel::CallState::{Closing, Running};
+    draft.state.calls().any(|(_, call)| matches!(call.state, Running | Closing))
+}
+
+/// Cuts a result to the bytes that were held back for it.
+pub(super) fn cut(result: &mut ToolResult, call: &OpenCall) {
+    let Some(max) = call.bytes.filter(|max| result.bytes() > *max) else { return };
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    let note = "\n... [truncated: the budget for results is used up]";
+    result.attachments.clear();
+    if result.content.len() > max {
+        let room = max.saturating_sub(note.len());
+        result.content.truncate(result.content.floor_char_boundary(room));
+        if max >= note.len() {
+            result.content.push_str(note);
+        }
+    }
+}
+
+/// Whether the request that a crash cut off may be made again: what was held back for it is spent, and it needs as much again.
+pub(super) fn again_fits(draft: &Draft<'_>, ticket: Seq) -> bool {
+    // It is open, so what it needs is held already: nothing more must be free than there is.
+    let over = |resource| draft.state.is_overdrawn(resource);
+    draft.state.open.contains_key(&ticket) && !over(Resource::Tokens) && !over(Resource::Usd) && time(draft).is_none()
+}
+
+/// Whether the summary that a crash cut off may be written again: what was held back for it is spent, and it needs as much again.
+pub(super) fn summary_fits_again(draft: &Draft<'_>) -> bool {
+    // It is open, so what it needs is held already: nothing more must be free than there is.
+    let over = |resource| draft.state.is_overdrawn_in_all(resource);
+    !over(Resource::Tokens) && !over(Resource::Usd)
+}
+
+fn time(draft: &Draft<'_>) -> Option<Breach> {
+    draft.state.time_is_over(draft.now)
+}
+
+/// The clock was looked at: where a limit of time is over, that is decided about.
+pub(super) fn check_time(draft: &mut Draft<'_>) {
+    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    if draft.state.account.since.is_some()
+        && !ending
+        && let Some(breach) = time(draft)
+    {
+        breached(draft, breach);
+    }
+}
+
+/// What was set for a breach: a person is asked, or the turn ends.
+fn breached(draft: &mut Draft<'_>, breach: Breach) {
+    let asks = draft.state.settings.budget.on_breach == OnBreach::Ask;
+    // Nobody can give a child more than its parent has granted.
+    if asks && breach.extent != Extent::Grant && draft.env.asks_are_heard(&draft.state.env) {
+        let expires = draft.now.plus(draft.state.settings.ask_limit());
+        draft.write(None, Record::BudgetAsk { breach, expires });
+    } else {
+        stop(draft, breach);
+    }
+}
+
+fn stop(draft: &mut Draft<'_>, breach: Breach) {
+    if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
+        draft.write(None, Record::Ending { outcome: Outcome::Budget { breach } });
+    }
+}
+
+/// A person answered the question for more.
+pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
+    let Some(Open::BudgetAsk(open)) = draft.state.open.get(&ask) else { return Err(Refusal::AskClosed { ask }) };
+    let breach = open.breach;
+    if let Grant::Raise(more) = grant
+        && more.of(breach.resource).unwrap_or_default() == 0
+    {
+        return Err(Refusal::RaisesNothing { ask, resource: breach.resource });
+    }
+    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
+    if matches!(grant, Grant::Reject(_)) {
+        stop(draft, breach);
+    }
+    Ok(Held::Done(seq))
+}
+
+/// Stops where nobody answered the question for more in time.
+pub(super) fn expire(draft: &mut Draft<'_>) {
+    let Some((ask, open)) = draft.state.budget_ask() else { return };
+    if open.expires <= draft.now {
+        let breach = open.breach;
+        draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
+        stop(draft, breach);
+    }
+}
+
+/// Takes back the question for more: the turn is being ended.
+pub(super) fn withdraw(draft: &mut Draft<'_>) {
+    if let Some((ask, _)) = draft.state.budget_ask() {
+        draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Aborted });
+    }
+}

@@ -1,0 +1,176 @@
+//! What a session, a turn or a task has used: tokens, money, calls, time. Sums of what is on the tape.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::context::of_item,
+    model::{Answer, Item, ModelError, Price},
+    words::usage::{Cost, Usage},
+};
+
+/// What was used, by kind. Only ever grows, and stops at what fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spent {
+    /// Model requests that came to an end, or were lost in a crash; summaries included.
+    pub requests: u64,
+    /// Those of them whose tokens are our estimate, because the provider did not say.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub estimated: u64,
+    /// Tokens; estimates included.
+    pub usage: Usage,
+    /// What they cost.
+    pub cost: Cost,
+    /// How long turns ran, in milliseconds; the time is left out in which they were paused, waited to be told to go on, or
+    /// waited for a larger budget, and that in which no process had them.
+    pub time_ms: u64,
+    /// Calls that were started, again after a crash included.
+    pub calls: u64,
+    /// Children that were begun.
+    pub tasks: u64,
+    /// Bytes of results.
+    pub bytes: u64,
+}
+
+impl Spent {
+    /// What was used since an earlier moment.
+    #[must_use]
+    pub fn since(&self, before: &Spent) -> Spent {
+        let less = u64::saturating_sub;
+        let (usage, earlier) = (self.usage, before.usage);
+        Spent {
+            requests: less(self.requests, before.requests),
+            estimated: less(self.estimated, before.estimated),
+            usage: Usage {
+                input: less(usage.input, earlier.input),
+                output: less(usage.output, earlier.output),
+                reasoning: less(usage.reasoning, earlier.reasoning),
+                cache_read: less(usage.cache_read, earlier.cache_read),
+                cache_write: less(usage.cache_write, earlier.cache_write),
+            },
+            cost: Cost {
+                known: self.cost.known.less(before.cost.known),
+                unpriced: less(self.cost.unpriced, before.cost.unpriced),
+            },
+            time_ms: less(self.time_ms, before.time_ms),
+            calls: less(self.calls, before.calls),
+            tasks: less(self.tasks, before.tasks),
+            bytes: less(self.bytes, before.bytes),
+        }
+    }
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Spent) {
+        let more = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        more(&mut self.requests, other.requests);
+        more(&mut self.estimated, other.estimated);
+        self.usage += other.usage;
+        self.cost += other.cost;
+        more(&mut self.time_ms, other.time_ms);
+        more(&mut self.calls, other.calls);
+        more(&mut self.tasks, other.tasks);
+        more(&mut self.bytes, other.bytes);
+    }
+}
+
+impl AddAssign<Charge> for Spent {
+    fn add_assign(&mut self, charge: Charge) {
+        *self += Spent {
+            requests: 1,
+            estimated: u64::from(charge.estimated),
+            usage: charge.usage,
+            cost: charge.cost,
+            ..Spent::default()
+        };
+    }
+}
+
+/// What one request used, and what that cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// Its tokens: the provider's figures, or our estimate where it gave none.
+    pub usage: Usage,
+    /// Whether that is our estimate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// What they cost.
+    pub cost: Cost,
+}
+
+impl Charge {
+    /// What a request used at that price: what the provider said, else our estimate. Nothing where there is neither: it was
+    /// not made, or what it used was counted when it was lost.
+    #[must_use]
+    pub fn of(price: Option<&Price>, said: &Usage, estimate: Option<&Usage>) -> Option<Charge> {
+        let (usage, estimated) = match (said.total(), estimate) {
+            (0, estimate) => (*estimate?, true),
+            _ => (*said, false),
+        };
+        let cost = Cost::of(price.and_then(|price| price.cost(&usage)));
+        Some(Charge { usage, estimated, cost })
+    }
+}
+
+/// What is held back for a request until it is known what it used. Lost in a crash, all of it counts as spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reserve {
+    /// Tokens that it reads, at most, as far as can be told before.
+    pub input: u64,
+    /// Tokens that it may write; 0 where no budget limits tokens or money.
+    pub output: u64,
+}
+
+impl Reserve {
+    /// All tokens.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+
+    /// What counts where the request was lost.
+    #[must_use]
+    pub fn lost(&self, price: Option<&Price>) -> Charge {
+        let usage = Usage { input: self.input, output: self.output, ..Usage::default() };
+        let cost = Cost::of(price.and_then(|price| price.most(self.input, self.output)));
+        Charge { usage, estimated: true, cost }
+    }
+
+    /// What counts for each try that was read and came to nothing.
+    #[must_use]
+    pub fn read_in_vain(&self, price: Option<&Price>) -> Charge {
+        Reserve { output: 0, ..*self }.lost(price)
+    }
+}
+
+/// Tries of one request that count, at most: no worker makes so many.
+const TRIES_MAX: u32 = 64;
+
+/// What so many tries count that were read and came to nothing, one by one.
+pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> impl Iterator<Item = Charge> {
+    let each = reserved.read_in_vain(price.as_ref());
+    (0..tries.min(TRIES_MAX)).map(move |_| each)
+}
+
+/// Our estimate of an answer's tokens, where the provider gave none.
+pub(super) fn estimate(read: u64, answer: &Answer) -> Option<Usage> {
+    (answer.usage.total() == 0).then(|| Usage { input: read, output: written(answer), ..Usage::default() })
+}
+
+/// Our estimate of the tokens that an answer took to write.
+pub(super) fn written(answer: &Answer) -> u64 {
+    of_item(&Item::Assistant(answer.clone()))
+}
+
+/// Our estimate of what a request used that failed: what broke off was read, and nobody says what was written.
+pub(super) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
+    error.was_read().then(|| Usage { input: read, ..Usage::default() })
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}

@@ -1,0 +1,524 @@
+//! The state of a session: the fold of its tape. Cheap to clone: what is large is shared.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{
+        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, OpenBranch, OpenBudgetAsk,
+        OpenCompaction, OpenTask, Origin, Outcome, Recorded, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd,
+        Told, WentBack,
+    },
+    model::{History, Item, Params, Price, ToolResultItem},
+    tool::{Access, CallFacts},
+    words::ids::{CallId, CommandId, MessageId, Millis, Seq, SessionId},
+    words::message::{Finish, Message, ModelRef},
+    words::usage::Usage,
+};
+
+/// How many ended turns a state remembers by their outcome.
+pub(super) const TURNS_REMEMBERED: usize = 16;
+
+/// How many message ids a state remembers, so that the same id sent again is not taken twice.
+pub(super) const SEEN_MAX: usize = 4_096;
+
+/// How many commands a state remembers that were done, so that none is done twice.
+pub(super) const DONE_MAX: usize = 64;
+
+/// How many tasks that are over a state remembers.
+pub(super) const TASKS_REMEMBERED: usize = 32;
+
+/// The state of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct State {
+    /// Which session.
+    pub session: SessionId,
+    /// The newest entry that is in it.
+    pub seq: Seq,
+    /// When that was decided.
+    pub time: Millis,
+    /// What it is set to.
+    pub settings: Arc<Settings>,
+    /// The conversation as the model sees it.
+    pub history: History,
+    /// How full it is, and what was cut off of it.
+    #[serde(default)]
+    pub context: Arc<ContextState>,
+    /// Hash over the history, chained item by item.
+    pub history_hash: String,
+    /// What is open, by ticket.
+    pub open: BTreeMap<Seq, Open>,
+    /// The running turn.
+    pub turn: Option<Arc<Turn>>,
+    /// Steering messages that were not delivered yet, oldest first.
+    pub steering: VecDeque<Waiting>,
+    /// Queued messages, next first.
+    pub queue: VecDeque<Waiting>,
+    /// Whether waiting messages start no turn until the next send or go-on: after an abort or a failed turn.
+    pub held: bool,
+    /// Whether nothing new starts.
+    pub paused: bool,
+    /// How many times in a row it was recovered with no new answer or result in between.
+    pub recoveries: u32,
+    /// Whether an interrupted turn waits to be told to go on.
+    pub waits: bool,
+    /// Messages that were taken, so that none is taken twice.
+    pub seen: SeenMessages,
+    /// What people granted.
+    pub grants: Arc<Vec<Granted>>,
+    /// The newest turns that ended, oldest first.
+    pub ended: VecDeque<Arc<TurnEnd>>,
+    /// Turns that ended, of all times.
+    pub turns: u64,
+    /// Tokens used, of all times: the providers' own figures.
+    pub usage: Usage,
+    /// What it has used itself, of all times.
+    #[serde(default)]
+    pub spent: Spent,
+    /// What its tasks have used that are over, with those below them, and the forks that were merged into it.
+    #[serde(default)]
+    pub spent_by_tasks: Spent,
+    /// Where it stands in its budget beside that.
+    #[serde(default)]
+    pub account: Account,
+    /// Where the session comes from, where it is a child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<Origin>>,
+    /// The newest tasks that are over, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub tasks_ended: VecDeque<TaskEnd>,
+    /// The newest entry that merged a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<Arc<MergedLast>>,
+    /// The newest entry that took the conversation back to a point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub went_back: Option<WentBack>,
+    /// Why the session has ended for good, where it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Arc<str>>,
+    /// The anchor that it goes on from, and the one before that; absent before the first that was begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Arc<AnchorMark>>,
+    /// What the tape says last of what decisions looked at.
+    #[serde(default, skip_serializing_if = "EnvSeen::is_nothing")]
+    pub env: EnvSeen,
+    /// The newest commands that were done, oldest first, each with the entry that its sender was told.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub done: VecDeque<(CommandId, Seq)>,
+}
+
+impl State {
+    /// The state before anything was said.
+    #[must_use]
+    pub fn new(session: SessionId, settings: Settings, now: Millis) -> State {
+        State {
+            session,
+            seq: Seq::ZERO,
+            time: now,
+            settings: Arc::new(settings),
+            history: History::default(),
+            context: Arc::default(),
+            history_hash: String::new(),
+            open: BTreeMap::new(),
+            turn: None,
+            steering: VecDeque::new(),
+            queue: VecDeque::new(),
+            held: false,
+            paused: false,
+            recoveries: 0,
+            waits: false,
+            seen: SeenMessages::default(),
+            grants: Arc::default(),
+            ended: VecDeque::new(),
+            turns: 0,
+            usage: Usage::default(),
+            spent: Spent::default(),
+            spent_by_tasks: Spent::default(),
+            account: Account::default(),
+            origin: None,
+            tasks_ended: VecDeque::new(),
+            merged: None,
+            went_back: None,
+            closed: None,
+            anchor: None,
+            env: EnvSeen::default(),
+            done: VecDeque::new(),
+        }
+    }
+
+    /// Whether no turn is running, none is about to start, and no child that was told to stop is still up. Children that
+    /// work on do not count.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let rests = (self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused;
+        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.told == Told::Run)
+    }
+
+    /// Whether a start of the runtime must bring the session back: a turn is not over, or a child is not down.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.turn.is_some() || self.tasks().next().is_some()
+    }
+
+    /// Whether its actor may be put to sleep: no turn runs, nothing waits, and nothing is open, children included.
+    ///
+    /// The rest is on the tape, and nothing of it needs an actor until something comes in.
+    #[must_use]
+    pub fn may_sleep(&self) -> bool {
+        self.turn.is_none() && self.queue.is_empty() && self.steering.is_empty() && self.open.is_empty()
+    }
+
+    /// How deep it is below the session at the top: 0 for that one.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.origin.as_ref().map_or(0, |origin| origin.depth)
+    }
+
+    /// The tasks that are open, by ticket.
+    pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
+        self.open.iter().filter_map(|(ticket, open)| match open {
+            Open::Task(task) => Some((*ticket, task)),
+            _ => None,
+        })
+    }
+
+    /// The moment at which the core wants to hear a [`Input::Timer`](crate::kernel::Input::Timer).
+    #[must_use]
+    pub fn due(&self) -> Option<Millis> {
+        let asks_for_more = self.budget_ask().is_some();
+        let moments = self.open.values().filter_map(|open| match open {
+            Open::Ask(ask) => Some(ask.expires),
+            Open::BudgetAsk(ask) => Some(ask.expires),
+            Open::Wait(wait) if !self.paused && !self.waits && !asks_for_more => Some(wait.until),
+            _ => None,
+        });
+        let ending = self.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+        let limits =
+            self.turn.iter().map(|turn| turn.limits).chain(self.account.grant).chain([self.settings.budget.session]);
+        // Asked all the time, and mostly nothing limits it.
+        let is_limited = !ending && limits.into_iter().any(|limits| limits.time_ms.is_some());
+        let time = if is_limited { self.time_is_over_at() } else { None };
+        moments.chain(time).min()
+    }
+
+    /// What was used by the session and by its tasks that are over.
+    #[must_use]
+    pub fn spent_in_all(&self) -> Spent {
+        let mut all = self.spent;
+        all += self.spent_by_tasks;
+        all
+    }
+
+    /// The budget ask that is open.
+    #[must_use]
+    pub fn budget_ask(&self) -> Option<(Seq, &OpenBudgetAsk)> {
+        self.open.iter().find_map(|(ticket, open)| match open {
+            Open::BudgetAsk(ask) => Some((*ticket, ask)),
+            _ => None,
+        })
+    }
+
+    /// The calls that are open, by ticket: in call order.
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = (Seq, &OpenCall)> {
+        self.open.iter().filter_map(|(ticket, open)| match open {
+            Open::Call(call) => Some((*ticket, call)),
+            _ => None,
+        })
+    }
+
+    /// The calls of the newest answer that are open, by their place in it.
+    pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
+        let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
+        batch.filter(|(_, ticket)| matches!(self.open.get(ticket), Some(Open::Call(_)))).collect()
+    }
+
+    /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the tool,
+    /// and the arguments. A torn write may have left calls that have no tickets yet.
+    #[must_use]
+    pub fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
+        let open = self.open_batch();
+        let Some(turn) = &self.turn else { return Vec::new() };
+        let asked = open.iter().filter_map(|(index, ticket)| match self.open.get(ticket) {
+            Some(Open::Call(call)) => Some((*index, call.facts.tool.clone(), call.input.clone())),
+            _ => None,
+        });
+        let newest = self.history.last();
+        let torn = newest.iter().filter_map(|item| match item.as_ref() {
+            Item::Assistant(answer) => Some((0..).zip(answer.calls()).skip(turn.batch.len())),
+            _ => None,
+        });
+        let torn = torn.flatten().map(|(index, (name, input))| (index, name.to_owned(), input.into()));
+        asked.chain(torn).collect()
+    }
+
+    /// The entry that the sender of a command was told, where it was done under that id.
+    #[must_use]
+    pub fn done_under(&self, id: &CommandId) -> Option<Seq> {
+        self.done.iter().find(|(known, _)| known == id).map(|(_, seq)| *seq)
+    }
+
+    /// Takes note of the input that wrote an entry.
+    pub(super) fn take_note(&mut self, input: &Recorded, seq: Seq) {
+        self.env.learn(&input.env);
+        if let Some(id) = &input.id {
+            self.done.push_back((id.clone(), input.done.unwrap_or(seq)));
+            if self.done.len() > DONE_MAX {
+                self.done.pop_front();
+            }
+        }
+    }
+
+    /// The model request that is open.
+    #[must_use]
+    pub fn request(&self) -> Option<(Seq, &OpenRequest)> {
+        self.open.iter().find_map(|(ticket, open)| match open {
+            Open::Request(request) => Some((*ticket, request)),
+            _ => None,
+        })
+    }
+}
+
+/// A message that waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The entry that accepted it.
+    pub seq: Seq,
+    /// What it says.
+    pub message: Arc<Message>,
+    /// What its sender chose.
+    pub delivery: Delivery,
+}
+
+impl Waiting {
+    /// What it wants done to the calls of the running step.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        match self.delivery {
+            Delivery::Steer(steering) => steering,
+            Delivery::Queue | Delivery::Reject => Steering::FinishBatch,
+        }
+    }
+}
+
+/// A running turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Named by the entry that began it.
+    pub id: Seq,
+    /// When it began.
+    pub started: Millis,
+    /// The messages that it answers.
+    pub messages: Vec<MessageId>,
+    /// Model requests so far, retries not counted.
+    pub step: u32,
+    /// Retries of the present request.
+    pub retries: u32,
+    /// Whether the provider refused the present request as too large: no other is made before there is room.
+    #[serde(default)]
+    pub overflowed: bool,
+    /// Whether that happened in this step: happening again it fails the turn.
+    #[serde(default)]
+    pub overflowed_before: bool,
+    /// The model that its messages asked for, where they did.
+    pub model: Option<ModelRef>,
+    /// Tools that its messages switched on or off.
+    pub tools: BTreeMap<String, bool>,
+    /// The entry that holds the newest answer.
+    pub answer: Option<Seq>,
+    /// The calls of the newest answer, in call order, with the results that are there.
+    pub batch: Vec<BatchItem>,
+    /// What happens when nothing is open.
+    pub next: Next,
+    /// How it is being ended, where it is.
+    pub ending: Option<Outcome>,
+    /// Whether somebody sent a message, or said go on, while it was being ended: then its end holds nothing.
+    pub released: bool,
+    /// The newest text of the model.
+    pub text: Arc<str>,
+    /// Tokens so far.
+    pub usage: Usage,
+    /// What it has used.
+    #[serde(default)]
+    pub spent: Spent,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
+    /// How the newest answer ended, and what it used.
+    pub answered: Option<(Finish, Charge)>,
+}
+
+/// What a turn does when nothing of it is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Next {
+    /// Another step.
+    Step,
+    /// It ends.
+    End(Outcome),
+}
+
+/// One call of the newest answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchItem {
+    /// The call's ticket.
+    pub ticket: Seq,
+    /// Its result, once there is one.
+    pub result: Option<ToolResultItem>,
+}
+
+/// Something open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "open", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Open {
+    /// A model request.
+    Request(OpenRequest),
+    /// A call.
+    Call(OpenCall),
+    /// A question to a person.
+    Ask(OpenAsk),
+    /// A question to a person, for more of a budget.
+    BudgetAsk(OpenBudgetAsk),
+    /// A wait before a retry.
+    Wait(OpenWait),
+    /// A summary that is being written. Belongs to the session, not to its turn.
+    Compaction(OpenCompaction),
+    /// A summary of a branch that is being written, beside the session and not by it.
+    Branch(OpenBranch),
+    /// A task of a child. It belongs to the session, and outlives the turn.
+    Task(OpenTask),
+}
+
+/// An open model request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenRequest {
+    /// The model that answers.
+    pub model: ModelRef,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// Whether it is the last that the turn may make.
+    pub last: bool,
+    /// Whether it was told to stop.
+    pub closing: bool,
+    /// Our estimate of its tokens.
+    #[serde(default)]
+    pub estimated: u64,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What is held back for it.
+    #[serde(default)]
+    pub reserved: Reserve,
+    /// Hash of all that determines it.
+    pub hash: String,
+    /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.
+    pub system: Arc<str>,
+    /// Sampling and limits, as they were then.
+    pub params: Params,
+    /// The tools that the agent had then; all where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<std::collections::BTreeSet<String>>,
+}
+
+/// An open call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// The id that the model gave to it.
+    pub id: CallId,
+    /// What was told of it: its tool, and what it wants.
+    #[serde(flatten)]
+    pub facts: CallFacts,
+    /// Its arguments, as received.
+    pub input: Arc<str>,
+    /// How far it is.
+    pub state: CallState,
+    /// Whether a person said that it may run: then nobody is asked again before it runs again.
+    #[serde(default)]
+    pub granted: bool,
+    /// Tries so far.
+    pub attempts: u32,
+    /// Bytes that its result may have, where a budget limits them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl OpenCall {
+    /// What holds of it where its tools say this by now. Of a call that has begun the stricter effect holds: the one that it began
+    /// with, or the one that it would have now.
+    pub(super) fn facts_now(&self, told: &CallFacts) -> CallFacts {
+        let effect = if self.attempts > 0 { told.effect.max(self.facts.effect) } else { told.effect };
+        CallFacts { effect, ..told.clone() }
+    }
+}
+
+/// How far an open call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Not started.
+    Pending,
+    /// A person is asked; the ask's ticket.
+    Asking(Seq),
+    /// Allowed by a person, not started.
+    Allowed,
+    /// Running.
+    Running,
+    /// Told to stop, not down yet.
+    Closing,
+}
+
+/// An open question to a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAsk {
+    /// The call it is about.
+    pub call: Seq,
+    /// What the call wants to do.
+    pub access: Vec<Access>,
+    /// When it is denied by itself.
+    pub expires: Millis,
+}
+
+/// An open wait before a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenWait {
+    /// 1 for the first retry.
+    pub attempt: u32,
+    /// Not before.
+    pub until: Millis,
+    /// Whether the server asked for it.
+    pub server: bool,
+}
+
+/// A standing grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// What may be done.
+    pub access: Access,
+    /// Only in this turn, where it says so.
+    pub turn: Option<Seq>,
+}
+
+/// A turn that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// Which.
+    pub turn: Seq,
+    /// How.
+    pub outcome: Outcome,
+    /// The newest text of the model in it.
+    pub text: Arc<str>,
+    /// The messages that it answered.
+    pub messages: Vec<MessageId>,
+    /// How many steps it took.
+    pub steps: u32,
+    /// Tokens: the provider's own figures.
+    pub usage: Usage,
+    /// What it used, estimates included, and what that cost.
+    #[serde(default)]
+    pub spent: Spent,
+}

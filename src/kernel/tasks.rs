@@ -1,0 +1,260 @@
+//! A parent's side of its tasks: which may begin, what its children are told, and what their DOWN does.
+//!
+//! Width and depth are counted here, for every way of coming by a child. A child's rights are those of its parent or less: the
+//! parent's rules go with it as a chain of their own, and the strictest decision of all chains stands (promise 8).
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::{
+        Down, DownReason, Entry, Held, Link, Open, OpenTask, Outcome, Record, Recorded, Refusal, Resource, Settings,
+        Spent, Stop, TaskOrder, Told,
+        command::{Decide, first},
+        decide::Draft,
+        end, toolset,
+    },
+    words::ids::{MessageId, Seq, SessionId},
+    words::message::{Message, MessageTime, Role},
+};
+
+/// A host, or a tool, gives a task to a new child.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spawn {
+    /// The child's id: the same again is the same task.
+    pub child: SessionId,
+    /// What it is made from; narrowed to what this session may do.
+    pub order: Box<TaskOrder>,
+    /// How it is tied.
+    pub link: Link,
+}
+
+impl Decide for Spawn {
+    fn is() -> &'static str {
+        "spawn"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Spawn> {
+        match first(wrote)? {
+            Record::TaskStarted { child, link, order: Some(order), .. } => {
+                Some(Spawn { child: child.clone(), order: Box::new((**order).clone()), link: *link })
+            }
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "spawn"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        spawn(draft, &self.child, &self.order, self.link)
+    }
+
+    fn in_words(&self) -> String {
+        format!("child {} was spawned", self.child)
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+}
+
+/// A host lets the session take over an orphan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopt {
+    /// Which.
+    pub child: SessionId,
+    /// How it is tied from then on.
+    pub link: Link,
+}
+
+impl Decide for Adopt {
+    fn is() -> &'static str {
+        "adopt"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Adopt> {
+        match first(wrote)? {
+            Record::TaskStarted { child, link, order: None, .. } => Some(Adopt { child: child.clone(), link: *link }),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "adopt"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        adopt(draft, &self.child, self.link)
+    }
+
+    fn in_words(&self) -> String {
+        format!("session {} was adopted", self.child)
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+}
+
+/// How much of a child's text its parent's model is shown, in bytes.
+const NOTICE_TEXT_BYTES_MAX: usize = 51_200;
+
+/// Begins a task with a new child, or says why not. The same child again is the same task.
+pub(super) fn spawn(draft: &mut Draft<'_>, child: &SessionId, order: &TaskOrder, link: Link) -> Result<Held, Refusal> {
+    if let Some(ticket) = known(draft, child) {
+        return Ok(Held::Done(ticket));
+    }
+    let mut order = order.clone();
+    narrow(&mut order.settings, &draft.state.settings);
+    begin(draft, child, Some(Arc::new(order)), link)
+}
+
+/// Takes over a session that is an orphan: its DOWN comes here.
+pub(super) fn adopt(draft: &mut Draft<'_>, child: &SessionId, link: Link) -> Result<Held, Refusal> {
+    match known(draft, child) {
+        Some(ticket) if draft.state.open.contains_key(&ticket) => Ok(Held::Done(ticket)),
+        _ if *child == draft.state.session => Err(Refusal::NotAnOrphan { session: child.clone() }),
+        _ => begin(draft, child, None, link),
+    }
+}
+
+/// The ticket of a task with this child, open or remembered.
+fn known(draft: &Draft<'_>, child: &SessionId) -> Option<Seq> {
+    let open = draft.state.tasks().find(|(_, task)| task.child == *child).map(|(ticket, _)| ticket);
+    open.or_else(|| draft.state.tasks_ended.iter().rev().find(|end| end.child == *child).map(|end| end.ticket))
+}
+
+fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>, link: Link) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    if state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    let depth = state.depth().saturating_add(1);
+    let (depth_max, width_max) = (state.settings.task_depth_max, state.settings.task_width_max);
+    if depth > depth_max {
+        return Err(Refusal::TooDeep { depth, max: depth_max });
+    }
+    let open = state.tasks().count();
+    if open >= width_max {
+        return Err(Refusal::TooManyTasks { open, max: width_max });
+    }
+    if let Some(breach) = state.breach(Resource::Tasks, 1) {
+        return Err(Refusal::OverBudget { breach });
+    }
+    // An orphan has the settings it has, and asks for nothing.
+    let asked = order.as_ref().map(|order| order.settings.budget.session).unwrap_or_default();
+    let may_have_children = order.as_ref().is_none_or(|order| order.settings.task_depth_max > depth);
+    let grant = state.grant_for(&asked, may_have_children).map_err(|breach| Refusal::OverBudget { breach })?;
+    let ticket = draft.write(None, Record::TaskStarted { child: child.clone(), link, depth, grant, order });
+    Ok(Held::Done(ticket))
+}
+
+/// Makes settings those of a child: nothing that the parent may not do.
+pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
+    child.above = parent.above_children();
+    child.host.clone_from(&parent.host);
+    if let Some(may) = &parent.tools {
+        child.tools = Some(toolset::both(child.tools.as_ref(), may));
+    }
+    child.task_depth_max = child.task_depth_max.min(parent.task_depth_max);
+    child.task_width_max = child.task_width_max.min(parent.task_width_max);
+}
+
+/// A child is down. Recorded once: a second report finds the ticket closed.
+pub(super) fn down(draft: &mut Draft<'_>, ticket: Seq, down: &Down) {
+    let Some(Open::Task(task)) = draft.state.open.get(&ticket) else { return };
+    // Nobody is woken by what they stopped themselves.
+    let wakes = task.link.wakes_parent && task.told == Told::Run && draft.state.closed.is_none();
+    let notice = wakes.then(|| Arc::new(notice(draft, ticket, task, down)));
+    draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(down.clone()), notice });
+}
+
+/// What the parent's model is told.
+fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Message {
+    let mut text = format!("Task {} is over: {}.", task.child, down.reason);
+    if !down.text.is_empty() {
+        let cut = down.text.floor_char_boundary(NOTICE_TEXT_BYTES_MAX);
+        text.push_str("\n\n");
+        text.push_str(&down.text[..cut]);
+        if cut < down.text.len() {
+            text.push_str("\n... [truncated]");
+        }
+    }
+    let mut message = Message::user(text).with_id(MessageId::of_task(ticket));
+    message.role = Role::User;
+    message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
+    message
+}
+
+/// A child knows that it is an orphan.
+pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Leave) {
+        draft.write(Some(ticket), Record::TaskLeft {});
+    }
+}
+
+/// Stops the linked children of a turn that is aborted.
+pub(super) fn stop_linked(draft: &mut Draft<'_>) {
+    tell(draft, |task| task.link.ends_with_parent && task.told == Told::Run);
+}
+
+/// The session has ended: linked children end, the others are orphans.
+pub(super) fn part(draft: &mut Draft<'_>) {
+    tell(draft, |task| task.told < Told::End);
+}
+
+/// Tells those children what follows from the state, once it is written that they were told.
+fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
+    let tickets: Vec<_> = draft.state.tasks().filter(|(_, task)| who(task)).map(|(ticket, _)| ticket).collect();
+    for ticket in tickets {
+        draft.write(Some(ticket), Record::Closing {});
+        stop_if_told(draft, ticket);
+    }
+}
+
+/// Whoever was told to stop is stopped at once. What ends a child for good, or leaves it alone for good, waits until the tape has the
+/// parent's end, so that follows from the state.
+fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Stop) {
+        draft.stop(Stop::Task(ticket));
+    }
+}
+
+/// The session was rebuilt: each open task is seen to again. Its child may be anywhere between not made and down.
+pub(super) fn recover(draft: &mut Draft<'_>) {
+    let stopped = draft.state.tasks().filter(|(_, task)| task.told == Told::Stop);
+    let stopped: Vec<_> = stopped.map(|(ticket, _)| ticket).collect();
+    // What a torn write left out is said first, so that no child is started to be stopped.
+    end::wind_up(draft);
+    stop_with_turn(draft);
+    stopped.into_iter().for_each(|ticket| stop_if_told(draft, ticket));
+}
+
+/// Where the running turn is being aborted, its linked children are stopped with it.
+pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
+    let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.as_ref());
+    if matches!(ending, Some(Outcome::Aborted { .. })) {
+        stop_linked(draft);
+    }
+}
+
+/// The end of a task whose child was never made and need not be.
+pub(crate) fn never_made(told: Told) -> Down {
+    let why = "stopped before it began".to_owned();
+    let mut down = Down::without_a_word(match told {
+        Told::Run => DownReason::Lost { error: "the child is not there".to_owned() },
+        Told::Stop | Told::Leave => DownReason::Aborted { why },
+        Told::End => DownReason::Ended { why },
+    });
+    down.spent = Some(Spent::default());
+    down
+}

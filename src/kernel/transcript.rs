@@ -1,0 +1,358 @@
+//! The conversation as messages of twelve kinds of part: what a page or a chat shows. A fold of the tape, apart from the state.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{
+    kernel::{CallOpened, Charge, Entry, Merged, Record, trail::Trail},
+    model::{Answer, AnswerPart, Item, Price, ToolResultItem},
+    tool::{FileImage, FileState, ToolResult},
+    words::ids::{MessageId, Millis, Seq},
+    words::message::{
+        ErrorReason, Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span,
+        StepFinishPart, StepStartPart, TextPart, ToolPart, ToolState,
+    },
+};
+
+/// Builds messages from entries, one by one.
+#[derive(Debug, Default)]
+pub struct Transcript {
+    messages: Vec<Message>,
+    accepted: BTreeMap<MessageId, Arc<Message>>,
+    agent: String,
+    /// Where each call's part is: message and part.
+    calls: BTreeMap<Seq, (usize, usize)>,
+    /// The answers by the entry that holds them: message, and the parts that are calls.
+    answers: BTreeMap<Seq, (usize, Vec<usize>)>,
+    /// The parts that go before the next answer.
+    before: Vec<Part>,
+    requested: Option<(Millis, crate::words::message::ModelRef, Option<Price>)>,
+    /// The entry that each message came with.
+    made: Vec<Seq>,
+    /// What is no part of the conversation any more, and may be again.
+    away: Vec<(Seq, Message)>,
+    /// Where entries that roll back lead to.
+    jumps: BTreeMap<Seq, Seq>,
+}
+
+impl Transcript {
+    /// The messages of a whole tape.
+    #[must_use]
+    pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Message> {
+        let mut transcript = Transcript::default();
+        entries.into_iter().for_each(|entry| transcript.apply(entry));
+        transcript.messages
+    }
+
+    /// The messages of a whole tape, oldest first, and the entry that each of them came with.
+    pub(crate) fn numbered<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> (Vec<Message>, Vec<Seq>) {
+        let mut transcript = Transcript::default();
+        entries.into_iter().for_each(|entry| transcript.apply(entry));
+        (transcript.messages, transcript.made)
+    }
+
+    /// The messages so far, oldest first.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Takes the next entry.
+    pub fn apply(&mut self, entry: &Entry) {
+        let ticket = entry.ticket.unwrap_or(entry.seq);
+        match &entry.record {
+            Record::State(state) => self.agent.clone_from(&state.settings.agent),
+            Record::Settings(settings) => self.agent.clone_from(&settings.agent),
+            Record::Accepted { message, .. } | Record::Edited { message } => {
+                self.accepted.insert(message.id.clone(), message.clone());
+            }
+            Record::TaskFinished { notice: Some(notice), .. } => {
+                self.accepted.insert(notice.id.clone(), notice.clone());
+            }
+            Record::Withdrawn { id } => {
+                self.accepted.remove(id);
+            }
+            Record::Delivered { ids } => {
+                let delivered = ids.iter().filter_map(|id| self.accepted.remove(id));
+                self.messages.extend(delivered.map(|message| (*message).clone()));
+            }
+            Record::Request(request) => {
+                self.requested = Some((entry.time, request.model.clone(), request.price));
+                if request.attempt == 1 {
+                    self.before = vec![Part::StepStart(StepStartPart { step: entry.step.unwrap_or(1) })];
+                }
+            }
+            Record::RequestFailed { error, .. } => {
+                let attempt = self.before.iter().filter(|part| matches!(part, Part::Retry(_))).count();
+                let attempt = u32::try_from(attempt).unwrap_or(u32::MAX).saturating_add(1);
+                self.before.push(Part::Retry(RetryPart { attempt, error: error.message.clone(), time: entry.time }));
+            }
+            Record::Answer { answer, .. } => self.answer(entry, answer),
+            Record::Call(call) => self.call(entry.seq, call),
+            Record::CallStarted { .. } => self.change_call(ticket, |state| {
+                let input = input_of(state).to_owned();
+                *state = ToolState::Running { input, title: None, metadata: Value::Null, time: span(entry.time, None) };
+            }),
+            Record::Result { result, .. } => {
+                self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
+                self.patched(ticket, result);
+            }
+            Record::Merged(merged) => self.merge(entry, merged),
+            Record::Pinned { message } => self.pin(message, true),
+            Record::Unpinned { message } => self.pin(message, false),
+            Record::RolledBack(back) => {
+                self.roll_back(entry.seq, back.to);
+                // Pins are those of the point that was gone back to.
+                for message in &mut self.messages {
+                    message.pinned = back.context.pins.iter().any(|pin| pin.message == message.id);
+                }
+            }
+            Record::Forked(_) => self.leave_open(entry.time, "the conversation was forked while this call was open"),
+            Record::Imported(_) => {
+                self.leave_open(entry.time, "it was brought in from a file while this call was open")
+            }
+            _ => {}
+        }
+        self.made.resize(self.messages.len(), entry.seq);
+    }
+
+    fn pin(&mut self, id: &MessageId, pinned: bool) {
+        self.messages.iter_mut().filter(|message| message.id == *id).for_each(|message| message.pinned = pinned);
+    }
+
+    /// Tells what was said in a fork as if it had been said here.
+    fn merge(&mut self, entry: &Entry, merged: &Merged) {
+        // The calls of the newest answer that have no result yet: results follow in their order.
+        let mut calls = VecDeque::new();
+        // What goes before the next answer is this session's own.
+        self.before.clear();
+        for (n, item) in merged.items.iter().enumerate() {
+            match &**item {
+                Item::User(user) => {
+                    let time = MessageTime { created: entry.time, completed: Some(entry.time) };
+                    let said = Message::user("").with_id(user.id.clone());
+                    self.messages.push(Message { parts: user.parts.clone(), time, ..said });
+                }
+                Item::Assistant(answer) => {
+                    self.answer(entry, answer);
+                    let (at, parts) = self.answers.remove(&entry.seq).unwrap_or_default();
+                    if let Some(message) = self.messages.get_mut(at) {
+                        message.id = MessageId::from(format!("answer-{}-{n}", entry.seq));
+                    }
+                    calls = parts.into_iter().map(|part| (at, part)).collect();
+                }
+                Item::Result(result) => {
+                    let Some((at, part)) = calls.pop_front() else { continue };
+                    let part = self.messages.get_mut(at).and_then(|message| message.parts.get_mut(part));
+                    if let Some(Part::Tool(tool)) = part {
+                        tool.state = told_result(&tool.state, result);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Shows what the conversation is made of from here on, and puts the rest away.
+    fn roll_back(&mut self, seq: Seq, to: Seq) {
+        self.jumps.insert(seq, to);
+        let trail = Trail::new(&self.jumps, seq);
+        let mut all = std::mem::take(&mut self.away);
+        all.extend(std::mem::take(&mut self.made).into_iter().zip(std::mem::take(&mut self.messages)));
+        // The order of their entries is the order in which they were said.
+        all.sort_by_key(|(made, _)| *made);
+        for (made, message) in all {
+            if trail.has(made) {
+                self.made.push(made);
+                self.messages.push(message);
+            } else {
+                self.away.push((made, message));
+            }
+        }
+        // Nothing is open where a conversation goes back, so nothing of these is asked for again.
+        self.calls.clear();
+        self.answers.clear();
+        self.before.clear();
+        self.requested = None;
+    }
+
+    /// What was open is the parent's.
+    fn leave_open(&mut self, now: Millis, why: &str) {
+        self.accepted.clear();
+        self.before.clear();
+        self.requested = None;
+        let calls: Vec<Seq> = self.calls.keys().copied().collect();
+        for call in calls {
+            self.change_call(call, |state| {
+                let (reason, start) = match state {
+                    ToolState::Pending { .. } => (ErrorReason::Skipped, now),
+                    ToolState::Running { time, .. } => (ErrorReason::Unknown, time.start),
+                    ToolState::Completed { .. } | ToolState::Error { .. } => return,
+                };
+                let error = why.to_owned();
+                *state =
+                    ToolState::Error { input: input_of(state).to_owned(), error, reason, time: span(start, Some(now)) };
+            });
+        }
+    }
+
+    fn answer(&mut self, entry: &Entry, answer: &Answer) {
+        let (created, model, price) = match self.requested.take() {
+            Some((time, model, price)) => (time, Some(model), price),
+            None => (entry.time, None, None),
+        };
+        // A message has no mark for an estimate, so it carries none: where the provider gave no figures it has no cost.
+        let charge = Charge::of(price.as_ref(), &answer.usage, None);
+        let cost = charge.and_then(|charge| charge.cost.shown().cost);
+        let mut parts = std::mem::take(&mut self.before);
+        let mut call_parts = Vec::new();
+        for part in &answer.parts {
+            match part {
+                AnswerPart::Text { text, extra } => {
+                    parts.push(Part::Text(TextPart { text: text.clone(), extra: extra.clone() }));
+                }
+                AnswerPart::Reasoning { text, time, extra } => {
+                    parts.push(Part::Reasoning(ReasoningPart {
+                        text: text.clone(),
+                        time: *time,
+                        extra: extra.clone(),
+                    }));
+                }
+                AnswerPart::Call { id, name, input, extra } => {
+                    call_parts.push(parts.len());
+                    let state = ToolState::Pending { input: input.clone() };
+                    parts.push(Part::Tool(ToolPart {
+                        call: id.clone(),
+                        tool: name.clone(),
+                        state,
+                        extra: extra.clone(),
+                    }));
+                }
+            }
+        }
+        let step = entry.step.unwrap_or(1);
+        let finished = StepFinishPart { step, finish: answer.finish, tokens: answer.usage, cost };
+        parts.push(Part::StepFinish(finished));
+        self.answers.insert(entry.seq, (self.messages.len(), call_parts));
+        self.messages.push(Message {
+            id: MessageId::from(format!("answer-{}", entry.seq)),
+            role: Role::Assistant,
+            parts,
+            agent: Some(self.agent.clone()),
+            model,
+            pinned: false,
+            tools: BTreeMap::new(),
+            time: MessageTime { created, completed: Some(entry.time) },
+            tokens: Some(answer.usage),
+            cost,
+            finish: Some(answer.finish),
+        });
+    }
+
+    fn call(&mut self, seq: Seq, call: &CallOpened) {
+        let place = self.answers.get(&call.answer).and_then(|(message, parts)| {
+            let part = parts.get(call.index as usize)?;
+            Some((*message, *part))
+        });
+        if let Some(place) = place {
+            self.calls.insert(seq, place);
+        }
+    }
+
+    /// Tells which files a call changed, behind the step that it belongs to: a snapshot for each content that was kept, and a
+    /// patch for the files that had it.
+    fn patched(&mut self, ticket: Seq, result: &ToolResult) {
+        let Some(message) = self.calls.get(&ticket).and_then(|(message, _)| self.messages.get_mut(*message)) else {
+            return;
+        };
+        let Some(changes) = result.changes.as_ref().map(|changes| &changes.files) else { return };
+        let mut by_hash: Vec<(&str, Vec<String>)> = Vec::new();
+        for change in changes {
+            let hash = kept_as(&change.before);
+            match by_hash.iter_mut().find(|(known, _)| *known == hash) {
+                Some((_, files)) => files.push(change.path.clone()),
+                None => by_hash.push((hash, vec![change.path.clone()])),
+            }
+        }
+        let diff = result.details["diff"]["content"].as_str().filter(|_| changes.len() == 1);
+        for (hash, files) in by_hash {
+            if hash != ABSENT && hash != UNKNOWN {
+                message.parts.push(Part::Snapshot(SnapshotPart { snapshot: hash.to_owned() }));
+            }
+            message.parts.push(Part::Patch(PatchPart { hash: hash.to_owned(), files, diff: diff.map(str::to_owned) }));
+        }
+    }
+
+    fn change_call(&mut self, ticket: Seq, change: impl FnOnce(&mut ToolState)) {
+        let Some((message, part)) = self.calls.get(&ticket) else { return };
+        let part = self.messages.get_mut(*message).and_then(|message| message.parts.get_mut(*part));
+        if let Some(Part::Tool(tool)) = part {
+            change(&mut tool.state);
+        }
+    }
+}
+
+/// Marks a file that was not there before, in the place of a hash.
+const ABSENT: &str = "absent";
+/// Marks a file whose content of before is not kept.
+const UNKNOWN: &str = "unknown";
+
+/// The hash that the content of before is kept under, or a mark in its place.
+fn kept_as(state: &FileState) -> &str {
+    match state {
+        FileState::Absent => ABSENT,
+        FileState::File(FileImage { hash: Some(hash), not_kept: None, .. }) => hash,
+        FileState::File(_) | FileState::Unknown(_) => UNKNOWN,
+    }
+}
+
+/// A result as the model was told of it.
+fn told_result(before: &ToolState, result: &ToolResultItem) -> ToolState {
+    let (input, time) = (input_of(before).to_owned(), span(result.time, Some(result.time)));
+    match result.is_error {
+        true => ToolState::Error { input, error: result.content.clone(), reason: ErrorReason::Failed, time },
+        false => ToolState::Completed {
+            input,
+            output: result.content.clone(),
+            title: None,
+            metadata: Value::Null,
+            time,
+            attachments: result.attachments.clone(),
+        },
+    }
+}
+
+fn span(start: Millis, end: Option<Millis>) -> Span {
+    Span { start, end }
+}
+
+fn input_of(state: &ToolState) -> &str {
+    match state {
+        ToolState::Pending { input }
+        | ToolState::Running { input, .. }
+        | ToolState::Completed { input, .. }
+        | ToolState::Error { input, .. } => input,
+    }
+}
+
+fn result_state(before: &ToolState, result: &ToolResult, now: Millis) -> ToolState {
+    let start = match before {
+        ToolState::Running { time, .. } => time.start,
+        _ => now,
+    };
+    let (input, time) = (input_of(before).to_owned(), span(start, Some(now)));
+    match result.error {
+        Some(reason) => ToolState::Error { input, error: result.content.clone(), reason, time },
+        None => ToolState::Completed {
+            input,
+            output: result.content.clone(),
+            title: result.title.clone(),
+            metadata: result.details.clone(),
+            time,
+            attachments: result.attachments.clone(),
+        },
+    }
+}

@@ -1,0 +1,134 @@
+//! How a compaction is undone: what it replaced is read back from the tape, and put in place by one entry.
+//!
+//! The tape is not read here: whoever asks has read it and hands over what was there before ([`Undone::of`]). The entry carries
+//! it, so that a session that opens from a later anchor needs nothing older. The newest compaction can be undone, and then
+//! the one before it; what was said since stays behind what comes back. Nothing is undone under a running turn, while another
+//! summary is being written, or where what comes back would not fit the window: it would be summed up again at once.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::context::{Carried, of_item},
+    kernel::{
+        Entry, Held, Record, Recorded, Refusal, State,
+        command::{Decide, first},
+        compact,
+        decide::Draft,
+    },
+    model::History,
+    words::ids::Seq,
+};
+
+/// A host wants the newest compaction undone, and brings what it replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UndoCompaction {
+    /// What it replaced.
+    pub undone: Arc<Undone>,
+}
+
+impl Decide for UndoCompaction {
+    fn is() -> &'static str {
+        "undo_compaction"
+    }
+
+    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<UndoCompaction> {
+        match first(wrote)? {
+            Record::CompactionUndone(undone) => Some(UndoCompaction { undone: undone.clone() }),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "undo compaction"
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        undo(draft, &self.undone)
+    }
+
+    fn in_words(&self) -> String {
+        format!("compaction {} was undone", self.undone.compaction)
+    }
+}
+
+/// What stood in the context before a compaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The entry that recorded the compaction.
+    pub compaction: Seq,
+    /// The items that it replaced.
+    pub history: History,
+    /// How many of them, at the front, stood in for what was cut off before.
+    pub front: usize,
+    /// The summary of then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Arc<str>>,
+    /// What was carried on then.
+    #[serde(default)]
+    pub carried: Carried,
+    /// The compaction before it; 0 for none.
+    #[serde(default)]
+    pub newest: Seq,
+}
+
+impl Undone {
+    /// What the compaction replaced that the last of these entries records. They begin with a state, as every anchor does.
+    /// `None` where they do not, or the last one records no compaction.
+    #[must_use]
+    pub fn of(entries: &[Entry]) -> Option<Undone> {
+        let (last, before) = entries.split_last()?;
+        let Record::Compacted(compacted) = &last.record else { return None };
+        let state = State::fold(before)?;
+        Some(Undone {
+            compaction: last.seq,
+            history: state.history.iter().take(compacted.first_kept).map(|item| (**item).clone()).collect(),
+            front: state.context.front,
+            summary: state.context.summary.clone(),
+            carried: state.context.carried.clone(),
+            newest: state.context.newest,
+        })
+    }
+}
+
+/// A host wants the newest compaction undone.
+pub(super) fn undo(draft: &mut Draft<'_>, undone: &Arc<Undone>) -> Result<Held, Refusal> {
+    let state = &draft.state;
+    if state.closed.is_some() {
+        return Err(Refusal::Ended);
+    }
+    if let Some(turn) = &state.turn {
+        return Err(Refusal::Busy { turn: turn.id });
+    }
+    if let Some((ticket, _)) = state.compaction() {
+        return Err(Refusal::Compacting { ticket });
+    }
+    if state.context.newest == Seq::ZERO || state.context.newest != undone.compaction {
+        return Err(Refusal::NothingToUndo);
+    }
+    let front: u64 = state.history.iter().take(state.context.front).map(|item| of_item(item)).sum();
+    let back: u64 = undone.history.iter().map(|item| of_item(item)).sum();
+    let (window, _) = compact::fullness(draft);
+    let estimated = compact::estimated(draft).saturating_sub(front).saturating_add(back);
+    let used = draft.state.context.meter.corrected(estimated);
+    if used >= window.usable() {
+        return Err(Refusal::WouldNotFit { used, usable: window.usable() });
+    }
+    Ok(Held::Done(draft.write(None, Record::CompactionUndone(undone.clone()))))
+}
+
+impl State {
+    /// Puts back what a compaction replaced.
+    pub(super) fn put_back(&mut self, undone: &Undone) {
+        let now = std::mem::take(&mut self.history);
+        let since: Vec<_> = now.iter().skip(self.context.front).cloned().collect();
+        let context = Arc::make_mut(&mut self.context);
+        context.front = undone.front;
+        context.summary.clone_from(&undone.summary);
+        context.carried = undone.carried.clone();
+        context.newest = undone.newest;
+        context.failures = 0;
+        self.replace_history(undone.history.iter().cloned().chain(since));
+    }
+}

@@ -1,0 +1,162 @@
+//! Which sessions are wanted, as a value.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use crate::{
+    ops::listing::ListedSession,
+    tape::{Standing, TapeError},
+    words::ids::{Millis, SessionId},
+};
+
+/// The most sessions of one page.
+const PAGE_MAX: usize = 200;
+
+/// The longest text that is looked for, in bytes.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// How a page is laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// Each session for itself.
+    #[default]
+    List,
+    /// Those that belong to no other, each with its forks and children below it. What is looked for is looked for in those at
+    /// the top; a deleted session that forks go on from is shown above them.
+    Tree,
+}
+
+/// Which sessions are wanted. All that is given must hold.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionQuery {
+    /// Words that all stand in the title or the id, in any place, whatever their case. At most 1,024 bytes. What was *said* is
+    /// found by `Store::search`.
+    pub text: String,
+    /// Of this agent only.
+    pub agent: Option<String>,
+    /// That stand so only. Those that were deleted are listed only where this asks for them, or in a tree.
+    pub standing: Option<Standing>,
+    /// As a list or a tree.
+    pub shape: Shape,
+    /// Sessions at most, or roots of a tree: 1 to 200; 20 by default.
+    pub limit: usize,
+    /// Where the page before ended: its [`SessionPage::next`](crate::ops::listing::SessionPage::next).
+    pub after: Option<SessionCursor>,
+    /// How long the index may first be brought up to date: a second by default.
+    pub wait: Duration,
+}
+
+impl Default for SessionQuery {
+    fn default() -> SessionQuery {
+        SessionQuery {
+            text: String::new(),
+            agent: None,
+            standing: None,
+            shape: Shape::List,
+            limit: 20,
+            after: None,
+            wait: Duration::from_secs(1),
+        }
+    }
+}
+
+impl SessionQuery {
+    pub(super) fn page_limit(&self) -> usize {
+        self.limit.clamp(1, PAGE_MAX)
+    }
+
+    pub(super) fn is_behind_cursor(&self, last: Millis, session: &SessionId) -> bool {
+        self.after.as_ref().is_none_or(|after| (last, session) < (after.last, &after.session))
+    }
+
+    pub(super) fn filter(&self) -> Result<Filter, TapeError> {
+        if self.text.len() > TEXT_BYTES_MAX {
+            let what = format!("{} bytes are too many: {TEXT_BYTES_MAX} is the most", self.text.len());
+            return Err(TapeError::Query { what });
+        }
+        Ok(Filter {
+            words: self.text.split_whitespace().map(str::to_lowercase).collect(),
+            agent: self.agent.clone(),
+            standing: self.standing,
+            hidden_too: self.shape == Shape::Tree,
+        })
+    }
+}
+
+/// What a session is looked at for.
+pub(super) struct Filter {
+    words: Vec<String>,
+    agent: Option<String>,
+    standing: Option<Standing>,
+    hidden_too: bool,
+}
+
+impl Filter {
+    pub(super) fn takes(&self, listed: &ListedSession) -> bool {
+        let hidden = listed.standing == Standing::Hidden && !self.hidden_too;
+        if self.standing.map_or(hidden, |wanted| listed.standing != wanted) {
+            return false;
+        }
+        if self.agent.is_some() && self.agent != listed.agent {
+            return false;
+        }
+        if self.words.is_empty() {
+            return true;
+        }
+        let text = format!("{}\n{}", listed.title.as_deref().unwrap_or_default(), listed.session).to_lowercase();
+        self.words.iter().all(|word| text.contains(word))
+    }
+}
+
+/// Where a page ended. As a text, it can be handed out and taken back.
+///
+/// A session that is used meanwhile moves to the first page: it is not shown twice, and may be missed on the pages that follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionCursor {
+    pub(super) last: Millis,
+    pub(super) session: SessionId,
+}
+
+impl fmt::Display for SessionCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.last.0, self.session)
+    }
+}
+
+/// A text that no [`SessionCursor`] wrote.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the place where a page ended: {0:?}")]
+pub struct BadSessionCursor(String);
+
+impl FromStr for SessionCursor {
+    type Err = BadSessionCursor;
+
+    fn from_str(text: &str) -> Result<SessionCursor, BadSessionCursor> {
+        let read = || {
+            let (last, session) = text.split_once('-')?;
+            Some(SessionCursor { last: Millis(last.parse().ok()?), session: session.parse().ok()? })
+        };
+        read().ok_or_else(|| BadSessionCursor(text.chars().take(40).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_back_as_it_was_written() {
+        let cursor = SessionCursor { last: Millis(1_732_000_000_003), session: "a-b-7".parse().unwrap() };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for bad in ["", "-", "7", "x-y", "7-", "7-../etc", "99999999999999999999-a"] {
+            assert!(bad.parse::<SessionCursor>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused() {
+        let query = SessionQuery { text: "x".repeat(TEXT_BYTES_MAX + 1), ..SessionQuery::default() };
+        assert!(query.filter().is_err());
+    }
+}

@@ -1,0 +1,255 @@
+//! Replay: a session again from its tape, with no network and no tool.
+//!
+//! Every append of a tape is one decision of the core, and says which inputs it was made for and what it looked at. A replay
+//! walks through them: it reads the inputs back (`decision.rs`), decides again, and compares what comes out with what stands
+//! there, entry by entry: kind, data, cause, turn, step, ticket, and what is said of the input. Requests are built anew from the
+//! folded history, so that their hashes are compared too. The state that the next decision starts from is the fold of what
+//! stands on the tape.
+//!
+//! It starts nothing, writes nothing and asks nobody. Calls are judged again by what the tape says that they wanted; where
+//! tools are given, by what those say ([`Replay::toolbox`]).
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
+//! use tamtam::{replay::Replay, tape::{Access, Store, StoreOptions}};
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+//! # let folder = tempfile::tempdir()?;
+//! # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+//! # let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+//! # let session = runtime.create(SessionOptions::new(folder.path())).await?;
+//! # session.prompt("Say hello.").await?.wait().await?;
+//! # let id = session.id().clone();
+//! # runtime.shutdown().await;
+//!
+//! let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+//! let store = Store::open(folder.path(), reading)?;
+//! for step in Replay::open(&store, &id)? {
+//!     assert_eq!(step.difference, None);
+//! }
+//! let other = Replay::open(&store, &id)?.prompt("You are a drum.").first_difference();
+//! assert!(other.is_some_and(|found| found.path == "data.system"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+
+mod case;
+mod decision;
+mod difference;
+mod diverge;
+
+use std::{path::PathBuf, sync::Arc};
+
+use crate::{
+    error::Kind,
+    kernel::{BadRecord, EnvSeen, Settings, State, ToolsSeen, tools_tokens},
+    permission::Globs,
+    tape::{Append, Store, TapeError},
+    tool::Toolbox,
+    words::ids::{Millis, Seq, SessionId},
+};
+
+pub use case::{CheckError, Checked, check, write_test};
+use decision::Recorded;
+pub use difference::Difference;
+pub use diverge::{Divergence, diverge};
+
+/// Why a tape cannot be replayed at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// An entry is of a kind that is not known here, or has another shape.
+    #[error(transparent)]
+    Entry(#[from] BadRecord),
+    /// An entry does not say what it followed from, or says what cannot be: no decision of this library wrote it so.
+    #[error("{} line {line}: entry {seq} cannot be replayed: {why}", .file.display())]
+    NoInput {
+        /// The entry.
+        seq: Seq,
+        /// The file that it stands in.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is nothing on it, or it does not begin with a state.
+    #[error("there is nothing to replay: a tape begins with an entry of the kind state")]
+    NoBeginning,
+}
+
+impl ReplayError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            ReplayError::Tape(error) => error.kind(),
+            ReplayError::Entry(_) | ReplayError::NoInput { .. } => Kind::Damaged,
+            ReplayError::NoBeginning => Kind::Invalid,
+        }
+    }
+}
+
+/// What is handed in, in place of what the tape says.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    prompt: Option<Arc<str>>,
+    settings: Option<Arc<Settings>>,
+    toolbox: Option<Toolbox>,
+    /// What a decision sees of the toolbox.
+    seen: EnvSeen,
+}
+
+impl Given {
+    fn is_nothing(&self) -> bool {
+        self.prompt.is_none() && self.settings.is_none() && self.toolbox.is_none()
+    }
+
+    /// Puts what is handed in over what the tape says.
+    fn put_into(&self, state: &mut State) {
+        if let Some(settings) = &self.settings {
+            state.settings = settings.clone();
+        }
+        if let Some(prompt) = self.prompt.as_ref().filter(|prompt| state.settings.system != **prompt) {
+            Arc::make_mut(&mut state.settings).system = prompt.clone();
+        }
+    }
+}
+
+/// A replay of one tape: an iterator over its decisions, in order.
+///
+/// After a difference it goes on from what stands on the tape, so that later decisions are judged by themselves.
+#[derive(Debug)]
+pub struct Replay {
+    decisions: Vec<Recorded>,
+    given: Given,
+    globs: Globs,
+    /// The append that is next.
+    next: usize,
+    /// What the append before it left on the tape, with what was handed in; nothing before the first.
+    state: Option<State>,
+}
+
+/// One decision, made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// Its number among the decisions of the tape, from 1.
+    pub number: usize,
+    /// What the decision answered, in a few words.
+    pub signal: String,
+    /// The file that its entries stand in.
+    pub file: PathBuf,
+    /// The line of the first of them, from 1.
+    pub line: usize,
+    /// When it was made.
+    pub time: Millis,
+    /// The entries that stand on the tape, by seq and kind. Never empty.
+    pub recorded: Vec<(Seq, String)>,
+    /// Where what was decided is not what stands there.
+    pub difference: Option<Difference>,
+}
+
+impl Step {
+    /// The newest entry of the decision.
+    #[must_use]
+    pub fn last(&self) -> Seq {
+        self.recorded.last().map_or(Seq::ZERO, |(seq, _)| *seq)
+    }
+}
+
+impl Replay {
+    /// A replay of a session of a store, from its first entry on. Takes no lock, and reads the whole tape at once.
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    pub fn open(store: &Store, session: &SessionId) -> Result<Replay, ReplayError> {
+        Replay::of(store.appends(session)?)
+    }
+
+    /// A replay of a tape that was read before.
+    ///
+    /// # Errors
+    /// [`ReplayError::Entry`], [`ReplayError::NoInput`], [`ReplayError::NoBeginning`].
+    pub fn of(appends: Vec<Append>) -> Result<Replay, ReplayError> {
+        let decisions = appends.into_iter().enumerate().map(|(n, append)| Recorded::read(append, n == 0));
+        let decisions = decisions.collect::<Result<Vec<_>, _>>()?;
+        decisions.first().and_then(Recorded::begins).ok_or(ReplayError::NoBeginning)?;
+        Ok(Replay { decisions, given: Given::default(), globs: Globs::default(), next: 0, state: None })
+    }
+
+    /// Begins at the newest anchor, as a session does that is opened: what was before it is not looked at.
+    #[must_use]
+    pub fn from_newest_anchor(mut self) -> Replay {
+        self.next = self.decisions.iter().rposition(|recorded| recorded.begins().is_some()).unwrap_or(0);
+        self
+    }
+
+    /// With another system prompt. The first request that it changes is the first difference.
+    #[must_use]
+    pub fn prompt(mut self, prompt: impl Into<Arc<str>>) -> Replay {
+        self.given.prompt = Some(prompt.into());
+        self
+    }
+
+    /// With other settings, which hold for the whole tape.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Replay {
+        self.given.settings = Some(Arc::new(settings));
+        self
+    }
+
+    /// With these tools: calls are judged anew by what they say that they want. None of them runs.
+    ///
+    /// Where they are not those of the tape, the first request that offers them is the first difference.
+    #[must_use]
+    pub fn toolbox(mut self, toolbox: Toolbox) -> Replay {
+        self.given.seen.tools = Some(ToolsSeen { hash: toolbox.hash(), tokens: tools_tokens(&toolbox) });
+        self.given.toolbox = Some(toolbox);
+        self
+    }
+
+    /// How many decisions are on the tape.
+    #[must_use]
+    pub fn decisions(&self) -> usize {
+        self.decisions.len()
+    }
+
+    /// Goes on up to the first difference.
+    pub fn first_difference(&mut self) -> Option<Difference> {
+        self.find_map(|step| step.difference)
+    }
+}
+
+impl Iterator for Replay {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        let recorded = self.decisions.get(self.next)?;
+        let Recorded { append, entries, .. } = recorded;
+        let decided = match &self.state {
+            Some(state) if !recorded.inputs.is_empty() => recorded.again(state, &self.given, &self.globs).entries,
+            // What no decision wrote follows from nothing before it; what is read must still be what was written.
+            _ => entries.clone(),
+        };
+        let step = Step {
+            number: self.next + 1,
+            signal: self.state.as_ref().map_or("the beginning", |_| &*recorded.words).to_owned(),
+            file: append.file.clone(),
+            line: append.line,
+            time: entries.first()?.time,
+            recorded: append.entries.iter().map(|entry| (entry.seq, entry.kind.clone())).collect(),
+            // With other tools a decision looks at other things; what follows from them is what counts.
+            difference: difference::first(append, &decided, self.given.is_nothing()),
+        };
+        self.state = self.state.take().or_else(|| recorded.begins().cloned());
+        let state = self.state.as_mut()?;
+        entries.iter().for_each(|entry| state.apply(entry));
+        self.given.put_into(state);
+        self.next += 1;
+        Some(step)
+    }
+}

@@ -1,0 +1,131 @@
+//! One decision of a tape: its entries, the inputs that it was made for, and what it looked at, as its entries say.
+
+use super::{Given, ReplayError};
+use crate::{
+    kernel::context::{RESERVE_MIN, Window},
+    kernel::{
+        Decision, Entry, Env, EnvSeen, Input, Record, Report, State, Windows, about_the_recorded, decide, jitter_of,
+        read_back,
+    },
+    model::Price,
+    permission::Globs,
+    tape::Append,
+    tool::Toolbox,
+    words::ids::Millis,
+    words::message::ModelRef,
+};
+
+/// The window of a model of which the tape says nothing.
+const UNKNOWN: Window = Window { context: 128_000, reserve: RESERVE_MIN, output: 0 };
+
+/// One append of a tape, read.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) append: Append,
+    pub(super) entries: Vec<Entry>,
+    /// What it was decided for, in order. Empty where no decision wrote it: the first that is on a tape, and what the tape itself
+    /// wrote.
+    pub(super) inputs: Vec<Input>,
+    /// What it followed from, in a few words.
+    pub(super) words: String,
+}
+
+impl Recorded {
+    /// Reads an append. `first` is the one that a tape begins with, which follows from nothing.
+    pub(super) fn read(append: Append, first: bool) -> Result<Recorded, ReplayError> {
+        let entries = append.entries.iter().map(Entry::from_tape).collect::<Result<Vec<_>, _>>()?;
+        // What the tape wrote itself, no decision did.
+        let beside = match entries.first().map(|entry| &entry.record) {
+            Some(Record::Forked(from)) => Some(format!("forked from session {} after entry {}", from.parent, from.seq)),
+            Some(Record::Imported(imported)) => {
+                Some(format!("brought in from a file of session {} after entry {}", imported.from, imported.last))
+            }
+            _ => first.then(String::new),
+        };
+        let inputs = if beside.is_some() { Vec::new() } else { inputs(&append, &entries)? };
+        let words = || inputs.iter().map(about_the_recorded).collect::<Vec<_>>().join("; ");
+        let words = beside.unwrap_or_else(words);
+        Ok(Recorded { append, entries, inputs, words })
+    }
+
+    /// The state that a replay can begin with, where it can begin here.
+    pub(super) fn begins(&self) -> Option<&State> {
+        match &self.entries.first()?.record {
+            Record::State(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Decides again.
+    pub(super) fn again(&self, state: &State, given: &Given, globs: &Globs) -> Decision {
+        let mut seen = state.env.clone();
+        for said in self.entries.iter().filter_map(|entry| entry.input.as_ref()) {
+            seen.learn(&said.env);
+            seen.jitter = said.env.jitter.or(seen.jitter);
+        }
+        seen.learn(&given.seen);
+        // The rules that the host had: those that the decision said, else those that the tape has.
+        let host_rules = self.entries.iter().rev().find_map(|entry| match &entry.record {
+            Record::HostRules { rules } => Some(rules.as_ref()),
+            _ => None,
+        });
+        let env = Env {
+            globs,
+            host_rules: host_rules.unwrap_or(state.settings.host.as_ref()),
+            toolbox_hash: seen.tools.as_ref().map_or("", |tools| &tools.hash),
+            tools_tokens: seen.tools.as_ref().map_or(0, |tools| tools.tokens),
+            windows: &seen,
+            asks_are_heard: seen.heard.unwrap_or(true),
+            jitter: seen.jitter.map_or(0.5, jitter_of),
+        };
+        let now = self.entries.first().map_or(Millis(0), |entry| entry.time);
+        let Some(toolbox) = &given.toolbox else { return decide(state, &self.inputs, &env, now) };
+        let inputs: Vec<_> = self.inputs.iter().map(|input| asked_anew(input, state, toolbox)).collect();
+        decide(state, &inputs, &env, now)
+    }
+}
+
+/// The inputs that the entries of an append say they followed from.
+fn inputs(append: &Append, entries: &[Entry]) -> Result<Vec<Input>, ReplayError> {
+    let (mut inputs, mut line) = (Vec::new(), append.line);
+    for wrote in entries.chunk_by(|_, next| next.input.is_none()) {
+        let said = wrote[0].input.as_ref();
+        let Some(input) = said.and_then(|said| read_back(said, wrote)) else {
+            let why = match said {
+                Some(said) => format!("no input of the kind {:?} writes this", said.is),
+                None => "it does not say which input it followed from".to_owned(),
+            };
+            return Err(ReplayError::NoInput { seq: wrote[0].seq, file: append.file.clone(), line, why });
+        };
+        inputs.push(input);
+        inputs.extend(said.filter(|said| said.held).map(|_| Input::Hold));
+        line += wrote.len();
+    }
+    Ok(inputs)
+}
+
+/// The same input, with what other tools say of its calls.
+fn asked_anew(input: &Input, state: &State, toolbox: &Toolbox) -> Input {
+    match input {
+        Input::Report { ticket, report: Report::Answered { answer, .. } } => {
+            let calls = answer.calls().map(|(name, input)| toolbox.facts(name, input)).collect();
+            Report::Answered { answer: answer.clone(), calls }.of(*ticket)
+        }
+        Input::Recover { .. } => {
+            let asked = state.calls_to_ask().into_iter();
+            Input::Recover { calls: asked.map(|(index, name, input)| (index, toolbox.facts(&name, &input))).collect() }
+        }
+        other => other.clone(),
+    }
+}
+
+/// Models as a decision saw them.
+impl Windows for EnvSeen {
+    fn window(&self, model: &ModelRef) -> Window {
+        self.models.get(&model.to_string()).map_or(UNKNOWN, |seen| seen.window)
+    }
+
+    fn price(&self, model: &ModelRef) -> Option<Price> {
+        self.models.get(&model.to_string())?.price
+    }
+}

@@ -1,0 +1,131 @@
+//! Where two tapes part: what was the same up to there led to something else.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+use serde_json::Value;
+
+use super::difference::{of_two, value, whole};
+use crate::{
+    tape::{Append, Entry},
+    words::ids::Seq,
+};
+
+/// The first place where two tapes are not the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// The entry, on both.
+    pub seq: Seq,
+    /// File and line of it on the first tape; nothing where that one has ended.
+    pub a_at: Option<(PathBuf, usize)>,
+    /// The same of the second.
+    pub b_at: Option<(PathBuf, usize)>,
+    /// The field; empty where a whole entry is missing.
+    pub path: String,
+    /// What the first tape has there, short.
+    pub a: Option<String>,
+    /// What the second has.
+    pub b: Option<String>,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = if self.path.is_empty() { "" } else { ", field " };
+        write!(f, "the tapes part at entry {}{at}{}", self.seq, self.path)?;
+        for (name, at, what) in [("first ", &self.a_at, &self.a), ("second", &self.b_at, &self.b)] {
+            let what = what.as_deref().unwrap_or("nothing");
+            match at {
+                Some((file, line)) => write!(f, "\n  {name}  {what}\n          {} line {line}", file.display())?,
+                None => write!(f, "\n  {name}  {what} (the tape has ended)")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first divergence of two tapes: where they differ in what was said and decided.
+///
+/// Entries are compared by their seq. Not compared is what differs between any two runs: times and how long calls took, ids that
+/// are UUIDs (the same one must come at the same places, though), the sessions' own names, and hashes over these.
+#[must_use]
+pub fn diverge(a: &[Append], b: &[Append]) -> Option<Divergence> {
+    let (mut names_a, mut names_b) = (Names::default(), Names::default());
+    let (mut a, mut b) = (placed(a), placed(b));
+    loop {
+        let ((a_at, left), (b_at, right)) = (a.next().unzip(), b.next().unzip());
+        let seq = left.or(right)?.seq;
+        if let Some((path, a, b)) = of_two(left, right, |a, b| [names_a.plain(a), names_b.plain(b)]) {
+            let place = |(file, line): (&PathBuf, usize)| (file.clone(), line);
+            return Some(Divergence { seq, a_at: a_at.map(place), b_at: b_at.map(place), path, a, b });
+        }
+    }
+}
+
+fn placed(appends: &[Append]) -> impl Iterator<Item = ((&PathBuf, usize), &Entry)> {
+    appends.iter().flat_map(|append| (append.line..).map(|line| (&append.file, line)).zip(&append.entries))
+}
+
+/// What stands for the ids of one tape: the first that comes is the first on every tape.
+#[derive(Default)]
+struct Names {
+    /// The session's own name, as the newest state says it. One that is an id has its stand-in as all others have.
+    session: String,
+    seen: BTreeMap<String, usize>,
+}
+
+impl Names {
+    /// An entry without what differs between any two runs.
+    fn plain(&mut self, entry: &Entry) -> Value {
+        let whole = whole(entry, false);
+        if let Some(session) = whole["data"]["session"].as_str().filter(|_| entry.kind == "state") {
+            self.session = self.without_names(session);
+        }
+        let mut plain = value(&self.without_names(&whole.to_string()));
+        forget("", &mut plain);
+        plain
+    }
+
+    /// A text with stand-ins for the ids and for the session's own name, which stands alone, in the key of a request, or in a path
+    /// of the store.
+    fn without_names(&mut self, text: &str) -> String {
+        let mut plain = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = uuid_in(rest) {
+            let known = self.seen.len() + 1;
+            let number = *self.seen.entry(rest[at..at + UUID].to_owned()).or_insert(known);
+            plain.push_str(&rest[..at]);
+            plain.push_str(&format!("id-{number}"));
+            rest = &rest[at + UUID..];
+        }
+        plain.push_str(rest);
+        let pieces = plain.split_inclusive(['"', '/']).map(|piece| match piece.strip_prefix(&self.session) {
+            Some(end @ ("\"" | "/")) if !self.session.is_empty() => format!("SESSION{end}"),
+            _ => piece.to_owned(),
+        });
+        pieces.collect()
+    }
+}
+
+/// Empties the fields that say a moment, how long something took, or a hash over names.
+fn forget(key: &str, value: &mut Value) {
+    match value {
+        Value::Number(_) if is_time(key) => *value = Value::Null,
+        Value::String(_) if matches!(key, "hash" | "history_hash") => *value = Value::Null,
+        Value::Array(items) => items.iter_mut().for_each(|item| forget(key, item)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| forget(key, value)),
+        _ => {}
+    }
+}
+
+/// The length of a UUID as text.
+const UUID: usize = 36;
+
+/// Where the first UUID in a text begins.
+fn uuid_in(text: &str) -> Option<usize> {
+    let is_uuid = |at: &usize| text.get(*at..at + UUID).is_some_and(|piece| uuid::Uuid::try_parse(piece).is_ok());
+    (0..text.len()).find(is_uuid)
+}
+
+/// Whether a number under that key is a moment, or how long something took.
+fn is_time(key: &str) -> bool {
+    matches!(key, "duration_ms" | "time" | "created" | "completed" | "start" | "end" | "until" | "expires" | "started")
+}

@@ -1,0 +1,197 @@
+//! Putting files back: from what a tape says that calls changed to a plan, and from the plan to the files.
+//!
+//! Three steps, each its own: `plan` is a function of values, `look` says how the files are now, `act` does what the plan
+//! says. Nothing is ever changed that a plan did not name, and nothing outside of the workspace. A file that somebody else
+//! changed since the session did is refused by name; so is one whose old content nobody has. What is replaced or deleted is
+//! kept first, so a restore can be undone by another.
+//!
+//! What a session changed is known from the results on its tape; of a call that a crash cut off, from the notes that it made
+//! before each change. What ran without saying what it changes is named in the plan.
+
+mod act;
+mod error;
+mod history;
+mod look;
+mod offline;
+mod plan;
+mod show;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{Entry, RestoredFiles},
+    tape::{TapeError, TapeStore, TapeStoreExt as _},
+    tool::{FileChange, FileState, Files, files::Vault, workspace::Workspace},
+    words::ids::{Seq, SessionId},
+};
+
+pub use error::{PlanError, RestoreError, Restored};
+pub use offline::offline;
+pub use plan::{FilePlan, PlannedFile, Step};
+
+/// What is to be done about files that cannot simply be put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Restore {
+    /// Nothing at all is done where a single file has to be refused.
+    #[default]
+    Whole,
+    /// What has to be refused is left as it is; the rest is put back.
+    Rest,
+    /// As [`Restore::Rest`], but a file that somebody else changed is put back too. What they wrote is kept first.
+    Over,
+}
+
+/// What a restore works with.
+pub(crate) struct Bench {
+    workspace: Workspace,
+    files: Files,
+    vault: Vault,
+    /// The session itself first, then those that it was forked from, or that were merged into it.
+    vaults: Vec<Vault>,
+    /// Names this restore.
+    key: String,
+    /// What happens at the crash points.
+    #[cfg(feature = "fault-injection")]
+    faults: crate::fault::Faults,
+}
+
+#[cfg(feature = "fault-injection")]
+impl Bench {
+    /// The same, with those crash points.
+    pub(crate) fn with_faults(self, faults: &crate::fault::Faults) -> Bench {
+        Bench { faults: faults.clone(), ..self }
+    }
+}
+
+/// What calls of a session changed after that entry, and what putting it back would do. Reads only; blocks on the disk, and
+/// may run beside whatever else is done with the store.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn changes(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<FilePlan, PlanError> {
+    prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
+}
+
+/// What calls of a session changed after one entry and up to another, in the order in which they did, and what ran without
+/// saying so: for whoever records it elsewhere.
+pub(crate) fn changed(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    since: Seq,
+    upto: Seq,
+) -> Result<(Vec<FileChange>, Vec<String>), PlanError> {
+    let mut entries = entries(store, session, since)?;
+    entries.retain(|entry| entry.seq <= upto);
+    let notes = Files::default().vaults.at(store.files_path(session).as_deref()).notes().unwrap_or_default();
+    let history = history::of(&entries, &notes, since);
+    Ok((history.changes.into_iter().map(|made| made.change).collect(), history.silent))
+}
+
+/// Keeps for one session the contents that another one kept: those that these changes speak of. What cannot be kept is missing
+/// where it is asked for, and said there.
+pub(crate) fn hand_over(
+    store: &dyn TapeStore,
+    files: &Files,
+    from: &SessionId,
+    to: &SessionId,
+    changes: &[FileChange],
+) {
+    let (from, to) = (at(files, store, from), at(files, store, to));
+    let states = changes.iter().flat_map(|change| [&change.before, &change.after]);
+    for hash in states.filter_map(FileState::hash) {
+        if !to.has(hash)
+            && let Ok(content) = from.read(hash)
+        {
+            drop(to.keep(&content, 0));
+        }
+    }
+}
+
+/// The plan, and what is needed to carry it out.
+pub(crate) fn prepare(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    since: Seq,
+    files: Files,
+) -> Result<(FilePlan, Bench), PlanError> {
+    let entries = entries(store, session, since)?;
+    let parents = parents(store, session, &entries)?;
+    prepare_from(&entries, &parents, &|session| store.files_path(session), session, since, files)
+}
+
+/// The sessions that a tape goes on from, nearest first, and the last entry that it has of each. Of one that was brought in the
+/// entries name sessions of another store: only those count of which this store, too, knows that it goes on from them.
+fn parents(store: &dyn TapeStore, session: &SessionId, entries: &[Entry]) -> Result<Vec<(SessionId, Seq)>, PlanError> {
+    let mut parents = history::forked_from(entries);
+    parents.retain(|(parent, _)| parent != session);
+    let are_here: Result<Vec<bool>, TapeError> =
+        parents.iter().map(|(parent, seq)| store.has_entry_of(session, parent, *seq)).collect();
+    Ok(parents.into_iter().zip(are_here?).filter_map(|(parent, is_here)| is_here.then_some(parent)).collect())
+}
+
+/// What is kept for a session.
+fn at(files: &Files, store: &dyn TapeStore, session: &SessionId) -> Vault {
+    files.vaults.at(store.files_path(session).as_deref())
+}
+
+fn prepare_from(
+    entries: &[Entry],
+    parents: &[(SessionId, Seq)],
+    folder_of: &dyn Fn(&SessionId) -> Option<PathBuf>,
+    session: &SessionId,
+    since: Seq,
+    files: Files,
+) -> Result<(FilePlan, Bench), PlanError> {
+    let vault = files.vaults.at(folder_of(session).as_deref());
+    let mut notes = vault.notes().unwrap_or_default();
+    let mut vaults = vec![vault.clone()];
+    for (parent, seq) in parents {
+        let of_parent = files.vaults.at(folder_of(parent).as_deref());
+        notes.extend(of_parent.notes().unwrap_or_default().into_iter().filter(|note| history::is_shared(note, *seq)));
+        vaults.push(of_parent);
+    }
+    let history = history::of(entries, &notes, since);
+    vaults.extend(history.merged.iter().map(|fork| files.vaults.at(folder_of(fork).as_deref())));
+    let workspace = Workspace::open(&PathBuf::from(&history.workspace))?;
+    let now = look::at(&workspace, history.changes.iter().filter(|made| made.here).map(|made| &made.change.path));
+    let kept = |hash: &str| vaults.iter().any(|vault| vault.has(hash));
+    let mut plan = plan::plan(&history, &now, &kept);
+    show::add_diffs(&mut plan, &workspace, &vaults);
+    let key = uuid::Uuid::now_v7().to_string();
+    let bench = Bench {
+        workspace,
+        files,
+        vault,
+        vaults,
+        key,
+        #[cfg(feature = "fault-injection")]
+        faults: crate::fault::Faults::default(),
+    };
+    Ok((plan, bench))
+}
+
+/// Does what a plan says, and says what came of each file. Blocks on the disk.
+pub(crate) fn carry_out(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles {
+    act::act(plan, bench, how)
+}
+
+/// Puts back what a restore replaced, for whoever finds that it was not to be. Only files that are still as the restore left
+/// them; what is refused is named.
+pub(crate) fn take_back(done: &RestoredFiles, upto: Seq, bench: Bench) -> RestoredFiles {
+    let bench = Bench { key: uuid::Uuid::now_v7().to_string(), ..bench };
+    let plan = plan::back(done, upto, &|path| look::one(&bench.workspace, path));
+    act::act(&plan, &bench, Restore::Rest)
+}
+
+/// The entries from the newest anchor at or before that one, to the end.
+fn entries(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<Vec<Entry>, PlanError> {
+    let before = if since == Seq::ZERO { Vec::new() } else { store.read_to(session, since)?.entries };
+    let after = store.read(session, since)?;
+    Ok(before.iter().chain(&after).map(Entry::from_tape).collect::<Result<_, _>>()?)
+}

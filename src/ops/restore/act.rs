@@ -1,0 +1,180 @@
+//! Carrying out a plan: file by file, each whole or not at all, and what came of it is said.
+//!
+//! Each file is taken under the lock that the tools take, looked at once more, and what is there is kept and noted before it
+//! is changed. So a restore that is cut off half-way loses nothing: made again, it finds the one half done and does the other.
+
+use crate::{
+    kernel::{RefusedFile, RestoredFiles},
+    ops::restore::{
+        Bench, Restore,
+        look::{self, Now, NowFile},
+        plan::{FilePlan, PlannedFile, Step},
+    },
+    tool::{
+        FileChange, FileImage, FileState,
+        files::{Note, Vault},
+        workspace::{WorkspaceError, WorkspacePath, WriteOptions},
+    },
+};
+
+pub(super) fn act(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles {
+    let mut done = RestoredFiles { since: plan.since, key: bench.key.clone(), files: Vec::new(), refused: Vec::new() };
+    let is_done = |file: &&PlannedFile| match &file.step {
+        Step::Restore | Step::Delete => true,
+        Step::Conflict { .. } => how == Restore::Over,
+        Step::Nothing | Step::NotRestorable { .. } => false,
+    };
+    for file in &plan.files {
+        match &file.step {
+            Step::Conflict { why } if how != Restore::Over => done.refuse(file, why),
+            Step::NotRestorable { why } => done.refuse(file, why),
+            _ => {}
+        }
+    }
+    // Deleting first gives room, and parts names of one file before its content goes back.
+    let (deletions, rest): (Vec<_>, Vec<_>) =
+        plan.files.iter().filter(is_done).partition(|file| file.target == FileState::Absent);
+    for file in deletions.into_iter().chain(rest) {
+        match (One { plan, file, bench, how }).put_back() {
+            Ok(change) => done.files.extend(change),
+            Err(why) => done.refuse(file, &why),
+        }
+        fault!(bench.faults, "restore.file", &file.path);
+    }
+    done
+}
+
+impl RestoredFiles {
+    fn refuse(&mut self, file: &PlannedFile, why: &str) {
+        self.refused.push(RefusedFile { path: file.path.clone(), why: why.to_owned() });
+    }
+}
+
+/// One file that is put back.
+struct One<'a> {
+    plan: &'a FilePlan,
+    file: &'a PlannedFile,
+    bench: &'a Bench,
+    how: Restore,
+}
+
+impl One<'_> {
+    /// `None` where it is as it should be already.
+    fn put_back(&self) -> Result<Option<FileChange>, String> {
+        let Bench { workspace, files, .. } = self.bench;
+        let failed = |error: WorkspaceError| error.to_string();
+        let place = look::place(workspace, &self.file.path).ok_or("it is not in the workspace")?;
+        // Nobody who could stop this waits for longer than one write.
+        let lock = files.locks.take(workspace, &place, || false).map_err(failed)?;
+        let now = look::one(workspace, &self.file.path);
+        if let Now::Other(what) = &now {
+            return Err(format!("it is {what}"));
+        }
+        let has_mode = now.file().is_none_or(|now| self.file.mode.is_none_or(|mode| mode & 0o7777 == now.info.mode));
+        if now.is(&self.file.target) && has_mode {
+            return Ok(None);
+        }
+        // Another name of a file that was put back a moment ago is as it should be, and was found above.
+        if !is_unchanged(&now, &self.file.now) && self.how != Restore::Over {
+            return Err("someone else changed it at that moment".to_owned());
+        }
+        let before = self.keep(&place, &now)?;
+        let change = match &self.file.target {
+            FileState::Absent => self.delete(&place, before)?,
+            FileState::File(image) => self.write(&place, before, image, now.file())?,
+            FileState::Unknown(why) => return Err(why.clone()),
+        };
+        drop(lock);
+        Ok(Some(change))
+    }
+
+    /// Keeps what is there: a restore can be undone.
+    fn keep(&self, place: &WorkspacePath, now: &Now) -> Result<FileState, String> {
+        let Some(now) = now.file() else { return Ok(FileState::Absent) };
+        let vault = &self.bench.vault;
+        let image = match self.bench.workspace.read(place, vault.file_bytes_max()) {
+            Ok((content, info)) if info.version == now.info.version => vault.keep(&content, info.mode),
+            Ok(_) => return Err("someone else changed it at that moment".to_owned()),
+            Err(WorkspaceError::TooLarge { .. }) => {
+                let hash = Some(now.hash.clone());
+                FileImage { hash, ..vault.too_large(now.info.mode, now.info.bytes) }
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        match &image.not_kept {
+            Some(why) if self.how != Restore::Over => {
+                Err(format!("what it holds now could not be kept, so this could not be undone: {why}"))
+            }
+            _ => Ok(FileState::File(image)),
+        }
+    }
+
+    fn delete(&self, place: &WorkspacePath, before: FileState) -> Result<FileChange, String> {
+        let change = FileChange { path: self.file.path.clone(), before, after: FileState::Absent };
+        self.note(&change, false);
+        match self.bench.workspace.remove_file(place) {
+            Ok(()) => Ok(change),
+            Err(error) => {
+                self.note(&change, true);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        place: &WorkspacePath,
+        before: FileState,
+        image: &FileImage,
+        now: Option<&NowFile>,
+    ) -> Result<FileChange, String> {
+        let content = content(image, &self.bench.vaults)?;
+        let expect = now.map(|now| now.info.version);
+        let options = WriteOptions { expect, mode: self.file.mode, ..WriteOptions::default() };
+        // What a fork takes from its parent is its own from now on.
+        let mut image = self.bench.vault.keep(&content, image.mode);
+        let mut change = FileChange { path: self.file.path.clone(), before, after: FileState::File(image.clone()) };
+        self.note(&change, false);
+        match self.bench.workspace.write(place, &content, &options) {
+            Ok(written) => {
+                image.mode = written.info.mode;
+                change.after = FileState::File(image);
+                Ok(change)
+            }
+            Err(error) => {
+                self.note(&change, true);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn note(&self, change: &FileChange, not_made: bool) {
+        let (seq, restore) = (self.plan.upto, Some(self.bench.key.clone()));
+        if let Err(error) = self.bench.vault.note(&Note { seq, restore, change: change.clone(), not_made }) {
+            tracing::warn!(%error, "a change could not be noted");
+        }
+    }
+}
+
+fn is_unchanged(now: &Now, then: &Now) -> bool {
+    match (now, then) {
+        // Its version differs where another of its names was deleted.
+        (Now::File(now), Now::File(then)) => {
+            now.hash == then.hash && now.info.version.identity() == then.info.version.identity()
+        }
+        (now, then) => now == then,
+    }
+}
+
+/// A content, from whichever session has it.
+pub(super) fn content(image: &FileImage, vaults: &[Vault]) -> Result<Vec<u8>, String> {
+    let hash = image.hash.as_deref().unwrap_or_default();
+    let mut why = "its old content is not among those that are kept".to_owned();
+    for vault in vaults {
+        match vault.read(hash) {
+            Ok(content) => return Ok(content),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}

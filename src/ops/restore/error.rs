@@ -1,0 +1,135 @@
+//! What came of a restore, or why there was none.
+
+use std::sync::Arc;
+
+use crate::{
+    error::{Kind, SendError},
+    kernel::{BadRecord, RefusedFile, RestoredFiles},
+    ops::restore::FilePlan,
+    tape::TapeError,
+    tool::workspace::WorkspaceError,
+    words::ids::Seq,
+};
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The tape cannot be read.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// An entry of it cannot be understood.
+    #[error(transparent)]
+    Entry(#[from] BadRecord),
+    /// The workspace cannot be opened.
+    #[error("the workspace cannot be opened: {0}")]
+    Workspace(#[from] WorkspaceError),
+}
+
+/// What a restore did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The entry that records it. To undo the restore, restore to the entry before this one.
+    pub entry: Seq,
+    /// What was done, and what was refused.
+    pub files: Arc<RestoredFiles>,
+}
+
+/// Why files were not put back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// A turn is running, and may be changing files. Nothing was done.
+    #[error("turn {turn} is running: wait for its end, or abort it")]
+    Busy {
+        /// Which.
+        turn: Seq,
+    },
+    /// Some files have to be refused, and it was to be all or nothing. Nothing was done; the plan names them.
+    #[error("{} of {} files cannot be put back, so none was: {}", .plan.refused().count(), .plan.files.len(), refused(.plan))]
+    Refused {
+        /// What would have been done.
+        plan: Box<FilePlan>,
+    },
+    /// Some files could not be put back, or the conversation did not go back, so what was done was taken back again.
+    #[error("{}", partly(.files, *.left))]
+    Partly {
+        /// What had been done, and what could not be.
+        files: Arc<RestoredFiles>,
+        /// How many files could not be put forth again, and are back.
+        left: usize,
+    },
+    /// The tools of this runtime do not work on files, or not here. Nothing was done.
+    #[error("the tools of this runtime change no files here, so none can be put back")]
+    NoFiles,
+    /// There is no plan. Nothing was done.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The session cannot be asked. Nothing was done.
+    #[error(transparent)]
+    Session(#[from] SendError),
+    /// The files were put back, and the tape does not say so. Made again, the restore finds what was done.
+    #[error("{} files were put back, but that could not be recorded: {source}", .files.files.len())]
+    NotRecorded {
+        /// What was done.
+        files: Arc<RestoredFiles>,
+        /// Why it could not be recorded.
+        source: SendError,
+    },
+    /// The work was cut off: a panic, or the end of the runtime. What was done by then is noted.
+    #[error("the restore was cut off; make it again")]
+    CutOff,
+}
+
+/// What could not be put back, and what became of the rest.
+fn partly(files: &RestoredFiles, left: usize) -> String {
+    const SHOWN_MAX: usize = 3;
+    let shown = |file: &RefusedFile| format!("{}: {}", file.path, file.why);
+    let refused: Vec<String> = files.refused.iter().take(SHOWN_MAX).map(shown).collect();
+    let why = match refused.is_empty() {
+        true => "the conversation did not go back".to_owned(),
+        false => format!("not all files could be put back ({})", refused.join("; ")),
+    };
+    match left {
+        0 => format!("{why}, so none was: what had been done is taken back again"),
+        left => format!("{why}, and {left} that had been put back could not be put forth again"),
+    }
+}
+
+/// The first of the files that are refused, with the reasons.
+fn refused(plan: &FilePlan) -> String {
+    const SHOWN_MAX: usize = 3;
+    let shown: Vec<String> = plan.refused().take(SHOWN_MAX).map(|file| file.in_a_line()).collect();
+    let more = plan.refused().count().saturating_sub(SHOWN_MAX);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join("; "))
+}
+
+impl PlanError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            PlanError::Tape(error) => error.kind(),
+            PlanError::Entry(_) => Kind::Damaged,
+            PlanError::Workspace(_) => Kind::Invalid,
+        }
+    }
+}
+
+impl RestoreError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            RestoreError::Busy { .. } => Kind::Busy,
+            RestoreError::Refused { .. } => Kind::Stale,
+            RestoreError::NoFiles => Kind::Invalid,
+            RestoreError::Plan(error) => error.kind(),
+            RestoreError::Session(error) => error.kind(),
+            RestoreError::NotRecorded { .. } | RestoreError::CutOff => Kind::Retry,
+            RestoreError::Partly { .. } => Kind::Storage,
+        }
+    }
+}

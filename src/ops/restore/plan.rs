@@ -1,0 +1,244 @@
+//! What putting files back would do. A function of what was changed and of how the files are now.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    kernel::RestoredFiles,
+    ops::restore::{
+        history::{History, Made},
+        look::Now,
+    },
+    tool::FileState,
+    words::ids::Seq,
+};
+
+/// What a restore would do to each file that was changed after an entry. Nothing has been done yet.
+///
+/// Shown as text it names each file, and then has a unified diff of what would change.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FilePlan {
+    /// Changes after this entry are taken back.
+    pub since: Seq,
+    /// The newest entry that was looked at.
+    pub upto: Seq,
+    /// The files, by path.
+    pub files: Vec<PlannedFile>,
+    /// What ran without saying which files it changed, one line each: nobody knows what is left of that.
+    pub silent: Vec<String>,
+}
+
+/// One file of a plan.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PlannedFile {
+    /// Its path: relative to the workspace, or absolute where it is outside.
+    pub path: String,
+    /// What would be done.
+    pub step: Step,
+    /// The calls, and restores, that changed it, by the seq that names them.
+    pub by: Vec<Seq>,
+    /// Somebody else changed it between two of these changes. That goes too; it is among the contents that are kept.
+    pub others_between: bool,
+    /// What would change, as a unified diff; `None` where nothing would, or it is no text.
+    pub diff: Option<String>,
+    /// What is to be there.
+    pub(super) target: FileState,
+    /// The mode that is to be set; `None` where it stays.
+    pub(super) mode: Option<u32>,
+    /// How it was when the plan was made.
+    pub(super) now: Now,
+}
+
+/// What is done to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Its old content, or its old mode, is put back.
+    Restore,
+    /// It was not there, and is deleted.
+    Delete,
+    /// It is as it was.
+    Nothing,
+    /// Somebody else changed it since: it is refused, unless the host insists.
+    Conflict {
+        /// What was found.
+        why: String,
+    },
+    /// It cannot be put back.
+    NotRestorable {
+        /// Why.
+        why: String,
+    },
+}
+
+impl FilePlan {
+    /// The files that a restore would change.
+    pub fn to_change(&self) -> impl Iterator<Item = &PlannedFile> {
+        self.files.iter().filter(|file| matches!(file.step, Step::Restore | Step::Delete))
+    }
+
+    /// The files that have to be refused: changed by somebody else since, or not restorable.
+    pub fn refused(&self) -> impl Iterator<Item = &PlannedFile> {
+        self.files.iter().filter(|file| matches!(file.step, Step::Conflict { .. } | Step::NotRestorable { .. }))
+    }
+}
+
+/// Makes the plan.
+pub(super) fn plan(history: &History, now: &BTreeMap<String, Now>, kept: &dyn Fn(&str) -> bool) -> FilePlan {
+    let mut chains: BTreeMap<&str, Vec<&Made>> = BTreeMap::new();
+    for made in &history.changes {
+        chains.entry(&made.change.path).or_default().push(made);
+    }
+    // Names of one file share what was done to any of them.
+    let mut names_of: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
+    for (path, now) in now {
+        if let Some(file) = now.file().filter(|file| file.info.links > 1) {
+            names_of.entry(file.info.version.identity()).or_default().push(path);
+        }
+    }
+    let file = |path: &str, own: &[&Made]| {
+        let now = now.get(path).filter(|_| own.iter().all(|made| made.here));
+        let Some(now) = now else { return elsewhere(path, own) };
+        let names = now.file().and_then(|file| names_of.get(&file.info.version.identity()));
+        let shared = names.filter(|names| names.len() > 1).map(|names| {
+            let mut all: Vec<&Made> = names.iter().filter_map(|name| chains.get(name)).flatten().copied().collect();
+            all.sort_by_key(|made| made.at);
+            all
+        });
+        one(path, own, shared.as_deref().unwrap_or(own), now, kept)
+    };
+    let files = chains.iter().map(|(path, own)| file(path, own)).collect();
+    FilePlan { since: history.since, upto: history.upto, files, silent: history.silent.clone() }
+}
+
+/// The plan that takes a restore back. Newest first, as it was done.
+pub(super) fn back(done: &RestoredFiles, upto: Seq, now: &dyn Fn(&str) -> Now) -> FilePlan {
+    let files = done.files.iter().rev().map(|change| {
+        let now = now(&change.path);
+        let step = match (&change.before, now.is(&change.after)) {
+            (_, false) => Step::Conflict { why: "someone else changed it at that moment".to_owned() },
+            (FileState::Absent, true) => Step::Delete,
+            (FileState::File(_), true) => Step::Restore,
+            (FileState::Unknown(why), true) => Step::NotRestorable { why: why.clone() },
+        };
+        let mode = match &change.before {
+            FileState::File(image) => Some(image.mode),
+            _ => None,
+        };
+        let (path, target) = (change.path.clone(), change.before.clone());
+        PlannedFile { path, step, by: vec![upto], others_between: false, diff: None, target, mode, now }
+    });
+    FilePlan { since: upto, upto, files: files.collect(), silent: Vec::new() }
+}
+
+/// A file that is not in the workspace.
+fn elsewhere(path: &str, own: &[&Made]) -> PlannedFile {
+    let before = own.first().map_or(&FileState::Absent, |made| &made.change.before);
+    let why = match before {
+        FileState::Unknown(why) => why.clone(),
+        FileState::Absent => "it is not in the session's workspace; it was not there before".to_owned(),
+        FileState::File(image) => match &image.hash {
+            Some(hash) if image.not_kept.is_none() => {
+                format!("it is not in the session's workspace; its old content is kept as {hash}")
+            }
+            _ => "it is not in the session's workspace".to_owned(),
+        },
+    };
+    PlannedFile {
+        path: path.to_owned(),
+        step: Step::NotRestorable { why },
+        by: named(own),
+        others_between: false,
+        diff: None,
+        target: before.clone(),
+        mode: None,
+        now: Now::Absent,
+    }
+}
+
+/// What becomes of one path. `all` are the changes of the file by whatever name, `own` those by this one.
+fn one(path: &str, own: &[&Made], all: &[&Made], now: &Now, kept: &dyn Fn(&str) -> bool) -> PlannedFile {
+    let made_here = own.first().is_some_and(|made| made.change.before == FileState::Absent);
+    let first = all.iter().find(|made| made_here || made.change.before != FileState::Absent);
+    let target = match (made_here, first) {
+        (true, _) | (_, None) => FileState::Absent,
+        (false, Some(first)) => first.change.before.clone(),
+    };
+    let last = all.last().map(|made| (&made.change.after, made.uncertain.then_some(&made.change.before)));
+    let mode = match (&target, last) {
+        (FileState::File(image), Some((FileState::File(last), _))) if now.file().is_some() => {
+            (image.mode != last.mode).then_some(image.mode)
+        }
+        (FileState::File(image), _) => Some(image.mode),
+        _ => None,
+    };
+    let step = step(&target, last, now, mode, kept);
+    let pairs = all.windows(2).filter(|pair| !pair[0].uncertain);
+    let others_between = pairs.into_iter().any(|pair| are_apart(&pair[0].change.after, &pair[1].change.before));
+    PlannedFile {
+        path: path.to_owned(),
+        step,
+        by: named(all),
+        others_between,
+        diff: None,
+        target,
+        mode,
+        now: now.clone(),
+    }
+}
+
+fn step(
+    target: &FileState,
+    last: Option<(&FileState, Option<&FileState>)>,
+    now: &Now,
+    mode: Option<u32>,
+    kept: &dyn Fn(&str) -> bool,
+) -> Step {
+    let has_mode = now.file().is_none_or(|file| mode.is_none_or(|mode| mode & 0o7777 == file.info.mode));
+    if now.is(target) && has_mode {
+        return Step::Nothing;
+    }
+    let cannot = |why: &str| Step::NotRestorable { why: why.to_owned() };
+    match target {
+        FileState::Unknown(why) => return cannot(why),
+        FileState::File(image) => match (&image.hash, &image.not_kept) {
+            (_, Some(why)) => return cannot(&format!("its old content was not kept: {why}")),
+            (None, None) => return cannot("its old content was not kept"),
+            (Some(hash), None) if !kept(hash) => return cannot("its old content is not among those that are kept"),
+            (Some(_), None) => {}
+        },
+        FileState::Absent => {}
+    }
+    let Some((after, or_before)) = last else { return Step::Nothing };
+    if let FileState::Unknown(why) = after {
+        return cannot(why);
+    }
+    if now.is(after) || or_before.is_some_and(|before| now.is(before)) || now.is(target) {
+        return if *target == FileState::Absent { Step::Delete } else { Step::Restore };
+    }
+    let why = match now {
+        Now::Absent => "someone else deleted it since".to_owned(),
+        Now::File(_) if *after == FileState::Absent => "someone else made it anew since".to_owned(),
+        Now::File(_) => "someone else changed it since".to_owned(),
+        Now::Other(what) => format!("it is {what}"),
+    };
+    Step::Conflict { why }
+}
+
+/// Whether somebody else was at work between two changes.
+fn are_apart(after: &FileState, before: &FileState) -> bool {
+    match (after, before) {
+        (FileState::Unknown(_), _) | (_, FileState::Unknown(_)) => false,
+        (FileState::File(after), FileState::File(before)) => {
+            matches!((&after.hash, &before.hash), (Some(after), Some(before)) if after != before)
+        }
+        (after, before) => after != before,
+    }
+}
+
+fn named(made: &[&Made]) -> Vec<Seq> {
+    let mut by: Vec<Seq> = made.iter().map(|made| made.by).collect();
+    by.dedup();
+    by
+}

@@ -1,0 +1,123 @@
+//! A plan as people read it: each file in a line, then what would change in each.
+
+use std::fmt;
+
+use crate::{
+    ops::restore::{
+        act::content,
+        look,
+        plan::{FilePlan, PlannedFile, Step},
+    },
+    tool::{FileState, files::Vault, workspace::Workspace},
+    tools::unified_diff,
+};
+
+/// Largest content that a diff is made of, in bytes.
+const DIFFED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How much all diffs of a plan may take together, in bytes. What comes after that is said to be left out.
+const DIFFS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Adds the diffs of what would change.
+pub(super) fn add_diffs(plan: &mut FilePlan, workspace: &Workspace, vaults: &[Vault]) {
+    let mut room = DIFFS_BYTES_MAX;
+    for file in &mut plan.files {
+        if !matches!(file.step, Step::Restore | Step::Delete | Step::Conflict { .. }) {
+            continue;
+        }
+        let diff = match diff(file, workspace, vaults) {
+            Some(diff) if diff.len() <= room => diff,
+            Some(_) => "(the diff is left out: enough is shown)\n".to_owned(),
+            None => continue,
+        };
+        room = room.saturating_sub(diff.len());
+        file.diff = Some(diff);
+    }
+}
+
+fn diff(file: &PlannedFile, workspace: &Workspace, vaults: &[Vault]) -> Option<String> {
+    let now = match file.now.file() {
+        Some(now) if now.info.bytes > DIFFED_BYTES_MAX => return Some("(too large for a diff)\n".to_owned()),
+        Some(_) => workspace.read(&look::place(workspace, &file.path)?, DIFFED_BYTES_MAX).ok()?.0,
+        None => Vec::new(),
+    };
+    let wanted = match &file.target {
+        FileState::File(image) if image.bytes > DIFFED_BYTES_MAX => {
+            return Some("(too large for a diff)\n".to_owned());
+        }
+        FileState::File(image) => content(image, vaults).ok()?,
+        FileState::Absent => Vec::new(),
+        FileState::Unknown(_) => return None,
+    };
+    if now == wanted {
+        return None;
+    }
+    if now.contains(&0) || wanted.contains(&0) {
+        return Some("(no text)\n".to_owned());
+    }
+    Some(unified_diff(&now, &wanted))
+}
+
+impl fmt::Display for FilePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.files.is_empty() && self.silent.is_empty() {
+            return writeln!(f, "no file was changed after entry {}", self.since);
+        }
+        for file in &self.files {
+            file.line(f)?;
+        }
+        for silent in &self.silent {
+            writeln!(f, "unknown   {}", plain(silent))?;
+        }
+        for file in &self.files {
+            let Some(diff) = &file.diff else { continue };
+            let absent = |is: bool, side: &str| match is {
+                true => "/dev/null".to_owned(),
+                false => format!("{side}/{}", file.path),
+            };
+            writeln!(f, "\n--- {}", absent(file.now.file().is_none(), "a"))?;
+            writeln!(f, "+++ {}", absent(file.target == FileState::Absent, "b"))?;
+            f.write_str(diff)?;
+        }
+        Ok(())
+    }
+}
+
+impl PlannedFile {
+    /// The file, and why it is refused where it is.
+    pub(crate) fn in_a_line(&self) -> String {
+        match &self.step {
+            Step::Conflict { why } | Step::NotRestorable { why } => format!("{}: {}", self.path, plain(why)),
+            Step::Restore | Step::Delete | Step::Nothing => self.path.clone(),
+        }
+    }
+
+    fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, why) = match &self.step {
+            Step::Restore => ("restore", None),
+            Step::Delete => ("delete", None),
+            Step::Nothing => ("as it was", None),
+            Step::Conflict { why } => ("refused", Some(why)),
+            Step::NotRestorable { why } => ("not restorable", Some(why)),
+        };
+        write!(f, "{word:9} {}", self.path)?;
+        if let Some(why) = why {
+            write!(f, ": {}", plain(why))?;
+        }
+        let changes = !matches!(self.step, Step::Nothing);
+        if let (Some(mode), true, Some(now)) = (self.mode, changes, self.now.file())
+            && mode != now.info.mode
+        {
+            write!(f, " (mode {:o} to {mode:o})", now.info.mode)?;
+        }
+        if self.others_between && matches!(self.step, Step::Restore | Step::Delete) {
+            f.write_str(" (with what someone else wrote there in between)")?;
+        }
+        writeln!(f)
+    }
+}
+
+/// On one line, whatever a file is called.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

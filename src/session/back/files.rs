@@ -1,0 +1,120 @@
+//! Files that go back with a conversation: shown first, refused by name, and never back without it.
+
+use std::sync::Arc;
+
+use crate::{
+    error::SendError,
+    kernel::{BranchSummary, RecordRestored, RestoredFiles, RolledBack, Wanted},
+    ops::restore::{self, Bench, FilePlan, Restore, RestoreError},
+    session::{Rollback, RollbackError, Session},
+    words::ids::{MessageId, Seq},
+};
+
+/// What going back would do, files included. Nothing was done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RollbackPlan {
+    /// The conversation would be what it was when this entry was the newest.
+    pub to: Seq,
+    /// Messages of the host that would be no part of it any more, oldest first.
+    pub gone: Vec<MessageId>,
+    /// Messages of the host that would be part of it again, oldest first.
+    pub again: Vec<MessageId>,
+    /// What would become of the files; shown as text it is a diff.
+    pub files: FilePlan,
+}
+
+impl From<RestoreError> for RollbackError {
+    fn from(error: RestoreError) -> RollbackError {
+        match error {
+            RestoreError::Session(error) => error.into(),
+            other => RollbackError::Files(Arc::new(other)),
+        }
+    }
+}
+
+impl Session {
+    /// What going back to there would do to the conversation and to the files that calls changed behind it: a plan with a diff.
+    /// Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Session::rollback`]; [`RollbackError::Files`] where the workspace cannot be read.
+    pub async fn plan_rollback(&self, to: impl Into<Wanted>) -> Result<RollbackPlan, RollbackError> {
+        let (_, back) = self.way_back(to.into()).await?;
+        let files = self.changes(back.to).await?;
+        let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
+        Ok(RollbackPlan { to, gone, again, files })
+    }
+
+    /// Puts the files back and records that with the rollback.
+    pub(super) async fn with_files(
+        &self,
+        back: Arc<RolledBack>,
+        summary: Option<Arc<BranchSummary>>,
+        how: Restore,
+    ) -> Result<Rollback, RollbackError> {
+        let session = self.clone();
+        // A task of its own: whoever stops waiting does not leave it half done.
+        let work = async move { session.put_back_and_record(back, summary, how).await };
+        self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RollbackError::from(RestoreError::CutOff))?
+    }
+
+    async fn put_back_and_record(
+        &self,
+        back: Arc<RolledBack>,
+        summary: Option<Arc<BranchSummary>>,
+        how: Restore,
+    ) -> Result<Rollback, RollbackError> {
+        let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
+        let (host, id, since) = (self.host.clone(), self.id().clone(), back.to);
+        // The next life waits for this, and not for the answers to what follows, which it gives.
+        let put_back = self.slot.tasks().spawn_blocking(move || {
+            let (plan, bench) = restore::prepare(&*host.store, &id, since, tools).map_err(RestoreError::from)?;
+            #[cfg(feature = "fault-injection")]
+            let bench = bench.with_faults(host.store.faults());
+            if how == Restore::Whole && plan.refused().next().is_some() {
+                return Err(RestoreError::Refused { plan: Box::new(plan) });
+            }
+            let done = restore::carry_out(&plan, &bench, how);
+            Ok((done, bench))
+        });
+        let (done, bench) = put_back.await.map_err(|_| RestoreError::CutOff)??;
+        let done = Arc::new(done);
+        if how == Restore::Whole && !done.refused.is_empty() {
+            // Something went wrong on the way: a full disk, somebody who wrote at that moment.
+            let left = self.put_forth(&done, back.from, bench).await;
+            return Err(RestoreError::Partly { files: done, left }.into());
+        }
+        fault!(self.host.store.faults(), "back.files", self.id().as_str());
+        let from = back.from;
+        let files = (!done.files.is_empty() || !done.refused.is_empty()).then(|| done.clone());
+        match self.record(back, files, summary).await {
+            Err(RollbackError::Session(error)) if was_refused(&error) => {
+                let left = self.put_forth(&done, from, bench).await;
+                if left == 0 { Err(error.into()) } else { Err(RestoreError::Partly { files: done, left }.into()) }
+            }
+            recorded => recorded,
+        }
+    }
+
+    /// The conversation does not go back, so the files are put forth again, and the tape says both. Gives how many could not be.
+    async fn put_forth(&self, done: &Arc<RestoredFiles>, from: Seq, bench: Bench) -> usize {
+        if done.files.is_empty() {
+            return 0;
+        }
+        let files = done.clone();
+        let forth = self.slot.tasks().spawn_blocking(move || restore::take_back(&files, from, bench)).await;
+        let Ok(forth) = forth else { return done.files.len() };
+        let left = forth.refused.len();
+        for files in [done.clone(), Arc::new(forth)] {
+            // What cannot be recorded is in the notes beside the tape.
+            drop(self.ask(RecordRestored { files }).await);
+        }
+        left
+    }
+}
+
+/// Whether the session said no: the entry is not on the tape, and will not be.
+fn was_refused(error: &SendError) -> bool {
+    !matches!(error, SendError::Unsettled { .. })
+}

@@ -1,0 +1,370 @@
+//! Forking a conversation at any point of it, and merging what was said there.
+//!
+//! Both read tapes in a thread for that, and no actor waits for it. A fork is one line on a new tape. A merge is one entry on
+//! the tape that it is merged into, which takes it only if nothing was decided in between; the fork is read and not changed.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use crate::{
+    actor::{host::Host, slot::put_to_sleep},
+    error::{OpenError, SendError},
+    kernel::{
+        Entry, Held, Merged, NoPoint, Point, Record, Recorded, Refusal, Spent, State, Wanted, find_point, is_whole,
+        plan_merge,
+    },
+    lock::Lock,
+    session::{
+        ForkError, MergeError, Session,
+        back::{look, read},
+    },
+    tape::{Appended, Deleted, TapeError, TapeStore, TapeStoreExt as _},
+    words::ids::{MessageId, Millis, Seq, SessionId},
+};
+
+/// How often a merge, or a way back, is worked out anew where something was decided in between.
+pub(super) const TRIES_MAX: u32 = 5;
+
+/// How a fork was merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Merge {
+    /// The entry that records it; `None` where nothing was said in the fork, or used, that is not merged already.
+    pub entry: Option<Seq>,
+    /// What the fork said after this entry of its tape is part of it.
+    pub from: Seq,
+    /// The newest entry of the fork that is.
+    pub to: Seq,
+    /// How many items the conversation has more: messages, answers, results.
+    pub items: usize,
+    /// The messages of hosts among them, oldest first.
+    pub messages: Vec<MessageId>,
+    /// What the fork used, and what now counts here.
+    pub spent: Spent,
+    /// What became of the fork, where it was to be deleted.
+    pub deleted: Option<Deleted>,
+}
+
+/// Where a fork was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForkedAt {
+    /// The last entry that the fork has of the other tape. It ends an append.
+    pub entry: Seq,
+    /// The entry that it went back to from there, where that was needed to stand exactly at the point.
+    pub back_to: Option<Seq>,
+}
+
+/// What becomes of a fork that was merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Afterwards {
+    Keep,
+    Delete,
+}
+
+impl Session {
+    /// Makes a new conversation that goes on from a point of this one, and wakes it. This one does not notice, also while a turn
+    /// of it runs, and is not woken for it; nothing is copied.
+    ///
+    /// The fork says what was said at that point, whatever was taken back here. A tape can be forked where an append ends: where
+    /// the point lies inside one, that is the end before it if nothing was said in between, and else the end behind it, from where
+    /// the fork goes back to the point. Where a call had no result at the point, the fork stands at the end of the append.
+    /// What it may use of a budget is what was left there (`docs/SEMANTICS.md`, "Forks").
+    ///
+    /// # Errors
+    /// See [`ForkError`]; [`TapeError::Busy`] where the point lies in what is just being written: try again. No session was made then. Dropped half-way, or where the process dies, one may be left that nobody
+    /// was told of and that does nothing.
+    pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, ForkError> {
+        let (host, id, at, fork) = (self.host.clone(), self.id().clone(), at.into(), SessionId::new());
+        let made = fork.clone();
+        let forked = tokio::task::spawn_blocking(move || {
+            let forked = fork_at(&*host.store, &id, &at, &made, host.clock.now())?;
+            if published(&host, &id).is_some_and(|upto| forked.entry > upto) {
+                // It stands on an append that may still be cut back.
+                drop(host.store.delete(&made));
+                return Err(TapeError::Busy { waiting: 1 }.into());
+            }
+            Ok::<_, ForkError>(forked)
+        });
+        forked.await.map_err(|_| OpenError::Closed)??;
+        let session = Session { host: self.host.clone(), slot: self.host.slot(&fork) };
+        if let Err(error) = session.up().await {
+            // Nobody was told of it. What goes wrong now leaves a session that does nothing.
+            let host = self.host.clone();
+            drop(tokio::task::spawn_blocking(move || host.store.delete(&fork)).await);
+            return Err(error.into());
+        }
+        Ok(session)
+    }
+
+    /// Makes what was said in a fork, since it was forked or merged last, part of this conversation: one entry, behind all that
+    /// was said here. What the fork used counts here from then on, once. The fork is not changed, and is kept.
+    ///
+    /// The fork may be one of this session, or of one that this session goes on from behind the fork's point. Merged again
+    /// without anything new it changes nothing and says so ([`Merge::entry`] is `None`). What was taken back there is not
+    /// merged; an undo here takes back a merge whole, and then it can be merged again.
+    ///
+    /// # Errors
+    /// See [`MergeError`]. Both sides are what they were then.
+    pub async fn merge(&self, fork: &SessionId) -> Result<Merge, MergeError> {
+        self.merge_and(fork, Afterwards::Keep).await
+    }
+
+    /// The same, and deletes the fork once its words are on the tape here. Its large outputs go with it.
+    ///
+    /// # Errors
+    /// As [`Session::merge`]; [`MergeError::Waiting`]; [`MergeError::Kept`] where it was merged and could not be deleted: the
+    /// same again deletes it.
+    pub async fn merge_and_delete(&self, fork: &SessionId) -> Result<Merge, MergeError> {
+        self.merge_and(fork, Afterwards::Delete).await
+    }
+
+    async fn merge_and(&self, fork: &SessionId, then: Afterwards) -> Result<Merge, MergeError> {
+        let mut tries = 0;
+        let (entry, planned) = loop {
+            tries += 1;
+            let here = self.state().await?;
+            if let Some(turn) = &here.turn {
+                return Err(MergeError::Busy { session: self.id().clone(), turn: turn.id });
+            }
+            let (host, fork) = (self.host.clone(), fork.clone());
+            let found = tokio::task::spawn_blocking(move || work_out(&host, &here, &fork)).await;
+            let planned = found.map_err(|_| SendError::Closed)??;
+            if then == Afterwards::Delete && planned.waiting > 0 {
+                return Err(MergeError::Waiting { fork: planned.merged.fork.clone(), waiting: planned.waiting });
+            }
+            if planned.merged.is_nothing() {
+                break (None, planned);
+            }
+            let merged = planned.merged.clone();
+            match self.ask(crate::kernel::Merge { merged }).await {
+                Ok(Held::Done(entry)) => break (Some(entry), planned),
+                Ok(_) => return Err(SendError::Closed.into()),
+                Err(SendError::Refused(Refusal::Moved { .. })) if tries < TRIES_MAX => {}
+                Err(SendError::Busy { turn }) => return Err(MergeError::Busy { session: self.id().clone(), turn }),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let deleted = match then {
+            Afterwards::Keep => None,
+            Afterwards::Delete => Some(self.delete_merged(&planned).await.map_err(|why| MergeError::Kept {
+                fork: planned.merged.fork.clone(),
+                entry,
+                why,
+            })?),
+        };
+        let Merged { from, to, spent, .. } = *planned.merged;
+        let (items, messages) = (planned.merged.items.len(), planned.merged.messages());
+        Ok(Merge { entry, from, to, items, messages, spent, deleted })
+    }
+
+    /// Its words are on the tape here, so it may go. Not if it has gone on meanwhile.
+    async fn delete_merged(&self, planned: &Planned) -> Result<Deleted, String> {
+        let (host, parent) = (self.host.clone(), self.id().clone());
+        let (fork, to, files) = (planned.merged.fork.clone(), planned.merged.to, planned.files.clone());
+        fault!(host.store.faults(), "merge.recorded", parent.as_str());
+        put_to_sleep(&host, &fork).await.map_err(|error| error.to_string())?;
+        let delete = move || {
+            hand_over(&host, &fork, &parent, &files);
+            let deleted = host.store.delete_unless_gone_on(&fork, to);
+            host.orders.scrub();
+            deleted
+        };
+        let deleted = tokio::task::spawn_blocking(delete).await.map_err(|_| "it was cut off".to_owned())?;
+        deleted.map_err(|error| error.to_string())
+    }
+}
+
+/// Through which entry readers may read a session: all that it has been told of. What stands behind that may still be cut back.
+/// Nothing where it is not awake here: then nothing is on its way.
+pub(super) fn published(host: &Host, id: &SessionId) -> Option<Seq> {
+    let slot = host.slots.awake_one(id)?;
+    let told = slot.told().load(Ordering::Relaxed);
+    (told > 0).then_some(Seq(told))
+}
+
+/// Makes a session that goes on from an entry of another one; from the newest that is on its tape where none is named.
+///
+/// # Errors
+/// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
+pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Seq>) -> Result<SessionId, OpenError> {
+    let (host, parent, fork) = (host.clone(), parent.clone(), SessionId::new());
+    let made = tokio::task::spawn_blocking(move || {
+        let at = at.or_else(|| published(&host, &parent));
+        host.store.fork(&parent, at, &fork, host.clock.now())?;
+        Ok::<_, OpenError>(fork)
+    });
+    made.await.map_err(|_| OpenError::Closed)?
+}
+
+/// Makes the session `fork`, which goes on from a point of another one that may be open anywhere. Blocks on the disk; see
+/// [`Session::fork`].
+///
+/// # Errors
+/// See [`ForkError`]. No session was made then.
+pub fn fork_at(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    at: &Point,
+    fork: &SessionId,
+    now: Millis,
+) -> Result<ForkedAt, ForkError> {
+    let point = match at {
+        Point::At(seq) => *seq,
+        _ => find(store, session, at)?,
+    };
+    let (before, end) = match store.fork(session, Some(point), fork, now) {
+        Ok(_) => return Ok(ForkedAt { entry: point, back_to: None }),
+        Err(TapeError::InsideAppend { before, end, .. }) => (before, end),
+        Err(error) => return Err(error.into()),
+    };
+    let then = state_at(store, session, point)?;
+    if is_whole(&then) && before > Seq::ZERO && says_the_same(&state_at(store, session, before)?, &then) {
+        store.fork(session, Some(before), fork, now)?;
+        return Ok(ForkedAt { entry: before, back_to: None });
+    }
+    let stands_there = !is_whole(&then) || says_the_same(&state_at(store, session, end)?, &then);
+    store.fork(session, Some(end), fork, now)?;
+    if stands_there {
+        return Ok(ForkedAt { entry: end, back_to: None });
+    }
+    match go_back(store, fork, point, now) {
+        Ok(()) => Ok(ForkedAt { entry: end, back_to: Some(point) }),
+        Err(error) => {
+            drop(store.delete(fork));
+            Err(error)
+        }
+    }
+}
+
+fn says_the_same(one: &State, other: &State) -> bool {
+    one.history == other.history && one.context.summary == other.context.summary
+}
+
+/// The entry of a point. Reads from the newest anchor on, and further back until it is found.
+fn find(store: &dyn TapeStore, session: &SessionId, at: &Point) -> Result<Seq, ForkError> {
+    let anchors = store.anchors(session)?;
+    let mut anchors_read = 1;
+    loop {
+        let from = anchors.len().saturating_sub(anchors_read);
+        let after = anchors.get(from).map_or(Seq::ZERO, |anchor| Seq(anchor.first.0.saturating_sub(1)));
+        let entries = typed(session, &store.read(session, after)?)?;
+        let newest = entries.last().map_or(Seq::ZERO, |entry| entry.seq);
+        if let Some(point) = find_point(&entries, newest, at, from == 0)? {
+            return Ok(point);
+        }
+        if from == 0 {
+            return Err(NoPoint::Unreadable.into());
+        }
+        anchors_read *= 4;
+    }
+}
+
+fn typed(session: &SessionId, lines: &[crate::tape::Entry]) -> Result<Vec<Entry>, OpenError> {
+    let damaged =
+        |bad: crate::kernel::BadRecord| OpenError::Damaged { session: session.clone(), damage: bad.to_string() };
+    lines.iter().map(Entry::from_tape).collect::<Result<_, _>>().map_err(damaged)
+}
+
+fn state_at(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<State, OpenError> {
+    let lines = store.read_to(session, seq)?.entries;
+    crate::actor::session::fold(&lines)
+        .map_err(|bad| OpenError::Damaged { session: session.clone(), damage: bad.to_string() })
+}
+
+/// The first entry of a fork's own: it goes back to where it was to be made. Nobody has it open yet.
+fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), ForkError> {
+    let (settled, settlement) = std::sync::mpsc::channel();
+    let settled = Lock::new(settled);
+    let notify = move |result| {
+        let settled = settled.lock();
+        // Nobody waits where the append was answered at once.
+        drop(settled.send(result));
+    };
+    let mut loaded = store.load(fork, Arc::new(notify))?;
+    let state = crate::actor::session::fold(&loaded.entries)
+        .map_err(|bad| OpenError::Damaged { session: fork.clone(), damage: bad.to_string() })?;
+    let back = look(store, fork, &state, &Wanted::Point(Point::At(point)))?;
+    let entry = Entry {
+        seq: state.seq.next(),
+        time: now.max(state.time),
+        cause: None,
+        turn: None,
+        step: None,
+        ticket: None,
+        input: Some(Recorded::new("roll_back")),
+        record: Record::RolledBack(Arc::new(back)),
+    };
+    let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
+    match loaded.tape.append(&[line]) {
+        Appended::Now(done) => done.map(drop)?,
+        Appended::Later => settlement.recv().unwrap_or(Err(TapeError::Closed)).map(drop)?,
+    }
+    Ok(())
+}
+
+/// A merge that was worked out.
+struct Planned {
+    merged: Arc<Merged>,
+    /// Messages and children of the fork that are not in it.
+    waiting: usize,
+    /// The files that were changed in the fork, those that were merged before included.
+    files: Vec<crate::tool::FileChange>,
+}
+
+fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, MergeError> {
+    let (store, session) = (&*host.store, &here.session);
+    let not_a_fork = || MergeError::NotAFork { session: session.clone(), fork: fork.clone() };
+    let forked = store.forked_from(fork)?.ok_or_else(not_a_fork)?;
+    if fork == session || !store.has_entry_of(session, &forked.parent, forked.seq)? {
+        return Err(not_a_fork());
+    }
+    let then = state_at(store, fork, forked.seq.next())?;
+    let mut there = typed(fork, &store.read(fork, forked.seq.next())?)?;
+    if let Some(upto) = published(host, fork) {
+        there.retain(|entry| entry.seq <= upto);
+    }
+    let now = then.clone().after(&there);
+    if let Some(turn) = &now.turn {
+        return Err(MergeError::Busy { session: fork.clone(), turn: turn.id });
+    }
+    let ours = read(store, session, forked.seq, here.seq)?;
+    let mut merged = plan_merge(here.seq, &ours, &then, &there);
+    let spill = store.spill_path(fork).filter(|_| !merged.items.is_empty());
+    merged.spill = spill.map(|folder| folder.display().to_string());
+    add_files(host, &mut merged)?;
+    let before = ours.iter().filter_map(|entry| match &entry.record {
+        Record::Merged(earlier) if earlier.is_of(&then) => Some(&earlier.files),
+        _ => None,
+    });
+    let files = before.flatten().chain(&merged.files).cloned().collect();
+    let waiting = now.queue.len() + now.steering.len() + now.tasks().count();
+    Ok(Planned { merged: Arc::new(merged), waiting, files })
+}
+
+/// The files that were changed in the fork since it was merged last.
+#[cfg(all(unix, feature = "tools"))]
+fn add_files(host: &Host, merged: &mut Merged) -> Result<(), MergeError> {
+    use crate::ops::restore::{PlanError, changed};
+
+    let found = changed(&*host.store, &merged.fork, merged.from, merged.to).map_err(|error| match error {
+        PlanError::Tape(error) => OpenError::from(error),
+        other => OpenError::Damaged { session: merged.fork.clone(), damage: other.to_string() },
+    });
+    (merged.files, merged.unlisted) = found?;
+    Ok(())
+}
+
+#[cfg(not(all(unix, feature = "tools")))]
+fn add_files(_: &Host, _: &mut Merged) -> Result<(), MergeError> {
+    Ok(())
+}
+
+/// What was kept of files beside the fork's tape is kept here before it goes.
+#[cfg(all(unix, feature = "tools"))]
+fn hand_over(host: &Host, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
+    let tools = host.toolbox.files().unwrap_or_default();
+    crate::ops::restore::hand_over(&*host.store, &tools, fork, parent, files);
+}
+
+#[cfg(not(all(unix, feature = "tools")))]
+fn hand_over(_: &Host, _: &SessionId, _: &SessionId, _: &[crate::tool::FileChange]) {}

@@ -1,0 +1,122 @@
+//! The conversation as messages, newest first: as a page or a chat shows it, which begins at the end and scrolls up.
+//!
+//! Read from the tape and off the actor, so a session that sleeps stays asleep, and one that works is not held up. A message of
+//! a turn that runs is given as it stands on the tape then.
+
+use std::vec::IntoIter;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::OpenError, kernel::Transcript, session::Session, words::ids::Seq, words::message::Message};
+
+/// Messages of one page, at most.
+pub const MESSAGES_MAX: usize = 1_000;
+
+/// A place in a conversation, between two messages. It stays what it is while things are said, and while they are taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MessageCursor {
+    /// The entry that the message behind it came with.
+    pub entry: Seq,
+    /// How many messages of that entry stand before it.
+    pub nth: u32,
+}
+
+/// A part of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MessagePage {
+    /// The messages with their parts, newest first.
+    pub messages: Vec<Message>,
+    /// Where the next page begins; `None` where there is nothing older.
+    pub next: Option<MessageCursor>,
+}
+
+/// A conversation, newest message first, as it stood when it was asked for. Holds all of it until it is dropped.
+#[derive(Debug)]
+pub struct MessageStream {
+    session: Session,
+    read: Option<IntoIter<Message>>,
+}
+
+impl Session {
+    /// The newest messages that stand before that place, or before the end: newest first, `limit` of them at most (1 to
+    /// [`MESSAGES_MAX`]). Each page reads the tape anew, so what was said meanwhile is on none of the older pages, and what was
+    /// taken back is not on them either.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn messages_before(&self, before: Option<MessageCursor>, limit: usize) -> Result<MessagePage, OpenError> {
+        let limit = limit.clamp(1, MESSAGES_MAX);
+        let (messages, made) = Transcript::numbered(&self.entries().await?);
+        let mut older: Vec<_> = messages.into_iter().zip(cursors(&made)).collect();
+        older.retain(|(_, at)| before.is_none_or(|before| *at < before));
+        let mut page = older.split_off(older.len().saturating_sub(limit));
+        let next = page.first().map(|(_, at)| *at).filter(|_| !older.is_empty());
+        page.reverse();
+        Ok(MessagePage { messages: page.into_iter().map(|(message, _)| message).collect(), next })
+    }
+
+    /// All messages with their parts, newest first, one by one. Nothing is read before the first one is asked for.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+    /// let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// session.prompt("Say hello.").await?.wait().await?;
+    /// let mut messages = session.newest_first();
+    /// assert_eq!(messages.next().await?.unwrap().text(), "Hello.");
+    /// assert_eq!(messages.next().await?.unwrap().text(), "Say hello.");
+    /// assert_eq!(messages.next().await?, None);
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn newest_first(&self) -> MessageStream {
+        MessageStream { session: self.clone(), read: None }
+    }
+}
+
+impl MessageStream {
+    /// The next older message; `None` behind the first that was said. Cancel-safe: a message that was not returned is returned
+    /// by the next call.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read; the next call tries again.
+    pub async fn next(&mut self) -> Result<Option<Message>, OpenError> {
+        if self.read.is_none() {
+            let messages = self.session.messages().await?;
+            self.read = Some(messages.into_iter());
+        }
+        Ok(self.read.as_mut().and_then(DoubleEndedIterator::next_back))
+    }
+}
+
+/// The place in front of each message.
+fn cursors(made: &[Seq]) -> Vec<MessageCursor> {
+    let mut cursors: Vec<MessageCursor> = Vec::with_capacity(made.len());
+    for entry in made {
+        let nth = cursors.last().filter(|last| last.entry == *entry).map_or(0, |last| last.nth.saturating_add(1));
+        cursors.push(MessageCursor { entry: *entry, nth });
+    }
+    cursors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Several messages that came with one entry have a place each.
+    #[test]
+    fn each_message_has_a_place_of_its_own() {
+        let places = cursors(&[3, 3, 5, 9, 9, 9].map(Seq));
+        let shown: Vec<_> = places.iter().map(|at| (at.entry.0, at.nth)).collect();
+        assert_eq!(shown, [(3, 0), (3, 1), (5, 0), (9, 0), (9, 1), (9, 2)]);
+        assert!(places.is_sorted());
+    }
+}

@@ -1,0 +1,174 @@
+//! What is said: messages and their parts.
+//!
+//! A message is a list of parts. There are twelve kinds (checklist C-p1); a host sends text and files, a model answers with
+//! text, reasoning and tool calls, and the rest tell what happened around them. A tool part carries the whole life of one
+//! call: pending → running → completed or error.
+
+mod file;
+mod finish;
+mod model_ref;
+mod part;
+mod tool;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    words::ids::{MessageId, Millis},
+    words::usage::{MicroUsd, Usage},
+};
+
+pub use file::FilePart;
+pub use finish::Finish;
+pub use model_ref::{BadModelRef, ModelRef};
+pub use part::{
+    AgentPart, CompactionPart, Extra, Part, PatchPart, ReasoningPart, RetryPart, SnapshotPart, StepFinishPart,
+    StepStartPart, SubtaskPart, TextPart,
+};
+pub use tool::{ErrorReason, ToolPart, ToolState};
+
+/// One message of a conversation.
+///
+/// ```
+/// use tamtam::Message;
+/// let message = Message::user("Look at README.md").with_id("m-1".into());
+/// assert_eq!(message.text(), "Look at README.md");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its id. Sending the same id twice is sending one message once.
+    pub id: MessageId,
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub parts: Vec<Part>,
+    /// The agent that this message is for (a user's) or from (the model's).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The model that should answer, or that did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// Tools switched on or off for the turn of this message (C-p15), by names and patterns such as `mcp_*`, of which the longest
+    /// that means a tool decides. It can never bring back a tool that the agent does not have or that permission denies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, bool>,
+    /// Whether its words stay in the context whatever is summed up, until the host unpins it. Not taken where too much is pinned.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// When it was made. Set by the runtime when the message is accepted.
+    #[serde(default)]
+    pub time: MessageTime,
+    /// Tokens of the answer; only on messages of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Usage>,
+    /// Cost of the answer; `None` where no price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<MicroUsd>,
+    /// How the answer ended; only on messages of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+}
+
+impl Message {
+    /// The size of what it brings, in bytes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_part = |part: &Part| match part {
+            Part::Text(text) => text.text.len(),
+            Part::File(file) => file.url.len(),
+            _ => 0,
+        };
+        self.parts.iter().map(of_part).sum()
+    }
+
+    /// A user's message of one text part, with a new id.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Message {
+        Message {
+            id: MessageId::new(),
+            role: Role::User,
+            parts: vec![Part::text(text)],
+            agent: None,
+            model: None,
+            tools: BTreeMap::new(),
+            pinned: false,
+            time: MessageTime::default(),
+            tokens: None,
+            cost: None,
+            finish: None,
+        }
+    }
+
+    /// The same message under an id of the sender's choosing.
+    #[must_use]
+    pub fn with_id(mut self, id: MessageId) -> Message {
+        self.id = id;
+        self
+    }
+
+    /// The same message, pinned: its words stay in the context whatever is summed up.
+    #[must_use]
+    pub fn pinned(mut self) -> Message {
+        self.pinned = true;
+        self
+    }
+
+    /// The same message with one more part.
+    #[must_use]
+    pub fn with_part(mut self, part: Part) -> Message {
+        self.parts.push(part);
+        self
+    }
+
+    /// All text parts, joined without a separator.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
+
+impl From<&str> for Message {
+    fn from(text: &str) -> Message {
+        Message::user(text)
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Message {
+        Message::user(text)
+    }
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The host, for a person or a program.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// When a message was made, and when it was complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageTime {
+    /// When it began.
+    pub created: Millis,
+    /// When it was complete; `None` while it is being written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed: Option<Millis>,
+}
+
+/// When something that takes time began and ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// When it began.
+    pub start: Millis,
+    /// When it ended; `None` while it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Millis>,
+}

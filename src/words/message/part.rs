@@ -1,0 +1,202 @@
+//! The parts of a message: twelve kinds. What they hold is written as it stands here, so each field is a promise.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{FilePart, Finish, Span, ToolPart};
+use crate::{
+    words::ids::Millis,
+    words::usage::{MicroUsd, Usage},
+};
+
+/// One piece of a message: the twelve kinds of C-p1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Part {
+    /// Text, by anyone.
+    Text(TextPart),
+    /// What the model thought.
+    Reasoning(ReasoningPart),
+    /// A file or an image that goes with the message.
+    File(FilePart),
+    /// One tool call and all that became of it.
+    Tool(ToolPart),
+    /// The state of the workspace before a change.
+    Snapshot(SnapshotPart),
+    /// Files that were changed.
+    Patch(PatchPart),
+    /// A model request begins.
+    StepStart(StepStartPart),
+    /// A model request and its calls are done.
+    StepFinish(StepFinishPart),
+    /// A model request failed and will be made again.
+    Retry(RetryPart),
+    /// A message names the agent it is meant for.
+    Agent(AgentPart),
+    /// A message asks for work by a subagent.
+    Subtask(SubtaskPart),
+    /// The history before this point is replaced by a summary.
+    Compaction(CompactionPart),
+}
+
+impl Part {
+    /// A text part.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Part {
+        Part::Text(TextPart { text: text.into(), extra: None })
+    }
+
+    /// A file part whose bytes are in the message itself.
+    #[must_use]
+    pub fn file(mime: impl Into<String>, filename: Option<String>, bytes: &[u8]) -> Part {
+        Part::File(FilePart::inline(mime, filename, bytes))
+    }
+}
+
+/// What only the provider that made a part understands (a signature, encrypted reasoning).
+///
+/// It goes back only to the same provider and the same API; to any other it is left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extra {
+    /// The provider that made it.
+    pub provider: String,
+    /// The wire format it belongs to: `openai-chat`, `anthropic-messages`.
+    pub api: String,
+    /// What it said, as it came.
+    pub value: Value,
+}
+
+/// Text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TextPart {
+    /// The text.
+    pub text: String,
+    /// What the provider wants back with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Extra>,
+}
+
+/// What the model thought.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReasoningPart {
+    /// The thought; empty where the provider shows none of it.
+    pub text: String,
+    /// When it was thought.
+    pub time: Span,
+    /// The signature or encrypted form that the provider wants back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Extra>,
+}
+
+/// The state of the workspace before a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotPart {
+    /// The content hash it is kept under.
+    pub snapshot: String,
+}
+
+/// Files that were changed (C-p13).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PatchPart {
+    /// The snapshot before the change.
+    pub hash: String,
+    /// Which files, relative to the workspace.
+    pub files: Vec<String>,
+    /// The change as a unified diff, where one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+}
+
+/// A step begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepStartPart {
+    /// 1 for the first of its turn.
+    pub step: u32,
+}
+
+/// A step is done (X-02).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepFinishPart {
+    /// 1 for the first of its turn.
+    pub step: u32,
+    /// How the answer ended.
+    pub finish: Finish,
+    /// Tokens of the step.
+    pub tokens: Usage,
+    /// Cost of the step; `None` where no price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<MicroUsd>,
+}
+
+/// A request failed and was made again (K-12).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RetryPart {
+    /// 1 for the first retry.
+    pub attempt: u32,
+    /// What went wrong.
+    pub error: String,
+    /// When it failed.
+    pub time: Millis,
+}
+
+/// The agent that a message is meant for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentPart {
+    /// Its name.
+    pub name: String,
+}
+
+/// Work for a subagent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SubtaskPart {
+    /// What it is told.
+    pub prompt: String,
+    /// What it is about, in a few words.
+    pub description: String,
+    /// Which agent does it.
+    pub agent: String,
+}
+
+/// The history before this point is replaced by a summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompactionPart {
+    /// Whether it came by itself, and not by request.
+    pub auto: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use serde_json::json;
+
+    use super::*;
+
+    /// C-p1, C-p13: the twelve kinds as they are written, each with all its fields, and read back the same.
+    #[test]
+    fn the_twelve_kinds_are_written_as_they_are_read() {
+        let extra = json!({"provider": "p", "api": "openai-chat", "value": {"id": 1}});
+        let tokens = json!({"input": 1, "output": 2, "reasoning": 3, "cache_read": 4, "cache_write": 5});
+        let state = json!({"status": "pending", "input": "{}"});
+        let parts = [
+            json!({"type": "text", "text": "t", "extra": extra}),
+            json!({"type": "reasoning", "text": "r", "time": {"start": 1, "end": 2}, "extra": extra}),
+            json!({"type": "file", "url": "data:text/plain;base64,", "filename": "f", "mime": "text/plain"}),
+            json!({"type": "tool", "callID": "c", "tool": "read", "state": state, "extra": extra}),
+            json!({"type": "snapshot", "snapshot": "hash"}),
+            json!({"type": "patch", "hash": "hash", "files": ["a"], "diff": "-a"}),
+            json!({"type": "step-start", "step": 1}),
+            json!({"type": "step-finish", "step": 1, "finish": "tool-calls", "tokens": tokens, "cost": 7}),
+            json!({"type": "retry", "attempt": 1, "error": "busy", "time": 1}),
+            json!({"type": "agent", "name": "a"}),
+            json!({"type": "subtask", "prompt": "p", "description": "d", "agent": "a"}),
+            json!({"type": "compaction", "auto": true}),
+        ];
+        let kinds: std::collections::BTreeSet<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds.len(), 12);
+        for written in parts {
+            let read: Part = serde_json::from_value(written.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), written);
+        }
+    }
+}
