@@ -13,10 +13,10 @@ use std::{
 };
 
 use tamtam::{
-    Seq, SessionId,
+    Millis, Seq, SessionId,
     tape::{
-        Anchor, Appended, Entry, GivenBack, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore,
-        TapeWriter,
+        Anchor, Appended, Deleted, Entry, GivenBack, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError,
+        TapeStore, TapeStoreExt as _, TapeWriter,
     },
 };
 
@@ -37,6 +37,8 @@ pub(super) struct Own {
     pub(super) row_max: Arc<AtomicUsize>,
     /// How often somebody tried to load the session that cannot be read.
     pub(super) looked: Arc<AtomicUsize>,
+    /// A fork that is made just before the mark of one is taken away, once.
+    made_late: Arc<Mutex<Option<SessionId>>>,
     standing: Arc<Standing>,
     is_late: Arc<AtomicBool>,
     /// What keeps the threads of handles that are gone from giving their sessions back.
@@ -69,6 +71,7 @@ impl Own {
             outstanding: Arc::default(),
             row_max: Arc::default(),
             looked: Arc::default(),
+            made_late: Arc::default(),
             standing: Arc::default(),
             is_late: Arc::default(),
             leaving: Arc::default(),
@@ -299,6 +302,9 @@ impl TapeStore for Own {
     }
 
     fn unmark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        if let Some(fork) = self.made_late.lock().unwrap().take_if(|_| mark == Mark::Fork) {
+            self.plain.fork(session, None, &fork, Millis(2))?;
+        }
         self.plain.unmark(session, mark, about)
     }
 
@@ -317,4 +323,26 @@ impl TapeStore for Own {
         self.give_back();
         self.wait_while(until, |inner| !inner.closing.is_empty())
     }
+}
+
+/// A stale mark of a fork is taken away in the moment in which a fork of that name is made: what it goes on from is hidden for it, and
+/// not erased.
+#[test]
+fn a_fork_that_is_made_while_its_old_mark_is_taken_away_keeps_what_it_goes_on_from() {
+    let own = Own::new();
+    let [parent, fork]: [SessionId; 2] = ["parent", "fork"].map(|name| name.parse().unwrap());
+    let mut tape = own.create(&parent, Arc::new(|_| {})).unwrap();
+    let data = serde_json::value::to_raw_value("said before").unwrap();
+    let (seq, time, kind) = (Seq(1), Millis(1), "said".to_owned());
+    let first = Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind, data };
+    let _ = tape.append(&[first]);
+    drop(tape);
+    assert!(own.settle(Duration::from_secs(60)));
+    own.mark(&parent, Mark::Fork, fork.as_str()).unwrap();
+    *own.made_late.lock().unwrap() = Some(fork.clone());
+
+    assert_eq!(own.delete(&parent).unwrap(), Deleted::Hidden);
+    assert_eq!(own.forks_of(&parent).unwrap(), std::slice::from_ref(&fork));
+    let said = own.read(&fork, Seq::ZERO).unwrap();
+    assert!(said[0].data.get().contains("said before"));
 }
