@@ -24,7 +24,8 @@
 //!
 //! # The tour
 //!
-//! - [`session`]: the core. All that a session decides, as functions of values. Start here to understand steering and recovery.
+//! - [`session`]: the handle of a conversation, and the values that it gives and takes: receipts, outcomes, budgets, the state
+//!   and the entries that a tape is made of.
 //! - [`tape`]: the record that everything is recovered from.
 //! - [`model`]: what a model is; the wires; the scripted model for tests.
 //! - [`tool`]: what a tool is. With the feature `tools`, seven of them come along.
@@ -53,7 +54,6 @@ pub mod agent;
 pub mod error;
 pub mod event;
 pub mod hook;
-pub mod kernel;
 pub mod model;
 pub mod permission;
 #[cfg(all(unix, feature = "tools"))]
@@ -68,6 +68,7 @@ pub mod tool;
 pub mod tools;
 
 mod actor;
+mod kernel;
 mod ops;
 mod words;
 

@@ -14,6 +14,18 @@ mod messages;
 
 use std::{sync::Arc, time::Duration};
 
+pub use crate::kernel::context::{
+    Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Speaker, UserWords, Window,
+};
+pub use crate::kernel::{
+    Account, AnchorMark, AskClosedWhy, BadRecord, Bill, BillKind, BillLine, Branch, BranchRequest, BranchSummary,
+    Breach, Budget, CallOpened, CallState, Charge, Compacted, CompactionReason, CompactionSettings, ContextState,
+    Delivery, Disposition, Down, DownReason, Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Judged, Limits, Link,
+    Merged, MergedLast, Mode, ModelSeen, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall,
+    OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Pin, Point, Record, Recorded, Refusal,
+    RefusedFile, RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, Steering,
+    TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Wanted, Way, WentBack,
+};
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
@@ -32,9 +44,8 @@ use crate::{
     error::{OpenError, SendError},
     event::{EventStream, events_of},
     kernel::{
-        self, Abort, AnswerAsk, Bill, ClearQueue, Command, Configure, Delivery, Disposition, EditMessage, Entry, GoOn,
-        Grant, HandOff, Held, Outcome, Pause, Record, Refusal, Resume, SendMessage, Settings, Spent, State, Steering,
-        Transcript, TurnEnd, Waiting, WithdrawMessage, kept,
+        self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
+        SendMessage, WithdrawMessage, kept,
     },
     tape::TapeStoreExt as _,
     words::ids::{MessageId, Seq, SessionId},

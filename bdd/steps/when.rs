@@ -1,7 +1,7 @@
 //! What hosts and operators do.
 
 use cucumber::when;
-use tamtam::{Delivery, Grant, Receipt, Seq, Steering, event::EventKind, kernel::Waiting, message::Message};
+use tamtam::{Delivery, Grant, Receipt, Seq, Steering, event::EventKind, message::Message, session::Waiting};
 
 use crate::{
     lab::{Lab, seen, within},
@@ -173,7 +173,7 @@ async fn answers_the_ask(lab: &mut Lab, grant: String) {
     let ask = open_ask(lab).await;
     let grant = match grant.as_str() {
         "once" => Grant::Once,
-        "always" => Grant::Always(tamtam::kernel::Scope::Session),
+        "always" => Grant::Always(tamtam::session::Scope::Session),
         _ => Grant::Reject(None),
     };
     lab.session().await.answer(ask, grant).await.unwrap();

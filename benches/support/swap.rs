@@ -11,9 +11,9 @@ use std::{
 
 use tamtam::{
     ModelRef,
-    kernel::context::SUMMARY_SYSTEM,
     message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request},
+    session::SUMMARY_SYSTEM,
 };
 
 use super::parts::{Nothing, distribution, options, percentile, runtime};

@@ -5,8 +5,8 @@ use std::{fmt::Write as _, path::Path, sync::Arc};
 use tamtam::{
     FilePlan, ForkError, Merge, MergeError, MessageId, Millis, NoPoint, Point, Restore, RestoreError, Rollback,
     RollbackError, RollbackOptions, Runtime, SendError, Seq, SessionId, fork_at,
-    kernel::State,
     model::Scripted,
+    session::State,
     tape::{Deleted, Store, StoreOptions, TapeError, TapeStore as _, TapeStoreExt as _},
 };
 
@@ -82,7 +82,7 @@ fn summed_up(store: &Path, id: &SessionId, back: Seq) -> Result<String, Failure>
 struct Summary {
     summary: String,
     #[serde(default)]
-    request: Option<tamtam::kernel::BranchRequest>,
+    request: Option<tamtam::session::BranchRequest>,
     #[serde(default)]
     usage: tamtam::usage::Usage,
 }

@@ -3,8 +3,8 @@
 use clap::Args;
 use tamtam::{
     ModelRef,
-    kernel::{Budget, OnBreach},
     model::{Models, Price},
+    session::{Budget, OnBreach},
     usage::{MicroUsd, PicoUsd},
 };
 

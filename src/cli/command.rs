@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tamtam::{
     Delivery, Grant, Message, MessageId, Runtime, SendError, Seq, Session, Steering,
-    kernel::{Limits, Scope},
+    session::{Limits, Scope},
 };
 
 /// A command.
@@ -260,7 +260,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use tamtam::kernel::Refusal;
+    use tamtam::session::Refusal;
 
     use super::*;
 

@@ -18,10 +18,10 @@ use serde_json::json;
 use tamtam::{
     EventKind, MessageId, Outcome, Runtime, Seq, Session, SessionId, SessionOptions,
     event::{EventStream, Next},
-    kernel::Entry,
     message::ModelRef,
     model::{Reply, Scripted},
     permission::Profile,
+    session::Entry,
     supervisor::Status,
     tape::{Access, Store, StoreOptions, TapeStoreExt as _},
     tool::Toolbox,

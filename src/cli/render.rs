@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use tamtam::{EventKind, Grant, Millis, Part, kernel::AskClosedWhy, message::ErrorReason, tool::Access};
+use tamtam::{EventKind, Grant, Millis, Part, message::ErrorReason, session::AskClosedWhy, tool::Access};
 
 use super::{
     escape,

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use tamtam::{
     EventKind, Message, Outcome, Runtime, SendError, Seq, Session,
     event::{EventStream, Next},
-    kernel::{Spent, TurnEnd},
     model::ErrorKind,
+    session::{Spent, TurnEnd},
 };
 
 use super::{

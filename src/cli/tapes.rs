@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use serde_json::json;
 use tamtam::{
-    Millis, SessionId, kernel,
+    Millis, SessionId, session,
     tape::{Access, Entry, IndexCheck, Rebuilt, Store, StoreOptions, TapeStoreExt as _},
 };
 
@@ -34,13 +34,13 @@ fn store(arguments: &StoreArguments, environment: &Environment) -> Result<Option
 }
 
 /// The state of a session by its tape; `None` where there is no such session. Changes nothing.
-pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<kernel::State>, Failure> {
+pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<session::State>, Failure> {
     let Some(store) = open(store)?.filter(|store| store.exists(id)) else { return Ok(None) };
     let unreadable =
         |why: &dyn std::fmt::Display| Failure::failed(format!("the tape of session {id} cannot be read: {why}"));
     let lines = store.read(id, tamtam::Seq::ZERO)?;
-    let entries: Result<Vec<_>, _> = lines.iter().map(kernel::Entry::from_tape).collect();
-    let state = kernel::State::fold(entries.map_err(|error| unreadable(&error))?);
+    let entries: Result<Vec<_>, _> = lines.iter().map(session::Entry::from_tape).collect();
+    let state = session::State::fold(entries.map_err(|error| unreadable(&error))?);
     state.map(Some).ok_or_else(|| unreadable(&"it has no entry: the session was never begun, choose another id"))
 }
 
@@ -68,10 +68,10 @@ pub(super) fn show(given: &ShowArguments, environment: &Environment) -> Result<E
 }
 
 /// Which entries the conversation is made of now.
-fn trail(entries: &[Entry]) -> kernel::Trail {
+fn trail(entries: &[Entry]) -> session::Trail {
     let jumps = entries.iter().filter_map(|entry| Some((entry.seq, rolled_back(entry)?.to)));
     let end = entries.last().map_or(tamtam::Seq::ZERO, |entry| entry.seq);
-    kernel::Trail::new(&jumps.collect(), end)
+    session::Trail::new(&jumps.collect(), end)
 }
 
 /// What an entry says of going back, where it does.

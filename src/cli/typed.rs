@@ -2,7 +2,7 @@
 
 use tamtam::{
     Grant, Seq,
-    kernel::{Limits, Resource, Scope},
+    session::{Limits, Resource, Scope},
 };
 
 /// What was meant.

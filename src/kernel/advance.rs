@@ -24,7 +24,7 @@ use crate::{
 
 /// A host ends the running turn.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Abort {
+pub(crate) struct Abort {
     /// Why, for the record.
     pub reason: String,
 }
@@ -67,7 +67,7 @@ pub(super) fn why_aborted(wrote: &[Entry]) -> String {
 
 /// A host lets held messages go, and an interrupted turn go on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GoOn;
+pub(crate) struct GoOn;
 
 impl Decide for GoOn {
     fn is() -> &'static str {
@@ -98,7 +98,7 @@ impl Decide for GoOn {
 
 /// A host or operator wants nothing new to start.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pause;
+pub(crate) struct Pause;
 
 impl Decide for Pause {
     fn is() -> &'static str {
@@ -123,7 +123,7 @@ impl Decide for Pause {
 
 /// A host or operator lifts the pause.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resume;
+pub(crate) struct Resume;
 
 impl Decide for Resume {
     fn is() -> &'static str {

@@ -27,7 +27,7 @@ use crate::{
 
 /// A host wants the conversation to go back to a point, as it was worked out from the tape.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RollBack {
+pub(crate) struct RollBack {
     /// What is to be recorded.
     pub back: Arc<RolledBack>,
     /// The files that were put back for it, where they were: recorded with it or not at all.

@@ -25,7 +25,7 @@ use crate::{
 
 /// A host answers an ask.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AnswerAsk {
+pub(crate) struct AnswerAsk {
     /// Which ask.
     pub ask: Seq,
     /// What the person said.

@@ -30,7 +30,7 @@ use crate::{
 
 /// A host is about to have a branch summed up, and asks for what that may take.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SumUpBranch {
+pub(crate) struct SumUpBranch {
     /// The request; what is held back for it is decided.
     pub request: Box<OpenBranch>,
 }
@@ -62,7 +62,7 @@ impl Decide for SumUpBranch {
 
 /// There is no summary of a branch: it could not be written, or nobody waits for it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GiveUpBranch {
+pub(crate) struct GiveUpBranch {
     /// Its ticket.
     pub ticket: Seq,
     /// Why, and what was used all the same.
@@ -108,7 +108,7 @@ impl Decide for GiveUpBranch {
 
 /// A host leaves a branch and brings what came of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeaveBranch {
+pub(crate) struct LeaveBranch {
     /// What came of it.
     pub branch: Arc<BranchSummary>,
 }

@@ -14,7 +14,7 @@ use crate::{
 
 /// To a child: its parent wants its task stopped.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StopTask {
+pub(crate) struct StopTask {
     /// The parent.
     pub parent: SessionId,
     /// The task's ticket on its tape.
@@ -57,7 +57,7 @@ impl Decide for StopTask {
 
 /// To a child: its parent is gone for good.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Orphan {
+pub(crate) struct Orphan {
     /// The parent.
     pub parent: SessionId,
     /// The task's ticket on its tape.
@@ -99,7 +99,7 @@ impl Decide for Orphan {
 
 /// To a child: who its parent is, and what that one may not do. An orphan is taken over by it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BeAdopted {
+pub(crate) struct BeAdopted {
     /// How it is tied now.
     pub tie: Tie,
     /// The rules of its new ancestors.

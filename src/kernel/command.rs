@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    kernel::{Entry, Held, Input, Limits, Record, Recorded, Refusal, ReplyTo, decide::Draft},
+    kernel::{Entry, Held, Limits, Record, Recorded, Refusal, decide::Draft},
     words::ids::Seq,
 };
 
-pub use crate::kernel::{
+pub(crate) use crate::kernel::{
     advance::{Abort, GoOn, Pause, Resume},
     back::RollBack,
     batch::AnswerAsk,
@@ -111,7 +111,7 @@ macro_rules! commands {
         /// Everything that may be wanted of a session.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
-        pub enum Command {
+        pub(crate) enum Command {
             $(#[doc = concat!("See [`", stringify!($command), "`].")] $command($command)),*
         }
 
@@ -146,11 +146,12 @@ macro_rules! commands {
                 }
             }
 
+            #[cfg(test)]
             impl $command {
                 /// The command, for whoever is to be answered so.
-                #[must_use]
-                pub fn to(self, reply: ReplyTo) -> Input {
-                    Input::Command { reply, command: self.into(), id: None }
+                #[allow(dead_code, reason = "each command has it, and no test needs all")]
+                pub(crate) fn to(self, reply: $crate::kernel::ReplyTo) -> $crate::kernel::Input {
+                    $crate::kernel::Input::Command { reply, command: self.into(), id: None }
                 }
             }
         )*
@@ -191,61 +192,61 @@ commands! {
 impl Command {
     /// What it is called.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.as_decide().name()
     }
 
     /// What it wants, in words that name what it is about.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         self.as_decide().in_words()
     }
 
     /// The ticket or the entry that it is about.
     #[must_use]
-    pub fn about(&self) -> Option<Seq> {
+    pub(crate) fn about(&self) -> Option<Seq> {
         self.as_decide().about()
     }
 
     /// What was said, for whoever traces a session in full.
     #[must_use]
-    pub fn said(&self) -> Option<String> {
+    pub(crate) fn said(&self) -> Option<String> {
         self.as_decide().said()
     }
 
     /// Whether it begins work of its own: refused while the runtime drains.
     #[must_use]
-    pub fn begins_work(&self) -> bool {
+    pub(crate) fn begins_work(&self) -> bool {
         self.as_decide().begins_work()
     }
 
     /// Whether it adds work: refused where the queue is full.
     #[must_use]
-    pub fn adds_work(&self) -> bool {
+    pub(crate) fn adds_work(&self) -> bool {
         self.as_decide().adds_work()
     }
 
     /// Whether it ends the running turn, whatever that is at.
     #[must_use]
-    pub fn ends_the_turn(&self) -> bool {
+    pub(crate) fn ends_the_turn(&self) -> bool {
         matches!(self, Command::Abort(_) | Command::End(_))
     }
 
     /// Whether it stops what runs.
     #[must_use]
-    pub fn stops(&self) -> bool {
+    pub(crate) fn stops(&self) -> bool {
         self.as_decide().stops()
     }
 
     /// The size of what it brings, in bytes, about.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.as_decide().bytes()
     }
 
     /// Whether it stands alone in its append, and nothing more follows from it.
     #[must_use]
-    pub fn stands_alone(&self) -> bool {
+    pub(crate) fn stands_alone(&self) -> bool {
         self.as_decide().stands_alone()
     }
 

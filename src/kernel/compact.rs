@@ -30,7 +30,7 @@ use crate::{
 
 /// A host wants the conversation summed up now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compact;
+pub(crate) struct Compact;
 
 impl Decide for Compact {
     fn is() -> &'static str {

@@ -18,7 +18,7 @@ use crate::{
 
 /// A host changes the settings; they hold from the next step on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Configure {
+pub(crate) struct Configure {
     /// What they were changed from; nothing where it does not matter.
     pub before: Option<Arc<Settings>>,
     /// The new settings, whole.
@@ -52,7 +52,7 @@ impl Decide for Configure {
 
 /// What follows from what happened.
 #[derive(Clone, Debug)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// What goes on the tape, in one append.
     pub entries: Vec<Entry>,
     /// Who is to be stopped, at once.
@@ -68,14 +68,14 @@ pub struct Decision {
 /// What follows from the state (the next request, the next call) is decided after each input, but not after a report that
 /// comes before a recovery or before the end of the turn: those decide about all that is open.
 #[must_use]
-pub fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
+pub(crate) fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
     decide_and_watch(state, inputs, env, now, |_, _| {})
 }
 
 /// The same, and shows each entry as it is written, with the state before it: an entry is applied once, and whoever makes events
 /// of it need not apply it again.
 #[must_use]
-pub fn decide_and_watch<'a>(
+pub(crate) fn decide_and_watch<'a>(
     state: &State,
     inputs: &[Input],
     env: &'a Env<'a>,

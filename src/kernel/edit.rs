@@ -15,7 +15,7 @@ use crate::{
 
 /// A host changes a message that still waits in the queue.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EditMessage {
+pub(crate) struct EditMessage {
     /// The new content, under the id of the old.
     pub message: Message,
 }
@@ -59,7 +59,7 @@ impl Decide for EditMessage {
 
 /// A host takes back a message that still waits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WithdrawMessage {
+pub(crate) struct WithdrawMessage {
     /// Which.
     pub id: MessageId,
 }
@@ -91,7 +91,7 @@ impl Decide for WithdrawMessage {
 
 /// A host takes back all messages that wait. What the runtime tells the session of itself stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClearQueue;
+pub(crate) struct ClearQueue;
 
 impl Decide for ClearQueue {
     fn is() -> &'static str {

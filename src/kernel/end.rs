@@ -10,7 +10,7 @@ use crate::kernel::{
 
 /// A host ends the session for good.
 #[derive(Clone, Debug, PartialEq)]
-pub struct End {
+pub(crate) struct End {
     /// Why, for the record.
     pub reason: String,
 }

@@ -10,7 +10,7 @@ use crate::{
 
 /// What a decision may look at beside the state: values that the shell hands in.
 #[derive(Clone, Copy, Debug)]
-pub struct Env<'a> {
+pub(crate) struct Env<'a> {
     /// The globs of rules, compiled once.
     pub globs: &'a Globs,
     /// The rules of the host. Where the tape has others, the decision says so first, and goes by these.
@@ -29,12 +29,12 @@ pub struct Env<'a> {
 
 /// What tools take in a request, in estimated tokens.
 #[must_use]
-pub fn tools_tokens(toolbox: &Toolbox) -> u64 {
+pub(crate) fn tools_tokens(toolbox: &Toolbox) -> u64 {
     of_text(&String::from_utf8_lossy(&toolbox.told()))
 }
 
 /// Knows how much models take, and what they cost. Pure: the same name always gives the same window, for one runtime.
-pub trait Windows: std::fmt::Debug {
+pub(crate) trait Windows: std::fmt::Debug {
     /// The window of a model.
     fn window(&self, model: &ModelRef) -> Window;
 

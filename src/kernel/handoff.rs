@@ -22,7 +22,7 @@ use crate::{
 
 /// A new anchor begins: the whole state goes on the tape.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BeginAnchor;
+pub(crate) struct BeginAnchor;
 
 impl Decide for BeginAnchor {
     fn is() -> &'static str {
@@ -53,7 +53,7 @@ impl Decide for BeginAnchor {
 
 /// A host begins an anchor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HandOff {
+pub(crate) struct HandOff {
     /// Its name.
     pub name: String,
     /// What takes the place of the conversation so far, where something is to.

@@ -21,7 +21,7 @@ use crate::{
 
 /// A host sends a message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SendMessage {
+pub(crate) struct SendMessage {
     /// What it says.
     pub message: Message,
     /// What becomes of it when the session is busy.
@@ -92,10 +92,10 @@ impl Decide for SendMessage {
 }
 
 /// Steering messages that may wait in one session.
-pub const INBOX_STEERING_MAX: usize = 64;
+pub(crate) const INBOX_STEERING_MAX: usize = 64;
 
 /// Queued messages that may wait in one session.
-pub const INBOX_QUEUED_MAX: usize = 256;
+pub(crate) const INBOX_QUEUED_MAX: usize = 256;
 
 /// Takes a message, or says why not. The same id again is the same message, and gets the same receipt.
 pub(super) fn send(

@@ -12,7 +12,7 @@ use crate::{
 
 /// One thing that happened, as the core is told of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Input {
+pub(crate) enum Input {
     /// Somebody wants something.
     Command {
         /// Whom to answer.
@@ -46,7 +46,7 @@ pub enum Input {
 /// What a worker says of its ticket.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Report {
+pub(crate) enum Report {
     /// The model answered.
     Answered {
         /// Its answer, complete.
@@ -89,7 +89,7 @@ pub enum Report {
 
 /// Why there is no summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoSummary {
+pub(crate) struct NoSummary {
     /// What happened.
     pub error: String,
     /// What was used all the same.
@@ -106,23 +106,23 @@ impl From<&str> for NoSummary {
 
 /// Whom a decision answers. Given by the shell, handed back unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplyTo(pub u64);
+pub(crate) struct ReplyTo(pub u64);
 
 impl ReplyTo {
     /// Nobody waits for the answer: the session wants something of itself, or decides again what it decided before.
-    pub const NOBODY: ReplyTo = ReplyTo(0);
+    pub(crate) const NOBODY: ReplyTo = ReplyTo(0);
 }
 
 impl Report {
     /// The report, about that ticket.
     #[must_use]
-    pub fn of(self, ticket: Seq) -> Input {
+    pub(crate) fn of(self, ticket: Seq) -> Input {
         Input::Report { ticket, report: self }
     }
 
     /// The kind of report, in a few words.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Report::Answered { .. } => "answered",
             Report::Failed { .. } => "failed",
@@ -144,14 +144,14 @@ fn part_bytes(part: &AnswerPart) -> usize {
 
 impl Input {
     /// A recovery after which the tools say what they said before.
-    #[must_use]
-    pub fn recover() -> Input {
+    #[cfg(test)]
+    pub(crate) fn recover() -> Input {
         Input::Recover { calls: BTreeMap::new() }
     }
 
     /// The same command under an id; any other input as it is.
-    #[must_use]
-    pub fn under(self, id: CommandId) -> Input {
+    #[cfg(test)]
+    pub(crate) fn under(self, id: CommandId) -> Input {
         match self {
             Input::Command { reply, command, .. } => Input::Command { reply, command, id: Some(id) },
             other => other,
@@ -160,7 +160,7 @@ impl Input {
 
     /// The id that its command may be known by. A message has its own.
     #[must_use]
-    pub fn id(&self) -> Option<&CommandId> {
+    pub(crate) fn id(&self) -> Option<&CommandId> {
         match self {
             Input::Command { command, id: Some(id), .. } if !command.has_an_id() => Some(id),
             _ => None,
@@ -169,7 +169,7 @@ impl Input {
 
     /// The kind of input, in a few words.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Input::Command { command, .. } => command.name(),
             Input::Report { report, .. } => report.name(),
@@ -182,7 +182,7 @@ impl Input {
 
     /// The ticket that it is about, or the entry.
     #[must_use]
-    pub fn about(&self) -> Option<Seq> {
+    pub(crate) fn about(&self) -> Option<Seq> {
         match self {
             Input::Command { command, .. } => command.about(),
             Input::Report { ticket, .. } => Some(*ticket),
@@ -192,7 +192,7 @@ impl Input {
 
     /// Whom the decision about it answers.
     #[must_use]
-    pub fn reply(&self) -> Option<ReplyTo> {
+    pub(crate) fn reply(&self) -> Option<ReplyTo> {
         match self {
             Input::Command { reply, .. } if *reply != ReplyTo::NOBODY => Some(*reply),
             _ => None,
@@ -201,7 +201,7 @@ impl Input {
 
     /// The ticket that a worker's report is about; nothing where it is none.
     #[must_use]
-    pub fn reported(&self) -> Option<Seq> {
+    pub(crate) fn reported(&self) -> Option<Seq> {
         match self {
             Input::Report { ticket, .. } => Some(*ticket),
             _ => None,
@@ -210,7 +210,7 @@ impl Input {
 
     /// The message that it sends.
     #[must_use]
-    pub fn message(&self) -> Option<&MessageId> {
+    pub(crate) fn message(&self) -> Option<&MessageId> {
         match self {
             Input::Command { command: Command::SendMessage(send), .. } => Some(&send.message.id),
             _ => None,
@@ -220,19 +220,19 @@ impl Input {
     /// Whether it stops what runs: an abort, the end, a task that is stopped, a message that aborts. What it stops is stopped at once,
     /// and nothing starts before its record.
     #[must_use]
-    pub fn is_stop(&self) -> bool {
+    pub(crate) fn is_stop(&self) -> bool {
         matches!(self, Input::Command { command, .. } if command.stops())
     }
 
     /// Whether it stands alone in its append.
     #[must_use]
-    pub fn stands_alone(&self) -> bool {
+    pub(crate) fn stands_alone(&self) -> bool {
         matches!(self, Input::Command { command, .. } if command.stands_alone())
     }
 
     /// Its size in bytes, about.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         const HEAD: usize = 512;
         let own = match self {
             Input::Command { command, .. } => command.bytes(),

@@ -43,7 +43,7 @@ const COMMANDS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
 const COMMANDS_OF_ALL_KINDS_MAX: usize = 4 * COMMANDS_MAX;
 
 /// Inputs of one append, at most.
-pub const BATCH_MAX: usize = 64;
+pub(crate) const BATCH_MAX: usize = 64;
 
 /// Bytes of the inputs of one append, about, where it is more than one.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
@@ -56,7 +56,7 @@ const DEATHS_MAX: u8 = 2;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     /// By the number of their arrival.
     waiting: BTreeMap<u64, Waiting>,
     arrivals: u64,
@@ -107,7 +107,7 @@ struct Refused {
 
 /// What an actor does next.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub(crate) enum Act {
     /// Decides about these, in one append.
     Decide(Arc<Vec<Input>>),
     /// Carries out what it stops, and no more: the record has to wait.
@@ -118,7 +118,7 @@ pub enum Act {
 
 /// What became of a command.
 #[derive(Clone, Debug)]
-pub enum CommandEnd {
+pub(crate) enum CommandEnd {
     /// It was decided so, and that is on the tape.
     Decided(Reply),
     /// The disk refused it. It never takes effect.
@@ -129,7 +129,7 @@ pub enum CommandEnd {
 
 /// Why an input is not taken.
 #[derive(Clone, Debug)]
-pub enum NotTaken {
+pub(crate) enum NotTaken {
     /// So many wait already.
     Full(usize),
     /// The disk is full, and what is open comes first.
@@ -138,7 +138,7 @@ pub enum NotTaken {
 
 /// A command that was in hand when its actor ended for good.
 #[derive(Debug)]
-pub struct Left {
+pub(crate) struct Left {
     /// Whom to answer.
     pub reply: ReplyTo,
     /// Which message, where it sends one.
@@ -154,7 +154,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`NotTaken`]: nothing was taken.
-    pub fn command(&mut self, reply: ReplyTo, command: Command, id: Option<CommandId>) -> Result<(), NotTaken> {
+    pub(crate) fn command(&mut self, reply: ReplyTo, command: Command, id: Option<CommandId>) -> Result<(), NotTaken> {
         let adds = command.adds_work();
         if reply != ReplyTo::NOBODY && self.is_full(&command) {
             return Err(NotTaken::Full(self.depth()));
@@ -170,13 +170,13 @@ impl Mailbox {
 
     /// Whether so many wait that this one is not taken.
     #[must_use]
-    pub fn is_full(&self, command: &Command) -> bool {
+    pub(crate) fn is_full(&self, command: &Command) -> bool {
         self.depth() >= if command.adds_work() { COMMANDS_MAX } else { COMMANDS_OF_ALL_KINDS_MAX }
     }
 
     /// Puts in what a worker of that incarnation reports of its ticket. A report of an earlier incarnation, or a second one of the same
     /// ticket, is dropped: no ticket is worked on twice at a time.
-    pub fn report(&mut self, incarnation: u32, ticket: Seq, report: Report) -> bool {
+    pub(crate) fn report(&mut self, incarnation: u32, ticket: Seq, report: Report) -> bool {
         let is_news = incarnation == self.incarnation && !self.has_report(ticket);
         if is_news {
             self.put(report.of(ticket));
@@ -192,7 +192,7 @@ impl Mailbox {
     // ---- what is done ---------------------------------------------------------------------------------------------------
 
     /// What the actor does next, over the state that the tape has.
-    pub fn next(&mut self, state: &State, now: Millis) -> Act {
+    pub(crate) fn next(&mut self, state: &State, now: Millis) -> Act {
         let must_wait = self.refused.as_ref().is_some_and(|refused| now < refused.until);
         if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.marks.tried)) {
             return self.next_stop(state, now);
@@ -296,14 +296,14 @@ impl Mailbox {
     // ---- what became of it -----------------------------------------------------------------------------------------------
 
     /// What was decided is handed to the tape, through that entry, and will be answered so.
-    pub fn handed_over(&mut self, upto: Seq, replies: Vec<(ReplyTo, Reply)>) {
+    pub(crate) fn handed_over(&mut self, upto: Seq, replies: Vec<(ReplyTo, Reply)>) {
         if let Some(hand) = &mut self.hand {
             hand.flight = Some((upto, replies));
         }
     }
 
     /// The tape has what was decided, or there was nothing to record: the inputs leave, and their senders are answered.
-    pub fn recorded(&mut self) -> Vec<(ReplyTo, Reply)> {
+    pub(crate) fn recorded(&mut self) -> Vec<(ReplyTo, Reply)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
         if recovers(&hand) {
             self.recover = None;
@@ -315,7 +315,7 @@ impl Mailbox {
 
     /// The tape does not take what was decided: nothing of it is there, and the state is what it was. Commands are answered so; stops
     /// and reports stay.
-    pub fn refused(&mut self, error: &TapeError, now: Millis) -> Vec<(ReplyTo, CommandEnd)> {
+    pub(crate) fn refused(&mut self, error: &TapeError, now: Millis) -> Vec<(ReplyTo, CommandEnd)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
         let of: Vec<_> = hand.of.iter().map(|(at, _)| *at).collect();
         let is_known_alone = matches!(hand.of[..], [(_, marks)] if marks.alone || hand.inputs.len() == 1);
@@ -367,7 +367,7 @@ impl Mailbox {
 
     /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again;
     /// what the tape has is answered as it was decided. Gives the answers.
-    pub fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
+    pub(crate) fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
         self.incarnation = incarnation;
         (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
         let mut ends = Vec::new();
@@ -397,7 +397,7 @@ impl Mailbox {
 
     /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
     /// is to have them too.
-    pub fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
+    pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
         let is_command = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. });
         let told =
             self.waiting.values().filter(|waiting| is_command(waiting)).filter_map(|waiting| waiting.input.reply());
@@ -408,7 +408,7 @@ impl Mailbox {
 
     /// The commands that are in hand, and what was decided about them.
     #[must_use]
-    pub fn in_hand(&self) -> Vec<Left> {
+    pub(crate) fn in_hand(&self) -> Vec<Left> {
         let Some(hand) = &self.hand else { return Vec::new() };
         let left = hand.inputs.iter().filter_map(|input| {
             let (reply, message) = (input.reply()?, input.message().cloned());
@@ -422,12 +422,12 @@ impl Mailbox {
     }
 
     /// Its actor does not come back, and takes what it had in hand with it.
-    pub fn drop_hand(&mut self) {
+    pub(crate) fn drop_hand(&mut self) {
         self.hand = None;
     }
 
     /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
-    pub fn withdraw(&mut self, reply: ReplyTo) -> bool {
+    pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
         let is_such = |input: &Input| input.reply() == Some(reply) && !input.is_stop();
         self.waiting.extract_if(.., |_, waiting| is_such(&waiting.input)).next().is_some()
     }
@@ -436,7 +436,7 @@ impl Mailbox {
 
     /// How many commands have no answer yet.
     #[must_use]
-    pub fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
         let all = self.waiting.values().map(|waiting| &waiting.input).chain(in_hand);
         all.filter(|input| matches!(input, Input::Command { .. })).count()
@@ -444,7 +444,7 @@ impl Mailbox {
 
     /// Whether nothing waits and nothing is in hand.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.hand.is_none()
     }
 
@@ -455,7 +455,7 @@ impl Mailbox {
 
     /// Whether a report of that ticket waits, or is in hand.
     #[must_use]
-    pub fn has_report(&self, ticket: Seq) -> bool {
+    pub(crate) fn has_report(&self, ticket: Seq) -> bool {
         let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
         let mut all = self.waiting.values().map(|waiting| &waiting.input).chain(in_hand);
         all.any(|input| input.reported() == Some(ticket))
@@ -463,19 +463,19 @@ impl Mailbox {
 
     /// Whether work may begin: not while a stop waits for its record, nor before the record of the recovery.
     #[must_use]
-    pub fn may_begin(&self) -> bool {
+    pub(crate) fn may_begin(&self) -> bool {
         self.recover.is_none() && !self.waiting.values().any(|waiting| waiting.input.is_stop())
     }
 
     /// Through which entry an append is in flight.
     #[must_use]
-    pub fn in_flight(&self) -> Option<Seq> {
+    pub(crate) fn in_flight(&self) -> Option<Seq> {
         self.hand.as_ref()?.flight.as_ref().map(|(upto, _)| *upto)
     }
 
     /// Why the disk refused last, where something waits for it still.
     #[must_use]
-    pub fn refusal(&self) -> Option<&TapeError> {
+    pub(crate) fn refusal(&self) -> Option<&TapeError> {
         let waits = !self.is_empty() || self.recover.is_some();
         self.refused.as_ref().filter(|_| waits).map(|refused| &refused.error)
     }
@@ -483,7 +483,7 @@ impl Mailbox {
     /// When it is to be asked again by itself: a moment of the state, or what the disk refused. Never a moment that has passed and of
     /// which it makes nothing.
     #[must_use]
-    pub fn due(&self, state: &State) -> Option<Millis> {
+    pub(crate) fn due(&self, state: &State) -> Option<Millis> {
         if self.hand.is_some() {
             return self.time_is_over_at(state);
         }

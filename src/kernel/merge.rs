@@ -28,7 +28,7 @@ use crate::{
 
 /// A host wants what was said in a fork to be said here, as it was worked out from both tapes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Merge {
+pub(crate) struct Merge {
     /// What is to be recorded.
     pub merged: Arc<Merged>,
 }
@@ -144,7 +144,7 @@ fn made_with(then: &State) -> ForkMade {
 /// What a merge of a fork records, files left out. `here` are the entries behind the point at which it was forked, through
 /// `onto`; `then` is the state that the fork began with, and `there` are its entries behind that one.
 #[must_use]
-pub fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry]) -> Merged {
+pub(crate) fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry]) -> Merged {
     let trail = Trail::new(&jumps(here), onto);
     let merges = || {
         here.iter().filter_map(|entry| match &entry.record {

@@ -27,7 +27,7 @@ use crate::{
 
 /// A host pins a message that stands in the context.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PinMessage {
+pub(crate) struct PinMessage {
     /// Which.
     pub message: MessageId,
 }
@@ -59,7 +59,7 @@ impl Decide for PinMessage {
 
 /// A host takes a pin back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UnpinMessage {
+pub(crate) struct UnpinMessage {
     /// Which.
     pub message: MessageId,
 }

@@ -236,7 +236,7 @@ impl Entry {
     }
 }
 
-/// Values of [`Env`] that were read: those of one decision, or the newest of a tape.
+/// Values of `Env` that were read: those of one decision, or the newest of a tape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvSeen {
     /// Models, by `provider/name`.

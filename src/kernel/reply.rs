@@ -15,7 +15,7 @@ use crate::{
 ///
 /// [`State::due_work`]: crate::kernel::State::due_work
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// Close the stream of this request and report what had arrived.
     Request(Seq),
     /// Stop this call with all its processes and report when it is down.
@@ -25,11 +25,11 @@ pub enum Stop {
 }
 
 /// What a host is told.
-pub type Reply = Result<Held, Refusal>;
+pub(crate) type Reply = Result<Held, Refusal>;
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Held {
+pub(crate) enum Held {
     /// The message is on the tape.
     Receipt(Receipt),
     /// It is done; this is the entry that says so, or the newest one where nothing had to be written.
@@ -40,7 +40,7 @@ pub enum Held {
 
 /// The message is on the tape, and this is what will become of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
+pub(crate) struct Receipt {
     /// Which message.
     pub message: MessageId,
     /// Where on the tape.

@@ -16,7 +16,7 @@ use crate::{
 
 /// A host had files put back. It is done; this is to be recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RecordRestored {
+pub(crate) struct RecordRestored {
     /// What was done.
     pub files: Arc<RestoredFiles>,
 }

@@ -187,7 +187,7 @@ impl State {
         })
     }
 
-    /// The moment at which the core wants to hear a [`Input::Timer`](crate::kernel::Input::Timer).
+    /// The moment at which the core wants to hear a timer.
     #[must_use]
     pub fn due(&self) -> Option<Millis> {
         let asks_for_more = self.budget_ask().is_some();

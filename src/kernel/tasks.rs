@@ -19,7 +19,7 @@ use crate::{
 
 /// A host, or a tool, gives a task to a new child.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spawn {
+pub(crate) struct Spawn {
     /// The child's id: the same again is the same task.
     pub child: SessionId,
     /// What it is made from; narrowed to what this session may do.
@@ -65,7 +65,7 @@ impl Decide for Spawn {
 
 /// A host lets the session take over an orphan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Adopt {
+pub(crate) struct Adopt {
     /// Which.
     pub child: SessionId,
     /// How it is tied from then on.

@@ -1,6 +1,10 @@
-//! What decisions cost, counted and not timed.
+//! The core from outside: tables of what it decides (`core/`), random schedules with crashes (`sim/`), and here what decisions
+//! cost, counted and not timed.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
+
+mod core;
+mod sim;
 
 use std::{cell::Cell, sync::Arc};
 

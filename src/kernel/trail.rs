@@ -158,7 +158,12 @@ pub(super) fn jumps(entries: &[Entry]) -> BTreeMap<Seq, Seq> {
 ///
 /// # Errors
 /// See [`NoPoint`].
-pub fn look_back(entries: &[Entry], now: &State, wanted: &Wanted, whole: bool) -> Result<Option<RolledBack>, NoPoint> {
+pub(crate) fn look_back(
+    entries: &[Entry],
+    now: &State,
+    wanted: &Wanted,
+    whole: bool,
+) -> Result<Option<RolledBack>, NoPoint> {
     let tape = Tape::new(entries, now.seq)?;
     let to = match wanted {
         Wanted::Point(point) => tape.point(point)?,
@@ -175,7 +180,8 @@ pub fn look_back(entries: &[Entry], now: &State, wanted: &Wanted, whole: bool) -
     if to == now.seq {
         return Err(NoPoint::Nothing);
     }
-    let (Some(then), Some(low)) = (tape.state_at(to), tape.parting(to)) else { return further() };
+    let low = parting(&tape.jumps, to);
+    let Some(then) = tape.state_at(to).filter(|_| low >= tape.first) else { return further() };
     if !is_whole(&then) {
         return Err(NoPoint::Unfinished { seq: to });
     }
@@ -204,7 +210,7 @@ pub fn look_back(entries: &[Entry], now: &State, wanted: &Wanted, whole: bool) -
 ///
 /// # Errors
 /// See [`NoPoint`].
-pub fn find_point(entries: &[Entry], newest: Seq, point: &Point, whole: bool) -> Result<Option<Seq>, NoPoint> {
+pub(crate) fn find_point(entries: &[Entry], newest: Seq, point: &Point, whole: bool) -> Result<Option<Seq>, NoPoint> {
     match Tape::new(entries, newest)?.point(point)? {
         None if whole => Err(unfound(point, newest)),
         found => Ok(found),
@@ -331,16 +337,6 @@ impl<'a> Tape<'a> {
         State::fold(&upto[anchor..])
     }
 
-    /// An entry that the trails from here and from there have in common, with all before it; `None` where it lies further back.
-    fn parting(&self, to: Seq) -> Option<Seq> {
-        let mut low = to;
-        // Until no jump leads from above it to below it.
-        while let Some(lower) = self.jumps.range(low.next()..).map(|(_, to)| *to).filter(|to| *to < low).min() {
-            low = lower;
-        }
-        (low >= self.first).then_some(low)
-    }
-
     /// The messages of hosts that the model was told behind `low` on one trail and not on the other, oldest first.
     fn told(&self, low: Seq, on: &Trail, off: &Trail) -> Vec<MessageId> {
         let entries = self.entries.iter().filter(|entry| entry.seq > low && on.has(entry.seq) && !off.has(entry.seq));
@@ -354,9 +350,32 @@ impl<'a> Tape<'a> {
     }
 }
 
+/// The newest entry up to which the trail that ends at `to` and the newest one are the same, with all before it.
+fn parting(jumps: &BTreeMap<Seq, Seq>, to: Seq) -> Seq {
+    let mut low = to;
+    // Until no jump leads from above it to below it.
+    while let Some(lower) = jumps.range(low.next()..).map(|(_, to)| *to).filter(|to| *to < low).min() {
+        low = lower;
+    }
+    low
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// BRANCHSUM-003: of two branches that go on from entry 3, the deepest common ancestor is that entry and none before it; a branch
+    /// that begins further down moves it there; and what nobody went back from has it in itself.
+    #[test]
+    fn branchsum_003_two_branches_part_at_their_deepest_common_ancestor() {
+        let second = BTreeMap::from([(Seq(7), Seq(3))]);
+        assert_eq!(parting(&second, Seq(6)), Seq(3));
+        assert_eq!(parting(&second, Seq(2)), Seq(2));
+        assert_eq!(parting(&second, Seq(9)), Seq(9));
+        let third = BTreeMap::from([(Seq(7), Seq(3)), (Seq(10), Seq(1))]);
+        assert_eq!(parting(&third, Seq(6)), Seq(1));
+        assert_eq!(parting(&BTreeMap::from([(Seq(10), Seq(5)), (Seq(12), Seq(9))]), Seq(8)), Seq(5));
+    }
 
     /// The picture of the module, and jumps into what was gone back from.
     #[test]

@@ -23,7 +23,7 @@ use crate::{
 
 /// A host wants the newest compaction undone, and brings what it replaced.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UndoCompaction {
+pub(crate) struct UndoCompaction {
     /// What it replaced.
     pub undone: Arc<Undone>,
 }

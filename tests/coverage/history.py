@@ -21,6 +21,7 @@ BASELINE, GONE = "tests/coverage/370e6b9.tsv", "tests/coverage/gone.tsv"
 MOVED = {
     "actors": "actor",
     "context": "kernel::context",
+    "core": "kernel::tests::core",
     "handle": "session",
     "ids": "words::ids",
     "listing": "ops::listing",
@@ -28,6 +29,7 @@ MOVED = {
     "replay": "ops::replay",
     "restore": "ops::restore",
     "session": "kernel",
+    "sim": "kernel::tests::sim",
     "sweep": "ops::sweep",
     "usage": "words::usage",
 }

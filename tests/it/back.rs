@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tamtam::{
     Delivery, EventKind, Message, Outcome, Point, RollbackError, Runtime, SendError, Session, SessionId,
     SessionOptions,
-    kernel::{Entry, NoPoint, Record, Refusal, State},
     message::{Finish, ModelRef},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
+    session::{Entry, NoPoint, Record, Refusal, State},
 };
 
 use crate::support::taped;

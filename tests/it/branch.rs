@@ -17,9 +17,9 @@ use tamtam::{
     Delivery, EventKind, ForkError, MergeError, Message, NoPoint, Outcome, Point, RollbackOptions, Runtime, SendError,
     Seq, Session, SessionId, SessionOptions,
     event::Next,
-    kernel::{Limits, Record, State},
     model::{Item, Model, Reply, Scripted, scripted::transcript},
     permission::Profile,
+    session::{Limits, Record, State},
     tape::Deleted,
 };
 

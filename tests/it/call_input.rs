@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tamtam::{
     EventKind, Runtime, SessionOptions,
     event::Next,
-    kernel::Record,
     message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Delta, Deltas, Model, ModelError, Request},
     permission::Profile,
+    session::Record,
     tool::{Tool, ToolContext, ToolResult, partial_json::PartialJson},
 };
 use tokio::sync::Semaphore;

@@ -28,10 +28,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tamtam::{
     Message, Outcome, Runtime, Session, SessionOptions,
-    kernel::{Entry, Record},
     model::{BoxFuture, Item, Reply, Request, Scripted},
     permission::Profile,
     runtime::Builder,
+    session::{Entry, Record},
     tape::{Durability, MemoryStore},
     tool::{Tool, ToolContext, ToolResult},
 };

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
-    kernel::context::Replaced,
-    kernel::{
+    message::Finish,
+    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, UserItem},
+    permission::{Chain, Ruleset},
+    session::Replaced,
+    session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
         Entry, Extent, ForkMade, Judged, Limits, Link, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
         RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie,
         Undone, Way,
     },
-    message::Finish,
-    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, UserItem},
-    permission::{Chain, Ruleset},
     tape::{Cause, ImportedFrom},
     tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, ToolResult},
     usage::{MicroUsd, PicoUsd, Usage},

@@ -12,10 +12,10 @@ use tamtam::{
     Delivery, EventKind, Link, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
     event::Event,
     hook::Hook,
-    kernel::Refusal,
     model::{Model, ModelError, ModelLimits, Models, Price, Reply, Scripted},
     permission::Profile,
     runtime::{Passivation, Pressure},
+    session::Refusal,
     tape::MemoryStore,
 };
 

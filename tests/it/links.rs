@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tamtam::{
     Child, DownReason, EventKind, Link, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
     event::Next,
-    kernel::{Entry, Record, Refusal},
     model::{BoxFuture, Reply, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
+    session::{Entry, Record, Refusal},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 

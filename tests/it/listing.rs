@@ -4,9 +4,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     Link, ListedSession, Millis, Runtime, Seq, Session, SessionId, SessionOptions, SessionPage, SessionQuery,
-    kernel::{Entry, Origin, Record, Settings, State},
     listing::{self, Parent, Shape},
     model::{Model, ModelError, Price, Reply, Scripted},
+    session::{Entry, Origin, Record, Settings, State},
     tape::{Access, Behind, Standing, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     usage::{MicroUsd, Usage},
 };
@@ -361,7 +361,17 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
 fn brought_in(store: &Store, name: &str, parent: &str) {
     let settings = Settings::new("/w", "fake/model".parse().unwrap());
     let mut state = State::new(name.parse().unwrap(), settings, Millis(1));
-    state.origin = Some(Arc::new(Origin { parent: parent.parse().unwrap(), ..crate::sim::tasks::origin() }));
+    let origin = Origin {
+        parent: parent.parse().unwrap(),
+        ticket: Seq(7),
+        link: Link::LINKED,
+        depth: 0,
+        prompt: "m0".into(),
+        orphaned: None,
+        before: Vec::new(),
+        end: None,
+    };
+    state.origin = Some(Arc::new(origin));
     let record = Record::State(Arc::new(state));
     let entry =
         Entry { seq: Seq(1), time: Millis(1), cause: None, turn: None, step: None, ticket: None, input: None, record }

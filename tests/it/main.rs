@@ -11,7 +11,6 @@ mod call_input;
 #[cfg(feature = "cli")]
 mod cli;
 mod compaction;
-mod core;
 mod crash_points;
 #[cfg(feature = "sqlite")]
 mod deleted;
@@ -49,7 +48,6 @@ mod recorded;
 mod replay;
 mod rights;
 mod runtime;
-mod sim;
 mod size;
 #[cfg(feature = "cli")]
 mod soak;

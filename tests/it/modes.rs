@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tamtam::{
     Agent, EventKind, EventStream, Grant, Message, Outcome, Runtime, SendError, Seq, Session, SessionOptions,
     event::Next,
-    kernel::{CallState, Scope},
     model::{BoxFuture, Item, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
+    session::{CallState, Scope},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 

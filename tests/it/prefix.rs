@@ -8,10 +8,10 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tamtam::{
     Outcome, Runtime, SessionOptions,
-    kernel::context::SUMMARY_SYSTEM,
-    kernel::{Entry, Record},
     model::{Api, Endpoint, HttpModel, HttpOptions},
     permission::Profile,
+    session::SUMMARY_SYSTEM,
+    session::{Entry, Record},
     tools,
 };
 

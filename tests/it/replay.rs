@@ -6,10 +6,10 @@ use serde_json::json;
 use tamtam::{
     Delivery, EventKind, Grant, Message, Outcome, Runtime, Seq, Session, SessionId, SessionOptions, Steering,
     event::Next,
-    kernel::{Entry, Record, Scope},
     model::{ErrorKind, ModelError, Reply, Scripted},
     permission::{Action, Rule, Ruleset},
     replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
+    session::{Entry, Record, Scope},
     tape::{Access, Append, Store, StoreOptions, TapeStoreExt as _},
     tools,
 };

@@ -18,10 +18,10 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Child, DownReason, Link, Runtime, Session, SessionOptions,
-    kernel::{Entry, Record},
     model::{BoxFuture, Reply, Scripted, scripted},
     permission::{Action, Profile, Rule, Ruleset},
     runtime::Builder,
+    session::{Entry, Record},
     tape::TapeStoreExt as _,
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };

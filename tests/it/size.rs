@@ -12,9 +12,9 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Outcome, Runtime, SessionOptions,
-    kernel::context::SUMMARY_SYSTEM,
     model::{BoxFuture, ModelLimits, Reply, Request, Scripted},
     permission::Profile,
+    session::SUMMARY_SYSTEM,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 

@@ -17,15 +17,15 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Outcome, Runtime, Session, SessionOptions,
-    kernel::{Entry, Record},
     message::{ErrorReason, Finish},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
+    session::{Entry, Record},
     tool::{Effect, Tool, ToolContext, ToolResult},
     tools::Setup,
 };
 
-use crate::{sim::rng::Rng, support::marked::Mark};
+use crate::{support::marked::Mark, support::rng::Rng};
 
 use crate::support::taped;
 

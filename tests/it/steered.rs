@@ -9,7 +9,7 @@ mod life;
 use tamtam::{
     Delivery, Outcome, Session,
     Steering::{AbortRunning, FinishBatch, SkipRemaining},
-    kernel::{Disposition, Record},
+    session::{Disposition, Record},
 };
 
 use life::{Life, MESSAGE, Phase, Told, soon};

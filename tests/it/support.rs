@@ -10,6 +10,7 @@ pub(crate) mod fault_server;
 pub(crate) mod http;
 #[cfg(feature = "cli")]
 pub(crate) mod marked;
+pub(crate) mod rng;
 #[cfg(feature = "cli")]
 pub(crate) mod said;
 #[cfg(feature = "http")]

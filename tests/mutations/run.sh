@@ -5,7 +5,7 @@
 #   tests/mutations/run.sh NAME…      only those, by file name without .patch
 #
 # A patch may begin with a line that says who is to notice, and no other tests run then: `# caught by: it FILTER…` names tests of
-# tests/it, `# caught by: lib FILTER…` those beside the code. Without one it is the core's tests and the simulator.
+# tests/it, `# caught by: lib FILTER…` those beside the code. Without one it is the core's tests and the simulator, beside the code too.
 # Ends 0 where every mutation is caught, 1 where one is missed, 2 where a patch does not apply or does not build.
 # CARGO names another cargo; TAMTAM_SIM_SCHEDULES how many schedules the simulator plays each time (600 by default).
 set -euo pipefail
@@ -44,7 +44,7 @@ failed_tests() {
 
 # Who is to notice a patch.
 witnesses() {
-    sed -n '1s/^# caught by: //p' "$1" | grep . || echo "it core:: sim::no_schedule"
+    sed -n '1s/^# caught by: //p' "$1" | grep . || echo "lib kernel::tests::core:: sim::no_schedule"
 }
 
 names=("$@")
@@ -77,8 +77,8 @@ for name in "${names[@]}"; do
     fi
     caught=$((caught + 1))
     simulator=""
-    if grep -q '^sim::' <<<"$failed"; then simulator="by the simulator, and "; fi
-    count=$(grep -vc '^sim::' <<<"$failed" || true)
+    if grep -q '^kernel::tests::sim::' <<<"$failed"; then simulator="by the simulator, and "; fi
+    count=$(grep -vc '^kernel::tests::sim::' <<<"$failed" || true)
     echo "caught  $name: ${simulator}by $count of the tests \"${words[*]}\""
 done
 echo "$caught caught, $missed missed"

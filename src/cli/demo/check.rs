@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tamtam::{
     MessageId, Outcome,
-    kernel::{Entry, Record},
     message::ErrorReason,
+    session::{Entry, Record},
 };
 
 /// Counts what the tape says, or names the first promise that it breaks.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tamtam::{
     Delivery, EventKind, Message, Millis, Outcome, Part, Seq, Steering,
-    kernel::AskClosedWhy,
     message::ErrorReason,
     model::{ErrorKind, RetryClass},
+    session::AskClosedWhy,
     tool::Access,
     usage::Usage,
 };

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use tamtam::{
     ModelRef, OpenError, Runtime, Seq, Session, SessionId, SessionOptions,
     event::EventStream,
-    kernel::{Budget, Open, State},
     permission::Ruleset,
+    session::{Budget, Open, State},
     tape::TapeError,
 };
 

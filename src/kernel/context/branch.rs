@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Tokens of a branch's summary, at most.
-pub const BRANCH_SUMMARY_MAX: u64 = 2_048;
+pub(crate) const BRANCH_SUMMARY_MAX: u64 = 2_048;
 
 /// Characters of each item in what stands for a branch that no model could sum up.
 const DIGEST_CHARS_MAX: usize = 200;
@@ -17,7 +17,7 @@ const DIGEST_CHARS_MAX: usize = 200;
 /// The text that the summariser of a branch is asked with. Results are left out, for the calls say enough; of a branch that
 /// is larger than so many tokens the newest part is shown.
 #[must_use]
-pub fn branch_prompt(items: &[Arc<Item>], tokens_max: u64) -> String {
+pub(crate) fn branch_prompt(items: &[Arc<Item>], tokens_max: u64) -> String {
     let mut shown = Vec::new();
     let mut taken = 0;
     for item in items.iter().rev() {
@@ -46,7 +46,7 @@ pub fn branch_prompt(items: &[Arc<Item>], tokens_max: u64) -> String {
 
 /// What stands for a branch where no model can sum it up: how each item begins.
 #[must_use]
-pub fn branch_digest(items: &[Arc<Item>], tokens_max: u64) -> String {
+pub(crate) fn branch_digest(items: &[Arc<Item>], tokens_max: u64) -> String {
     let lines = items.iter().filter_map(|item| line(item));
     let lines: Vec<_> = lines.map(|text| text.chars().take(DIGEST_CHARS_MAX).collect::<String>()).collect();
     within(&lines.join("\n"), tokens_max)
@@ -70,7 +70,7 @@ fn line(item: &Item) -> Option<String> {
 
 /// What stands in the context for a branch: one message.
 #[must_use]
-pub fn render_branch(summary: &str, files: &FileOperations, from: Seq, to: Seq) -> String {
+pub(crate) fn render_branch(summary: &str, files: &FileOperations, from: Seq, to: Seq) -> String {
     let mut text = format!(
         "[Before this, another way was tried and left: entries {} to {to} of its record. It is no part of this conversation; \
          this is what came of it.]\n\n{}\n",
@@ -87,12 +87,6 @@ pub fn render_branch(summary: &str, files: &FileOperations, from: Seq, to: Seq) 
         }
     }
     text
-}
-
-/// The deepest point that two ways have in common, each told from its root to its end.
-#[must_use]
-pub fn common_ancestor<'a, T: PartialEq>(one: &'a [T], other: &[T]) -> Option<&'a T> {
-    one.iter().zip(other).take_while(|(one, other)| one == other).last().map(|(common, _)| common)
 }
 
 #[cfg(test)]
@@ -149,15 +143,5 @@ mod tests {
         let told = render_branch("## Goal\nTry.", &files, Seq(7), Seq(19));
         assert!(told.contains("entries 8 to 19") && told.contains("## Goal\nTry.\n"), "{told}");
         assert!(told.contains("## Files read there\n- a.rs\n"), "{told}");
-    }
-
-    /// BRANCHSUM-003: the deepest common ancestor, from the root down.
-    #[test]
-    fn branchsum_003_the_deepest_common_ancestor_is_found() {
-        let of = |one: &[&str], other: &[&str]| common_ancestor(one, other).map(|name| (*name).to_owned());
-        let start = ["session-start", "level-1"];
-        assert_eq!(of(&start, &["session-start", "level-1", "level-2"]).as_deref(), Some("level-1"));
-        assert_eq!(of(&start, &["session-start", "other", "level-1"]).as_deref(), Some("session-start"));
-        assert_eq!(of(&start, &["elsewhere"]), None);
     }
 }

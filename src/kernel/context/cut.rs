@@ -8,7 +8,7 @@ use crate::model::{History, Item};
 
 /// Where to cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub(crate) struct Cut {
     /// The first item that stays.
     pub first_kept: usize,
     /// Where the turn begins that the cut goes through; `None` where it stands between two turns.
@@ -20,7 +20,7 @@ pub struct Cut {
 /// `from` items at the front cannot be cut off: they are what an earlier cut left in place of what it took. The newest item
 /// always stays. The kept part may be larger than `keep` by the item that crosses the border, and by the results that belong
 /// to an answer.
-pub fn cut(history: &History, from: usize, keep: u64, tokens: impl Fn(&Item) -> u64) -> Option<Cut> {
+pub(crate) fn cut(history: &History, from: usize, keep: u64, tokens: impl Fn(&Item) -> u64) -> Option<Cut> {
     let items: Vec<_> = history.iter().collect();
     let mut kept = 0_u64;
     let mut border = items.len().checked_sub(1)?;

@@ -10,11 +10,11 @@ use crate::{
 };
 
 /// What stands in place of an output that was left out.
-pub const PRUNED_TEXT: &str = "[Output pruned to save context]";
+pub(crate) const PRUNED_TEXT: &str = "[Output pruned to save context]";
 
 /// How much is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PruneRule<'a> {
+pub(crate) struct PruneRule<'a> {
     /// Turns at the end, counted by messages of the host, whose outputs stay; 2 by default.
     pub turns: usize,
     /// Tokens of output before those that stay; 40,000 by default.
@@ -33,7 +33,7 @@ impl Default for PruneRule<'_> {
 
 /// The positions of the results whose content can go, oldest first; empty where it is not worth it.
 #[must_use]
-pub fn prune(history: &History, from: usize, rule: PruneRule<'_>) -> Vec<usize> {
+pub(crate) fn prune(history: &History, from: usize, rule: PruneRule<'_>) -> Vec<usize> {
     let items: Vec<_> = history.iter().collect();
     let (mut turns, mut kept, mut gained) = (0, 0_u64, 0_u64);
     let mut candidates = Vec::new();

@@ -18,7 +18,7 @@ pub const SUMMARY_SYSTEM: &str = "You write summaries of conversations between a
      Write only the summary, in the language of the conversation, under the headings you are given.";
 
 /// The headings of a summary, in order (J-23).
-pub const HEADINGS: [&str; 6] =
+pub(crate) const HEADINGS: [&str; 6] =
     ["Goal", "Constraints & Preferences", "Progress", "Key Decisions", "Next Steps", "Critical Context"];
 
 /// What each heading is for.
@@ -36,7 +36,7 @@ const RESULT_CHARS_MAX: usize = 2_000;
 
 /// What is to be summed up.
 #[derive(Clone, Debug)]
-pub struct Summarise<'a> {
+pub(crate) struct Summarise<'a> {
     /// The summary of what was before, where there is one (J-26).
     pub earlier: Option<&'a str>,
     /// The items that the summary is to replace.
@@ -50,7 +50,7 @@ pub struct Summarise<'a> {
 impl Summarise<'_> {
     /// The text that the summariser is asked with: one message.
     #[must_use]
-    pub fn prompt(&self) -> String {
+    pub(crate) fn prompt(&self) -> String {
         let mut prompt = String::new();
         let task = self.task();
         if let Some(earlier) = self.earlier {
@@ -130,7 +130,7 @@ fn show(text: &mut String, item: &Item) {
 
 /// The words of a message, its files by their names.
 #[must_use]
-pub fn words(parts: &[Part]) -> String {
+pub(crate) fn words(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => text.text.clone(),
         Part::File(file) => format!("[file {}]", file.filename.as_deref().unwrap_or(&file.mime)),
@@ -153,7 +153,7 @@ pub(super) fn shortened(text: &str, max: usize) -> String {
 /// A summary that cannot stand in for what it sums up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadSummary {
+pub(crate) enum BadSummary {
     /// There is nothing in it.
     #[error("the summary is empty")]
     Empty,
@@ -168,7 +168,7 @@ pub enum BadSummary {
 }
 
 /// Whether a summary can stand in for so many tokens.
-pub fn check(summary: &str, replaced: u64) -> Result<(), BadSummary> {
+pub(crate) fn check(summary: &str, replaced: u64) -> Result<(), BadSummary> {
     if summary.trim().is_empty() {
         return Err(BadSummary::Empty);
     }
@@ -180,7 +180,7 @@ pub fn check(summary: &str, replaced: u64) -> Result<(), BadSummary> {
 
 /// What stands in the context in place of what was summed up: one message. `summary` is `None` where no model could write one.
 #[must_use]
-pub fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> String {
+pub(crate) fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> String {
     let mut text = format!(
         "[The conversation up to entry {until} of its record was replaced by this summary. Go on from here; do not answer it.]\n\n"
     );

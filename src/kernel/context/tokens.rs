@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What an image takes, whatever its size (C-17).
-pub const IMAGE_TOKENS: u64 = 1_200;
+pub(crate) const IMAGE_TOKENS: u64 = 1_200;
 
 /// What a message takes beside its words: role, separators, names.
 const ITEM_TOKENS: u64 = 4;
@@ -24,7 +24,7 @@ const FACTOR_BOUNDS: (u64, u64) = (500, 3_000);
 
 /// The estimate for a text, rounded up; 0 for an empty one.
 #[must_use]
-pub fn of_text(text: &str) -> u64 {
+pub(crate) fn of_text(text: &str) -> u64 {
     if text.is_ascii() {
         return (text.len() as u64).div_ceil(4);
     }
@@ -54,7 +54,7 @@ fn is_cjk(c: char) -> bool {
 
 /// The estimate for one item of a history.
 #[must_use]
-pub fn of_item(item: &Item) -> u64 {
+pub(crate) fn of_item(item: &Item) -> u64 {
     ITEM_TOKENS
         + match item {
             Item::User(user) => user.parts.iter().map(of_part).sum(),

@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 /// Tokens that are kept free for the answer, at least.
-pub const RESERVE_MIN: u64 = 16_384;
+pub(crate) const RESERVE_MIN: u64 = 16_384;
 
 /// Tokens at the end of a conversation that a compaction leaves as they are, at most (C-31).
-pub const KEEP_RECENT: u64 = 20_000;
+pub(crate) const KEEP_RECENT: u64 = 20_000;
 
 /// Tokens of a summary, at most (J-12).
-pub const SUMMARY_MAX: u64 = 4_000;
+pub(crate) const SUMMARY_MAX: u64 = 4_000;
 
 /// Tokens of the host's own words that are carried on beside a summary, at most; of the other kinds half as much each.
-pub const CARRY_MAX: u64 = 2_000;
+pub(crate) const CARRY_MAX: u64 = 2_000;
 
 /// Tokens that an answer may have at least, however full the window; less in a tiny window.
 const ANSWER_MIN: u64 = 1_024;
@@ -53,13 +53,13 @@ impl Fullness {
 
 /// Tokens of a summary, at most, where a request may take so many.
 #[must_use]
-pub fn summary_max(usable: u64) -> u64 {
+pub(crate) fn summary_max(usable: u64) -> u64 {
     SUMMARY_MAX.min(usable / 4).max(64)
 }
 
 /// Tokens of the host's words that are carried on, at most, where a request may take so many.
 #[must_use]
-pub fn carry_max(usable: u64) -> u64 {
+pub(crate) fn carry_max(usable: u64) -> u64 {
     CARRY_MAX.min(usable / 8)
 }
 

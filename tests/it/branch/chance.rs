@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tamtam::{Point, Session};
 
 use super::{create, newest, say, seen, start, told};
-use crate::{back::Echo, sim::rng::Rng, support::taped};
+use crate::{back::Echo, support::rng::Rng, support::taped};
 
 const SEEDS: u64 = 12;
 const STEPS: usize = 40;

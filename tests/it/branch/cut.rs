@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tamtam::SessionId;
 #[cfg(feature = "fault-injection")]
-use tamtam::{Runtime, kernel::Record};
+use tamtam::{Runtime, session::Record};
 
 use super::{create, merges, newest, say, seen, start, told};
 use crate::{back::Echo, support::taped};

@@ -6,9 +6,9 @@ use serde_json::json;
 use tamtam::{
     MergeError, Message, Point, Restore, RestoreError, RollbackError, RollbackOptions, Runtime, Seq, Session,
     SessionOptions, Wanted,
-    kernel::Record,
     model::{Reply, Scripted},
     permission::Profile,
+    session::Record,
     tape::Deleted,
     tools,
 };

@@ -9,10 +9,10 @@ use std::sync::{
 use tamtam::{
     EventKind, EventStream, Outcome, Runtime, Session, SessionOptions,
     event::Next,
-    kernel::context::SUMMARY_SYSTEM,
     message::{Finish, ModelRef},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Request},
     permission::Profile,
+    session::SUMMARY_SYSTEM,
     supervisor::Node,
 };
 use tokio::sync::Semaphore;

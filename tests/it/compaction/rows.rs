@@ -7,10 +7,10 @@ use serde_json::json;
 use tamtam::{
     EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
     event::Next,
-    kernel::context::SUMMARY_SYSTEM,
-    kernel::{Record, Refusal},
     model::{ModelLimits, Reply, Request, Scripted, scripted::transcript},
     permission::Profile,
+    session::SUMMARY_SYSTEM,
+    session::{Record, Refusal},
     tools,
     usage::Usage,
 };

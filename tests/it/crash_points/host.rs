@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     Grant, Runtime, Session, SessionId, SessionOptions,
-    kernel::{Open, State},
     permission::{Action, Rule, Ruleset},
+    session::{Open, State},
 };
 
 use super::{

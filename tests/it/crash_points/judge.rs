@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, path::Path};
 use serde_json::Value;
 use tamtam::{
     Seq,
-    kernel::{Entry, Record, State},
     model::Item,
+    session::{Entry, Record, State},
     tape::{Store, StoreOptions, TapeStoreExt as _},
 };
 

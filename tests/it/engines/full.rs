@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tamtam::{
     EventKind, OpenError, Outcome, Runtime, SendError, SessionOptions, SweepPolicy,
     event::Next,
-    kernel::Record,
     model::{Reply, Scripted},
+    session::Record,
     tape::{Mark, MemoryLimits, MemoryStore, TapeError, TapeStore as _},
 };
 

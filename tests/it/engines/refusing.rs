@@ -6,7 +6,7 @@ use std::{pin::pin, sync::atomic::Ordering, time::Duration};
 use futures_util::poll;
 use tamtam::{
     DownReason, Link, Outcome, SendError, SessionOptions, SessionQuery,
-    kernel::Record,
+    session::Record,
     tape::{Standing, TapeError},
 };
 

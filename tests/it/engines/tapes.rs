@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tamtam::{
     OpenError, Outcome, SendError, SessionOptions, SessionQuery, SweepPolicy,
-    kernel::{Budget, Limits, OnBreach, Record},
     model::{ModelLimits, Reply, Scripted},
     permission::Profile,
+    session::{Budget, Limits, OnBreach, Record},
     sweep::KeptReason,
     tape::{Standing, TapeError},
 };
@@ -139,11 +139,10 @@ async fn a_compaction_begins_an_anchor_and_can_be_undone() {
         let mut limits = ModelLimits::default();
         (limits.context, limits.output) = (8_192, 1_000);
         let model = || {
-            let model =
-                Scripted::from_fn(|request| match &*request.system == tamtam::kernel::context::SUMMARY_SYSTEM {
-                    true => Reply::text("## Goal\nGo on."),
-                    false => reply(request),
-                });
+            let model = Scripted::from_fn(|request| match &*request.system == tamtam::session::SUMMARY_SYSTEM {
+                true => Reply::text("## Goal\nGo on."),
+                false => reply(request),
+            });
             Arc::new(model.with_limits(limits))
         };
         let runtime = engine.builder().model(model()).start().await.unwrap();

@@ -1,7 +1,7 @@
 //! Messages, calls, crashes and recovery, over each engine.
 
 use tamtam::{
-    Delivery, DownReason, Link, Message, Outcome, SendError, SessionOptions, kernel::Record, tape::TapeError,
+    Delivery, DownReason, Link, Message, Outcome, SendError, SessionOptions, session::Record, tape::TapeError,
 };
 
 use super::{count, each_engine, say, seen, until};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::story::{ASKED, SLOW, Story};
 use crate::{
-    sim::rng::Rng,
+    support::rng::Rng,
     support::{
         marked::Mark,
         tamtam::{Tamtam, event, once},

@@ -6,8 +6,8 @@ use std::{path::Path, sync::Arc};
 use serde_json::json;
 use tamtam::{
     Child, DownReason, Link, Runtime, Session, SessionId, SessionOptions,
-    kernel::{Budget, Entry, Limits, OnBreach, Record},
     model::{Reply, Scripted},
+    session::{Budget, Entry, Limits, OnBreach, Record},
     usage::Usage,
 };
 

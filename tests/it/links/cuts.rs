@@ -10,8 +10,8 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     DownReason, Link, Runtime, SessionId,
-    kernel::Record,
     model::{Reply, Scripted},
+    session::Record,
 };
 
 use super::{count, is_down, options, start, until};

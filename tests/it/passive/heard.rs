@@ -7,9 +7,9 @@ use std::sync::{
 
 use tamtam::{
     EventKind, EventStream, SessionId,
-    kernel::{Grant, Outcome, Record},
     model::{BoxFuture, Reply, Scripted},
     permission::{Action, Rule, Ruleset},
+    session::{Grant, Outcome, Record},
     tool::{Access, Tool, ToolContext, ToolResult},
 };
 

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use tamtam::{
     EventKind, EventStream, Grant, Part, Receipt, Runtime, Seq, Session, SessionOptions,
     event::Next,
-    kernel::Open,
     message::ErrorReason,
     model::{
         AnswerPart, BoxFuture, ErrorKind, Item, ModelError, ModelLimits, Reply, Request, Scripted, scripted::transcript,
     },
     permission::{Action, Rule, Ruleset},
+    session::Open,
     tool::{Effect, Tool, ToolContext, ToolResult},
     usage::Usage,
 };

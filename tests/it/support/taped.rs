@@ -10,8 +10,8 @@ use std::{
 
 use tamtam::{
     Seq, SessionId,
-    kernel::{Entry, Record},
     replay::{Replay, ReplayError},
+    session::{Entry, Record},
     tape::{Access, Append, Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 

@@ -13,7 +13,7 @@ use tamtam::{
 };
 
 use super::play::Play;
-use crate::sim::rng::Rng;
+use crate::kernel::tests::sim::rng::Rng;
 
 fn found(play: &Play, wanted: &Wanted) -> Result<RolledBack, NoPoint> {
     Ok(look_back(&play.entries_of_the_tape(), &play.state, wanted, true)?

@@ -10,7 +10,7 @@ use tamtam::{
 };
 
 use super::{Broken, hold, host::Wish, world::World};
-use crate::core::play::{call, text};
+use crate::kernel::tests::core::play::{call, text};
 
 impl World {
     /// What a fork may have said: whole, as every conversation at rest is.

@@ -15,7 +15,7 @@ use super::{
     rng::Rng,
     world::{Worker, World},
 };
-use crate::core::tools;
+use crate::kernel::tests::core::tools;
 
 /// How the disk does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -513,12 +513,12 @@ fn an_adopted_child_has_no_tool_that_its_new_parent_lacks() {
 /// H-20, P13, P4-16, promise 8: for 100,000 random rule sets at depth 1 to 3 a child may never do what an ancestor may not.
 #[test]
 fn a_childs_rights_are_never_wider_than_its_parents() {
-    let mut rng = crate::sim::rng::Rng::new(8);
+    let mut rng = crate::kernel::tests::sim::rng::Rng::new(8);
     let globs = Globs::default();
-    let ruleset = |rng: &mut crate::sim::rng::Rng| -> Vec<Ruleset> {
+    let ruleset = |rng: &mut crate::kernel::tests::sim::rng::Rng| -> Vec<Ruleset> {
         let layers = 1 + rng.below(2);
-        let layer = |rng: &mut crate::sim::rng::Rng| {
-            let rule = |rng: &mut crate::sim::rng::Rng| {
+        let layer = |rng: &mut crate::kernel::tests::sim::rng::Rng| {
+            let rule = |rng: &mut crate::kernel::tests::sim::rng::Rng| {
                 let action = rng.pick(&[Action::Allow, Action::Ask, Action::Deny]);
                 Rule::new(rng.pick(&["*", "bash", "edit"]), rng.pick(&["*", "a*", "b"]), action)
             };

@@ -66,7 +66,7 @@ impl World {
             asks_are_heard: false,
             jitter: 0.5,
         };
-        let signal = crate::core::tools::told(&self.toolbox, state, signal);
+        let signal = crate::kernel::tests::core::tools::told(&self.toolbox, state, signal);
         let decision = decide(state, &[signal], &env, Millis(state.time.0 + 1));
         *state = decision.after;
         decision.entries.len()

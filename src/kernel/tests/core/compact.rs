@@ -176,7 +176,6 @@ fn pairs_are_never_parted() {
             Item::User(_) => 'u',
             Item::Assistant(_) => 'a',
             Item::Result(_) => 'r',
-            _ => '?',
         })
         .collect();
     assert_eq!(kinds, "uarra");

@@ -226,7 +226,7 @@ fn a_fork_of_a_child_has_nothing_of_its_grant_and_is_not_paid_from_it() {
     let child = || {
         let mut play = Play::new();
         play.begin_as(|state| {
-            state.origin = Some(crate::sim::tasks::origin().into());
+            state.origin = Some(crate::kernel::tests::sim::tasks::origin().into());
             let grant = Limits { tokens: Some(20_000), time_ms: Some(60_000), ..Limits::default() };
             state.account.grant = Some(grant);
         });

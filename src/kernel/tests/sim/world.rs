@@ -27,7 +27,7 @@ use super::{
     rng::Rng,
     tasks::{self, Family},
 };
-use crate::core::{line, tools};
+use crate::kernel::tests::core::{line, tools};
 
 /// Of so many of a hundred schedules the tape is replayed.
 const REPLAYED: usize = 10;

@@ -17,7 +17,7 @@ use super::{
     hold, tasks,
     world::{Flight, Job, Worker, World, through_bytes},
 };
-use crate::core::{play::Known, tools};
+use crate::kernel::tests::core::{play::Known, tools};
 
 /// More acts than any happening may take.
 const ACTS_MAX: usize = 2_000;
@@ -142,7 +142,7 @@ impl World {
     }
 
     fn decision(&mut self, inputs: &[Input]) -> Decision {
-        let jitter = self.rng.unit();
+        let jitter = self.rng.below(1_000) as f64 / 1_000.0;
         let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
             globs: &self.globs,

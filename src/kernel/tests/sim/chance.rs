@@ -24,7 +24,7 @@ use super::{
     rng::Rng,
     world::{Job, Worker, World},
 };
-use crate::core::play::{call, rules, text};
+use crate::kernel::tests::core::play::{call, rules, text};
 
 /// Settings of a session, by chance.
 pub(super) fn settings(rng: &mut Rng) -> Settings {

@@ -30,7 +30,7 @@ use tamtam::{
 };
 
 use super::{rng::Rng, world::World};
-use crate::core::{
+use crate::kernel::tests::core::{
     play::{call, text},
     tools,
 };

@@ -42,9 +42,4 @@ impl Rng {
         }
         from[0].1
     }
-
-    /// A number from 0 up to 1.
-    pub(crate) fn unit(&mut self) -> f64 {
-        self.below(1_000) as f64 / 1_000.0
-    }
 }

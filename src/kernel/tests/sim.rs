@@ -3,9 +3,9 @@
 //! A schedule is made from a seed, so any of them can be played again:
 //!
 //! ```text
-//! TAMTAM_SIM_SCHEDULES=20000 cargo test --test it sim        more schedules (2,000 by default)
-//! TAMTAM_SIM_FROM=500000     cargo test --test it sim        other seeds: 500000 and up (1 and up by default)
-//! TAMTAM_SIM_SEED=4711       cargo test --test it sim -- --nocapture    one schedule, told step by step
+//! TAMTAM_SIM_SCHEDULES=20000 cargo test --lib sim::        more schedules (2,000 by default)
+//! TAMTAM_SIM_FROM=500000     cargo test --lib sim::        other seeds: 500000 and up (1 and up by default)
+//! TAMTAM_SIM_SEED=4711       cargo test --lib sim:: -- --nocapture    one schedule, told step by step
 //! ```
 //!
 //! | file | what it is |
@@ -37,6 +37,7 @@ mod forged;
 mod forks;
 mod host;
 mod merge;
+#[path = "../../../tests/it/support/rng.rs"]
 pub(crate) mod rng;
 mod shell;
 pub(crate) mod tasks;
@@ -101,7 +102,7 @@ fn report(seed: u64) -> ! {
     let told = told.join("\n");
     panic!(
         "{told}\n\nseed {seed} breaks a promise after {happenings} happenings: {broken}\n\
-         play it again: TAMTAM_SIM_SEED={seed} cargo test --test it sim -- --nocapture"
+         play it again: TAMTAM_SIM_SEED={seed} cargo test --lib sim:: -- --nocapture"
     );
 }
 
