@@ -121,7 +121,7 @@ impl Lab {
     pub(crate) async fn restart(&mut self) {
         let id = self.session().await.id().clone();
         self.shutdown().await;
-        let session = self.start().await.resume(&id).await.unwrap();
+        let session = self.start().await.open(&id).await.unwrap();
         self.listen(session).await;
     }
 

@@ -242,7 +242,7 @@ async fn recovery() {
     for _ in 0..50 {
         let rt = runtime(folder.path(), Arc::new(Calls::new(200)), Nothing).await;
         let start = Instant::now();
-        let session = rt.resume(&id).await.unwrap();
+        let session = rt.open(&id).await.unwrap();
         took.push(start.elapsed());
         drop(rt.shutdown().await);
         drop((session, rt));
@@ -250,7 +250,7 @@ async fn recovery() {
     distribution(&format!("e: open and rebuild a session of {entries} entries"), took);
 
     let rt = runtime(folder.path(), Arc::new(Calls::new(200)), Nothing).await;
-    rt.resume(&id).await.unwrap();
+    rt.open(&id).await.unwrap();
     let mut took = Vec::new();
     for _ in 0..50 {
         let start = Instant::now();

@@ -207,7 +207,7 @@ pub enum OpenError {
         session: SessionId,
     },
     /// An operator stops the session, and its actor is not down yet. The next message, or the next
-    /// [`Runtime::resume`](crate::Runtime::resume), wakes it once it is; see [`SendError::Stopped`].
+    /// [`Runtime::open`](crate::Runtime::open), wakes it once it is; see [`SendError::Stopped`].
     #[error("an operator stops session {session}: try again when its actor is down, and that wakes it")]
     Stopped {
         /// Which.

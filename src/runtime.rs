@@ -138,27 +138,27 @@ impl Runtime {
         Ok(Session { host: self.inner.host.clone(), slot })
     }
 
-    /// Goes on with a conversation that the store has, and returns when it is awake. Many may do so at once: there is one
-    /// actor and one claim.
+    /// Opens a conversation that the store has: wakes it, and returns when it is awake. Many callers may open it at once: there
+    /// is one actor and one claim. A turn that was cut off goes on.
     ///
     /// Nobody listens by this alone: what a turn that goes on has to ask before somebody does is denied at once.
-    /// [`Runtime::resume_heard`] listens first.
+    /// [`Runtime::open_heard`] listens first.
     ///
     /// # Errors
     /// [`OpenError::Tape`] where there is none, or another process has claimed it; [`OpenError::Damaged`] where its tape is
     /// damaged in the middle; [`OpenError::Parked`].
-    pub async fn resume(&self, id: &SessionId) -> Result<Session, OpenError> {
+    pub async fn open(&self, id: &SessionId) -> Result<Session, OpenError> {
         let session = self.session(id);
         self.wake(&session).await?;
         Ok(session)
     }
 
-    /// [`Runtime::resume`] with the events of the session from before its first step on: so somebody listens already when a
+    /// [`Runtime::open`] with the events of the session from before its first step on: so somebody listens already when a
     /// turn that was cut off goes on, and asks about its calls.
     ///
     /// # Errors
-    /// As [`Runtime::resume`].
-    pub async fn resume_heard(&self, id: &SessionId) -> Result<(Session, EventStream), OpenError> {
+    /// As [`Runtime::open`].
+    pub async fn open_heard(&self, id: &SessionId) -> Result<(Session, EventStream), OpenError> {
         let session = self.session(id);
         let events = session.events();
         self.wake(&session).await?;
@@ -185,7 +185,7 @@ impl Runtime {
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
         let session = fork_now(&self.inner.host, id, at).await?;
-        let up = self.resume(&session).await;
+        let up = self.open(&session).await;
         if up.is_err() {
             // Nobody was told of it. What goes wrong now leaves a session that does nothing.
             let store = self.inner.host.store.clone();
@@ -197,7 +197,7 @@ impl Runtime {
     /// The handle of a conversation. It never dies: the conversation may sleep, crash or be restarted behind it.
     ///
     /// A handle is little more than an id, and nothing is looked up here: the first message wakes the conversation, and says
-    /// [`SendError::Unavailable`](crate::SendError::Unavailable) where there is none of that id. [`Runtime::resume`] looks first.
+    /// [`SendError::Unavailable`](crate::SendError::Unavailable) where there is none of that id. [`Runtime::open`] looks first.
     #[must_use]
     pub fn session(&self, id: &SessionId) -> Session {
         Session { host: self.inner.host.clone(), slot: self.inner.host.slot(id) }
@@ -382,12 +382,12 @@ impl Runtime {
     /// that sleeps is woken; one that is parked is unparked.
     ///
     /// # Errors
-    /// As [`Runtime::resume`]; [`OpenError::NotStarted`] where it does not come up.
+    /// As [`Runtime::open`]; [`OpenError::NotStarted`] where it does not come up.
     pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
         self.inner.host.unpark(id).await;
         match self.inner.sessions.recycle_child(id.as_str()).await {
             Ok(_) => Ok(()),
-            Err(AdminError::NotFound) => self.resume(id).await.map(drop),
+            Err(AdminError::NotFound) => self.open(id).await.map(drop),
             Err(error) => Err(not_started(id, &error)),
         }
     }
@@ -396,13 +396,13 @@ impl Runtime {
     /// awake.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where it is not parked; as [`Runtime::resume`].
+    /// [`OpenError::NotStarted`] where it is not parked; as [`Runtime::open`].
     pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
         let was_parked = self.inner.host.unpark(id).await;
         match self.inner.sessions.unpark(id.as_str()).await {
             Ok(_) => Ok(()),
             // It was parked before this runtime began, or before its supervisor did.
-            Err(AdminError::NotFound | AdminError::Gone) if was_parked => self.resume(id).await.map(drop),
+            Err(AdminError::NotFound | AdminError::Gone) if was_parked => self.open(id).await.map(drop),
             Err(error) => Err(not_started(id, &error)),
         }
     }

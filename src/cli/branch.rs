@@ -90,7 +90,7 @@ struct Summary {
 /// Goes back, and says so. With files the diff comes first, and without `--yes` nothing else does.
 async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<(String, Option<Rollback>), Failure> {
     let id = &given.session;
-    let session = runtime.resume(id).await?;
+    let session = runtime.open(id).await?;
     let mut said = String::new();
     let mut options = RollbackOptions::new();
     if given.summary {
@@ -211,7 +211,7 @@ pub(super) async fn merge(given: &MergeArguments, environment: &Environment) -> 
     let into = given.into.clone().unwrap_or(forked.parent);
     resting(&path, &into)?;
     let runtime = start(&path, None, environment).await?;
-    let merged = match runtime.resume(&into).await {
+    let merged = match runtime.open(&into).await {
         Ok(session) if given.delete => session.merge_and_delete(fork).await.map_err(|error| unmerged(&into, error)),
         Ok(session) => session.merge(fork).await.map_err(|error| unmerged(&into, error)),
         Err(error) => Err(error.into()),

@@ -229,7 +229,7 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
         let child = runtime.session(&recovered.session);
         let Ok(state) = child.state().await else { continue };
         let Some(origin) = state.origin.as_ref().filter(|origin| origin.orphaned.is_none()) else { continue };
-        let why = match runtime.resume(&origin.parent).await {
+        let why = match runtime.open(&origin.parent).await {
             Err(error @ (OpenError::Damaged { .. } | OpenError::Tape(TapeError::Missing { .. }))) => error.to_string(),
             _ => continue,
         };

@@ -42,7 +42,7 @@ struct Target {
 impl Operator {
     /// Stops a node, with all that it runs, and returns when it is down. It is not started again by itself.
     ///
-    /// A session's turn is cut off where it is; what is on its tape stays, and the next message, or [`Runtime::resume`], goes on
+    /// A session's turn is cut off where it is; what is on its tape stays, and the next message, or [`Runtime::open`], goes on
     /// with it. Messages that come before it is down are told [`SendError::Stopped`]. Takes as long as the node's shutdown time
     /// (5 s for a session) and a second more at most.
     ///

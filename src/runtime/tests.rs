@@ -329,7 +329,7 @@ async fn whoever_waits_for_one_that_was_to_be_made_has_the_one_that_is_there() {
     runtime.passivate(session.id()).await.unwrap();
     let flight = session.slot.begin_activation().unwrap();
     let (second, id) = (runtime.clone(), session.id().clone());
-    let resumes = tokio::spawn(async move { second.resume(&id).await.map(drop) });
+    let resumes = tokio::spawn(async move { second.open(&id).await.map(drop) });
     until("it waits", || session.slot.asked() == 1).await;
     flight.land_unmade(OpenError::Tape(TapeError::Exists { session: session.id().clone() }));
     timeout(SOON, resumes).await.expect("it is told").unwrap().unwrap();

@@ -83,7 +83,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// first.shutdown().await;
 /// // The next runtime finds what the first one left.
 /// let second = start().await?;
-/// assert_eq!(second.resume(session.id()).await?.messages().await?.len(), 2);
+/// assert_eq!(second.open(session.id()).await?.messages().await?.len(), 2);
 /// second.shutdown().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();

@@ -147,7 +147,7 @@ async fn undo_and_redo_outlive_the_process() {
     assert!(runtime.shutdown().await.is_empty());
 
     let runtime = start(folder.path(), &model).await;
-    let session = runtime.resume(&"s".parse().unwrap()).await.unwrap();
+    let session = runtime.open(&"s".parse().unwrap()).await.unwrap();
     assert_eq!(told(&session).await, ["a", "re a"]);
     assert_eq!(session.undo().await.unwrap().gone, ["a".into()]);
     assert!(matches!(session.undo().await, Err(RollbackError::NoPoint(NoPoint::NothingToUndo))));
@@ -260,7 +260,7 @@ async fn a_story_of_rollbacks_survives_a_kill_at_each_of_its_bytes_that_matter()
         std::fs::write(&at, &tape[..cut]).unwrap();
         // The tape names the workspace of the story, which is still there.
         let runtime = start(folder.path(), &model).await;
-        let session = runtime.resume(&"s".parse::<SessionId>().unwrap()).await.unwrap();
+        let session = runtime.open(&"s".parse::<SessionId>().unwrap()).await.unwrap();
         session.wait().await.unwrap();
         let (state, entries) = folded(&session).await;
         assert_eq!(session.state().await.unwrap(), state, "cut at {cut}");

@@ -108,7 +108,7 @@ async fn a_fork_from_a_message_or_a_turn_knows_what_came_before() {
     assert!(runtime.shutdown().await.is_empty());
     let runtime = start(folder.path(), Echo::new()).await;
     for (fork, said) in forks {
-        let fork = runtime.resume(&fork).await.unwrap();
+        let fork = runtime.open(&fork).await.unwrap();
         assert_eq!((seen(&fork).await.join(","), told(&fork).await.join(",")), (said.clone(), said));
     }
     assert!(runtime.shutdown().await.is_empty());
@@ -300,7 +300,7 @@ async fn a_merge_brings_what_was_said_in_the_fork_once() {
     assert!(runtime.shutdown().await.is_empty());
 
     let runtime = start(folder.path(), model).await;
-    let parent = runtime.resume(parent.id()).await.unwrap();
+    let parent = runtime.open(parent.id()).await.unwrap();
     assert_eq!(seen(&parent).await[8..], ["z", "re z", "c", "re c"]);
     assert_eq!(parent.merge(fork.id()).await.unwrap().entry, None);
     assert!(runtime.shutdown().await.is_empty());

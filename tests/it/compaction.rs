@@ -177,7 +177,7 @@ async fn a_rule_that_is_pinned_in_mid_conversation_is_still_there_two_hundred_tu
     talk(&session, 40..140).await;
     assert!(first.shutdown().await.is_empty());
     let second = runtime(folder.path(), model.clone()).await;
-    let session = second.resume(&id).await.unwrap();
+    let session = second.open(&id).await.unwrap();
     talk(&session, 140..240).await;
     assert!(session.state().await.unwrap().context.compactions > 5);
     assert_eq!(model.refused.load(Ordering::SeqCst), 0);
@@ -225,7 +225,7 @@ async fn a_compaction_begins_an_anchor_and_the_session_opens_from_it() {
     assert!(anchors.count() as u64 > before.context.compactions);
 
     let second = runtime(folder.path(), model.clone()).await;
-    let session = second.resume(&id).await.unwrap();
+    let session = second.open(&id).await.unwrap();
     let after = session.state().await.unwrap();
     let replaced = |text: &str| (0..10).any(|turn| text.contains(&format!("user: turn {turn}\n")));
     assert_eq!((after.history, after.context, after.turns), (before.history, before.context, before.turns));
@@ -335,7 +335,7 @@ async fn a_compaction_is_undone_from_the_tape_and_stays_undone() {
     let id = session.id().clone();
     assert!(first.shutdown().await.is_empty());
     let second = runtime(folder.path(), model.clone()).await;
-    let session = second.resume(&id).await.unwrap();
+    let session = second.open(&id).await.unwrap();
     assert_eq!(session.state().await.unwrap().history, after);
     assert!(second.shutdown().await.is_empty());
 }

@@ -101,7 +101,7 @@ async fn the_files_of_a_turn_that_changed_twenty_are_shown_and_put_back() {
     assert!(runtime.shutdown().await.is_empty());
 
     let runtime = self::runtime(folder.path(), Scripted::new([Reply::text("never")])).await;
-    let session = runtime.resume(&id).await.unwrap();
+    let session = runtime.open(&id).await.unwrap();
     session.restore(Seq(done.entry.0 - 1), Restore::Whole).await.unwrap();
     assert_eq!(std::fs::read_to_string(work.join("f3")).unwrap(), "new 3\n", "the restore is undone");
     assert_eq!(std::fs::read_to_string(work.join("made/f17")).unwrap(), "new\n");

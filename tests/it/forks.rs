@@ -65,7 +65,7 @@ async fn a_fork_goes_on_from_where_it_was_made_and_its_parent_does_not_notice() 
     let second = runtime(folder.path(), counting()).await;
     for (session, text) in [(&parent, "a, b, c, !"), (&early, "a, x, !"), (&late, "a, b, y, !"), (&again, "a, x, z, !")]
     {
-        let session = second.resume(session.id()).await.unwrap();
+        let session = second.open(session.id()).await.unwrap();
         assert_eq!(ask(&session, "!").await, text);
     }
     assert_eq!(second.list().await.unwrap().len(), 4);
@@ -141,7 +141,7 @@ async fn a_host_hands_over_to_an_anchor_and_the_session_opens_from_there() {
     assert_eq!(anchors[1].first, begun);
     assert_eq!(store.verify(session.id()).unwrap(), []);
     let second = runtime(folder.path(), counting()).await;
-    let session = second.resume(session.id()).await.unwrap();
+    let session = second.open(session.id()).await.unwrap();
     assert!(ask(&session, "d").await.contains("We counted to two."));
     assert!(second.shutdown().await.is_empty());
 }
@@ -179,7 +179,7 @@ async fn bdd_tape_028_a_tape_that_is_begun_again_keeps_all_that_is_there() {
 
     let second = runtime(folder.path(), counting()).await;
     is_taken(second.create(options()).await);
-    let again = second.resume(session.id()).await.unwrap();
+    let again = second.open(session.id()).await.unwrap();
     assert_eq!(tape_files(folder.path(), &session), before, "opening it writes nothing");
     assert_eq!(ask(&again, "c").await, "a, b, c");
     let after = tape_files(folder.path(), &session);

@@ -164,7 +164,7 @@ async fn the_session_of_an_actor_that_is_stuck_is_given_back_at_the_end() {
     let left = tokio::time::timeout(SOON, first.shutdown()).await.expect("it ends");
     assert!(!left.is_empty(), "who is stuck is named");
     let second = start(&Arc::default()).await;
-    let session = second.resume(stuck.id()).await.unwrap();
+    let session = second.open(stuck.id()).await.unwrap();
     gate.set(false);
     assert!(sends.await.unwrap().is_err(), "it is not on the tape");
     assert_eq!(ask(&session, "hello").await, Outcome::Done);

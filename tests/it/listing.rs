@@ -139,7 +139,7 @@ async fn z_04_the_list_says_of_each_session_what_it_says_of_itself() {
         assert_eq!(now.standing, Standing::Passive);
     }
     // A price that nobody knows is no zero, and what was known before is a part of it.
-    let one = second.resume(one.id()).await.unwrap();
+    let one = second.open(one.id()).await.unwrap();
     say(&one, "Once more.").await;
     let listed = page(&second, |_| {}).await;
     agrees(find(&listed, one.id()), &one).await;

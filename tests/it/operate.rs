@@ -381,7 +381,7 @@ async fn each_lever_works_or_names_the_next_step_and_the_watch_sees_it() {
     operator.stop("a").await.unwrap();
     assert!(lab.runtime.tree().find("a").is_none());
     assert_eq!(lab.runtime.count().calls, 0);
-    let again = lab.runtime.resume(&"a".parse::<SessionId>().unwrap()).await.unwrap();
+    let again = lab.runtime.open(&"a".parse::<SessionId>().unwrap()).await.unwrap();
     again.wait().await.unwrap();
     assert_eq!(again.prompt("back?").await.unwrap().wait().await.unwrap().text, "fine");
 

@@ -129,7 +129,7 @@ async fn a_restart_keeps_the_first_settings_and_the_order_of_what_was_said() {
         Reply::text("still")
     }));
     let second = runtime(folder.path(), other).await;
-    let session = second.resume(session.id()).await.unwrap();
+    let session = second.open(session.id()).await.unwrap();
     let settings = session.state().await.unwrap().settings.clone();
     assert_eq!(settings.model.to_string(), "deepseek/deepseek-chat");
     assert_eq!(settings.params.options, json!({"thinking": "high"}));

@@ -82,7 +82,7 @@ async fn story(folder: &Path, id: &str) -> SessionId {
     assert!(runtime.shutdown().await.is_empty());
 
     let runtime = self::runtime(folder, vec![Reply::text("The third is done."); 6]).await;
-    let session = runtime.resume(&id.parse().unwrap()).await.unwrap();
+    let session = runtime.open(&id.parse().unwrap()).await.unwrap();
     let steer = Delivery::Steer(Steering::SkipRemaining);
     session.send(Message::user("third").with_id("m3".into()), steer).await.unwrap().wait().await.unwrap();
     assert!(runtime.shutdown().await.is_empty());
@@ -308,7 +308,7 @@ async fn a_fork_replays_from_the_first_entry_of_its_parent_on() {
     fork.prompt("otherwise").await.unwrap().wait().await.unwrap();
     let again = runtime.fork(fork.id(), None).await.unwrap();
     again.prompt("once more").await.unwrap().wait().await.unwrap();
-    let parent = runtime.resume(&id).await.unwrap();
+    let parent = runtime.open(&id).await.unwrap();
     parent.prompt("the parent goes on").await.unwrap().wait().await.unwrap();
     assert!(runtime.shutdown().await.is_empty());
 

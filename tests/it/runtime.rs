@@ -542,14 +542,14 @@ async fn a_session_has_one_writer() {
     let first = runtime(folder.path(), model(), vec![]).await;
     let session = session(&first, folder.path()).await;
     let second = runtime(folder.path(), model(), vec![]).await;
-    let refused = second.resume(session.id()).await.unwrap_err();
+    let refused = second.open(session.id()).await.unwrap_err();
     assert!(refused.to_string().contains("in use"), "{refused}");
     assert_eq!(second.awake(), []);
     assert!(second.session(session.id()).prompt("mine too?").await.is_err(), "nothing is written by another");
     assert_eq!(session.entries().await.unwrap().len(), 1);
     assert_eq!(session.prompt("whose?").await.unwrap().wait().await.unwrap().text, "mine");
     assert!(first.shutdown().await.is_empty());
-    assert_eq!(second.resume(session.id()).await.unwrap().id(), session.id());
+    assert_eq!(second.open(session.id()).await.unwrap().id(), session.id());
     assert!(second.shutdown().await.is_empty());
 }
 

@@ -32,7 +32,7 @@ async fn all(runtime: &Runtime, ids: &[SessionId], wake: bool) -> Duration {
         let runtime = runtime.clone();
         tasks.spawn(async move {
             if wake {
-                drop(runtime.resume(&id).await.unwrap());
+                drop(runtime.open(&id).await.unwrap());
             } else {
                 runtime.passivate(&id).await.unwrap();
             }

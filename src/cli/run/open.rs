@@ -111,7 +111,7 @@ async fn take_up(
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
     let (runtime, hints) = start(store, choice, given, environment).await?;
-    let (session, events) = match runtime.resume_heard(id).await {
+    let (session, events) = match runtime.open_heard(id).await {
         Ok(resumed) => resumed,
         Err(error) => return Err(give_up(&runtime, error).await),
     };

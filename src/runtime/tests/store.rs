@@ -121,7 +121,7 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
             _ => false,
         };
         // Those that came first wait some seconds, whether it comes back; the others are told at once.
-        let (first, second) = tokio::join!(asleep.prompt("two"), runtime.resume(asleep.id()));
+        let (first, second) = tokio::join!(asleep.prompt("two"), runtime.open(asleep.id()));
         assert!(first.as_ref().is_err_and(is_refused), "{first:?}");
         assert!(matches!(second, Err(OpenError::Unavailable)), "{second:?}");
         assert!(burst.elapsed() < Duration::from_secs(6), "{:?}", burst.elapsed());

@@ -182,7 +182,7 @@ async fn conversations_are_what_lists_of_messages_would_be() {
         assert!(runtime.shutdown().await.is_empty());
         let runtime = start(folder.path(), Echo::new()).await;
         for (session, list) in both.sessions.iter().zip(&both.lists) {
-            let session = runtime.resume(session.id()).await.unwrap();
+            let session = runtime.open(session.id()).await.unwrap();
             assert_eq!((seen(&session).await, told(&session).await), (list.lines(), list.lines()), "seed {seed}");
         }
         assert!(runtime.shutdown().await.is_empty());

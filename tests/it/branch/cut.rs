@@ -34,7 +34,7 @@ async fn a_merge_that_is_cut_off_is_there_whole_or_not_at_all() {
         copy(&folder.path().join("store"), &folder_of_cut.path().join("store"));
         std::fs::write(tape_of(folder_of_cut.path(), &id), &tape[..cut]).unwrap();
         let runtime = start(folder_of_cut.path(), Echo::new()).await;
-        let parent = runtime.resume(&id).await.unwrap();
+        let parent = runtime.open(&id).await.unwrap();
         let is_whole = cut == ends;
         assert_eq!(merges(&parent).await, usize::from(is_whole), "cut at {cut}");
         assert_eq!(seen(&parent).await.len(), if is_whole { 6 } else { 2 });
@@ -119,8 +119,8 @@ async fn a_fork_outlives_a_kill_between_its_merge_and_its_deletion() {
     parent.merge_and_delete(fork.id()).await.unwrap();
     assert!(runtime.shutdown().await.is_empty());
     let runtime: Runtime = start(killed.path(), Echo::new()).await;
-    let parent = runtime.resume(parent.id()).await.unwrap();
-    let left = runtime.resume(fork.id()).await.unwrap();
+    let parent = runtime.open(parent.id()).await.unwrap();
+    let left = runtime.open(fork.id()).await.unwrap();
     let all = ["a", "re a", "x", "re x"];
     assert_eq!(
         (told(&parent).await, told(&left).await),
@@ -184,7 +184,7 @@ async fn a_rollback_with_files_that_is_killed_anywhere_is_completed_by_the_same_
                     builder.start().await.unwrap()
                 }
             };
-            let session = runtime.resume(session.id()).await.unwrap();
+            let session = runtime.open(session.id()).await.unwrap();
             assert_eq!(seen(&session).await.len(), 12, "{point} {nth}: the conversation did not go back");
             let plan = session.plan_rollback(Point::BeforeMessage("2".into())).await.unwrap();
             let counts = (plan.files.to_change().count(), plan.files.refused().count());

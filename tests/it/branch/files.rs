@@ -110,7 +110,7 @@ async fn a_rollback_takes_the_files_along_and_shows_it_before() {
     assert!(runtime.shutdown().await.is_empty());
 
     let runtime = self::runtime(folder.path()).await;
-    let session = runtime.resume(session.id()).await.unwrap();
+    let session = runtime.open(session.id()).await.unwrap();
     session.rollback_with(before, whole()).await.unwrap();
     assert_eq!((files(folder.path()), seen(&session).await.len()), (all, 12));
     order(&session, "4", "edit a two three").await;

@@ -307,7 +307,7 @@ async fn bdd_compact_024_a_summary_can_be_had_by_another_when_the_first_has_let_
     talk(&lab.session).await;
     assert!(second.session(&id).compact().await.is_err(), "the first runtime has the session still");
     assert!(lab.runtime.shutdown().await.is_empty());
-    let session = second.resume(&id).await.unwrap();
+    let session = second.open(&id).await.unwrap();
     session.compact().await.unwrap();
     summed_up(&session, 3).await;
     assert!(second.shutdown().await.is_empty());

@@ -56,7 +56,7 @@ async fn session(runtime: &Runtime, workspace: &Path) -> Result<(Session, tamtam
 
 /// The session, live: that of the runtime, the one that the store has, or a new one.
 async fn open(runtime: &Runtime, workspace: &Path) -> Result<(Session, tamtam::EventStream), tamtam::OpenError> {
-    match runtime.resume_heard(&id()).await {
+    match runtime.open_heard(&id()).await {
         Ok(heard) => Ok(heard),
         Err(tamtam::OpenError::Tape(tamtam::tape::TapeError::Missing { .. })) => {
             let mut options = SessionOptions::new(workspace).id(id()).system("Tell the story.");

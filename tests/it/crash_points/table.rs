@@ -244,7 +244,7 @@ async fn the_end_of_the_root_is_told_to_whoever_sends() {
     assert!(soon("the end", runtime.shutdown()).await.is_empty());
     drop(runtime);
     let runtime = Runtime::builder().store(folder.path().join("store")).model(model()).start().await.unwrap();
-    let session = runtime.resume(session.id()).await.unwrap();
+    let session = runtime.open(session.id()).await.unwrap();
     assert_eq!(soon("the answer", session.prompt("go").await.unwrap().wait()).await.unwrap().text, "again");
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -68,7 +68,7 @@ async fn an_end_waits_until_the_engine_has_given_everything_back() {
     own.give_back_late();
     assert!(first.shutdown().await.is_empty());
     let (second, _) = engine.start().await;
-    let session = second.resume(session.id()).await.unwrap();
+    let session = second.open(session.id()).await.unwrap();
     assert_eq!(seen(&session).await, ["before", "re before"]);
     assert!(second.shutdown().await.is_empty());
 }
@@ -136,7 +136,7 @@ async fn a_child_that_an_engine_cannot_read_just_now_is_not_lost() {
 
     own.keep_away(Some("child"));
     let (second, _) = engine.start().await;
-    let parent = second.resume(&"s".parse().unwrap()).await.unwrap();
+    let parent = second.open(&"s".parse().unwrap()).await.unwrap();
     // The start looks once, and then the parent's watch.
     until("it was looked at", || own.looked.load(Ordering::SeqCst) > 3).await;
     let is_down = |record: &Record| matches!(record, Record::TaskFinished { .. });

@@ -55,7 +55,7 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_stays_so() {
         let (second, tools) = engine.start().await;
         tools.bomb.goes_off(0);
         assert!(second.parked()[0].why.contains("the bomb goes off"), "{:?}", second.parked());
-        assert!(matches!(second.resume(session.id()).await, Err(OpenError::Parked { .. })));
+        assert!(matches!(second.open(session.id()).await, Err(OpenError::Parked { .. })));
         assert_eq!(second.sessions(SessionQuery::default()).await.unwrap().sessions[0].standing, Standing::Parked);
         second.unpark(session.id()).await.unwrap();
         let session = second.session(session.id());
@@ -90,7 +90,7 @@ async fn a_fork_goes_on_from_any_point_and_is_merged() {
         assert_eq!(seen(&session).await[6..], ["x", "re x"]);
         let gone = session.merge_and_delete(fork.id()).await.unwrap();
         assert_eq!(gone.deleted, Some(tamtam::tape::Deleted::Hidden), "one goes on from it");
-        assert!(matches!(runtime.resume(fork.id()).await, Err(OpenError::Tape(TapeError::Missing { .. }))));
+        assert!(matches!(runtime.open(fork.id()).await, Err(OpenError::Tape(TapeError::Missing { .. }))));
         assert_eq!(seen(&of_fork).await.len(), 8);
         // From now on, wherever now is.
         let now = runtime.fork(session.id(), None).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_fork_goes_on_from_any_point_and_is_merged() {
         let ids = (of_fork.id().clone(), seen(&of_fork).await);
         assert!(runtime.shutdown().await.is_empty());
         let (second, _) = engine.start().await;
-        assert_eq!(seen(&second.resume(&ids.0).await.unwrap()).await, ids.1);
+        assert_eq!(seen(&second.open(&ids.0).await.unwrap()).await, ids.1);
         assert!(second.shutdown().await.is_empty());
     })
     .await;
@@ -123,7 +123,7 @@ async fn a_conversation_goes_back_and_forth() {
         say(&session, "d").await;
         assert!(runtime.shutdown().await.is_empty());
         let (second, _) = engine.start().await;
-        let session = second.resume(&"s".parse().unwrap()).await.unwrap();
+        let session = second.open(&"s".parse().unwrap()).await.unwrap();
         assert_eq!(seen(&session).await, ["a", "re a", "d", "re d"]);
         session.undo().await.unwrap();
         assert_eq!(seen(&session).await, ["a", "re a"]);
@@ -159,7 +159,7 @@ async fn a_compaction_begins_an_anchor_and_can_be_undone() {
         assert!(runtime.shutdown().await.is_empty());
 
         let second = engine.builder().model(model()).start().await.unwrap();
-        let session = second.resume(session.id()).await.unwrap();
+        let session = second.open(session.id()).await.unwrap();
         assert_eq!(session.state().await.unwrap().context.summary, state.context.summary);
         session.prompt("long again").await.unwrap().wait().await.unwrap();
         session.wait().await.unwrap();
@@ -191,7 +191,7 @@ async fn a_budget_stops_a_session_and_a_restart_gives_nothing_back() {
         let spent = session.state().await.unwrap().spent_in_all();
         assert!(first.shutdown().await.is_empty());
         let (second, _) = engine.start().await;
-        let session = second.resume(session.id()).await.unwrap();
+        let session = second.open(session.id()).await.unwrap();
         assert_eq!(session.state().await.unwrap().spent_in_all(), spent);
         let again = session.prompt("go on").await.unwrap().wait().await.unwrap();
         assert!(matches!(again.outcome, Outcome::Budget { .. }), "{:?}", again.outcome);

@@ -136,7 +136,7 @@ async fn two_runtimes_over_the_same_tapes_share_them_session_by_session() {
         let ((one, _), (other, _)) = (engine.start().await, engine.start().await);
         let session = one.create(engine.options()).await.unwrap();
         say(&session, "a").await;
-        let refused = other.resume(session.id()).await;
+        let refused = other.open(session.id()).await;
         assert!(
             matches!(refused, Err(tamtam::OpenError::Tape(TapeError::Claimed { .. }))),
             "{}: {refused:?}",
@@ -145,7 +145,7 @@ async fn two_runtimes_over_the_same_tapes_share_them_session_by_session() {
         // It can be read all the same.
         assert_eq!(other.session(session.id()).messages().await.unwrap().len(), 2);
         one.passivate(session.id()).await.unwrap();
-        let there = other.resume(session.id()).await.unwrap();
+        let there = other.open(session.id()).await.unwrap();
         assert_eq!(say(&there, "b").await, "re b");
         // The end of one takes nothing from the other.
         assert!(one.shutdown().await.is_empty());
@@ -153,7 +153,7 @@ async fn two_runtimes_over_the_same_tapes_share_them_session_by_session() {
         assert_eq!(seen(&there).await, ["a", "re a", "b", "re b", "c", "re c"]);
         assert!(other.shutdown().await.is_empty());
         let (third, _) = engine.start().await;
-        assert_eq!(seen(&third.resume(session.id()).await.unwrap()).await.len(), 6);
+        assert_eq!(seen(&third.open(session.id()).await.unwrap()).await.len(), 6);
         assert!(third.shutdown().await.is_empty());
     })
     .await;

@@ -26,10 +26,10 @@ async fn a_child_whose_tape_cannot_be_opened_just_now_is_not_lost() {
     let runtime = start(folder.path(), &model, &slow).await;
     let failed = runtime.recovered().iter().find(|recovered| recovered.session == id).unwrap();
     assert!(failed.error.as_ref().is_some_and(|error| error.contains("failed to")), "{failed:?}");
-    let parent = runtime.resume(&parent).await.unwrap();
+    let parent = runtime.open(&parent).await.unwrap();
     // Its watch looks at once when the parent is up; whoever else looks meanwhile looks with it.
     for _ in 0..20 {
-        assert!(runtime.resume(&id).await.is_err());
+        assert!(runtime.open(&id).await.is_err());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     fs::remove_dir(&first).unwrap();

@@ -157,9 +157,9 @@ async fn the_process_may_die_at_any_point_and_nothing_is_spent_twice_or_lost() {
         let copy = cuts::cut(&store, &parent[..spawned], &of_child[..cut]);
         let model = Arc::new(Scripted::new(replies()));
         let runtime = start(copy.path(), &model, &Arc::default()).await;
-        let parent = runtime.resume(&"parent".parse().unwrap()).await.unwrap();
+        let parent = runtime.open(&"parent".parse().unwrap()).await.unwrap();
         until(async || !parent.state().await.unwrap().is_unfinished() && parent.state().await.unwrap().is_idle()).await;
-        let child = runtime.resume(&"child".parse().unwrap()).await.unwrap();
+        let child = runtime.open(&"child".parse().unwrap()).await.unwrap();
         let (of_parent, of_child) = (parent.state().await.unwrap(), child.state().await.unwrap());
         let spent = of_child.spent.usage.total();
         assert_eq!(of_parent.left().tokens, Some(WHOLE - spent), "child {cut}");

@@ -66,7 +66,7 @@ pub(super) fn cut(from: &Path, parent: &[String], child: &[String]) -> taped::Fo
 async fn plays_out(folder: &Path) -> (Runtime, usize, Option<DownReason>) {
     let (model, slow) = (model(), Arc::default());
     let runtime = start(folder, &model, &slow).await;
-    let parent = runtime.resume(&"parent".parse().unwrap()).await.unwrap();
+    let parent = runtime.open(&"parent".parse().unwrap()).await.unwrap();
     until(async || {
         let state = parent.state().await.unwrap();
         state.is_idle() && !state.is_unfinished()
@@ -112,7 +112,7 @@ async fn the_process_may_die_at_any_point_between_the_two_tapes() {
         let copy = cut(&store, &parent[..of_parent], &child[..of_child]);
         let (runtime, downs, reason) = plays_out(copy.path()).await;
         assert_eq!((downs, reason), (1, Some(DownReason::Done)), "parent {of_parent}, child {of_child}");
-        let child = runtime.resume(&"child".parse().unwrap()).await.unwrap();
+        let child = runtime.open(&"child".parse().unwrap()).await.unwrap();
         let prompts = count(&child, |record| matches!(record, Record::Accepted { .. })).await;
         let turns = count(&child, |record| matches!(record, Record::TurnFinished { .. })).await;
         assert_eq!((prompts, turns), (1, 1), "parent {of_parent}, child {of_child}");

@@ -88,7 +88,7 @@ async fn nothing_is_left(folder: &std::path::Path) {
     assert_eq!(owners, 0, "a lock of the store is still there");
     let next = start(folder, counts()).await;
     for session in next.list().await.unwrap() {
-        next.resume(&session.id).await.unwrap();
+        next.open(&session.id).await.unwrap();
     }
     assert!(next.shutdown().await.is_empty());
 }
@@ -113,7 +113,7 @@ async fn invariant_28_shutdown_twice_and_side_by_side() {
     assert!(matches!(prompt.wait().await, Err(SendError::Closed)));
     assert!(matches!(session.prompt("late").await, Err(SendError::Closed)));
     assert!(runtime.create(options(folder.path())).await.is_err());
-    assert!(runtime.resume(session.id()).await.is_err());
+    assert!(runtime.open(session.id()).await.is_err());
     assert!(runtime.tree().roots.is_empty(), "{}", runtime.tree());
     // Whoever listens now is told that nothing comes.
     assert_eq!(session.events().next().await, None);
@@ -227,7 +227,7 @@ fn a_runtime_whose_tokio_runtime_went_first_does_no_harm() {
         drop(session);
         let runtime = start(folder.path(), counts()).await;
         assert_eq!(runtime.recovered().len(), 1);
-        runtime.resume(&id).await.unwrap().wait().await.unwrap();
+        runtime.open(&id).await.unwrap().wait().await.unwrap();
         assert!(runtime.shutdown().await.is_empty());
     });
 }

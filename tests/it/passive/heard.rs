@@ -93,7 +93,7 @@ async fn whoever_only_wakes_a_session_hears_none_of_its_asks() {
         let builder = if by_name { builder.without_auto_resume() } else { builder };
         let runtime = builder.start().await.unwrap();
         if by_name {
-            runtime.resume(&id).await.unwrap();
+            runtime.open(&id).await.unwrap();
         }
         let session = runtime.session(&id);
         assert_eq!(asks(&session).await, 0, "by name: {by_name}");

@@ -46,7 +46,7 @@ async fn a_parked_session_is_parked_in_the_next_runtime_too() {
     assert!(second.recovered()[0].error.as_deref().is_some_and(|error| error.contains("parked")));
     let session = second.session(&id);
     assert!(matches!(session.prompt("hello").await, Err(SendError::Parked)));
-    assert!(matches!(second.resume(&id).await, Err(OpenError::Parked { .. })));
+    assert!(matches!(second.open(&id).await, Err(OpenError::Parked { .. })));
     assert_eq!(second.awake(), []);
 
     std::fs::write(&tape, good).unwrap();

@@ -72,7 +72,7 @@ async fn many_senders_and_resumers_at_once_start_one_actor() {
     for round in 0..20 {
         let resumed = (0..2).map(|_| {
             let (runtime, id) = (runtime.clone(), id.clone());
-            tokio::spawn(async move { runtime.resume(&id).await.map(drop) })
+            tokio::spawn(async move { runtime.open(&id).await.map(drop) })
         });
         let sent = (0..20).map(|n| {
             let session = runtime.session(&id);
@@ -112,7 +112,7 @@ async fn a_session_that_cannot_be_woken_says_why() {
         "{refused}"
     );
     assert!(matches!(nobody.wait().await.unwrap_err(), SendError::Unavailable(_)));
-    assert!(matches!(runtime.resume(nobody.id()).await.unwrap_err(), OpenError::Tape(TapeError::Missing { .. })));
+    assert!(matches!(runtime.open(nobody.id()).await.unwrap_err(), OpenError::Tape(TapeError::Missing { .. })));
     // The name is free for whoever makes it, and the handle from before is the same session's.
     runtime.create(options(folder.path()).id(nobody.id().clone())).await.unwrap();
     assert_eq!(ask(&nobody, "and now").await, "1");

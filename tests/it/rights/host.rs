@@ -22,7 +22,7 @@ async fn the_rules_that_a_host_starts_with_hold_for_the_sessions_that_it_has() {
 
     let model = Arc::new(Scripted::new([call(), Reply::text("refused"), call(), Reply::text("refused")]));
     let strict = builder(folder.path(), &model).tool(probe.clone()).rules(deny_probe()).start().await.unwrap();
-    let session = strict.resume(&id).await.unwrap();
+    let session = strict.open(&id).await.unwrap();
     say(&session, "one").await;
     assert!(shown(&model).contains("Permission denied: probe * by host"), "{}", shown(&model));
     // No change of the settings reaches them, and none has to name them.
@@ -35,7 +35,7 @@ async fn the_rules_that_a_host_starts_with_hold_for_the_sessions_that_it_has() {
 
     let model = Arc::new(Scripted::new([call(), Reply::text("done")]));
     let loose = builder(folder.path(), &model).tool(probe.clone()).start().await.unwrap();
-    say(&loose.resume(&id).await.unwrap(), "three").await;
+    say(&loose.open(&id).await.unwrap(), "three").await;
     assert_eq!(probe.runs(), 1);
     assert!(loose.shutdown().await.is_empty());
 }

@@ -40,7 +40,7 @@ async fn gone_on(probe: Probe, rules: Option<Ruleset>) -> (usize, String) {
         None => builder,
     };
     let runtime = builder.start().await.unwrap();
-    let session = runtime.resume(&id).await.unwrap();
+    let session = runtime.open(&id).await.unwrap();
     idle(&session).await;
     assert!(runtime.shutdown().await.is_empty());
     (probe.runs(), shown(&model))
@@ -90,7 +90,7 @@ async fn what_a_file_says_of_rules_calls_and_places_has_no_power() {
     let replies = || [Reply::call("probe", json!({})), Reply::text("I see")];
     let model = Arc::new(Scripted::new(whole.iter().chain([&imported.last]).flat_map(|_| replies())));
     let runtime = builder(folder.path(), &model).tool(probe.clone()).start().await.unwrap();
-    let session = runtime.resume(&id).await.unwrap();
+    let session = runtime.open(&id).await.unwrap();
     idle(&session).await;
     assert_eq!((probe.runs(), model.requests().len()), (0, 0), "nothing goes on by itself");
     let mut forks = 0;
@@ -154,11 +154,11 @@ async fn what_a_file_calls_itself_has_no_power() {
     let model = Arc::new(Scripted::new([Reply::text("one"), Reply::text("two")]));
     let runtime = builder(folder.path(), &model).start().await.unwrap();
     for name in ["forged", "renamed"] {
-        let session = runtime.resume(&name.parse().unwrap()).await.unwrap();
+        let session = runtime.open(&name.parse().unwrap()).await.unwrap();
         say(&session, "who are you?").await;
         assert_eq!(session.state().await.unwrap().session.as_str(), name);
     }
-    let refused = runtime.resume(&"believed".parse().unwrap()).await.unwrap_err().to_string();
+    let refused = runtime.open(&"believed".parse().unwrap()).await.unwrap_err().to_string();
     assert!(refused.contains("it says that it is session victim"), "{refused}");
     assert!(runtime.shutdown().await.is_empty());
 }

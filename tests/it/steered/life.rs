@@ -126,7 +126,7 @@ impl Life {
 
     /// Brings the session back and lets it come to its end, answering what is asked.
     pub(super) async fn resume(&self) -> Session {
-        let (session, events) = self.runtime.resume_heard(&"steered".parse().unwrap()).await.unwrap();
+        let (session, events) = self.runtime.open_heard(&"steered".parse().unwrap()).await.unwrap();
         answer_all(&session, events).await;
         session
     }
