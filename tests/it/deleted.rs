@@ -16,6 +16,19 @@ const ANSWERED: &str = "xylophoneanswer";
 const TITLED: &str = "quetzalcoatltitle";
 const SECRET: [&str; 3] = [ASKED, ANSWERED, TITLED];
 
+/// A machine that is busy may take its time to read what was said.
+const LONG: Duration = Duration::from_secs(60);
+
+fn query(word: &str) -> Query {
+    Query { wait: LONG, ..Query::new(word) }
+}
+
+fn listed() -> SessionQuery {
+    let mut query = SessionQuery::default();
+    query.wait = LONG;
+    query
+}
+
 async fn start(folder: &Path) -> Runtime {
     let model = Scripted::from_fn(|request| {
         let is_secret = format!("{:?}", request.history).contains(ASKED);
@@ -59,9 +72,9 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
 /// Has all of it put into the index, and looks that the index has it, titles too.
 async fn index(runtime: &Runtime, folder: &Path) {
     for word in [ASKED, ANSWERED] {
-        assert!(!runtime.search(Query::new(word)).await.unwrap().hits.is_empty(), "{word}");
+        assert!(!runtime.search(query(word)).await.unwrap().hits.is_empty(), "{word}");
     }
-    assert!(!runtime.sessions(SessionQuery::default()).await.unwrap().sessions.is_empty());
+    assert!(!runtime.sessions(listed()).await.unwrap().sessions.is_empty());
     let found = secret_in(folder);
     for word in SECRET {
         let is_of_index = |found: &&String| found.contains("index.db") && found.ends_with(word);
@@ -87,7 +100,7 @@ fn secret_in(folder: &Path) -> Vec<String> {
 async fn is_forgotten(runtime: &Runtime, folder: &Path) {
     until("no file has a word of it", async || secret_in(folder).is_empty()).await;
     for word in SECRET {
-        assert!(runtime.search(Query::new(word)).await.unwrap().hits.is_empty(), "{word}");
+        assert!(runtime.search(query(word)).await.unwrap().hits.is_empty(), "{word}");
     }
     assert!(secret_in(folder).is_empty());
 }
@@ -105,7 +118,7 @@ async fn a_swept_session_leaves_no_word_in_any_file() {
     policy.keep_newest = Some(0);
     assert_eq!(runtime.sweep(policy).await.unwrap().gone.len(), 1);
     is_forgotten(&runtime, folder.path()).await;
-    assert_eq!(runtime.search(Query::new("jabberwocky")).await.unwrap().hits.len(), 1);
+    assert_eq!(runtime.search(query("jabberwocky")).await.unwrap().hits.len(), 1);
     say(&stays, "still there?").await;
     assert!(runtime.shutdown().await.is_empty());
 }
@@ -144,15 +157,15 @@ async fn a_fork_that_is_merged_and_deleted_leaves_what_its_parent_has() {
     fork.set_title(Some(TITLED.into())).await.unwrap();
     say(&fork, "the jabberwocky").await;
     let titled = async || {
-        runtime.sessions(SessionQuery::default()).await.unwrap();
+        runtime.sessions(listed()).await.unwrap();
         secret_in(folder.path()).iter().any(|found| found.contains("index.db"))
     };
     until("the index has its title", titled).await;
-    assert_eq!(runtime.search(Query::new("jabberwocky")).await.unwrap().hits.len(), 1);
+    assert_eq!(runtime.search(query("jabberwocky")).await.unwrap().hits.len(), 1);
     parent.merge_and_delete(fork.id()).await.unwrap();
     is_forgotten(&runtime, folder.path()).await;
     // Of the parent alone now.
-    let page = runtime.search(Query::new("jabberwocky")).await.unwrap();
+    let page = runtime.search(query("jabberwocky")).await.unwrap();
     assert!(!page.hits.is_empty() && page.hits.iter().all(|hit| hit.session == *parent.id()), "{page:?}");
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -15,8 +15,8 @@ use std::{
 use tamtam::{
     Millis, Seq, SessionId,
     tape::{
-        Anchor, Appended, Deleted, Entry, GivenBack, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError,
-        TapeStore, TapeStoreExt as _, TapeWriter,
+        Anchor, Appended, Deleted, Entry, GivenBack, Holder, LoadedTape, Mark, Notify, Place, SessionSummary,
+        TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
     },
 };
 
@@ -39,6 +39,8 @@ pub(super) struct Own {
     pub(super) looked: Arc<AtomicUsize>,
     /// A fork that is made just before the mark of one is taken away, once.
     made_late: Arc<Mutex<Option<SessionId>>>,
+    /// Somebody looks at this session when it is next to be erased, once.
+    looked_at: Arc<Mutex<Option<SessionId>>>,
     standing: Arc<Standing>,
     is_late: Arc<AtomicBool>,
     /// What keeps the threads of handles that are gone from giving their sessions back.
@@ -72,6 +74,7 @@ impl Own {
             row_max: Arc::default(),
             looked: Arc::default(),
             made_late: Arc::default(),
+            looked_at: Arc::default(),
             standing: Arc::default(),
             is_late: Arc::default(),
             leaving: Arc::default(),
@@ -294,7 +297,12 @@ impl TapeStore for Own {
 
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
         self.wait_until_given_back(session);
-        self.plain.erase(session, last, unless)
+        match self.looked_at.lock().unwrap().take_if(|looked_at| looked_at == session) {
+            Some(session) => {
+                Err(TapeError::Claimed { session, by: Holder { owner: "another".into(), pid: 1, host: "here".into() } })
+            }
+            None => self.plain.erase(session, last, unless),
+        }
     }
 
     fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
@@ -325,10 +333,8 @@ impl TapeStore for Own {
     }
 }
 
-/// A stale mark of a fork is taken away in the moment in which a fork of that name is made: what it goes on from is hidden for it, and
-/// not erased.
-#[test]
-fn a_fork_that_is_made_while_its_old_mark_is_taken_away_keeps_what_it_goes_on_from() {
+/// An engine with a session of one entry, and a name for a fork of it.
+fn with_a_parent() -> (Own, SessionId, SessionId) {
     let own = Own::new();
     let [parent, fork]: [SessionId; 2] = ["parent", "fork"].map(|name| name.parse().unwrap());
     let mut tape = own.create(&parent, Arc::new(|_| {})).unwrap();
@@ -338,6 +344,14 @@ fn a_fork_that_is_made_while_its_old_mark_is_taken_away_keeps_what_it_goes_on_fr
     let _ = tape.append(&[first]);
     drop(tape);
     assert!(own.settle(Duration::from_secs(60)));
+    (own, parent, fork)
+}
+
+/// A stale mark of a fork is taken away in the moment in which a fork of that name is made: what it goes on from is hidden for it, and
+/// not erased.
+#[test]
+fn a_fork_that_is_made_while_its_old_mark_is_taken_away_keeps_what_it_goes_on_from() {
+    let (own, parent, fork) = with_a_parent();
     own.mark(&parent, Mark::Fork, fork.as_str()).unwrap();
     *own.made_late.lock().unwrap() = Some(fork.clone());
 
@@ -345,4 +359,16 @@ fn a_fork_that_is_made_while_its_old_mark_is_taken_away_keeps_what_it_goes_on_fr
     assert_eq!(own.forks_of(&parent).unwrap(), std::slice::from_ref(&fork));
     let said = own.read(&fork, Seq::ZERO).unwrap();
     assert!(said[0].data.get().contains("said before"));
+}
+
+/// Somebody looks at a hidden session in the moment in which its last fork is deleted: it goes all the same.
+#[test]
+fn a_hidden_session_that_somebody_looks_at_goes_with_its_last_fork() {
+    let (own, parent, fork) = with_a_parent();
+    own.fork(&parent, None, &fork, Millis(2)).unwrap();
+    assert_eq!(own.delete(&parent).unwrap(), Deleted::Hidden);
+    *own.looked_at.lock().unwrap() = Some(parent);
+
+    assert_eq!(own.delete(&fork).unwrap(), Deleted::Gone);
+    assert_eq!(own.names().unwrap(), []);
 }

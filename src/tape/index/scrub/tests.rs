@@ -45,7 +45,7 @@ fn card(store: &Store, name: &str) -> Option<Card> {
 }
 
 fn found(store: &Store, words: &str) -> Vec<(String, u64)> {
-    let page = store.search(&Query::new(words)).unwrap();
+    let page = store.search(&Query { wait: LONG, ..Query::new(words) }).unwrap();
     assert_eq!(page.behind, Behind::No);
     page.hits.into_iter().map(|hit| (hit.session.to_string(), hit.seq.0)).collect()
 }
@@ -175,7 +175,7 @@ fn what_could_not_be_forgotten_at_once_is_the_next_time() {
         assert_eq!(one.delete(&id(&format!("s{n}"))).unwrap(), Deleted::Gone);
     }
     assert!(!one.scrub(&|| false).unwrap());
-    let found = one.search(&Query::new(SECRET)).unwrap();
+    let found = one.search(&Query { wait: LONG, ..Query::new(SECRET) }).unwrap();
     assert!(found.hits.is_empty(), "a search finds nothing of it all the same");
     drop(busy);
     let reads = one.index().unwrap();

@@ -49,7 +49,8 @@ fn begin(store: &Store, tape: &mut Box<dyn TapeWriter>, name: &str, text: &str) 
 }
 
 fn found(store: &Store, query: &Query) -> Vec<(String, u64)> {
-    let page = store.search(query).unwrap();
+    // The index may take its time on a busy machine.
+    let page = store.search(&Query { wait: Duration::from_secs(60), ..query.clone() }).unwrap();
     assert_eq!(page.behind, Behind::No);
     page.hits.into_iter().map(|hit| (hit.session.to_string(), hit.seq.0)).collect()
 }
@@ -242,7 +243,7 @@ fn a_lost_or_broken_index_heals_in_a_search() {
     for n in 0..50 {
         say(&store, &mut a, "note", n, &format!("words and {n}"));
     }
-    let query = Query { limit: 200, ..Query::new("words") };
+    let query = Query { limit: 200, wait: Duration::from_secs(60), ..Query::new("words") };
     let expected = store.search(&query).unwrap();
     assert_eq!(expected.hits.len(), 50);
     let db = folder.path().join("index.db");
