@@ -77,22 +77,10 @@ pub use ops::restore;
 pub use ops::{listing, replay, sweep};
 pub use words::{ids, message, usage};
 
-pub use agent::Agent;
-pub use error::{OpenError, SendError, SpawnError, StartError};
+pub use error::{OpenError, SendError};
 pub use event::{Event, EventKind, EventStream};
-#[cfg(feature = "fault-injection")]
-pub use fault::Faults;
-pub use kernel::{Delivery, Down, DownReason, Grant, Link, NoPoint, Outcome, Point, Steering, Wanted};
-pub use ops::listing::{ListedSession, SessionPage, SessionQuery};
-#[cfg(all(unix, feature = "tools"))]
-pub use ops::restore::{FilePlan, Restore, RestoreError, Restored};
-pub use ops::sweep::{Sweep, SweepPolicy};
-pub use runtime::{Child, Runtime, SessionOptions};
-#[cfg(all(unix, feature = "tools"))]
-pub use session::RollbackPlan;
-pub use session::{
-    Aborted, Answer, ForkError, ForkedAt, Merge, MergeError, Receipt, Rollback, RollbackError, RollbackOptions,
-    Session, fork_at,
-};
-pub use words::ids::{CallId, MessageId, Millis, Seq, SessionId};
+pub use kernel::{Delivery, Outcome, Steering};
+pub use runtime::{Runtime, SessionOptions};
+pub use session::{Answer, Receipt, Session};
+pub use words::ids::{MessageId, Millis, Seq, SessionId};
 pub use words::message::{Message, ModelRef, Part};

@@ -26,6 +26,8 @@ pub use crate::actor::{
     timekeeper::{Passivation, Pressure},
     undone::LeftUndone,
 };
+#[cfg(feature = "fault-injection")]
+pub use crate::fault::Faults;
 use crate::{
     actor::{
         host::Host,
@@ -241,7 +243,7 @@ impl Runtime {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tamtam::{Runtime, SessionOptions, SessionQuery, model::{Reply, Scripted}};
+    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, listing::SessionQuery};
     ///
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;
@@ -286,7 +288,7 @@ impl Runtime {
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
-    /// use tamtam::{Runtime, SessionOptions, SweepPolicy, model::Scripted};
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted, sweep::SweepPolicy};
     ///
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;

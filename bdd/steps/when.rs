@@ -1,7 +1,12 @@
 //! What hosts and operators do.
 
 use cucumber::when;
-use tamtam::{Delivery, Grant, Receipt, Seq, Steering, event::EventKind, message::Message, session::Waiting};
+use tamtam::{
+    Delivery, Receipt, Seq, Steering,
+    event::EventKind,
+    message::Message,
+    session::{Grant, Waiting},
+};
 
 use crate::{
     lab::{Lab, seen, within},

@@ -3,10 +3,10 @@
 use std::{fmt::Write as _, path::Path, sync::Arc};
 
 use tamtam::{
-    FilePlan, ForkError, Merge, MergeError, MessageId, Millis, NoPoint, Point, Restore, RestoreError, Rollback,
-    RollbackError, RollbackOptions, Runtime, SendError, Seq, SessionId, fork_at,
+    MessageId, Millis, Runtime, SendError, Seq, SessionId,
     model::Scripted,
-    session::State,
+    restore::{FilePlan, Restore, RestoreError},
+    session::{ForkError, Merge, MergeError, NoPoint, Point, Rollback, RollbackError, RollbackOptions, State, fork_at},
     tape::{Deleted, Store, StoreOptions, TapeError, TapeStore as _, TapeStoreExt as _},
 };
 

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tamtam::{
-    Delivery, Grant, Message, MessageId, Runtime, SendError, Seq, Session, Steering,
-    session::{Limits, Scope},
+    Delivery, Message, MessageId, Runtime, SendError, Seq, Session, Steering,
+    session::{Grant, Limits, Scope},
 };
 
 /// A command.

@@ -4,7 +4,12 @@
 
 use std::fmt::Write as _;
 
-use tamtam::{EventKind, Grant, Millis, Part, message::ErrorReason, session::AskClosedWhy, tool::Access};
+use tamtam::{
+    EventKind, Millis, Part,
+    message::ErrorReason,
+    session::{AskClosedWhy, Grant},
+    tool::Access,
+};
 
 use super::{
     escape,

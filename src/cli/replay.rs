@@ -9,8 +9,9 @@ use std::{
 };
 
 use tamtam::{
-    Point, SessionId,
+    SessionId,
     replay::{CheckError, Replay, ReplayError, Step, check, diverge, write_test},
+    session::Point,
     tape::{Store, TapeError},
 };
 

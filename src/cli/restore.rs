@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use tamtam::{
-    FilePlan, Restore, RestoreError, Seq,
-    restore::{self, PlanError},
+    Seq,
+    restore::{self, FilePlan, PlanError, Restore, RestoreError},
     tape::{Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 

@@ -4,8 +4,8 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
-    ListedSession, Millis, SessionPage, SessionQuery,
-    listing::{self, Parent, Shape},
+    Millis,
+    listing::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
     tape::{Access, Behind, Standing, Store, StoreOptions, TapeError},
     tool::truncate::format_bytes,
 };

@@ -8,8 +8,8 @@ use std::{
 
 use serde_json::json;
 use tamtam::{
-    Millis, Sweep, SweepPolicy,
-    sweep::{self, KeptSession, SweptSession},
+    Millis,
+    sweep::{self, KeptSession, Sweep, SweepPolicy, SweptSession},
     tape::{Access, Store, StoreOptions, TapeError, TapeStoreExt as _},
     tool::truncate::format_bytes,
 };

@@ -1,8 +1,8 @@
 //! What a line means that a person typed while a turn runs. A pure function.
 
 use tamtam::{
-    Grant, Seq,
-    session::{Limits, Resource, Scope},
+    Seq,
+    session::{Grant, Limits, Resource, Scope},
 };
 
 /// What was meant.

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde_json::json;
 use tamtam::{
-    Agent, EventKind, Outcome, Runtime, SessionId, SessionOptions,
+    EventKind, Outcome, Runtime, SessionId, SessionOptions,
+    agent::Agent,
     event::Next,
     model::{Reply, Scripted, scripted::transcript},
     permission::{Action, Rule},

@@ -7,12 +7,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, EventKind, Message, Outcome, Point, RollbackError, Runtime, SendError, Session, SessionId,
-    SessionOptions,
+    Delivery, EventKind, Message, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
     message::{Finish, ModelRef},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
-    session::{Entry, NoPoint, Record, Refusal, State},
+    session::{Entry, NoPoint, Point, Record, Refusal, RollbackError, State},
 };
 
 use crate::support::taped;
@@ -288,7 +287,7 @@ async fn a_crash_at_any_point_of_a_rollback_makes_it_once() {
         std::fs::create_dir_all(folder.path().join("work")).unwrap();
         let armed = Arc::new(AtomicBool::new(false));
         let strikes = armed.clone();
-        let faults = tamtam::Faults::new(move |passed, _| {
+        let faults = tamtam::runtime::Faults::new(move |passed, _| {
             if passed == point && strikes.swap(false, Ordering::SeqCst) {
                 std::panic::resume_unwind(Box::new("struck on purpose"));
             }

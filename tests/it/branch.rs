@@ -14,12 +14,11 @@ mod files;
 use std::{path::Path, sync::Arc};
 
 use tamtam::{
-    Delivery, EventKind, ForkError, MergeError, Message, NoPoint, Outcome, Point, RollbackOptions, Runtime, SendError,
-    Seq, Session, SessionId, SessionOptions,
+    Delivery, EventKind, Message, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     event::Next,
     model::{Item, Model, Reply, Scripted, scripted::transcript},
     permission::Profile,
-    session::{Limits, Record, State},
+    session::{ForkError, Limits, MergeError, NoPoint, Point, Record, RollbackOptions, State},
     tape::Deleted,
 };
 
@@ -483,8 +482,8 @@ async fn a_rollback_takes_along_a_summary_of_what_is_left() {
     assert_eq!(parent.redo().await.unwrap().again, ["b".into(), "c".into()]);
     assert_eq!(seen(&parent).await, ["a", "re a", "b", "re b", "c", "re c"]);
     // Where nothing is left there is nothing to sum up.
-    let forth = parent.rollback_with(tamtam::Wanted::Undo, RollbackOptions::new()).await.unwrap();
-    let redone = parent.rollback_with(tamtam::Wanted::Redo, options).await.unwrap();
+    let forth = parent.rollback_with(tamtam::session::Wanted::Undo, RollbackOptions::new()).await.unwrap();
+    let redone = parent.rollback_with(tamtam::session::Wanted::Redo, options).await.unwrap();
     assert_eq!((forth.summary, redone.summary), (false, false));
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -427,7 +427,7 @@ async fn a_session_is_as_its_agent_says() {
     let folder = taped::folder();
     let model = Counting::new(65_536);
     let runtime = runtime(folder.path(), model.clone()).await;
-    let agent = tamtam::Agent::from_json(
+    let agent = tamtam::agent::Agent::from_json(
         r#"{"name":"quiet","description":"Says little.","prompt":"Be quiet.","tools":[],"limits":{"steps_max":3,"output_max":77},
             "permission":[{"permission":"*","pattern":"*","action":"deny"}]}"#,
     );

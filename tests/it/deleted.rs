@@ -3,9 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    Outcome, Runtime, Session, SessionId, SessionOptions, SweepPolicy,
+    Outcome, Runtime, Session, SessionId, SessionOptions,
     listing::SessionQuery,
     model::{Reply, Scripted},
+    sweep::SweepPolicy,
     tape::{Deleted, Query, Store, StoreOptions, TapeStoreExt as _},
 };
 

@@ -4,10 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use tamtam::{
-    EventKind, Part, Restore, RestoreError, Runtime, Seq, Session, SessionOptions,
+    EventKind, Part, Runtime, Seq, Session, SessionOptions,
     event::Next,
     model::{Item, Reply, Scripted},
     permission::Profile,
+    restore::{Restore, RestoreError},
     tape::TapeStoreExt as _,
     tools,
 };

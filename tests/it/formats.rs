@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, Grant, Message, Millis, Outcome, Seq, SessionId, Steering,
+    Delivery, Message, Millis, Outcome, Seq, SessionId, Steering,
     message::Finish,
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, UserItem},
     permission::{Chain, Ruleset},
-    session::Replaced,
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
         Entry, Extent, ForkMade, Judged, Limits, Link, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
         RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie,
         Undone, Way,
     },
+    session::{Grant, Replaced},
     tape::{Cause, ImportedFrom},
     tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, ToolResult},
     usage::{MicroUsd, PicoUsd, Usage},

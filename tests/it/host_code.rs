@@ -9,13 +9,14 @@ use std::{
 };
 
 use tamtam::{
-    Delivery, EventKind, Link, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
+    Delivery, EventKind, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions,
+    error::SpawnError,
     event::Event,
     hook::Hook,
     model::{Model, ModelError, ModelLimits, Models, Price, Reply, Scripted},
     permission::Profile,
     runtime::{Passivation, Pressure},
-    session::Refusal,
+    session::{Link, Refusal},
     tape::MemoryStore,
 };
 

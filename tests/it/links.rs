@@ -15,11 +15,13 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Child, DownReason, EventKind, Link, Outcome, Runtime, SendError, Session, SessionOptions, SpawnError,
+    EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
+    error::SpawnError,
     event::Next,
     model::{BoxFuture, Reply, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
-    session::{Entry, Record, Refusal},
+    runtime::Child,
+    session::{DownReason, Entry, Link, Record, Refusal},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 

@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    Link, ListedSession, Millis, Runtime, Seq, Session, SessionId, SessionOptions, SessionPage, SessionQuery,
-    listing::{self, Parent, Shape},
+    Millis, Runtime, Seq, Session, SessionId, SessionOptions,
+    listing::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
     model::{Model, ModelError, Price, Reply, Scripted},
-    session::{Entry, Origin, Record, Settings, State},
+    session::{Entry, Link, Origin, Record, Settings, State},
     tape::{Access, Behind, Standing, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     usage::{MicroUsd, Usage},
 };
@@ -404,7 +404,7 @@ fn sessions_that_belong_to_each_other_in_a_circle_are_shown_and_removed() {
         let expected = [(0, "h"), (0, "g"), (0, "e"), (1, "d"), (2, "f"), (2, "c"), (0, "b"), (1, "a")];
         assert_eq!(rows, expected, "{limit} a page");
     }
-    let mut policy = tamtam::SweepPolicy::default();
+    let mut policy = tamtam::sweep::SweepPolicy::default();
     policy.keep_newest = Some(0);
     let swept = tamtam::sweep::sweep(&store, policy, Millis::now(), || false).unwrap();
     assert_eq!((swept.gone.len(), swept.kept.len()), (parents.len(), 0), "{swept:?}");

@@ -11,11 +11,12 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Agent, EventKind, EventStream, Grant, Message, Outcome, Runtime, SendError, Seq, Session, SessionOptions,
+    EventKind, EventStream, Message, Outcome, Runtime, SendError, Seq, Session, SessionOptions,
+    agent::Agent,
     event::Next,
     model::{BoxFuture, Item, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
-    session::{CallState, Scope},
+    session::{CallState, Grant, Scope},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 

@@ -11,12 +11,13 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Grant, ModelRef, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
+    EventKind, ModelRef, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     event::Next,
     message::Part,
     model::{Answer, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{By, OperateError, SessionFigures},
+    session::Grant,
     supervisor::{Happening, Node, Reading, Status, Watch},
     tool::{Tool, ToolContext, ToolResult},
 };

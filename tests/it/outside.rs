@@ -4,10 +4,11 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tamtam::{
-    EventKind, Grant, Runtime, SessionOptions,
+    EventKind, Runtime, SessionOptions,
     event::Next,
     model::{Item, Reply, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
+    session::Grant,
     tools,
 };
 

@@ -4,12 +4,12 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tamtam::{
-    Delivery, EventKind, Grant, Message, Outcome, Runtime, Seq, Session, SessionId, SessionOptions, Steering,
+    Delivery, EventKind, Message, Outcome, Runtime, Seq, Session, SessionId, SessionOptions, Steering,
     event::Next,
     model::{ErrorKind, ModelError, Reply, Scripted},
     permission::{Action, Rule, Ruleset},
     replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
-    session::{Entry, Record, Scope},
+    session::{Entry, Grant, Record, Scope},
     tape::{Access, Append, Store, StoreOptions, TapeStoreExt as _},
     tools,
 };

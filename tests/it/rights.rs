@@ -17,11 +17,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Child, DownReason, Link, Runtime, Session, SessionOptions,
+    Runtime, Session, SessionOptions,
     model::{BoxFuture, Reply, Scripted, scripted},
     permission::{Action, Profile, Rule, Ruleset},
-    runtime::Builder,
-    session::{Entry, Record},
+    runtime::{Builder, Child},
+    session::{DownReason, Entry, Link, Record},
     tape::TapeStoreExt as _,
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };

@@ -11,13 +11,13 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, EventKind, Grant, Outcome, Runtime, SendError, Session, SessionOptions, Steering,
+    Delivery, EventKind, Outcome, Runtime, SendError, Session, SessionOptions, Steering,
     event::Next,
     hook::{Hook, HookCall, Input, Verdict},
     message::{ErrorReason, Message, Part, ToolState},
     model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted},
     permission::Profile,
-    session::Disposition,
+    session::{Disposition, Grant},
     tape::TapeStoreExt as _,
     tool::{Effect, Tool, ToolContext, ToolResult},
     usage::Usage,

@@ -200,9 +200,9 @@ struct Killer {
 
 impl Killer {
     #[cfg(feature = "fault-injection")]
-    fn faults(&self) -> tamtam::Faults {
+    fn faults(&self) -> tamtam::runtime::Faults {
         let panics = self.panics.clone();
-        tamtam::Faults::new(move |point, of| {
+        tamtam::runtime::Faults::new(move |point, of| {
             if point != "session.took" && point != "session.appended" {
                 return;
             }

@@ -3,10 +3,11 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    Link, Millis, Outcome, Runtime, Seq, Session, SessionId, SessionOptions, Sweep, SweepPolicy,
+    Millis, Outcome, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{Item, Reply, Scripted},
     runtime::{SweepReport, Sweeps},
-    sweep::{self, KeptReason, SweepReason},
+    session::Link,
+    sweep::{self, KeptReason, Sweep, SweepPolicy, SweepReason},
     tape::{Store, StoreOptions, TapeStoreExt as _},
 };
 

@@ -7,7 +7,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
-    Agent, EventKind, Outcome, Runtime, Session, SessionOptions,
+    EventKind, Outcome, Runtime, Session, SessionOptions,
+    agent::Agent,
     event::Next,
     hook::{Hook, HookCall},
     model::{Api, BoxFuture, Endpoint, ErrorKind, HttpModel, HttpOptions, Provider, Router, Secret},

@@ -12,11 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tamtam::{
-    ModelRef, Runtime, SessionOptions,
-    model::{Answer, BoxFuture, Deltas, Model, ModelError, Request},
-    tape::Durability,
-};
+use tamtam::{ModelRef, Runtime, SessionOptions, model::{Answer, BoxFuture, Deltas, Model, ModelError, Request}, tape::Durability};
 use tokio::{sync::Notify, task::JoinSet};
 
 const SENDS: usize = 256;

@@ -15,12 +15,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tamtam::{
-    Runtime, SessionOptions,
-    model::{BoxFuture, Reply, Scripted},
-    permission::Profile,
-    tool::{Tool, ToolContext, ToolResult},
-};
+use tamtam::{Runtime, SessionOptions, model::{BoxFuture, Reply, Scripted}, permission::Profile, tool::{Tool, ToolContext, ToolResult}};
 use tokio::sync::Notify;
 
 /// Turns before the one that is looked at: under a profiler the first writes look like those of a slow disk, and the way of an append

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tamtam::{Event, EventKind, Grant, Seq, Session, event::EventId};
+use tamtam::{Event, EventKind, Seq, Session, event::EventId, session::Grant};
 
 use crate::cli::{
     output::Output,

@@ -249,7 +249,7 @@ fn a_deletion_that_fails_half_way_leaves_the_claim_of_who_came_after() {
     let made = Arc::new(Mutex::new(None));
     let two = Store::open(&path, small()).unwrap();
     let (slot, other, at) = (made.clone(), two.clone(), path.clone());
-    let faults = crate::Faults::new(move |point, _| {
+    let faults = crate::runtime::Faults::new(move |point, _| {
         if point == "tape.delete.unmarked" {
             *slot.lock().unwrap() = Some(other.create(&id("s"), deaf()).unwrap());
             let moved = fs::read_dir(at.join("deleted")).unwrap().next().unwrap().unwrap().path();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tamtam::{Point, Session};
+use tamtam::{Session, session::Point};
 
 use super::{create, newest, say, seen, start, told};
 use crate::{back::Echo, support::rng::Rng, support::taped};

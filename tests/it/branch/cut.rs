@@ -74,7 +74,7 @@ async fn a_crash_at_any_point_of_a_merge_makes_it_once() {
         std::fs::create_dir_all(folder.path().join("work")).unwrap();
         let armed = Arc::new(AtomicBool::new(false));
         let strikes = armed.clone();
-        let faults = tamtam::Faults::new(move |passed, _| {
+        let faults = tamtam::runtime::Faults::new(move |passed, _| {
             if passed == point && strikes.swap(false, Ordering::SeqCst) {
                 std::panic::resume_unwind(Box::new("struck on purpose"));
             }
@@ -105,7 +105,7 @@ async fn a_fork_outlives_a_kill_between_its_merge_and_its_deletion() {
     let (folder, killed) = (taped::folder(), taped::folder());
     std::fs::create_dir_all(folder.path().join("work")).unwrap();
     let (from, to) = (folder.path().join("store"), killed.path().join("store"));
-    let faults = tamtam::Faults::new(move |point, _| {
+    let faults = tamtam::runtime::Faults::new(move |point, _| {
         if point == "merge.recorded" {
             crate::crash_points::copy(&from, &to);
         }
@@ -143,7 +143,10 @@ async fn a_rollback_with_files_that_is_killed_anywhere_is_completed_by_the_same_
         atomic::{AtomicUsize, Ordering},
     };
 
-    use tamtam::{Point, Wanted, tools};
+    use tamtam::{
+        session::{Point, Wanted},
+        tools,
+    };
 
     use super::files::{files, model, story, whole};
 
@@ -154,7 +157,7 @@ async fn a_rollback_with_files_that_is_killed_anywhere_is_completed_by_the_same_
             std::fs::create_dir_all(folder.path().join("work")).unwrap();
             let (from, to) = (folder.path().to_owned(), killed.path().to_owned());
             let passings = Arc::new(AtomicUsize::new(0));
-            let faults = tamtam::Faults::new(move |passed, _| {
+            let faults = tamtam::runtime::Faults::new(move |passed, _| {
                 if passed == point && passings.fetch_add(1, Ordering::SeqCst) + 1 == nth {
                     crate::crash_points::copy(&from.join("store"), &to.join("store"));
                     crate::crash_points::copy(&from.join("work"), &to.join("work"));

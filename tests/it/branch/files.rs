@@ -4,11 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use tamtam::{
-    MergeError, Message, Point, Restore, RestoreError, RollbackError, RollbackOptions, Runtime, Seq, Session,
-    SessionOptions, Wanted,
+    Message, Runtime, Seq, Session, SessionOptions,
     model::{Reply, Scripted},
     permission::Profile,
-    session::Record,
+    restore::{Restore, RestoreError},
+    session::{MergeError, Point, Record, RollbackError, RollbackOptions, Wanted},
     tape::Deleted,
     tools,
 };
@@ -150,7 +150,7 @@ async fn files_are_put_forth_again_where_the_conversation_does_not_go_back() {
     let (passed, comes) = std::sync::mpsc::channel::<()>();
     let (go_on, waits) = std::sync::mpsc::channel::<()>();
     let waits = std::sync::Mutex::new(waits);
-    let faults = tamtam::Faults::new(move |point, _| {
+    let faults = tamtam::runtime::Faults::new(move |point, _| {
         if point == "back.files" {
             let _ = passed.send(());
             let _ = waits.lock().unwrap().recv();

@@ -4,7 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tamtam::{
-    Millis, Seq, SessionId, SweepPolicy, sweep,
+    Millis, Seq, SessionId,
+    sweep::{self, SweepPolicy},
     tape::{Deleted, ImportOptions, Spills, Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 

@@ -4,9 +4,9 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    Grant, Runtime, Session, SessionId, SessionOptions,
+    Runtime, Session, SessionId, SessionOptions,
     permission::{Action, Rule, Ruleset},
-    session::{Open, State},
+    session::{Grant, Open, State},
 };
 
 use super::{

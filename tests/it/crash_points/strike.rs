@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tamtam::Faults;
+use tamtam::runtime::Faults;
 
 /// What the panics on purpose say.
 pub(crate) const STRUCK: &str = "struck on purpose";

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tamtam::{
-    EventKind, OpenError, Outcome, Runtime, SendError, SessionOptions, SweepPolicy,
+    EventKind, OpenError, Outcome, Runtime, SendError, SessionOptions,
     event::Next,
     model::{Reply, Scripted},
     session::Record,
+    sweep::SweepPolicy,
     tape::{Mark, MemoryLimits, MemoryStore, TapeError, TapeStore as _},
 };
 

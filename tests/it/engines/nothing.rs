@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tamtam::{
-    Message, Runtime, SessionOptions, SweepPolicy,
+    Message, Runtime, SessionOptions,
     model::{Reply, Scripted},
     permission::Profile,
+    sweep::SweepPolicy,
 };
 
 use super::{Bomb, Gate, Large, reply, say, seen};

@@ -5,8 +5,9 @@ use std::{pin::pin, sync::atomic::Ordering, time::Duration};
 
 use futures_util::poll;
 use tamtam::{
-    DownReason, Link, Outcome, SendError, SessionOptions, SessionQuery,
-    session::Record,
+    Outcome, SendError, SessionOptions,
+    listing::SessionQuery,
+    session::{DownReason, Link, Record},
     tape::{Standing, TapeError},
 };
 

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use tamtam::{
-    OpenError, Outcome, SendError, SessionOptions, SessionQuery, SweepPolicy,
+    OpenError, Outcome, SendError, SessionOptions,
+    listing::SessionQuery,
     model::{ModelLimits, Reply, Scripted},
     permission::Profile,
     session::{Budget, Limits, OnBreach, Record},
-    sweep::KeptReason,
+    sweep::{KeptReason, SweepPolicy},
     tape::{Standing, TapeError},
 };
 
@@ -76,7 +77,7 @@ async fn a_fork_goes_on_from_any_point_and_is_merged() {
         for text in ["a", "b", "c"] {
             say(&session, text).await;
         }
-        let fork = session.fork(tamtam::Point::BeforeMessage("c".into())).await.unwrap();
+        let fork = session.fork(tamtam::session::Point::BeforeMessage("c".into())).await.unwrap();
         assert_eq!(seen(&fork).await, ["a", "re a", "b", "re b"]);
         say(&fork, "x").await;
         let of_fork = fork.fork(fork.state().await.unwrap().seq).await.unwrap();
@@ -116,7 +117,7 @@ async fn a_conversation_goes_back_and_forth() {
         assert_eq!(seen(&session).await, ["a", "re a", "b", "re b"]);
         session.redo().await.unwrap();
         assert_eq!(seen(&session).await.len(), 6);
-        let back = session.rollback(tamtam::Point::BeforeMessage("b".into())).await.unwrap();
+        let back = session.rollback(tamtam::session::Point::BeforeMessage("b".into())).await.unwrap();
         assert_eq!(back.gone, ["b".into(), "c".into()]);
         runtime.restart(session.id()).await.unwrap();
         assert_eq!(seen(&session).await, ["a", "re a"]);

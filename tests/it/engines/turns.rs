@@ -1,7 +1,9 @@
 //! Messages, calls, crashes and recovery, over each engine.
 
 use tamtam::{
-    Delivery, DownReason, Link, Message, Outcome, SendError, SessionOptions, session::Record, tape::TapeError,
+    Delivery, Message, Outcome, SendError, SessionOptions,
+    session::{DownReason, Link, Record},
+    tape::TapeError,
 };
 
 use super::{count, each_engine, say, seen, until};

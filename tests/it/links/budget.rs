@@ -5,9 +5,10 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use tamtam::{
-    Child, DownReason, Link, Runtime, Session, SessionId, SessionOptions,
+    Runtime, Session, SessionId, SessionOptions,
     model::{Reply, Scripted},
-    session::{Budget, Entry, Limits, OnBreach, Record},
+    runtime::Child,
+    session::{Budget, DownReason, Entry, Limits, Link, OnBreach, Record},
     usage::Usage,
 };
 

@@ -9,9 +9,9 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    DownReason, Link, Runtime, SessionId,
+    Runtime, SessionId,
     model::{Reply, Scripted},
-    session::Record,
+    session::{DownReason, Link, Record},
 };
 
 use super::{count, is_down, options, start, until};

@@ -1,10 +1,11 @@
 //! Waking and sleeping, one session at a time.
 
 use tamtam::{
-    Delivery, EventKind, Grant, OpenError, SendError, SessionId,
+    Delivery, EventKind, OpenError, SendError, SessionId,
     error::PassivateError,
     model::{Reply, Scripted},
     permission::Profile,
+    session::Grant,
     tape::{Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 

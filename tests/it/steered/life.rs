@@ -10,14 +10,14 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, EventStream, Grant, Part, Receipt, Runtime, Seq, Session, SessionOptions,
+    EventKind, EventStream, Part, Receipt, Runtime, Seq, Session, SessionOptions,
     event::Next,
     message::ErrorReason,
     model::{
         AnswerPart, BoxFuture, ErrorKind, Item, ModelError, ModelLimits, Reply, Request, Scripted, scripted::transcript,
     },
     permission::{Action, Rule, Ruleset},
-    session::Open,
+    session::{Grant, Open},
     tool::{Effect, Tool, ToolContext, ToolResult},
     usage::Usage,
 };

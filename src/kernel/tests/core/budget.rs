@@ -1,13 +1,14 @@
 //! Budgets, as the core holds them: promise 9, and what happens at each limit.
 
 use tamtam::{
-    Grant, ModelRef, Outcome, Seq,
+    ModelRef, Outcome, Seq,
     kernel::{
         Breach, CallState, Down, DownReason, Due, Extent, Held, Limits, Link, OnBreach, Open, Record, Refusal, Report,
         Resource, Scope, Settings, Spawn, Steering, TaskOrder,
     },
     message::Finish,
     model::Price,
+    session::Grant,
     usage::{MicroUsd, PicoUsd, Usage},
 };
 

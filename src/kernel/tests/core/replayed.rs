@@ -3,13 +3,14 @@
 //! when the test lets go of it, as every tape of these tests is.
 
 use tamtam::{
-    Grant, ModelRef, Outcome,
+    ModelRef, Outcome,
     kernel::context::Window,
     kernel::{
         BranchSummary, Compact, EnvSeen, LeaveBranch, ModelSeen, OnBreach, RollBack, Settings, Wanted, look_back,
     },
     message::Finish,
     model::{Item, Price},
+    session::Grant,
     usage::{MicroUsd, Usage},
 };
 

@@ -487,7 +487,7 @@ fn a_parents_sum_has_what_its_tasks_used() {
     let order = Box::new(TaskOrder { settings: settings(), prompt: tamtam::Message::user("help") });
     play.signal(Spawn { child, order, link: Link::DETACHED }.to(reply));
     let ticket = play.entries[0].seq;
-    let mut down = tamtam::Down::without_a_word(tamtam::DownReason::Done);
+    let mut down = tamtam::session::Down::without_a_word(tamtam::session::DownReason::Done);
     let mut spent = play.state.spent;
     spent.calls = 3;
     down.spent = Some(spent);

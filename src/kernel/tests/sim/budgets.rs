@@ -5,9 +5,9 @@
 //! becomes less.
 
 use tamtam::{
-    Down,
     kernel::{Budget, Charge, Entry, Limits, OnBreach, Open, Record, Resource, Spent, State},
     model::{Price, Prices},
+    session::Down,
     usage::{Cost, MicroUsd, PicoUsd, Usage},
 };
 

@@ -200,7 +200,7 @@ fn what_was_deleted_half_way_leaves_the_index_too() {
     let path = folder.path().to_owned();
     talked(&store(folder.path()));
     let at = path.clone();
-    let faults = crate::Faults::new(move |point, session| {
+    let faults = crate::runtime::Faults::new(move |point, session| {
         if point == "tape.delete.unmarked" {
             let moved = fs::read_dir(at.join("deleted")).unwrap().map(|name| name.unwrap().path());
             let moved = moved.filter(|path| path.is_dir()).last().unwrap();
