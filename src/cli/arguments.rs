@@ -27,9 +27,9 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Show the whole machine on a scripted model: real files, steering, a crash, a recovery, the tree
     Demo,
-    /// Run one prompt to its end; type a line while it runs to steer
+    /// Run one prompt to its end; a line typed while it runs steers it
     Run(RunArguments),
-    /// Go on with an interrupted session
+    /// Continue an interrupted session
     Resume(ResumeArguments),
     /// Run one tool, ask nobody, and print {"content","details","is_error"}
     Tool(ToolArguments),
@@ -41,10 +41,10 @@ pub(super) enum Command {
     Sessions(SessionsArguments),
     /// Run a session again from its tape, with no network and no tools; ends 1 at the first difference
     Replay(ReplayArguments),
-    /// Wait until the process that started this one is gone, then end what its calls left running
+    /// Wait until the parent process is gone, then end the processes that its calls left running
     #[command(name = "__watch", hide = true)]
     Watch {
-        /// Whose processes
+        /// The process that owns them
         owner: String,
     },
     /// Look at tapes
@@ -68,7 +68,7 @@ pub(super) struct PermissionArguments {
     /// strict, ask, edits, auto, readonly, headless or opencode [default: ask on a terminal and with --json, else headless]
     #[arg(long, value_name = "PROFILE")]
     pub(super) permission: Option<Profile>,
-    /// Rules behind those of the profile, so that they win: one a line, {"permission":"bash","pattern":"cargo *","action":"allow"}
+    /// A file of rules that win over those of the profile, one a line: {"permission":"bash","pattern":"cargo *","action":"allow"}
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ pub(super) struct ModelArguments {
     /// local server is found]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(super) model: Option<String>,
-    /// Where the model's provider is reached
+    /// URL of the model's provider
     #[arg(long, value_name = "URL")]
     pub(super) base_url: Option<String>,
 }
@@ -109,10 +109,10 @@ pub(super) struct TurnArguments {
 
 #[derive(Args, Debug)]
 pub(super) struct RunArguments {
-    /// What is to be done
+    /// The task, in words
     #[arg(required = true, value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
-    /// Go on with this session, or create it under this id
+    /// Continue this session, or create it under this id
     #[arg(long, value_name = "ID")]
     pub(super) session: Option<SessionId>,
     /// What the session is called in lists [default: the words that its first message begins with]
@@ -121,7 +121,7 @@ pub(super) struct RunArguments {
     /// Folder that the tools work in [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
-    /// Files and images that go with the prompt
+    /// Files and images to send with the prompt
     #[arg(long, value_name = "PATH", num_args = 1)]
     pub(super) file: Vec<PathBuf>,
     #[command(flatten)]
@@ -130,7 +130,7 @@ pub(super) struct RunArguments {
 
 #[derive(Args, Debug)]
 pub(super) struct ResumeArguments {
-    /// Which session
+    /// The session
     #[arg(value_name = "ID")]
     pub(super) session: SessionId,
     #[command(flatten)]
@@ -152,7 +152,7 @@ pub(super) struct ToolArguments {
 
 #[derive(Args, Debug)]
 pub(super) struct PermitArguments {
-    /// Which tool
+    /// The tool
     #[arg(value_name = "TOOL")]
     pub(super) tool: String,
     /// The arguments of the call: a JSON object
@@ -180,22 +180,22 @@ pub(super) struct SessionsArguments {
     /// The same without it
     #[arg(value_parser = ["list"], hide = true)]
     pub(super) list: Option<String>,
-    /// Only those with this in their title or id; may be given again
+    /// Only those with this text in their title or id; may be given again
     #[arg(long, value_name = "WORDS")]
     pub(super) text: Vec<String>,
     /// Only those of this agent
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
-    /// Only those that stand so
+    /// Only those with this status
     #[arg(long, value_name = "STATE", value_enum)]
     pub(super) state: Option<State>,
     /// Each with its forks and children below it
     #[arg(long)]
     pub(super) tree: bool,
-    /// Sessions at most, of a tree those at the top [default: 50; all with --json]
+    /// How many sessions at most; of a tree, those at the top [default: 50; all with --json]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) limit: Option<u16>,
-    /// Go on where a page ended
+    /// Continue where a page ended
     #[arg(long, value_name = "PLACE")]
     pub(super) after: Option<SessionCursor>,
     /// One session a line, as JSON
@@ -210,11 +210,11 @@ pub(super) struct SessionsArguments {
 pub(super) enum State {
     /// Some process has it open
     Live,
-    /// It sleeps
+    /// It is passive: no process runs it
     Passive,
-    /// It is kept stopped, because it crashed again and again
+    /// It was stopped because it kept crashing
     Parked,
-    /// It was deleted, and is kept for its forks
+    /// It was deleted, and its tape is kept for its forks
     Hidden,
 }
 
@@ -231,14 +231,14 @@ impl From<State> for Standing {
 
 #[derive(Args, Debug)]
 pub(super) struct ReplayArguments {
-    /// Which session
+    /// The session
     #[arg(value_name = "ID", required_unless_present = "test")]
     pub(super) session: Option<SessionId>,
-    /// Show every decision and its number; on a terminal one at a time: Enter goes on, f makes a fork there, q ends
+    /// Show every decision and its number; on a terminal one at a time: Enter continues, f makes a fork there, q quits
     #[arg(long)]
     pub(super) step: bool,
-    /// Replay through this decision, then make a new session that goes on from behind it, and print its id; nothing is made
-    /// where a decision comes out otherwise before
+    /// Replay through this decision, then make a new session that continues after it, and print its id; no session is made
+    /// where a decision does not match the tape before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["prompt", "to_test"])]
     pub(super) fork_at: Option<u64>,
     /// With --fork-at: the id of the new session [default: one that no other has]
@@ -247,7 +247,7 @@ pub(super) struct ReplayArguments {
     /// Begin at the newest anchor, not at the first entry
     #[arg(long)]
     pub(super) from_anchor: bool,
-    /// With the system prompt in this file: the first request that it changes is the difference
+    /// Replay with the system prompt in this file, and show the first request that it changes
     #[arg(long, value_name = "FILE")]
     pub(super) prompt: Option<PathBuf>,
     /// Write the tape as a test into this file, then replay it
@@ -256,7 +256,7 @@ pub(super) struct ReplayArguments {
     /// Check a file that --to-test has written, on any machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["session", "step", "fork_at", "from_anchor", "prompt", "to_test", "against"])]
     pub(super) test: Option<PathBuf>,
-    /// Compare with the tape of another session, and end 1 where the two part
+    /// Compare with the tape of another session; ends 1 where the two differ
     #[arg(long, value_name = "ID", conflicts_with_all = ["step", "fork_at", "from_anchor", "prompt", "to_test"])]
     pub(super) against: Option<SessionId>,
     #[command(flatten)]

@@ -17,7 +17,7 @@ pub(super) fn part(path: &Path) -> Result<Part, Failure> {
         return Err(refused("it is not a file".to_owned()));
     }
     if facts.len() > FILE_BYTES_MAX {
-        return Err(refused(format!("it has {} bytes, {FILE_BYTES_MAX} are the most", facts.len())));
+        return Err(refused(format!("it has {} bytes; the limit is {FILE_BYTES_MAX}", facts.len())));
     }
     let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());

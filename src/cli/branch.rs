@@ -29,7 +29,7 @@ pub(super) async fn rollback(given: &RollbackArguments, environment: &Environmen
     let models = match given.summary {
         true => Some(summariser(given, &state, environment).await?),
         false if given.model.model.is_some() || given.model.base_url.is_some() => {
-            return Err(Failure::usage("--model and --base-url go with --summary: nothing else is asked of a model"));
+            return Err(Failure::usage("--model and --base-url need --summary: only a summary asks a model"));
         }
         false => None,
     };
@@ -57,7 +57,7 @@ async fn summariser(
     if choice.model != *sums_up && !is_script {
         let id = &given.session;
         return Err(Failure::usage(format!(
-            "session {id} is summed up by {sums_up}: leave --model out; `tamtam resume {id} --model {}` makes it the session's",
+            "{sums_up} writes the summaries of session {id}: leave --model out; `tamtam resume {id} --model {}` changes the model of the session",
             choice.model
         )));
     }
@@ -72,9 +72,9 @@ fn summed_up(store: &Path, id: &SessionId, back: Seq) -> Result<String, Failure>
     Ok(summary.map_or_else(String::new, |Summary { summary, request, usage }| {
         let by = match request {
             Some(request) if usage.total() > 0 || request.estimated.is_some() => format!("by {}", request.model),
-            _ => "by its beginnings, for no model could write it".to_owned(),
+            _ => "made of the first words of its messages, because no model could write one".to_owned(),
         };
-        format!("what was left is summed up in front of the next turn, {by}:\n{}\n", summary.trim_end())
+        format!("the next turn begins with a summary of the abandoned messages, {by}:\n{}\n", summary.trim_end())
     }))
 }
 
@@ -105,39 +105,34 @@ async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<(String
         };
         said = plan.files.to_string();
         if !given.yes {
-            let (gone, again) =
-                (messages("would be taken back", &plan.gone), messages("would be there again", &plan.again));
+            let (gone, again) = (messages("would be undone", &plan.gone), messages("would be restored", &plan.again));
             // Writing to a String cannot fail.
-            let _ = write!(
-                said,
-                "\nsession {id} would be what it was at entry {}{gone}{again}\n{}",
-                plan.to,
-                would(&plan.files)
-            );
+            let _ =
+                write!(said, "\nsession {id} would return to entry {}{gone}{again}\n{}", plan.to, would(&plan.files));
             return Ok((said, None));
         }
         options = options.with_files(how);
     }
     let back = session.rollback_with(point(given), options).await.map_err(|error| failure(id, error))?;
-    let (gone, again) = (messages("taken back", &back.gone), messages("there again", &back.again));
+    let (gone, again) = (messages("undone", &back.gone), messages("restored", &back.again));
     let files = back.files.as_ref().map_or_else(String::new, |files| {
         let left = files
             .refused
             .iter()
-            .map(|file| format!("\nleft as it is: {}: {}", escape::line(&file.path), escape::line(&file.why)));
-        format!("\n{} files were put back{}", files.files.len(), left.collect::<String>())
+            .map(|file| format!("\nnot changed: {}: {}", escape::line(&file.path), escape::line(&file.why)));
+        format!("\n{} files were restored{}", files.files.len(), left.collect::<String>())
     });
     let with_files = if given.files { " --files --yes" } else { "" };
     let undo =
         format!("nothing left the tape: `tamtam tape rollback {id} --to {}{with_files}` undoes this", back.entry.0 - 1);
     let space = if said.is_empty() { "" } else { "\n" };
-    let _ = writeln!(said, "{space}session {id} is what it was at entry {}{gone}{again}{files}\n{undo}", back.to);
+    let _ = writeln!(said, "{space}session {id} is back at entry {}{gone}{again}{files}\n{undo}", back.to);
     Ok((said, Some(back)))
 }
 
 fn would(files: &FilePlan) -> String {
     let (to_change, refused) = (files.to_change().count(), files.refused().count());
-    format!("{to_change} files would change, {refused} are refused; --yes does it\n")
+    format!("{to_change} files would change, {refused} are refused; --yes writes them\n")
 }
 
 /// Makes a session that goes on from a point of another one. That one may be running.
@@ -171,7 +166,7 @@ pub(super) fn make_fork(
             let damage = store.sound_end(id)?.damage;
             let from = store.fork(id, None, &fork, Millis::now())?.seq;
             if let Some(damage) = damage {
-                Progress::warn(&format!("session {id} is damaged, so this goes on from entry {from}: {damage}"));
+                Progress::warn(&format!("session {id} is damaged, so the fork continues from entry {from}: {damage}"));
             }
         }
         Some(point) => at(&store, id, point, &fork)?,
@@ -205,7 +200,7 @@ pub(super) async fn merge(given: &MergeArguments, environment: &Environment) -> 
     let missing = || TapeError::Missing { session: fork.clone() };
     let store = tapes::open(&path)?.ok_or_else(missing)?;
     let forked = store.forked_from(fork)?.ok_or_else(|| {
-        Failure::usage(format!("session {fork} is no fork: `tamtam tape fork` makes one of a session"))
+        Failure::usage(format!("session {fork} is not a fork: `tamtam tape fork` makes a fork of a session"))
     })?;
     drop(store);
     let into = given.into.clone().unwrap_or(forked.parent);
@@ -229,11 +224,11 @@ fn merged_in_words(fork: &SessionId, into: &SessionId, merge: &Merge) -> String 
             messages("added", &merge.messages),
             entry.0 - 1,
         ),
-        None => format!("nothing to merge: nothing was said in fork {fork} since it was made, or merged last\n"),
+        None => format!("nothing to merge: fork {fork} has no new messages since it was made or last merged\n"),
     };
     said.push_str(match merge.deleted {
         Some(Deleted::Gone) => "the fork is deleted\n",
-        Some(Deleted::Hidden) => "the fork is deleted, and goes when the last fork of it does\n",
+        Some(Deleted::Hidden) => "the fork is deleted; its tape is removed with the last fork of it\n",
         None => "",
     });
     said
@@ -249,7 +244,7 @@ fn unmerged(into: &SessionId, error: MergeError) -> Failure {
             Failure::failed(format!("{error}; `tamtam resume {fork}` reads them, or leave out --delete"))
         }
         MergeError::Session(SendError::Ended) => {
-            Failure::failed(format!("session {into} has ended: fork it, and merge into that one with --into"))
+            Failure::failed(format!("session {into} has ended: fork it, and merge into the new fork with --into"))
         }
         MergeError::Session(error) => error.into(),
         MergeError::Open(error) => error.into(),
@@ -282,9 +277,7 @@ fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
     let missing = || TapeError::Missing { session: id.clone() };
     let state = tapes::state(store, id)?.ok_or_else(missing)?;
     if state.turn.is_some() || !state.is_idle() {
-        return Err(Failure::failed(format!(
-            "session {id} has a turn that is not over: `tamtam resume {id}` finishes it"
-        )));
+        return Err(Failure::failed(format!("session {id} has an unfinished turn: `tamtam resume {id}` finishes it")));
     }
     if state.tasks().next().is_some() {
         return Err(Failure::failed(format!("a child of session {id} is at work: `tamtam resume {id}` waits for it")));
@@ -314,7 +307,7 @@ fn failure(id: &SessionId, error: RollbackError) -> Failure {
         RollbackError::Session(error) => error.into(),
         RollbackError::Open(error) => error.into(),
         RollbackError::Files(error) if matches!(*error, RestoreError::Refused { .. }) => {
-            Failure::failed(format!("{error}: --rest puts the others back, --over also what someone else changed"))
+            Failure::failed(format!("{error}: --rest restores the others, --over also those that someone else changed"))
         }
         other => Failure::failed(other.to_string()),
     }

@@ -222,7 +222,7 @@ fn send(value: Value) -> Result<Command, String> {
     let line: SendLine = typed(value)?;
     let delivery = match (line.delivery, line.steering) {
         (DeliveryWord::Steer, steering) => Delivery::Steer(steering.unwrap_or_default()),
-        (_, Some(_)) => return Err("`steering` goes with \"delivery\":\"steer\" only".to_owned()),
+        (_, Some(_)) => return Err("`steering` needs \"delivery\":\"steer\"".to_owned()),
         (DeliveryWord::Queue, None) => Delivery::Queue,
         (DeliveryWord::Reject, None) => Delivery::Reject,
     };
@@ -243,9 +243,9 @@ fn answer(value: Value) -> Result<Command, String> {
             return Err("\"grant\":\"raise\" needs `by`, such as {\"tokens\":5000}".to_owned());
         }
         (GrantWord::Reject, None, message, None) => Grant::Reject(message),
-        (_, Some(_), ..) => return Err("`scope` goes with \"grant\":\"always\" only".to_owned()),
-        (_, _, Some(_), _) => return Err("`message` goes with \"grant\":\"reject\" only".to_owned()),
-        (.., Some(_)) => return Err("`by` goes with \"grant\":\"raise\" only".to_owned()),
+        (_, Some(_), ..) => return Err("`scope` needs \"grant\":\"always\"".to_owned()),
+        (_, _, Some(_), _) => return Err("`message` needs \"grant\":\"reject\"".to_owned()),
+        (.., Some(_)) => return Err("`by` needs \"grant\":\"raise\"".to_owned()),
     };
     Ok(Command::Answer { ask: Seq(ask), grant })
 }

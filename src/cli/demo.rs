@@ -148,7 +148,7 @@ async fn play(stage: &Stage, tools: Toolbox) -> Result<(), Failure> {
     print(&format!("\nThe supervision tree:\n{tree}\nThe crashes:\n{crashes}"))?;
     let facts = check_all(stage, &id, &play.acknowledged)?;
     if !left.is_empty() {
-        return Err(Failure::failed(format!("something could not be stopped: {left:?}")));
+        return Err(Failure::failed(format!("some parts could not be stopped: {left:?}")));
     }
     print(&format!(
         "\nThe tape: {}\n  {facts}\n  Read it:      tamtam tape show {id} --store {}\n  Throw it away: rm -r {}\n",
@@ -214,7 +214,7 @@ impl Play {
             let event = match self.events.next().await {
                 Some(Next::Event(event)) => event,
                 Some(Next::Lagged(missed)) => return Err(Failure::failed(format!("{missed} events were missed"))),
-                None => return Err(Failure::failed("the session was closed in the middle")),
+                None => return Err(Failure::failed("the session was closed before the demo ended")),
             };
             if let EventKind::SessionRecovered { .. } = &event.kind {
                 let crashes = self.runtime.crashes();

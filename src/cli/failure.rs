@@ -84,12 +84,12 @@ impl From<TapeError> for Failure {
             TapeError::Index { message, .. } if message.contains("disk") => {
                 format!("{error}: free some space there; the tapes are as they were")
             }
-            TapeError::Index { .. } => format!("{error}: `tamtam tape rebuild` makes it anew"),
+            TapeError::Index { .. } => format!("{error}: `tamtam tape rebuild` rebuilds it"),
             TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
             TapeError::NoEntry { .. } | TapeError::InsideAppend { .. } => return Failure::usage(error.to_string()),
             TapeError::Exists { .. } => return Failure::usage(format!("{error}: choose another id")),
             TapeError::Damaged(_) => {
-                format!("{error}: `tamtam tape verify` names all that is bad, `tamtam tape fork ID` goes on before it")
+                format!("{error}: `tamtam tape verify` lists the damage, `tamtam tape fork ID` continues before it")
             }
             TapeError::Newer { .. } => format!("{error}: use a newer tamtam"),
             TapeError::Io { source, .. } if is_a_matter_of_place(source.kind()) => {
@@ -122,7 +122,7 @@ impl From<OpenError> for Failure {
             OpenError::Tape(error) => error.into(),
             OpenError::Workspace { .. } => Failure::usage(format!("{error}: choose a folder with --workspace")),
             OpenError::Damaged { ref session, .. } => Failure::failed(format!(
-                "{error}: `tamtam tape verify` names all that is bad, `tamtam tape fork {session}` goes on before it"
+                "{error}: `tamtam tape verify` lists the damage, `tamtam tape fork {session}` continues before it"
             )),
             other => Failure::failed(other.to_string()),
         }

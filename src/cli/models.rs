@@ -70,7 +70,7 @@ fn scripted(file: &str) -> Result<Choice, Failure> {
     let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("cannot play {file}: {why}"));
     let size = std::fs::metadata(file).map_err(|error| refused(&error))?.len();
     if size > SCRIPT_BYTES_MAX {
-        return Err(refused(&format!("it has {size} bytes, {SCRIPT_BYTES_MAX} are the most")));
+        return Err(refused(&format!("it has {size} bytes; the limit is {SCRIPT_BYTES_MAX}")));
     }
     let text = std::fs::read_to_string(file).map_err(|error| refused(&error))?;
     let script = Scripted::from_json(&text).map_err(|error| refused(&error))?;

@@ -92,9 +92,9 @@ fn end_of_links(workspace: &Workspace, access: &Access) -> Option<Access> {
 
 fn why(judgement: Option<&Judgement>, access: Option<&Access>, is_linked: bool) -> String {
     let (Some(judgement), Some(access)) = (judgement, access) else {
-        return "the call names nothing that a rule could be about, so a person is asked".to_owned();
+        return "no rule can match this call, so a person is asked".to_owned();
     };
-    let verb = if is_linked { "names a link, about whose end the rules are stricter:" } else { "wants" };
+    let verb = if is_linked { "goes through a link, which the rules treat more strictly, and needs" } else { "needs" };
     let wants = format!("the call {verb} {} {}", access.permission, access.pattern);
     match &judgement.rule {
         Some(rule) => format!("{wants}; the last rule that matches is \"{rule}\" of {}", judgement.layer),

@@ -50,7 +50,7 @@ impl Environment {
         let data = self.get("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let data = data.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".local/share")));
         data.map(|data| data.join("tamtam"))
-            .ok_or_else(|| Failure::usage("no place for the tapes is known: name a folder with --store or set HOME"))
+            .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
     /// Every tool. Commands see the environment of the user, but for what is secret in it.
@@ -97,7 +97,7 @@ pub(super) fn keep_watch(owner: &str) -> Result<Exit, Failure> {
     match watch(owner) {
         Some(swept) if swept.left.is_empty() => Ok(Exit::Done),
         Some(_) => Ok(Exit::Failed),
-        None => Err(Failure::usage("no owner of processes has that id")),
+        None => Err(Failure::usage("no process owner has that id")),
     }
 }
 

@@ -137,7 +137,9 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::Budget { ask: Some(_), breach, text, .. } => {
             format!("? {text}\n  {}", more_answers(breach.resource))
         }
-        EventKind::Budget { model: Some(model), text, .. } => format!("! {text}: goes on with {}", escape::line(model)),
+        EventKind::Budget { model: Some(model), text, .. } => {
+            format!("! {text}: continues with {}", escape::line(model))
+        }
         EventKind::AskClosed { grant, why, .. } => closed(grant.as_ref(), *why).to_owned(),
         EventKind::Retry { attempt, until, server } => {
             let by = if *server { ", as the server asks" } else { "" };
@@ -152,15 +154,17 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
                 used.saturating_mul(100) / (*usable).max(1)
             )
         }
-        EventKind::CompactionStarted { .. } => "… sums up what was said before".to_owned(),
+        EventKind::CompactionStarted { .. } => "… summarizing the earlier messages".to_owned(),
         EventKind::CompactionFinished { error: Some(error), .. } => {
-            escape::short(&format!("! it was not summed up: {error}"), RESULT_MAX)
+            escape::short(&format!("! the summary failed: {error}"), RESULT_MAX)
         }
-        EventKind::CompactionFinished { items, summary: Some(_), .. } => format!("… {items} older items are summed up"),
+        EventKind::CompactionFinished { items, summary: Some(_), .. } => {
+            format!("… {items} older items are summarized")
+        }
         EventKind::CompactionFinished { items, .. } => format!("… {items} older items are left out, without a summary"),
         EventKind::SessionRecovered { n: 0, .. } => return None,
         EventKind::SessionRecovered { resumed: true, .. } => {
-            "! the session was rebuilt from its tape and goes on".to_owned()
+            "! the session was rebuilt from its tape and continues".to_owned()
         }
         EventKind::SessionRecovered { resumed: false, .. } => {
             "! the session was rebuilt from its tape and waits".to_owned()
@@ -168,15 +172,15 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
         EventKind::Merged { fork, messages: said, .. } => format!("! fork {fork} is merged: {}", messages(said.len())),
         EventKind::RolledBack { to, gone, .. } if gone.is_empty() => {
-            format!("! the conversation is what it was at entry {to}")
+            format!("! the conversation is back at entry {to}")
         }
         EventKind::RolledBack { to, gone, .. } => {
-            format!("! back to entry {to}: {} taken back", messages(gone.len()))
+            format!("! back to entry {to}: {} undone", messages(gone.len()))
         }
         EventKind::Paused {} => "! paused".to_owned(),
-        EventKind::Resumed {} => "! goes on".to_owned(),
+        EventKind::Resumed {} => "! resumed".to_owned(),
         EventKind::FilesRestored { files, refused, .. } => {
-            format!("! {} files put back, {} left as they are", files.len(), refused.len())
+            format!("! {} files restored, {} not changed", files.len(), refused.len())
         }
         _ => return None,
     };
@@ -206,7 +210,7 @@ fn call(name: &str, input: &str) -> String {
 
 /// The whole call: what a person cannot see they cannot allow.
 fn question(name: &str, input: &str, access: &[Access]) -> String {
-    let mut lines = format!("? may {} run?\n", escape::line(name));
+    let mut lines = format!("? run {}?\n", escape::line(name));
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) {
         Ok(fields) => {
             for (field, value) in fields {

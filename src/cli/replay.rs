@@ -99,14 +99,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Goes through all decisions, or as far as the one that is to be forked, and ends at the first that comes out otherwise.
+    /// Goes through all decisions, or as far as the one that is to be forked, and ends at the first that does not match the tape.
     fn through(&self, replay: Replay) -> Result<Exit, Failure> {
         let Walk { session, given, .. } = self;
         let by_hand = given.step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let (mut decisions, mut entries, mut last) = (0, 0, 0);
         let all = replay.decisions();
         if by_hand {
-            note("Enter goes on, f makes a fork that goes on from there, q ends");
+            note("Enter: next decision; f: fork the session here; q: quit");
         }
         for step in replay {
             decisions += 1;
@@ -117,7 +117,7 @@ impl Walk<'_> {
             }
             if let Some(difference) = &step.difference {
                 let text = format!(
-                    "{session} does not replay: decision {} ({}) comes out otherwise\n{difference}\n",
+                    "{session} does not replay: decision {} ({}) does not match the tape\n{difference}\n",
                     step.number, step.signal
                 );
                 print(&escape::text(&text))?;
@@ -139,7 +139,7 @@ impl Walk<'_> {
         if let Some(wanted) = given.fork_at {
             let from = last + 1 - decisions.max(1);
             return Err(Failure::usage(format!(
-                "decision {wanted} is none of those that are replayed, {from} to {all}: `tamtam replay {session} --step` numbers them"
+                "decision {wanted} is not among those that are replayed, {from} to {all}: `tamtam replay {session} --step` numbers them"
             )));
         }
         print(&format!("{session}: {entries} entries in {decisions} decisions replay as recorded\n"))?;
@@ -197,7 +197,7 @@ fn typed() -> Key {
 fn compare(store: &Store, session: &SessionId, other: &SessionId) -> Result<Exit, Failure> {
     match diverge(&store.appends(session)?, &store.appends(other)?) {
         None => {
-            print(&format!("{session} and {other} say the same, but for ids and times\n"))?;
+            print(&format!("{session} and {other} are the same, except for ids and times\n"))?;
             Ok(Exit::Done)
         }
         Some(divergence) => {

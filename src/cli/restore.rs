@@ -38,8 +38,8 @@ pub(super) fn restore(given: &RestoreArguments, environment: &Environment) -> Re
         let (to_change, refused) = (plan.to_change().count(), plan.refused().count());
         // Writing to a String cannot fail.
         let _ = match has_work {
-            true => writeln!(shown, "\n{to_change} files would change, {refused} are refused; --yes does it"),
-            false => writeln!(shown, "\nthere is nothing to put back"),
+            true => writeln!(shown, "\n{to_change} files would change, {refused} are refused; --yes writes them"),
+            false => writeln!(shown, "\nthere is nothing to restore"),
         };
         print(&shown)?;
         return Ok(Exit::Done);
@@ -49,9 +49,9 @@ pub(super) fn restore(given: &RestoreArguments, environment: &Environment) -> Re
     let store = Store::open(environment.store(given.changes.store.store.as_deref())?, StoreOptions::default())?;
     let done = restore::offline(&store, session, since, &environment.tools(), how)?;
     let mut text = String::new();
-    let _ = writeln!(text, "\n{} files were put back: entry {}", done.files.files.len(), done.entry);
+    let _ = writeln!(text, "\n{} files were restored: entry {}", done.files.files.len(), done.entry);
     for refused in &done.files.refused {
-        let _ = writeln!(text, "left as it is: {}: {}", escape::line(&refused.path), escape::line(&refused.why));
+        let _ = writeln!(text, "not changed: {}: {}", escape::line(&refused.path), escape::line(&refused.why));
     }
     print(&text)?;
     Ok(if done.files.refused.is_empty() { Exit::Done } else { Exit::Failed })
@@ -79,12 +79,12 @@ impl From<RestoreError> for Failure {
         match error {
             RestoreError::Plan(PlanError::Tape(error)) => error.into(),
             RestoreError::Plan(PlanError::Workspace(_)) => Failure::usage(error.to_string()),
-            RestoreError::Busy { .. } => Failure::failed(
-                "the session is in the middle of a turn: go on with it by `tamtam resume`, then restore",
-            ),
-            RestoreError::Refused { .. } => {
-                Failure::failed(format!("{error}: --rest puts the others back, --over also what someone else changed"))
+            RestoreError::Busy { .. } => {
+                Failure::failed("the session has an unfinished turn: finish it with `tamtam resume`, then restore")
             }
+            RestoreError::Refused { .. } => Failure::failed(format!(
+                "{error}: --rest restores the others, --over also those that someone else changed"
+            )),
             error => Failure::failed(error.to_string()),
         }
     }

@@ -39,7 +39,7 @@ fn read(path: &Path) -> Result<Vec<Rule>, Failure> {
     let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("bad rules file {}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| refused(&error))?.len();
     if size > RULES_BYTES_MAX {
-        return Err(refused(&format!("it has {size} bytes, {RULES_BYTES_MAX} are the most")));
+        return Err(refused(&format!("it has {size} bytes; the limit is {RULES_BYTES_MAX}")));
     }
     let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
     parse(&text).map_err(|why| refused(&why))

@@ -225,11 +225,11 @@ impl Drive {
                 None
             }
             EventKind::StorageFailed { error } => Some(Failure::failed(format!(
-                "{error}: free some space; nothing that was accepted is lost, `tamtam resume {}` goes on",
+                "{error}: free some space; nothing that was accepted is lost, `tamtam resume {}` continues",
                 self.session.id()
             ))),
             EventKind::SessionRecovered { resumed: false, .. } if !self.is_resumed => Some(Failure::failed(format!(
-                "the session crashed twice without getting on; `tamtam resume {}` tries again",
+                "the session crashed twice without progress; `tamtam resume {}` tries again",
                 self.session.id()
             ))),
             _ => None,
@@ -285,7 +285,7 @@ fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints
 fn hint(kind: Option<ErrorKind>, hints: &Hints) -> String {
     let at = models::shown(&hints.base_url);
     match kind {
-        Some(ErrorKind::Auth) if hints.key_from.is_empty() => format!(": {at} wants another key"),
+        Some(ErrorKind::Auth) if hints.key_from.is_empty() => format!(": {at} does not accept this key"),
         Some(ErrorKind::Auth) => format!(": check the key in {}", hints.key_from),
         Some(ErrorKind::NotFound) => format!(": check --model and --base-url ({at})"),
         Some(ErrorKind::RateLimited | ErrorKind::RetryAfterTooLong | ErrorKind::Overloaded) => {

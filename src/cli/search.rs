@@ -50,8 +50,8 @@ pub(super) fn search(given: &SearchArguments, environment: &Environment) -> Resu
     print(&if given.json { page_json(&page) } else { page_text(&page) })?;
     let behind = match page.behind {
         Behind::No => return Ok(Exit::Done),
-        Behind::Sessions(count) => format!("{count} sessions were not read to their end"),
-        Behind::Unknown => "another process writes the index just now".to_owned(),
+        Behind::Sessions(count) => format!("{count} sessions are not completely indexed"),
+        Behind::Unknown => "another process is writing the index".to_owned(),
     };
     Progress::warn(&format!("hits may be missing: {behind}; search again, or `tamtam tape rebuild`"));
     Ok(Exit::Done)
@@ -111,7 +111,7 @@ pub(super) fn end_of_moment(text: &str) -> Result<Millis, String> {
 }
 
 fn of_text(text: &str) -> Result<(Millis, Millis), String> {
-    let wanted = || "a day (2026-01-31) or a moment (2026-01-31T12:00:00Z) is wanted".to_owned();
+    let wanted = || "expected a day (2026-01-31) or a time (2026-01-31T12:00:00Z)".to_owned();
     let millis = |stamp: jiff::Timestamp| u64::try_from(stamp.as_millisecond()).map_err(|_| wanted());
     if let Ok(stamp) = text.parse::<jiff::Timestamp>() {
         let at = millis(stamp)?;

@@ -52,7 +52,7 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
             lines(&sessions, first, &mut text);
         }
         if cut {
-            Progress::warn("more forks and children belong to these sessions than are shown");
+            Progress::warn("these sessions have more forks and children than are shown");
         }
         if !indexed && first && !sessions.is_empty() {
             Progress::warn("there is no index, and none can be made here: titles, tokens and costs are not known");
@@ -71,8 +71,8 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     print(&text)?;
     match behind {
         Behind::No => {}
-        Behind::Sessions(count) => Progress::warn(&format!("{count} sessions were not read to their end")),
-        Behind::Unknown => Progress::warn("what was done last may be missing: the index cannot be written just now"),
+        Behind::Sessions(count) => Progress::warn(&format!("{count} sessions are not completely indexed")),
+        Behind::Unknown => Progress::warn("the newest activity may be missing: another process is writing the index"),
     }
     Ok(Exit::Done)
 }
@@ -174,7 +174,7 @@ fn title(listed: &ListedSession) -> String {
     let belongs: Vec<String> =
         [count(listed.forks, "fork"), count(listed.children, "task")].into_iter().flatten().collect();
     let belongs = if belongs.is_empty() { String::new() } else { format!(" [{}]", belongs.join(", ")) };
-    let title = escape::line(listed.title.as_deref().unwrap_or("(nothing said)"));
+    let title = escape::line(listed.title.as_deref().unwrap_or("(no message)"));
     format!("{indent}{below}{title}{pinned}{belongs}")
 }
 

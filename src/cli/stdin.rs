@@ -29,7 +29,7 @@ pub(super) fn lines() -> std::io::Result<mpsc::Receiver<Line>> {
                 return;
             }
             let line = match String::from_utf8(bytes) {
-                _ if is_too_long => Err("the line is too long: 8 MiB are the most"),
+                _ if is_too_long => Err("the line is too long: the limit is 8 MiB"),
                 Ok(line) => Ok(line.trim_end_matches(['\n', '\r']).to_owned()),
                 Err(_) => Err("the line is not UTF-8"),
             };

@@ -31,13 +31,13 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
     policy.keep_newest = given.keep;
     policy.bytes_max = given.max_bytes;
     if policy == SweepPolicy::default() {
-        return Err(Failure::usage("nothing says what is to go: give --older-than, --keep or --max-bytes"));
+        return Err(Failure::usage("no limit was given: use --older-than, --keep or --max-bytes"));
     }
     let asks = !given.dry_run && !given.yes;
     let is_heard = !given.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if asks && !is_heard {
         return Err(Failure::usage(
-            "nothing was removed, for nobody can be asked here: --dry-run says what would go, --yes removes it",
+            "nothing was removed, because there is no terminal to ask on: --dry-run shows what would be removed, --yes removes it",
         ));
     }
     let path = environment.store(given.store.store.as_deref())?;
@@ -62,10 +62,10 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
     let swept = sweep::sweep_planned(&store, plan, || false)?;
     match store.scrub(&|| false) {
         Ok(true) => {}
-        Ok(false) => {
-            Progress::warn("another program uses the search index: what was removed leaves it when that is over")
-        }
-        Err(error) => Progress::warn(&format!("what was removed is still in the search index: {error}")),
+        Ok(false) => Progress::warn(
+            "another program is using the search index: the removed sessions leave it when that program is done",
+        ),
+        Err(error) => Progress::warn(&format!("the removed sessions are still in the search index: {error}")),
     }
     said(&swept, given.json, true)
 }
@@ -135,7 +135,7 @@ pub(super) fn pin(given: &PinArguments, environment: &Environment) -> Result<Exi
 
 /// A length of time: a number and `d`, `h`, `m` or `s`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wanted = || "a length of time is wanted, such as 30d, 12h, 90m or 45s".to_owned();
+    let wanted = || "expected a length of time such as 30d, 12h, 90m or 45s".to_owned();
     let (number, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
     let seconds = match unit {
         "d" => 24 * 60 * 60,
@@ -150,7 +150,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// A number of bytes: a number, alone or with `K`, `M` or `G`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let wanted = || "a number of bytes is wanted, such as 1000000, 500K, 200M or 2G".to_owned();
+    let wanted = || "expected a number of bytes such as 1000000, 500K, 200M or 2G".to_owned();
     let (number, times) = match text.char_indices().next_back() {
         Some((at, 'K')) => (&text[..at], 1024),
         Some((at, 'M')) => (&text[..at], 1024 * 1024),

@@ -41,7 +41,7 @@ pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<session::Stat
     let lines = store.read(id, tamtam::Seq::ZERO)?;
     let entries: Result<Vec<_>, _> = lines.iter().map(session::Entry::from_tape).collect();
     let state = session::State::fold(entries.map_err(|error| unreadable(&error))?);
-    state.map(Some).ok_or_else(|| unreadable(&"it has no entry: the session was never begun, choose another id"))
+    state.map(Some).ok_or_else(|| unreadable(&"it has no entry, so the session never began: choose another id"))
 }
 
 /// A moment to the second, in UTC.
@@ -91,8 +91,8 @@ struct RolledBack {
 
 impl RolledBack {
     fn in_words(&self) -> String {
-        let mut words = format!("{}: as it was at entry {}", self.way, self.to);
-        for (what, ids) in [("taken back", &self.gone), ("there again", &self.again)] {
+        let mut words = format!("{}: back at entry {}", self.way, self.to);
+        for (what, ids) in [("undone", &self.gone), ("restored", &self.again)] {
             if !ids.is_empty() {
                 // Writing to a String cannot fail.
                 let _ = write!(words, "; {what}: {}", ids.join(", "));
@@ -149,7 +149,7 @@ pub(super) fn verify(given: &VerifyArguments, environment: &Environment) -> Resu
         if wrong > 0 {
             let _ = writeln!(
                 text,
-                "{wrong} wrong in the index, which decides nothing: `tamtam tape rebuild` makes it anew"
+                "{wrong} wrong in the index; the tapes are not affected: `tamtam tape rebuild` rebuilds it"
             );
         }
     }
@@ -157,12 +157,12 @@ pub(super) fn verify(given: &VerifyArguments, environment: &Environment) -> Resu
         let _ = write!(text, "{checked} tape{} checked, no damage", if checked == 1 { "" } else { "s" });
         match index {
             Some(IndexCheck { unreadable: Some(why), .. }) => {
-                let _ = write!(text, "; the index could not be looked at: {}", escape::line(&why));
+                let _ = write!(text, "; the index could not be checked: {}", escape::line(&why));
             }
             Some(index) if !index.is_missing && index.behind > 0 => {
-                text.push_str("; the index fits, and has some still to read");
+                text.push_str("; the index matches, and has entries still to read");
             }
-            Some(index) if !index.is_missing => text.push_str("; the index fits"),
+            Some(index) if !index.is_missing => text.push_str("; the index matches"),
             _ => {}
         }
         text.push('\n');
@@ -185,9 +185,9 @@ pub(super) fn rebuild(given: &RebuildArguments, environment: &Environment) -> Re
     drop(progress);
     let Rebuilt { before, after } = rebuilt;
     let was = match before {
-        Some(before) if before == after => "it had been right",
-        Some(_) => "it had been wrong",
-        None => "it could not be read",
+        Some(before) if before == after => "the index was right before",
+        Some(_) => "the index was wrong before",
+        None => "the index could not be read before",
     };
     print(&format!("{} entries indexed; {was}\n", after.entries))?;
     Ok(Exit::Done)

@@ -67,12 +67,12 @@ pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Resu
     let (options, standing) = match given.as_it_was {
         true => (
             ImportOptions::as_it_was(),
-            "It is what the file says, with its workspace, rules, grants and open calls; what was open goes on with it.\n".to_owned(),
+            "It is as the file has it, with its workspace, rules, grants and open calls; unfinished work continues when it is opened.\n".to_owned(),
         ),
         false => {
             let workspace = environment.workspace(given.workspace.as_deref())?.display().to_string();
             let standing = format!(
-                "It works in {workspace}; nothing of it is open, and nothing is allowed in it that is not asked for. Its words \
+                "It works in {workspace}, has no unfinished work, and asks a person about each call. Its messages \
                  are those of the file.\n"
             );
             (ImportOptions::into_workspace(workspace, Millis::now()), standing)
@@ -82,7 +82,7 @@ pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Resu
     let store = Store::open(environment.store(given.store.store.as_deref())?, StoreOptions::default())?;
     let imported = store.import(&mut BufReader::new(file), &options);
     let Imported { session, last, anchors, spills } = imported.map_err(|error| match error {
-        TapeError::Exists { .. } => Failure::failed(format!("{error}: bring it in under another id with --as ID")),
+        TapeError::Exists { .. } => Failure::failed(format!("{error}: import it under another id with --as ID")),
         other => other.into(),
     })?;
     print(&escape::text(&format!(

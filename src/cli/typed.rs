@@ -52,7 +52,7 @@ pub(super) fn more_answers(resource: Resource) -> String {
         Resource::Tasks => "2 tasks more",
     };
     let number = example.split(' ').next().unwrap_or_default();
-    format!("y: as much again, a: no such limit any more, n: stop, {number}: {example}")
+    format!("y: the same amount again, a: lift this limit, n: stop, {number}: {example}")
 }
 
 /// By how much a limit is to be raised, where the line says so.

@@ -369,8 +369,8 @@ pub enum OperateError {
     },
     /// It did not answer in two seconds. The wish stays noted.
     #[error(
-        "{id} has not answered for 2 s: it has had {with} in hand for {} s; the wish holds as soon as it answers, `inspect` \
-         shows what it was at, `stop` ends it",
+        "{id} has not answered for 2 s: it has been handling {with} for {} s; the request takes effect as soon as it answers, `inspect` \
+         shows its state, `stop` ends it",
         since.as_secs()
     )]
     NoAnswer {

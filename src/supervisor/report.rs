@@ -200,9 +200,9 @@ impl fmt::Display for CrashReport {
             writeln!(f, "  location    {}", self.location().unwrap_or("unknown"))?;
         }
         match (&self.message, self.in_hand_ms) {
-            (Some(message), Some(ms)) => writeln!(f, "  in hand     {message}, for {ms} ms")?,
-            (Some(message), None) => writeln!(f, "  in hand     {message}")?,
-            (None, _) => writeln!(f, "  in hand     nothing")?,
+            (Some(message), Some(ms)) => writeln!(f, "  handling    {message}, for {ms} ms")?,
+            (Some(message), None) => writeln!(f, "  handling    {message}")?,
+            (None, _) => writeln!(f, "  handling    nothing")?,
         }
         if let Some(doing) = &self.doing {
             writeln!(f, "  it was at   {doing}")?;

@@ -57,7 +57,7 @@ impl Narrator {
                     None if name == "bash" => format!("{name} is done: {content}"),
                     None => format!("{name} is done: {}", title.as_deref().unwrap_or(content)),
                     Some(ErrorReason::Skipped) => format!("{name} is skipped: {content}"),
-                    Some(_) => format!("{name} has no good result: {content}"),
+                    Some(_) => format!("{name} failed: {content}"),
                 }
             }
             EventKind::Steered { message, .. } => {
@@ -73,7 +73,7 @@ impl Narrator {
                 // What ran went down with it.
                 self.running.clear();
                 let then = if *resumed { "goes on" } else { "waits" };
-                format!("The session's actor {how} in the middle of the turn. It is back from its tape and {then}.")
+                format!("The session's actor {how} in the middle of the turn. It was rebuilt from its tape and {then}.")
             }
             EventKind::TurnFinished { outcome: Outcome::Done, .. } => format!("Turn {} is done.", self.turns),
             EventKind::TurnFinished { outcome, .. } => format!("Turn {} ended: {outcome:?}", self.turns),

@@ -156,7 +156,7 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     };
     let pieces = show(true, &[ask]);
     let question = notes(&pieces)[0];
-    assert!(question.starts_with("? may bash run?\n    command: echo aaa"), "{question}");
+    assert!(question.starts_with("? run bash?\n    command: echo aaa"), "{question}");
     assert!(question.contains(&"a".repeat(400)));
     assert!(question.contains("\n      \\u{1b}[2Krm -rf \\u{202e}x\n    timeout: 5\n  wants: bash echo"), "{question}");
     assert!(!question.contains(['\u{1b}', '\u{202e}']));

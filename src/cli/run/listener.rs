@@ -91,13 +91,13 @@ impl Signals {
 /// The first Ctrl-C aborts the turn, the second leaves, the third ends the process as it is.
 async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>, mut signals: Signals) {
     if !signals.leaves().await {
-        view.note("aborting; Ctrl-C again leaves".to_owned()).await;
+        view.note("aborting; press Ctrl-C again to leave".to_owned()).await;
         let aborting = session.clone();
         // Not awaited here, so that the second Ctrl-C is heard while a full disk holds this one up.
         tokio::spawn(async move { aborting.abort("interrupted by the user").await });
         signals.leaves().await;
     }
-    let message = format!("left; `tamtam resume {}` goes on", session.id());
+    let message = format!("left the session; `tamtam resume {}` continues it", session.id());
     drop(leave.send(Failure { exit: Exit::Aborted, message }).await);
     signals.leaves().await;
     std::process::exit(Exit::Aborted.code().into());

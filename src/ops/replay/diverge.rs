@@ -30,7 +30,7 @@ pub struct Divergence {
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = if self.path.is_empty() { "" } else { ", field " };
-        write!(f, "the tapes part at entry {}{at}{}", self.seq, self.path)?;
+        write!(f, "the tapes differ from entry {}{at}{}", self.seq, self.path)?;
         for (name, at, what) in [("first ", &self.a_at, &self.a), ("second", &self.b_at, &self.b)] {
             let what = what.as_deref().unwrap_or("nothing");
             match at {

@@ -47,7 +47,7 @@ pub enum RestoreError {
         turn: Seq,
     },
     /// Some files have to be refused, and it was to be all or nothing. Nothing was done; the plan names them.
-    #[error("{} of {} files cannot be put back, so none was: {}", .plan.refused().count(), .plan.files.len(), refused(.plan))]
+    #[error("{} of {} files cannot be restored, so none was: {}", .plan.refused().count(), .plan.files.len(), refused(.plan))]
     Refused {
         /// What would have been done.
         plan: Box<FilePlan>,
@@ -61,7 +61,7 @@ pub enum RestoreError {
         left: usize,
     },
     /// The tools of this runtime do not work on files, or not here. Nothing was done.
-    #[error("the tools of this runtime change no files here, so none can be put back")]
+    #[error("the tools of this runtime change no files here, so there is nothing to restore")]
     NoFiles,
     /// There is no plan. Nothing was done.
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Session(#[from] SendError),
     /// The files were put back, and the tape does not say so. Made again, the restore finds what was done.
-    #[error("{} files were put back, but that could not be recorded: {source}", .files.files.len())]
+    #[error("{} files were restored, but the tape could not record it: {source}", .files.files.len())]
     NotRecorded {
         /// What was done.
         files: Arc<RestoredFiles>,
@@ -88,12 +88,12 @@ fn partly(files: &RestoredFiles, left: usize) -> String {
     let shown = |file: &RefusedFile| format!("{}: {}", file.path, file.why);
     let refused: Vec<String> = files.refused.iter().take(SHOWN_MAX).map(shown).collect();
     let why = match refused.is_empty() {
-        true => "the conversation did not go back".to_owned(),
-        false => format!("not all files could be put back ({})", refused.join("; ")),
+        true => "the conversation was not rolled back".to_owned(),
+        false => format!("not all files could be restored ({})", refused.join("; ")),
     };
     match left {
-        0 => format!("{why}, so none was: what had been done is taken back again"),
-        left => format!("{why}, and {left} that had been put back could not be put forth again"),
+        0 => format!("{why}, so the restore was undone"),
+        left => format!("{why}, and the restore of {left} files could not be undone"),
     }
 }
 

@@ -29,20 +29,20 @@ fn a_conversation_is_taken_back_and_gone_on_with() {
     let turn = seq_of(&lab, "delivered", 1);
     let back = lab.run(&["tape", "rollback", "s", "--turn", &turn]);
     assert_eq!(back.code, 0, "{}", back.stderr);
-    assert!(back.stdout.contains("taken back: 2 messages") && back.stdout.contains("undoes this"), "{}", back.stdout);
+    assert!(back.stdout.contains("undone: 2 messages") && back.stdout.contains("undoes this"), "{}", back.stdout);
     let shown = lab.run(&["tape", "show", "s"]).stdout;
     let marked = |kind: &str| shown.lines().filter(|line| line.starts_with('~') && line.contains(kind)).count();
     assert_eq!((marked(" delivered "), marked(" answer "), marked(" state ")), (2, 2, 0), "{shown}");
-    assert!(shown.lines().last().unwrap().contains("rollback: as it was at entry"), "{shown}");
+    assert!(shown.lines().last().unwrap().contains("rollback: back at entry"), "{shown}");
     let after = lab.run(&["run", "--session", "s", "--model", &model, "again"]);
     assert_eq!((after.code, after.stdout.trim()), (0, "four"), "{}", after.stderr);
     // Nothing left the tape: what was said in between is gone to by its entry.
     let whole = seq_of(&lab, "turn_finished", 2);
     let back = lab.run(&["tape", "rollback", "s", "--to", &whole]);
-    assert!(back.stdout.contains("there again: 2 messages"), "{}", back.stdout);
+    assert!(back.stdout.contains("restored: 2 messages"), "{}", back.stdout);
     let id = lab.tape("s").iter().find(|entry| entry["kind"] == "delivered").unwrap()["data"]["ids"][0].clone();
     let back = lab.run(&["tape", "rollback", "s", "--message", id.as_str().unwrap()]);
-    assert!(back.stdout.contains("taken back: 3 messages"), "{}", back.stdout);
+    assert!(back.stdout.contains("undone: 3 messages"), "{}", back.stdout);
     assert_eq!(lab.run(&["tape", "verify", "s"]).code, 0);
 }
 
@@ -164,11 +164,11 @@ fn a_rollback_with_files_shows_the_diff_first() {
     let shown = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--files"]);
     assert_eq!(shown.code, 0, "{}", shown.stderr);
     assert!(shown.stdout.starts_with("restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-two\n+one\n"), "{}", shown.stdout);
-    assert!(shown.stdout.contains("would be taken back: message ") && shown.stdout.ends_with("--yes does it\n"));
+    assert!(shown.stdout.contains("would be undone: message ") && shown.stdout.ends_with("--yes writes them\n"));
     assert_eq!((lab.tape("s").len(), std::fs::read_to_string(lab.work("a")).unwrap()), (before, "two\n".to_owned()));
     let back = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--files", "--yes"]);
     assert_eq!(back.code, 0, "{}", back.stderr);
-    assert!(back.stdout.contains("1 files were put back\n"), "{}", back.stdout);
+    assert!(back.stdout.contains("1 files were restored\n"), "{}", back.stdout);
     assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "one\n");
     let forth = format!("tape rollback s --to {before} --files --yes");
     assert!(back.stdout.contains(&format!("`tamtam {forth}` undoes this")), "{}", back.stdout);
@@ -206,7 +206,11 @@ fn what_is_left_is_summed_up_in_front_of_the_next_turn() {
     let before = lab.tape("s").len();
     let back = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--summary", "--model", &model]);
     assert_eq!(back.code, 0, "{}", back.stderr);
-    assert!(back.stdout.contains("summed up in front of the next turn, by scripted/script"), "{}", back.stdout);
+    assert!(
+        back.stdout.contains("the next turn begins with a summary of the abandoned messages, by scripted/script"),
+        "{}",
+        back.stdout
+    );
     assert!(back.stdout.contains("They said two\\u{1b}[2J and three.\n"), "{}", back.stdout);
     let kinds: Vec<_> = lab.tape("s")[before..].iter().map(|entry| entry["kind"].clone()).collect();
     assert_eq!(kinds, ["branch_opened", "rolled_back", "branch_summary"], "what it may take is held back first");

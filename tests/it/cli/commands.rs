@@ -112,7 +112,7 @@ fn permit_judges_the_path_that_a_session_would() {
     ] {
         assert_eq!(judged(path)["decision"], expected, "{path}");
     }
-    assert!(judged("link")["why"].as_str().unwrap().contains("names a link"), "{}", judged("link"));
+    assert!(judged("link")["why"].as_str().unwrap().contains("goes through a link"), "{}", judged("link"));
 }
 
 #[test]

@@ -72,7 +72,10 @@ fn people_are_told_that_it_is_summed_up() {
     run(&lab, "s", "first question");
     let ended = lab.run(&["run", "--session", "s", "--model", &model(&lab), "second"]);
     let shown = format!("{}{}", ended.stdout, ended.stderr);
-    assert!(shown.contains("sums up what was said before") && shown.contains("older items are summed up"), "{shown}");
+    assert!(
+        shown.contains("summarizing the earlier messages") && shown.contains("older items are summarized"),
+        "{shown}"
+    );
 }
 
 /// CLI-COMPACT-006: a short talk is left alone.

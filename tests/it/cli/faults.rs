@@ -39,7 +39,7 @@ fn a_deleted_garbled_or_lying_index_is_found_and_made_anew() {
     let verified = lab.run(&["tape", "verify"]);
     assert_eq!((verified.code, verified.stdout.as_str()), (0, "1 tape checked, no damage\n"));
     assert_eq!(found(&lab, "fine"), hits);
-    assert_eq!(lab.run(&["tape", "verify"]).stdout, "1 tape checked, no damage; the index fits\n");
+    assert_eq!(lab.run(&["tape", "verify"]).stdout, "1 tape checked, no damage; the index matches\n");
     std::fs::write(&index, "no database").unwrap();
     let verified = lab.run(&["tape", "verify"]);
     assert_eq!(verified.code, 1);
@@ -136,7 +136,7 @@ fn on_a_full_disk_what_is_there_is_still_found() {
     refused.error();
     std::fs::remove_file(filler).unwrap();
     assert_eq!(search().lines().len(), 2);
-    assert_eq!(lab.run(&["tape", "verify", "--store", store]).stdout, "1 tape checked, no damage; the index fits\n");
+    assert_eq!(lab.run(&["tape", "verify", "--store", store]).stdout, "1 tape checked, no damage; the index matches\n");
 }
 
 /// A session goes out as one file and comes in elsewhere, whole or not at all.
@@ -159,7 +159,7 @@ fn a_session_is_carried_to_another_store() {
     assert_eq!(narrowed.code, 0, "{}", narrowed.stderr);
     let work = std::fs::canonicalize(lab.work(".")).unwrap();
     assert!(
-        narrowed.stdout.contains(&format!("It works in {}; nothing of it is open", work.display())),
+        narrowed.stdout.contains(&format!("It works in {}, has no unfinished work, and asks", work.display())),
         "{}",
         narrowed.stdout
     );

@@ -30,7 +30,7 @@ fn what_a_session_changed_is_shown_and_put_back() {
     story(&lab);
     let shown = lab.run(&["tape", "restore", "s"]);
     assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
-    let expected = "restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-three\n+two\n\n1 files would change, 0 are refused; --yes does it\n";
+    let expected = "restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-three\n+two\n\n1 files would change, 0 are refused; --yes writes them\n";
     assert_eq!(shown.stdout, expected);
     let all = lab.run(&["tape", "changes", "s", "--since", "0"]);
     assert!(all.stdout.starts_with("restore   a\ndelete    b\n\n--- a/a\n"), "{}", all.stdout);
@@ -38,9 +38,9 @@ fn what_a_session_changed_is_shown_and_put_back() {
 
     let done = lab.run(&["tape", "restore", "s", "--yes"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
-    assert!(done.stdout.contains("1 files were put back: entry "), "{}", done.stdout);
+    assert!(done.stdout.contains("1 files were restored: entry "), "{}", done.stdout);
     assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "two\n");
-    assert!(lab.run(&["tape", "restore", "s"]).stdout.contains("there is nothing to put back"));
+    assert!(lab.run(&["tape", "restore", "s"]).stdout.contains("there is nothing to restore"));
     let tape = lab.tape("s");
     assert_eq!(tape.last().unwrap()["kind"], "restored");
     // The undo is a restore to the entry before.
@@ -59,14 +59,14 @@ fn a_file_that_someone_else_changed_is_refused_by_name() {
     let refused = lab.run(&["tape", "restore", "s", "--since", "0", "--yes"]);
     assert_eq!(refused.code, 1);
     assert!(
-        refused.error().contains("a: someone else changed it since: --rest puts the others back"),
+        refused.error().contains("a: someone else changed it since: --rest restores the others"),
         "{}",
         refused.error()
     );
     assert!(lab.work("b").exists());
     let rest = lab.run(&["tape", "restore", "s", "--since", "0", "--yes", "--rest"]);
     assert_eq!(rest.code, 1, "one was left");
-    assert!(rest.stdout.contains("left as it is: a: someone else changed it since"), "{}", rest.stdout);
+    assert!(rest.stdout.contains("not changed: a: someone else changed it since"), "{}", rest.stdout);
     assert!(!lab.work("b").exists());
     assert_eq!(lab.run(&["tape", "restore", "s", "--since", "0", "--yes", "--over"]).code, 0);
     assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "one\n");

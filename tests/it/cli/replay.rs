@@ -79,7 +79,7 @@ fn tapes_are_compared_and_what_is_missing_is_said() {
     assert_eq!(lab.run(&["run", "--session", "u", "--model", &model, "nothing"]).code, 0);
     let parted = lab.run(&["replay", "s", "--against", "u"]);
     assert_eq!(parted.code, 1);
-    assert!(parted.stdout.contains("the tapes part at entry"), "{}", parted.stdout);
+    assert!(parted.stdout.contains("the tapes differ from entry"), "{}", parted.stdout);
     for (arguments, code) in [(&["replay", "nope"][..], 2), (&["replay"], 2), (&["replay", "--test", "nope"], 2)] {
         let ended = lab.run(arguments);
         assert_eq!(ended.code, code, "{arguments:?}");
@@ -159,7 +159,7 @@ fn a_replay_that_cannot_be_forked_says_why() {
 fn a_replay_is_gone_through_by_hand_and_forked_there() {
     let lab = recorded();
     let mut replay = lab.on_terminal(&["replay", "s", "--step"]);
-    replay.until_text("Enter goes on, f makes a fork");
+    replay.until_text("Enter: next decision; f: fork");
     replay.until_text("   1  the beginning");
     replay.type_keys("fork\n");
     replay.until_text("Enter, f or q");

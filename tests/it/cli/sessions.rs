@@ -126,7 +126,7 @@ fn the_index_is_rebuilt_from_the_tapes() {
     let model = lab.script(json!(["one"]));
     assert_eq!(lab.run(&["run", "--session", "s", "--model", &model, "hi"]).code, 0);
     let entries = lab.tape("s").len();
-    let rebuilt = format!("{entries} entries indexed; it had been right\n");
+    let rebuilt = format!("{entries} entries indexed; the index was right before\n");
     assert_eq!(lab.run(&["tape", "rebuild"]).stdout, rebuilt);
     std::fs::write(lab.path("home/.local/share/tamtam/index.db"), "no database").unwrap();
     assert_eq!(lab.run(&["tape", "rebuild"]).stdout, rebuilt);
@@ -239,7 +239,7 @@ fn sessions_are_swept_and_a_pinned_one_stays() {
     assert_eq!(lab.run(&["tape", "pin", "a", "--off"]).code, 0);
     assert_eq!(lab.run(&["tape", "sweep", "--max-bytes", "0", "--yes"]).code, 0);
     assert_eq!(ids(), Vec::<String>::new());
-    assert_eq!(lab.run(&["tape", "verify"]).stdout, "0 tapes checked, no damage; the index fits\n");
+    assert_eq!(lab.run(&["tape", "verify"]).stdout, "0 tapes checked, no damage; the index matches\n");
 }
 
 /// On a terminal a sweep shows what would go and asks; anything but a yes keeps all of it, and a yes removes what was shown.

@@ -14,7 +14,7 @@ fn text_is_shown_as_it_streams_and_ctrl_c_ends_it() {
     let mut run = lab.on_terminal(&["run", "--session", "s", "--model", &model, "go"]);
     run.until_text("The first words");
     run.type_keys(CTRL_C);
-    run.until_text("aborting; Ctrl-C again leaves");
+    run.until_text("aborting; press Ctrl-C again to leave");
     let ended = run.end();
     assert_eq!(ended.code, 130, "{}", ended.stdout);
     assert!(ended.stdout.contains("error: aborted: interrupted by the user"), "{}", ended.stdout);
@@ -58,14 +58,14 @@ fn a_question_is_answered_by_a_key() {
         "never said",
     ]));
     let mut run = lab.on_terminal(&["run", "--session", "s", "--model", &model, "go"]);
-    run.until_text("may write run?");
+    run.until_text("? run write?");
     run.until_text("tell the model why");
     run.type_keys("of course\n");
     run.until_text("? y: once");
     assert!(!lab.work("a.txt").exists());
     run.type_keys("y\n");
     run.until_text("? allowed once");
-    run.until_text("may bash run?");
+    run.until_text("? run bash?");
     run.type_keys("a\n");
     run.until_text("? always allowed");
     // The same command is not asked about again; another one is.
@@ -92,7 +92,7 @@ fn a_question_for_more_is_answered_by_an_amount() {
     let mut run = lab.on_terminal(&run);
     run.until_text("5000 tokens more");
     run.type_keys("some more\n");
-    run.until_text("? y: as much again");
+    run.until_text("? y: the same amount again");
     run.type_keys("9000\n");
     run.until_text("? raised");
     run.until_text("Hello there.");
@@ -113,11 +113,11 @@ fn a_second_ctrl_c_leaves_what_resume_goes_on_with() {
         let mut run = lab.on_terminal(&["run", "--permission", "auto", "--model", &model, "go"]);
         run.until_text("sleep 44.5");
         run.type_keys(CTRL_C);
-        run.until_text("aborting; Ctrl-C again leaves");
+        run.until_text("aborting; press Ctrl-C again to leave");
         run.type_keys(CTRL_C);
         let ended = run.end();
         assert_eq!((ended.code, lab.processes("sleep 44.5")), (130, 0), "{}", ended.stdout);
-        ended.stdout.contains("error: left; `tamtam resume ")
+        ended.stdout.contains("error: left the session; `tamtam resume ")
     });
     assert!(left, "the second Ctrl-C came to nothing ten times");
 }
