@@ -70,7 +70,7 @@ pub struct AgentLimits {
 #[non_exhaustive]
 pub enum BadAgent {
     /// It is no JSON object of an agent.
-    #[error("it is no agent: {0}")]
+    #[error("not an agent: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// A field says what it may not.
     #[error("agent {name:?}: {field} {problem}")]
@@ -220,7 +220,7 @@ mod tests {
                 "permission has",
             ),
             (r#"{"name":"a","descripton":"x"}"#, "unknown field `descripton`"),
-            ("[]", "it is no agent"),
+            ("[]", "not an agent"),
         ] {
             let refused = Agent::from_json(text).unwrap_err().to_string();
             assert!(refused.contains(expected), "{text}: {refused}");

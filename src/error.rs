@@ -66,7 +66,7 @@ pub enum SendError {
     Closed,
     /// An operator stops the session, and its actor is not down yet. The next message wakes it once it is. Where the stop says
     /// [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable) that is when the code that it is in ends, or never.
-    #[error("an operator stops the session: send again when its actor is down, and that wakes it")]
+    #[error("an operator is stopping the session: send again when it has stopped, and it wakes")]
     Stopped,
     /// The runtime ended, or the session was stopped or crashed, while what was asked for was on its way to the tape, and nobody could
     /// say within some seconds whether it came there: the disk did not answer, or somebody had woken the session again.
@@ -82,7 +82,7 @@ pub enum SendError {
         message: Option<MessageId>,
     },
     /// The session crashed twice over it, so it is not decided about again. Nothing of it takes effect.
-    #[error("the session crashed twice over it, and it was given up: `inspect` shows why")]
+    #[error("the session crashed twice on this input, so it was given up: `inspect` shows why")]
     Crashed,
     /// The session was ended for good. Its tape can be read.
     #[error("{}", Refusal::Ended)]
@@ -208,7 +208,7 @@ pub enum OpenError {
     },
     /// An operator stops the session, and its actor is not down yet. The next message, or the next
     /// [`Runtime::open`](crate::Runtime::open), wakes it once it is; see [`SendError::Stopped`].
-    #[error("an operator stops session {session}: try again when its actor is down, and that wakes it")]
+    #[error("an operator is stopping session {session}: try again when it has stopped, and it wakes")]
     Stopped {
         /// Which.
         session: SessionId,
@@ -228,7 +228,7 @@ pub enum OpenError {
         why: String,
     },
     /// As many sessions are awake as there may be.
-    #[error("{max} sessions are awake, which is the most: put some to sleep, or raise the limit")]
+    #[error("the limit of {max} awake sessions is reached: put some to sleep, or raise the limit")]
     TooMany {
         /// The most there may be.
         max: usize,

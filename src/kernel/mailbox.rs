@@ -386,7 +386,7 @@ impl Mailbox {
             if marks.deaths >= DEATHS_MAX
                 && let Input::Report { ticket, report } = &input
             {
-                *input = failure(report, "the session crashed twice over what came of it").of(*ticket);
+                *input = failure(report, "the session crashed twice on this report").of(*ticket);
                 marks.deaths = 0;
             }
         }

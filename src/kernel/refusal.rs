@@ -44,7 +44,7 @@ pub enum Refusal {
         id: MessageId,
     },
     /// No such message waits: it was delivered, withdrawn, or never accepted.
-    #[error("message {id} does not wait any more")]
+    #[error("message {id} is no longer waiting")]
     NotWaiting {
         /// Which.
         id: MessageId,
@@ -71,10 +71,10 @@ pub enum Refusal {
     #[error("the budget does not allow a summary")]
     SummaryOverBudget,
     /// There is nothing that a summary could replace.
-    #[error("there is nothing to sum up: the newest part of a conversation always stays as it is")]
+    #[error("there is nothing to summarize: the newest part of a conversation always stays as it is")]
     NothingToCompact,
     /// No summary stands in the context, or another one than was looked at.
-    #[error("there is no compaction that could be undone")]
+    #[error("there is no compaction to undo")]
     NothingToUndo,
     /// What comes back would be summed up again at once.
     #[error(
@@ -137,7 +137,7 @@ pub enum Refusal {
         breach: Breach,
     },
     /// Something was decided meanwhile: look again, and ask again.
-    #[error("the session has gone on meanwhile, from entry {expected} to {actual}: look again")]
+    #[error("the session has moved on from entry {expected} to {actual}: read it again")]
     Moved {
         /// The entry that it was worked out for.
         expected: Seq,
@@ -145,7 +145,7 @@ pub enum Refusal {
         actual: Seq,
     },
     /// The settings were changed meanwhile, by somebody else.
-    #[error("the settings were changed meanwhile: look again")]
+    #[error("the settings have changed: read them again")]
     Reconfigured,
     /// The session has ended for good.
     #[error("the session has ended")]
@@ -167,7 +167,7 @@ pub enum Refusal {
         max: usize,
     },
     /// Only an orphan can be adopted: a session that was a child, and whose parent has ended.
-    #[error("session {session} is no orphan: end its parent first")]
+    #[error("session {session} is not an orphan: end its parent first")]
     NotAnOrphan {
         /// Which.
         session: SessionId,

@@ -87,7 +87,7 @@ pub enum NoPoint {
         newest: Seq,
     },
     /// The conversation as it is now has no such message: it was never read, or it was taken back.
-    #[error("the conversation has no message {id}: it waits still, was taken back, or was never sent")]
+    #[error("the conversation has no message {id}: it is still waiting, was undone, or was never sent")]
     NoMessage {
         /// Which.
         id: MessageId,
@@ -105,13 +105,13 @@ pub enum NoPoint {
         seq: Seq,
     },
     /// The conversation stands there already.
-    #[error("the conversation stands there already")]
+    #[error("the conversation is already at that point")]
     Nothing,
     /// The host has said nothing that could be taken back.
-    #[error("nothing was said that could be taken back")]
+    #[error("there is nothing to undo")]
     NothingToUndo,
     /// Nothing was taken back, or something was said since.
-    #[error("nothing was taken back since the newest message")]
+    #[error("there is nothing to redo: nothing was undone since the newest message")]
     NothingToRedo,
     /// The entries are not those of a tape.
     #[error("the tape cannot be read back to there")]

@@ -268,7 +268,7 @@ impl Nursery for Family {
 }
 
 fn no_answer(session: &SessionId) -> OpenError {
-    let why = format!("it was waited for {} s; `inspect` shows what it is at", UP_WAIT.as_secs());
+    let why = format!("it was waited for {} s; `inspect` shows its state", UP_WAIT.as_secs());
     OpenError::NoAnswer { session: session.clone(), why }
 }
 

@@ -408,7 +408,7 @@ pub enum OperateError {
         error: SendError,
     },
     /// Its supervisor refused.
-    #[error("the supervisor of {id} refused: {error}: `inspect` shows what it is at")]
+    #[error("the supervisor of {id} refused: {error}: `inspect` shows its state")]
     Supervisor {
         /// Which.
         id: String,
@@ -417,7 +417,7 @@ pub enum OperateError {
         error: AdminError,
     },
     /// The runtime, or that part of it, goes down.
-    #[error("the runtime is going down, and nothing is started or changed any more")]
+    #[error("the runtime is shutting down: nothing can be started or changed")]
     Closing,
 }
 

@@ -80,7 +80,7 @@ pub enum MergeError {
         turn: Seq,
     },
     /// It is no fork of that session.
-    #[error("session {fork} is no fork of session {session}, nor of what that one goes on from")]
+    #[error("session {fork} is not a fork of session {session} or of one of its origins")]
     NotAFork {
         /// The session.
         session: SessionId,

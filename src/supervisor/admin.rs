@@ -43,7 +43,7 @@ pub enum AdminError {
     #[error("the child is not parked")]
     NotParked,
     /// A dynamic supervisor has all the children it may have.
-    #[error("there are {max} children already, which is the most")]
+    #[error("the limit of {max} children is reached")]
     MaxChildren {
         /// The most there may be.
         max: usize,
@@ -67,7 +67,7 @@ pub enum AdminError {
     #[error("the supervisor is shutting down")]
     ShuttingDown,
     /// The supervisor has ended, or is between two incarnations.
-    #[error("the supervisor is not there")]
+    #[error("the supervisor is not running")]
     Gone,
     /// The spec cannot be run.
     #[error(transparent)]

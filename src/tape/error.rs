@@ -69,7 +69,7 @@ pub enum TapeError {
         session: SessionId,
     },
     /// Something was written since it was looked at. Nothing was done.
-    #[error("session {session} has gone on meanwhile, from entry {expected} to {last}: look again")]
+    #[error("session {session} has moved on from entry {expected} to {last}: read it again")]
     GoneOn {
         /// Which session.
         session: SessionId,
@@ -123,7 +123,7 @@ pub enum TapeError {
     },
     /// One line would be larger than [`LINE_BYTES_MAX`](crate::tape::LINE_BYTES_MAX), or one append than
     /// [`APPEND_BYTES_MAX`](crate::tape::APPEND_BYTES_MAX). Nothing was taken.
-    #[error("{bytes} bytes are too much for one append: {max} is the most")]
+    #[error("an append of {bytes} bytes is too large: the limit is {max}")]
     TooLarge {
         /// What was given.
         bytes: usize,

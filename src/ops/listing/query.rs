@@ -71,7 +71,7 @@ impl SessionQuery {
 
     pub(super) fn filter(&self) -> Result<Filter, TapeError> {
         if self.text.len() > TEXT_BYTES_MAX {
-            let what = format!("{} bytes are too many: {TEXT_BYTES_MAX} is the most", self.text.len());
+            let what = format!("{} bytes are too many: the limit is {TEXT_BYTES_MAX}", self.text.len());
             return Err(TapeError::Query { what });
         }
         Ok(Filter {
@@ -125,7 +125,7 @@ impl fmt::Display for SessionCursor {
 
 /// A text that no [`SessionCursor`] wrote.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the place where a page ended: {0:?}")]
+#[error("not a page cursor: {0:?}")]
 pub struct BadSessionCursor(String);
 
 impl FromStr for SessionCursor {

@@ -169,7 +169,7 @@ fn is_unchanged(now: &Now, then: &Now) -> bool {
 /// A content, from whichever session has it.
 pub(super) fn content(image: &FileImage, vaults: &[Vault]) -> Result<Vec<u8>, String> {
     let hash = image.hash.as_deref().unwrap_or_default();
-    let mut why = "its old content is not among those that are kept".to_owned();
+    let mut why = "its old content was not kept".to_owned();
     for vault in vaults {
         match vault.read(hash) {
             Ok(content) => return Ok(content),

@@ -205,7 +205,7 @@ fn step(
         FileState::File(image) => match (&image.hash, &image.not_kept) {
             (_, Some(why)) => return cannot(&format!("its old content was not kept: {why}")),
             (None, None) => return cannot("its old content was not kept"),
-            (Some(hash), None) if !kept(hash) => return cannot("its old content is not among those that are kept"),
+            (Some(hash), None) if !kept(hash) => return cannot("its old content was not kept"),
             (Some(_), None) => {}
         },
         FileState::Absent => {}

@@ -109,7 +109,7 @@ impl fmt::Display for Cursor {
 
 /// A text that no [`Cursor`] wrote.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the place where a page ended: {0:?}")]
+#[error("not a page cursor: {0:?}")]
 pub struct BadCursor(String);
 
 impl FromStr for Cursor {
@@ -162,7 +162,7 @@ impl Term {
 pub(super) fn terms(words: &str) -> Result<Vec<Term>, TapeError> {
     let refused = |what: String| Err(TapeError::Query { what });
     if words.len() > WORDS_BYTES_MAX {
-        return refused(format!("{} bytes are too many: {WORDS_BYTES_MAX} is the most", words.len()));
+        return refused(format!("{} bytes are too many: the limit is {WORDS_BYTES_MAX}", words.len()));
     }
     let mut terms = Vec::new();
     let mut rest = words;
@@ -185,7 +185,7 @@ pub(super) fn terms(words: &str) -> Result<Vec<Term>, TapeError> {
         }
     }
     if terms.len() > TERMS_MAX {
-        return refused(format!("{} words are too many: {TERMS_MAX} is the most", terms.len()));
+        return refused(format!("{} words are too many: the limit is {TERMS_MAX}", terms.len()));
     }
     Ok(terms)
 }
@@ -193,7 +193,7 @@ pub(super) fn terms(words: &str) -> Result<Vec<Term>, TapeError> {
 /// What the database looks for.
 pub(super) fn expression(query: &Query, terms: &[Term]) -> Result<String, TapeError> {
     if query.kinds.len() > KINDS_MAX {
-        let what = format!("{} kinds are too many: {KINDS_MAX} is the most", query.kinds.len());
+        let what = format!("{} kinds are too many: the limit is {KINDS_MAX}", query.kinds.len());
         return Err(TapeError::Query { what });
     }
     let any_of = |tags: Vec<String>| format!("tags : (\"{}\")", tags.join("\" OR \""));
@@ -252,9 +252,9 @@ mod tests {
     #[test]
     fn what_is_too_much_is_refused() {
         assert!(looked_for("a*").contains("at least 2 letters"));
-        assert!(looked_for(&"x".repeat(WORDS_BYTES_MAX + 1)).contains("1024 is the most"));
+        assert!(looked_for(&"x".repeat(WORDS_BYTES_MAX + 1)).contains("the limit is 1024"));
         let many: Vec<String> = (0..40).map(|n| n.to_string()).collect();
-        assert!(looked_for(&many.join(" ")).contains("32 is the most"));
+        assert!(looked_for(&many.join(" ")).contains("the limit is 32"));
         let query = Query { kinds: vec!["x".into(); 40], ..Query::new("") };
         assert!(expression(&query, &[]).is_err());
     }

@@ -83,10 +83,10 @@ pub(crate) struct Vault {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
     /// It was never kept, or somebody removed it.
-    #[error("its content is not among those that are kept")]
+    #[error("its content was not kept")]
     Missing,
     /// It is not the content that it should be.
-    #[error("its content was kept, and is damaged")]
+    #[error("the kept copy of its content is damaged")]
     Damaged,
     /// The system says so.
     #[error("its content cannot be read: {0}")]

@@ -79,7 +79,7 @@ fn leave_out_attachments(result: &mut ToolResult) -> Option<String> {
     let left_out = result.attachments.split_off(fits.count());
     let bytes: usize = left_out.iter().map(|file| file.url.len()).sum();
     let notice = format!(
-        "\n[{} attachments of {bytes} bytes are left out: {ATTACHMENTS_BYTES_MAX} bytes is the most for all of a result]",
+        "\n[{} attachments of {bytes} bytes are left out: {ATTACHMENTS_BYTES_MAX} bytes is the limit for all of a result]",
         left_out.len()
     );
     (!left_out.is_empty()).then_some(notice)

@@ -83,7 +83,7 @@ impl fmt::Display for MicroUsd {
 
 /// A text that is no sum of dollars.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no sum of US dollars: write it as 2 or 0.25")]
+#[error("{0:?} is not an amount of US dollars: write it as 2 or 0.25")]
 pub struct BadUsd(pub String);
 
 impl FromStr for PicoUsd {

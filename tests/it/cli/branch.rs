@@ -56,7 +56,7 @@ fn a_rollback_that_cannot_be_says_what_to_do() {
         (&["s", "--to", "999"], 2, "`tamtam tape show s` lists its entries"),
         (&["s", "--turn", "2"], 2, "entry 2 began no turn"),
         (&["s", "--message", "nope"], 2, "has no message nope"),
-        (&["s", "--to", &newest], 1, "stands there already"),
+        (&["s", "--to", &newest], 1, "already at that point"),
         (&["s"], 2, "required"),
         (&["nope", "--to", "1"], 2, "there is no session nope"),
     ];

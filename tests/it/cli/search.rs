@@ -63,6 +63,6 @@ fn nothing_that_is_typed_is_an_error_of_the_database() {
     assert_eq!(refused.code, 2);
     assert!(refused.error().contains("there is no word in it"), "{}", refused.stderr);
     let bad = lab.run(&["tape", "search", "x", "--after", "nowhere"]);
-    assert_eq!((bad.code, bad.stderr.contains("not the place where a page ended")), (2, true), "{}", bad.stderr);
+    assert_eq!((bad.code, bad.stderr.contains("not a page cursor")), (2, true), "{}", bad.stderr);
     assert_eq!(lab.run(&["tape", "search", "x", "--since", "yesterday"]).code, 2);
 }
