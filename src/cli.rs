@@ -89,7 +89,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tape { command: TapeCommand::Restore(arguments) } => restore::restore(&arguments, environment),
         Command::Tape { command: TapeCommand::Fork(arguments) } => branch::fork(&arguments, environment),
         Command::Tape { command: TapeCommand::Sweep(arguments) } => sweep::sweep(&arguments, environment),
-        Command::Tape { command: TapeCommand::Pin(arguments) } => sweep::pin(&arguments, environment),
+        Command::Tape { command: TapeCommand::Protect(arguments) } => sweep::protect(&arguments, environment),
         Command::Tape { command: TapeCommand::Rebuild(arguments) } => tapes::rebuild(&arguments, environment),
     }
 }

@@ -323,20 +323,20 @@ impl Runtime {
     ///
     /// # Errors
     /// Where there is none of that id; where the store cannot be written.
-    pub async fn pin(&self, id: &SessionId) -> Result<(), OpenError> {
+    pub async fn protect(&self, id: &SessionId) -> Result<(), OpenError> {
         let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let pinned = tokio::task::spawn_blocking(move || store.pin(&id)).await;
-        Ok(pinned.map_err(|_| OpenError::Closed)??)
+        let protected = tokio::task::spawn_blocking(move || store.protect(&id)).await;
+        Ok(protected.map_err(|_| OpenError::Closed)??)
     }
 
     /// Lets a conversation be swept again.
     ///
     /// # Errors
     /// Where the store cannot be written.
-    pub async fn unpin(&self, id: &SessionId) -> Result<(), OpenError> {
+    pub async fn unprotect(&self, id: &SessionId) -> Result<(), OpenError> {
         let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let unpinned = tokio::task::spawn_blocking(move || store.unpin(&id)).await;
-        Ok(unpinned.map_err(|_| OpenError::Closed)??)
+        let unprotected = tokio::task::spawn_blocking(move || store.unprotect(&id)).await;
+        Ok(unprotected.map_err(|_| OpenError::Closed)??)
     }
 
     /// All conversations that the store has, live or not, by id, as the ends of their files show them.

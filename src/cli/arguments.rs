@@ -10,8 +10,9 @@ use tamtam::{SessionId, listing::SessionCursor, permission::Profile, tape::Stand
 use super::{budget::BudgetArguments, escape, failure::Exit};
 
 pub(super) use tape::{
-    ChangesArguments, ExportArguments, ForkArguments, ImportArguments, MergeArguments, PinArguments, RebuildArguments,
-    RestoreArguments, RollbackArguments, SearchArguments, ShowArguments, SweepArguments, TapeCommand, VerifyArguments,
+    ChangesArguments, ExportArguments, ForkArguments, ImportArguments, MergeArguments, ProtectArguments,
+    RebuildArguments, RestoreArguments, RollbackArguments, SearchArguments, ShowArguments, SweepArguments, TapeCommand,
+    VerifyArguments,
 };
 
 /// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or

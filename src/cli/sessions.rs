@@ -165,7 +165,7 @@ fn title(listed: &ListedSession) -> String {
         (Some(Parent::TaskOf { .. }), _) => "task: ",
     };
     let indent = "  ".repeat(usize::try_from(listed.depth).unwrap_or(0).min(20));
-    let pinned = if listed.pinned { " (pinned)" } else { "" };
+    let protected = if listed.protected { " (protected)" } else { "" };
     let count = |n: u64, what: &str| match n {
         0 => None,
         1 => Some(format!("1 {what}")),
@@ -175,7 +175,7 @@ fn title(listed: &ListedSession) -> String {
         [count(listed.forks, "fork"), count(listed.children, "task")].into_iter().flatten().collect();
     let belongs = if belongs.is_empty() { String::new() } else { format!(" [{}]", belongs.join(", ")) };
     let title = escape::line(listed.title.as_deref().unwrap_or("(no message)"));
-    format!("{indent}{below}{title}{pinned}{belongs}")
+    format!("{indent}{below}{title}{protected}{belongs}")
 }
 
 /// How long ago that was, as coarse as a person wants it.

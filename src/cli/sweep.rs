@@ -15,7 +15,7 @@ use tamtam::{
 };
 
 use super::{
-    arguments::{PinArguments, SweepArguments},
+    arguments::{ProtectArguments, SweepArguments},
     escape,
     failure::{Exit, Failure},
     place::Environment,
@@ -116,7 +116,7 @@ fn as_text(sweep: &Sweep, removed: bool) -> String {
 }
 
 /// Keeps a session from being swept, or lets it be swept again.
-pub(super) fn pin(given: &PinArguments, environment: &Environment) -> Result<Exit, Failure> {
+pub(super) fn protect(given: &ProtectArguments, environment: &Environment) -> Result<Exit, Failure> {
     let missing = || TapeError::Missing { session: given.session.clone() };
     let path = environment.store(given.store.store.as_deref())?;
     if !path.exists() {
@@ -127,8 +127,8 @@ pub(super) fn pin(given: &PinArguments, environment: &Environment) -> Result<Exi
         return Err(missing().into());
     }
     match given.off {
-        true => store.unpin(&given.session)?,
-        false => store.pin(&given.session)?,
+        true => store.unprotect(&given.session)?,
+        false => store.protect(&given.session)?,
     }
     Ok(Exit::Done)
 }

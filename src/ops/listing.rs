@@ -99,7 +99,7 @@ pub struct ListedSession {
     /// A turn of it is not over.
     pub open: bool,
     /// It is never swept.
-    pub pinned: bool,
+    pub protected: bool,
     /// It has ended for good.
     pub ended: bool,
     /// The session that it belongs to.
@@ -224,7 +224,7 @@ impl ListedSession {
             cost: None,
             standing: standings.of(&session),
             open: standings.is_open(&session),
-            pinned: standings.is_pinned(&session),
+            protected: standings.is_protected(&session),
             ended: false,
             parent: None,
             forks: 0,

@@ -4,7 +4,7 @@
 //! Three steps: a look at what is there, a plan that is a function of values (`plan`), and the removal, one session after the
 //! other. Only the tapes and the marks beside them are asked, never the index.
 //!
-//! Never removed is a session that somebody has open, that has a turn or a task open, is parked or pinned, that a session which
+//! Never removed is a session that somebody has open, that has a turn or a task open, is parked or protected, that a session which
 //! stays goes on from, that does a task of a session which is at work, that has entries of which none can be read, or entries of a
 //! later version. One without an entry is nobody's, and goes with any limit. Each is looked at once more when it has been claimed
 //! for the removal: one that was used since the plan was made stays. Whoever is killed in the middle leaves each session whole or
@@ -131,8 +131,8 @@ pub enum KeptReason {
     AtWork,
     /// It is parked: somebody should look at it.
     Parked,
-    /// It is pinned.
-    Pinned,
+    /// It is protected.
+    Protected,
     /// That session goes on from it, and stays.
     ForkStays(SessionId),
     /// It does a task of that session, which is at work.
@@ -149,7 +149,7 @@ impl fmt::Display for KeptReason {
             KeptReason::Live => f.write_str("it is open"),
             KeptReason::AtWork => f.write_str("a turn or a task of it is not over"),
             KeptReason::Parked => f.write_str("it is parked"),
-            KeptReason::Pinned => f.write_str("it is pinned"),
+            KeptReason::Protected => f.write_str("it is protected"),
             KeptReason::ForkStays(fork) => write!(f, "session {fork} goes on from it"),
             KeptReason::ParentAtWork(parent) => write!(f, "it does a task of session {parent}, which is at work"),
             KeptReason::Used => f.write_str("it was used meanwhile"),
@@ -210,7 +210,7 @@ pub fn sweep(
     sweep_planned(store, sweep_plan(store, policy, now)?, stop)
 }
 
-/// Removes what a plan names and nothing else, however long ago it was made: a session that was used, parked, pinned or forked
+/// Removes what a plan names and nothing else, however long ago it was made: a session that was used, parked, protected or forked
 /// since then stays. For whoever shows a plan and asks first. Blocks on the disk, and stops as [`sweep`] does.
 /// Over files, what was removed is still in the index until somebody calls `Store::scrub`.
 ///
@@ -277,7 +277,7 @@ fn look(
             () if standings.is_open(&session) => Some(KeptReason::AtWork),
             () => match standings.of(&session) {
                 Standing::Live => Some(KeptReason::Live),
-                _ if standings.is_pinned(&session) => Some(KeptReason::Pinned),
+                _ if standings.is_protected(&session) => Some(KeptReason::Protected),
                 Standing::Parked => Some(KeptReason::Parked),
                 Standing::Passive | Standing::Hidden => failed,
             },

@@ -137,7 +137,7 @@ pub trait TapeStoreExt: TapeStore {
         remove::delete(self, session, Some(last))
     }
 
-    /// Deletes a session whose last entry is still that one, that is neither parked nor pinned, and that no fork goes on from.
+    /// Deletes a session whose last entry is still that one, that is neither parked nor protected, and that no fork goes on from.
     /// Says whether it did.
     fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
         remove::delete_unused(self, session, last)
@@ -176,19 +176,19 @@ pub trait TapeStoreExt: TapeStore {
 
     /// Keeps a session from being swept, however long it is not used. Its own deletion ends that. In the moment of a sweep either
     /// the sweep leaves it, or this says that it is gone.
-    fn pin(&self, session: &SessionId) -> Result<(), TapeError> {
+    fn protect(&self, session: &SessionId) -> Result<(), TapeError> {
         whole::must_be_shown(self, session)?;
-        self.mark(session, Mark::Pinned, "")
+        self.mark(session, Mark::Protected, "")
     }
 
-    /// Lets a session be swept again. One that was not pinned stays as it is.
-    fn unpin(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.unmark(session, Mark::Pinned, "")
+    /// Lets a session be swept again. One that was not protected stays as it is.
+    fn unprotect(&self, session: &SessionId) -> Result<(), TapeError> {
+        self.unmark(session, Mark::Protected, "")
     }
 
     /// The sessions that are never swept, sorted.
-    fn pinned_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        self.marks(Mark::Pinned, None).map(names)
+    fn protected_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        self.marks(Mark::Protected, None).map(names)
     }
 
     /// The sessions that somebody has open, sorted: through this value, or from elsewhere; and those of which that cannot be told.

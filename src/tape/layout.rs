@@ -18,7 +18,7 @@
 //!   deleted/                                    what is being removed, and what the index may still have of it
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
-//!   pinned/<id>                                 this session is never swept
+//!   protected/<id>                                 this session is never swept
 //!   owners/<owner>.lock  .reserve  .spare       one of each per open store
 //!   commit/<owner>.log                          `Power`: the shared commit log
 //!   index.db                                    derived, may be deleted
@@ -109,8 +109,8 @@ impl Layout {
         self.root.join("parked")
     }
 
-    pub(super) fn pinned(&self) -> PathBuf {
-        self.root.join("pinned")
+    pub(super) fn protected(&self) -> PathBuf {
+        self.root.join("protected")
     }
 
     pub(super) fn owners(&self) -> PathBuf {

@@ -18,7 +18,7 @@ pub enum Mark {
     /// It is kept stopped. Said also of a session that is not there.
     Parked,
     /// It is never swept. [`TapeError::Missing`] where it is not there, also in the moment of an erasure.
-    Pinned,
+    Protected,
     /// It was deleted, and is kept for the forks that go on from it. [`TapeError::Claimed`] while somebody has it open;
     /// [`TapeError::Missing`] as above.
     Hidden,

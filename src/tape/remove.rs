@@ -1,7 +1,7 @@
 //! Deleting a session, over any engine: at once, or, while forks go on from it, out of sight until the last of them is gone.
 //!
 //! The engine erases a session or says which mark forbids it, in one step. All else follows from that: a fork that is marked is
-//! never left without what it goes on from, and whoever pins a session in the moment of its removal either keeps it or hears that
+//! never left without what it goes on from, and whoever protects a session in the moment of its removal either keeps it or hears that
 //! it is gone. What a crash leaves is a hidden session that no fork goes on from; [`finish`] erases it.
 
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
         return shown_again(TapeError::Unfinished { session: session.clone() });
     }
     store.unmark(session, Mark::Parked, "")?;
-    store.unmark(session, Mark::Pinned, "")?;
+    store.unmark(session, Mark::Protected, "")?;
     // The last of its forks may have gone meanwhile, and whoever deleted that may be faster.
     match store.summary(session).and_then(|hidden| Ok((erase_hidden(store, session)?, hidden.from))) {
         Ok((false, _)) => Ok(Deleted::Hidden),
@@ -68,7 +68,7 @@ pub(super) fn delete_unused<S: TapeStore + ?Sized>(
     last: Seq,
 ) -> Result<bool, TapeError> {
     must_be_shown(store, session)?;
-    match erase(store, session, Some(last), &[Mark::Open, Mark::Parked, Mark::Pinned]) {
+    match erase(store, session, Some(last), &[Mark::Open, Mark::Parked, Mark::Protected]) {
         Ok(None) => Ok(true),
         Ok(Some(Mark::Open)) => Err(TapeError::Unfinished { session: session.clone() }),
         Ok(Some(_)) | Err(TapeError::GoneOn { .. }) => Ok(false),

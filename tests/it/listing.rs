@@ -109,7 +109,7 @@ async fn z_04_the_list_says_of_each_session_what_it_says_of_itself() {
     let (in_one, in_two, in_silent) = (find(&listed, one.id()), find(&listed, two.id()), find(&listed, silent.id()));
     for (listed, session) in [(in_one, &one), (in_two, &two), (in_silent, &silent)] {
         agrees(listed, session).await;
-        assert_eq!((listed.standing, listed.open, listed.pinned), (Standing::Live, false, false));
+        assert_eq!((listed.standing, listed.open, listed.protected), (Standing::Live, false, false));
     }
     assert_eq!(in_one.title.as_deref(), Some("Mend the build, please. It has been broken for three weeks…"));
     assert_eq!((in_two.title.as_deref(), in_silent.title.as_deref()), (Some("The second one"), None));

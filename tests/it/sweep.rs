@@ -51,7 +51,7 @@ fn why<'s>(sweep: &'s Sweep, id: &SessionId) -> Option<&'s KeptReason> {
     sweep.kept.iter().find(|kept| kept.session == *id).map(|kept| &kept.why)
 }
 
-/// Those that live, are parked, pinned or needed by a fork stay, and so does a child whose parent is at work; what goes, goes
+/// Those that live, are parked, protected or needed by a fork stay, and so does a child whose parent is at work; what goes, goes
 /// with all that is beside it, and is not there any more for anybody. The plan is what is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
@@ -66,12 +66,12 @@ async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
     let hold = model.barrier("hold");
     let runtime = runtime(folder.path(), model).await;
     let mut sessions = Vec::new();
-    for id in ["awake", "asleep", "parked", "pinned", "origin"] {
+    for id in ["awake", "asleep", "parked", "protected", "origin"] {
         let session = runtime.create(named(folder.path(), id)).await.unwrap();
         say(&session, "hi").await;
         sessions.push(session);
     }
-    let [awake, asleep, parked, pinned, origin] = &sessions[..] else { panic!("five") };
+    let [awake, asleep, parked, protected, origin] = &sessions[..] else { panic!("five") };
     let fork = runtime.fork(origin.id(), None).await.unwrap();
     let parent = runtime.create(named(folder.path(), "parent")).await.unwrap();
     let child = parent.spawn_child(named(folder.path(), "child"), "hi", Link::MONITORED).await.unwrap();
@@ -81,8 +81,8 @@ async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
     parent.wait().await.unwrap();
     let busy = parent.prompt("wait here").await.unwrap();
     hold.reached().await;
-    runtime.pin(pinned.id()).await.unwrap();
-    for session in [asleep, parked, pinned, origin, child.session()] {
+    runtime.protect(protected.id()).await.unwrap();
+    for session in [asleep, parked, protected, origin, child.session()] {
         sleep(&runtime, session.id()).await;
     }
     let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
@@ -97,7 +97,7 @@ async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
     assert_eq!(why(&planned, awake.id()), Some(&KeptReason::Live));
     assert_eq!(why(&planned, parent.id()), Some(&KeptReason::AtWork));
     assert_eq!(why(&planned, parked.id()), Some(&KeptReason::Parked));
-    assert_eq!(why(&planned, pinned.id()), Some(&KeptReason::Pinned));
+    assert_eq!(why(&planned, protected.id()), Some(&KeptReason::Protected));
     assert_eq!(why(&planned, origin.id()), Some(&KeptReason::ForkStays(fork.id().clone())));
     let file = folder.path().join("store/sessions/asleep/anchors/001_session-start/entries.jsonl");
     let of_asleep = planned.gone.iter().find(|gone| gone.session == *asleep.id()).unwrap();
@@ -124,7 +124,7 @@ async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
     assert!(runtime.shutdown().await.is_empty());
 
     store.unpark(parked.id()).unwrap();
-    store.unpin(pinned.id()).unwrap();
+    store.unprotect(protected.id()).unwrap();
     let last = sweep::sweep(&store, keep(0), Millis::now(), || false).unwrap();
     assert_eq!((last.gone.len(), last.kept.len()), (7, 0));
     assert!(store.list().unwrap().is_empty());
@@ -149,11 +149,11 @@ async fn a_child_stays_while_its_parent_waits_for_it() {
     let planned = sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap();
     assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
     assert_eq!(gone(&planned), Vec::<&str>::new());
-    // A pin on the parent takes nothing from that.
-    store.pin(parent.id()).unwrap();
+    // A protection on the parent takes nothing from that.
+    store.protect(parent.id()).unwrap();
     let planned = sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap();
     assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
-    store.unpin(parent.id()).unwrap();
+    store.unprotect(parent.id()).unwrap();
     // Told to stop, it removes nothing.
     store.mark_closed(parent.id()).unwrap();
     assert_eq!(sweep::sweep(&store, keep(0), Millis::now(), || true).unwrap().gone, []);
@@ -212,7 +212,7 @@ fn a_runtime_sweeps_by_itself_where_it_was_told_to() {
         let builder = Runtime::builder().store(folder.path().join("store")).model(model).sweeps(sweeps);
         let began = tokio::time::Instant::now();
         let runtime = still(builder.start()).await.unwrap();
-        still(runtime.pin(&"a".parse().unwrap())).await.unwrap();
+        still(runtime.protect(&"a".parse().unwrap())).await.unwrap();
         let awake = still(runtime.create(named(folder.path(), "awake"))).await.unwrap();
         // Three quarters of an hour or more, and not before.
         tokio::time::sleep_until(began + Duration::from_secs(2_690)).await;
@@ -222,7 +222,7 @@ fn a_runtime_sweeps_by_itself_where_it_was_told_to() {
         assert!((2_700..4_510).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         assert_eq!(gone(&first.sweep), ["b", "c"], "those that were used longest ago, two at most");
         assert_eq!((first.number, first.kept, first.error.as_deref()), (1, 1, None));
-        assert_eq!(why(&first.sweep, &"a".parse().unwrap()), Some(&KeptReason::Pinned));
+        assert_eq!(why(&first.sweep, &"a".parse().unwrap()), Some(&KeptReason::Protected));
         let second = report(&runtime, 2).await;
         assert_eq!(gone(&second.sweep), ["d"]);
         assert!((2_700..4_510).contains(&((second.at.0 - first.at.0) / 1_000)));
@@ -245,10 +245,10 @@ fn a_sweep_that_fails_is_said_and_made_again() {
         assert!(runtime.shutdown().await.is_empty());
 
         let runtime = builder().sweeps(Sweeps::new(Duration::from_secs(60), keep(0))).start().await.unwrap();
-        let marks = folder.path().join("store/pinned");
+        let marks = folder.path().join("store/protected");
         std::fs::write(&marks, "no folder").unwrap();
         let failed = report(&runtime, 1).await;
-        assert!(failed.error.as_ref().is_some_and(|why| why.contains("pinned")), "{failed:?}");
+        assert!(failed.error.as_ref().is_some_and(|why| why.contains("protected")), "{failed:?}");
         assert_eq!((failed.sweep.gone.len(), runtime.list().await.unwrap().len()), (0, 1));
         std::fs::remove_file(&marks).unwrap();
         // One may have begun before that.
@@ -262,7 +262,7 @@ fn a_sweep_that_fails_is_said_and_made_again() {
 }
 
 /// A session without an entry is nobody's: whoever made it died, or had no room. Any limit takes it, but not one that is just being
-/// made, is pinned, or has an entry that cannot be read. Finding: such folders stayed for ever.
+/// made, is protected, or has an entry that cannot be read. Finding: such folders stayed for ever.
 #[test]
 fn what_has_no_entry_goes_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -271,11 +271,11 @@ fn what_has_no_entry_goes_too() {
     let other = Store::open(&path, StoreOptions::default()).unwrap();
     let id = |name: &str| name.parse::<SessionId>().unwrap();
     let create = |store: &Store, name: &str| store.create(&id(name), Arc::new(|_| {})).unwrap();
-    ["empty", "pinned", "torn", "used"].iter().for_each(|name| drop(create(&store, name)));
+    ["empty", "protected", "torn", "used"].iter().for_each(|name| drop(create(&store, name)));
     // What a maker leaves that is killed at once.
     std::fs::create_dir(path.join("sessions/bare")).unwrap();
     std::fs::write(path.join("sessions/torn/anchors/001_session-start/entries.jsonl"), "{\"v\":1,\"sess").unwrap();
-    store.pin(&id("pinned")).unwrap();
+    store.protect(&id("protected")).unwrap();
     let making = create(&other, "making");
 
     assert_eq!(sweep::sweep_plan(&store, SweepPolicy::default(), Millis::now()).unwrap(), Sweep::default());
@@ -288,5 +288,5 @@ fn what_has_no_entry_goes_too() {
     assert_eq!((gone(&swept), why(&swept, &id("used"))), (vec!["bare", "empty"], Some(&KeptReason::Live)));
     drop((making, used));
     let left: Vec<_> = store.list().unwrap().into_iter().map(|session| session.id.to_string()).collect();
-    assert_eq!(left, ["making", "pinned", "torn", "used"]);
+    assert_eq!(left, ["making", "protected", "torn", "used"]);
 }

@@ -30,10 +30,10 @@ pub(in crate::cli) enum TapeCommand {
     /// Make a new session that continues from a point of this one, and print its id
     Fork(ForkArguments),
     /// Remove sessions that are old, not among the newest, or beyond a total size; never one that is open,
-    /// parked or pinned, or that a remaining fork continues
+    /// parked or protected, or that a remaining fork continues
     Sweep(SweepArguments),
     /// Keep a session from being swept
-    Pin(PinArguments),
+    Protect(ProtectArguments),
     /// Rebuild the index from the tapes, and say whether the old one was right
     Rebuild(RebuildArguments),
 }
@@ -258,7 +258,7 @@ pub(in crate::cli) struct SweepArguments {
 }
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct PinArguments {
+pub(in crate::cli) struct ProtectArguments {
     /// The session
     #[arg(value_name = "ID")]
     pub(in crate::cli) session: SessionId,

@@ -1,7 +1,7 @@
 //! Marks as files, so that they are known without reading a tape. The tape may be what makes a session crash.
 //!
 //! ```text
-//! open/<id>  parked/<id>  pinned/<id>    one small file each
+//! open/<id>  parked/<id>  protected/<id>    one small file each
 //! sessions/<id>/hidden   hidden/<id>     the first counts, and goes with the session; the second is where to look
 //! sessions/<id>/forks/<fork>             goes with the session
 //! sessions/<id>/imported                 what came in, and from where
@@ -36,10 +36,10 @@ impl Store {
                 self.mark_turn(session, TurnMark::Open)
             }
             Mark::Parked => self.put_parked(session, about),
-            Mark::Pinned => {
+            Mark::Protected => {
                 let _decided = Stay::decide(layout, session)?;
-                make_folder(&layout.pinned())?;
-                touch(layout.pinned().join(session.as_str()))
+                make_folder(&layout.protected())?;
+                touch(layout.protected().join(session.as_str()))
             }
             Mark::Hidden => {
                 let claim = self.claim_session(session)?;
@@ -78,7 +78,7 @@ impl Store {
                 self.mark_turn(session, TurnMark::Closed)
             }
             Mark::Parked => remove_file(&layout.parked().join(session.as_str())),
-            Mark::Pinned => remove_file(&layout.pinned().join(session.as_str())),
+            Mark::Protected => remove_file(&layout.protected().join(session.as_str())),
             Mark::Hidden => {
                 remove_file(&layout.hidden_mark(session))?;
                 remove_file(&layout.hidden().join(session.as_str()))
@@ -93,7 +93,7 @@ impl Store {
         let folder = match mark {
             Mark::Open => layout.open(),
             Mark::Parked => layout.parked(),
-            Mark::Pinned => layout.pinned(),
+            Mark::Protected => layout.protected(),
             Mark::Hidden => layout.hidden(),
             Mark::Fork | Mark::Imported | Mark::Held => layout.sessions(),
         };
@@ -101,7 +101,7 @@ impl Store {
         let mut marked = Marked::new();
         for session in sessions {
             match mark {
-                Mark::Open | Mark::Pinned | Mark::Parked => {
+                Mark::Open | Mark::Protected | Mark::Parked => {
                     let path = folder.join(session.as_str());
                     if of.is_none() || path.exists() {
                         let said = if mark == Mark::Parked { read_line(&path) } else { String::new() };

@@ -155,7 +155,7 @@ impl TapeStore for Store {
                 return Err(TapeError::GoneOn { session: session.clone(), expected, last });
             }
         }
-        for marks in [layout.parked(), layout.pinned(), layout.open()] {
+        for marks in [layout.parked(), layout.protected(), layout.open()] {
             remove_file(&marks.join(session.as_str()))?;
         }
         notes::put(layout, session);

@@ -1,4 +1,4 @@
-//! How sessions stand: who has them, which are parked, deleted, pinned or in a turn.
+//! How sessions stand: who has them, which are parked, deleted, protected or in a turn.
 //!
 //! All of it is known from a handful of marks, each read once for any number of sessions; only who has a session is looked up for
 //! each. No tape is read.
@@ -54,7 +54,7 @@ pub(crate) struct Standings<'s> {
     store: &'s dyn TapeStore,
     parked: Vec<SessionId>,
     hidden: Vec<SessionId>,
-    pinned: Vec<SessionId>,
+    protected: Vec<SessionId>,
     open: Vec<SessionId>,
 }
 
@@ -65,7 +65,7 @@ impl<'s> Standings<'s> {
             Ok(store.marks(mark, None)?.into_iter().map(|(session, _)| session).collect())
         };
         let (parked, hidden) = (marked(Mark::Parked)?, marked(Mark::Hidden)?);
-        Ok(Standings { store, parked, hidden, pinned: marked(Mark::Pinned)?, open: marked(Mark::Open)? })
+        Ok(Standings { store, parked, hidden, protected: marked(Mark::Protected)?, open: marked(Mark::Open)? })
     }
 
     /// How a session stands. Looks up who has it.
@@ -84,8 +84,8 @@ impl<'s> Standings<'s> {
     }
 
     /// Whether it is never swept.
-    pub(crate) fn is_pinned(&self, session: &SessionId) -> bool {
-        has(&self.pinned, session)
+    pub(crate) fn is_protected(&self, session: &SessionId) -> bool {
+        has(&self.protected, session)
     }
 
     /// Whether it was deleted.

@@ -1,6 +1,6 @@
-//! Whether a session stays: whoever removes it and whoever pins it agree on that.
+//! Whether a session stays: whoever removes it and whoever protects it agree on that.
 //!
-//! Both hold the session's folder locked while they look and act. So a removal sees the pin, or whoever pins hears that the session
+//! Both hold the session's folder locked while they look and act. So a removal sees the protection, or whoever protects hears that the session
 //! is gone; never both, and never neither. The lock is the system's (`flock`) and on the folder itself: nothing is made for it,
 //! and it ends with whoever holds it, however that ends.
 

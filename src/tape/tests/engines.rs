@@ -276,27 +276,27 @@ fn sessions_are_listed_marked_and_found_again() {
         store.park(&id("s"), NOW, "boom again").unwrap();
         let parked = vec![(id("s"), "boom again".to_owned()), (id("t"), "why not".to_owned())];
         assert_eq!(store.parked_sessions().unwrap(), parked, "{engine}");
-        store.pin(&id("s")).unwrap();
-        assert!(matches!(store.pin(&id("none")), Err(TapeError::Missing { .. })), "{engine}");
+        store.protect(&id("s")).unwrap();
+        assert!(matches!(store.protect(&id("none")), Err(TapeError::Missing { .. })), "{engine}");
         store.mark_open(&id("s")).unwrap();
         assert!(store.settle(LONG), "{engine}");
-        let marks = (store.pinned_sessions().unwrap(), store.open_sessions().unwrap());
+        let marks = (store.protected_sessions().unwrap(), store.open_sessions().unwrap());
         assert_eq!(marks, (vec![id("s")], vec![id("s")]), "{engine}");
         assert!(matches!(store.delete(&id("s")), Err(TapeError::Unfinished { .. })), "{engine}");
         store.mark_closed(&id("s")).unwrap();
         assert!(store.settle(LONG), "{engine}");
-        // Neither while it is parked, nor while it is pinned, nor after it was used.
+        // Neither while it is parked, nor while it is protected, nor after it was used.
         assert!(!store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");
         store.unpark(&id("s")).unwrap();
         assert!(!store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");
-        store.unpin(&id("s")).unwrap();
+        store.unprotect(&id("s")).unwrap();
         assert!(!store.delete_unused(&id("s"), Seq(13)).unwrap(), "{engine}");
         let gone_on = store.delete_unless_gone_on(&id("s"), Seq(13));
         assert!(matches!(gone_on, Err(TapeError::GoneOn { last: Seq(14), .. })), "{engine}");
-        store.pin(&id("s")).unwrap();
+        store.protect(&id("s")).unwrap();
         store.park(&id("s"), NOW, "boom").unwrap();
         assert_eq!(store.delete_unless_gone_on(&id("s"), Seq(14)).unwrap(), Deleted::Gone, "{engine}");
-        let left = (store.pinned_sessions().unwrap(), store.parked_sessions().unwrap().len());
+        let left = (store.protected_sessions().unwrap(), store.parked_sessions().unwrap().len());
         assert_eq!(left, (vec![], 1), "{engine}: its marks went with it");
         drop(talked(store, "s"));
         assert!(store.settle(LONG) && store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");

@@ -1,4 +1,4 @@
-//! A removal beside a pin, a fork and another removal: they agree on what came first, over every engine.
+//! A removal beside a protection, a fork and another removal: they agree on what came first, over every engine.
 
 use std::{fs, sync::Barrier};
 
@@ -37,17 +37,17 @@ fn at_once<A: Send, B: Send>(round: usize, one: impl FnOnce() -> A + Send, other
     })
 }
 
-/// Finding: a pin in the moment of the removal went with the session, and whoever pinned it was told that it stays. Of the two,
-/// the pin holds, or is refused and nothing is left of it.
+/// Finding: a protection in the moment of the removal went with the session, and whoever protected it was told that it stays. Of the two,
+/// the protection holds, or is refused and nothing is left of it.
 #[test]
 fn of_a_pin_and_a_sweep_at_once_one_has_its_way() {
     each_engine(|engine, store| {
         for round in 0..ROUNDS {
             make_one(store);
-            let (pinned, gone) =
-                at_once(round, || store.pin(&id("p")), || store.delete_unused(&id("p"), Seq(1)).unwrap());
-            assert_eq!(pinned.is_err(), gone, "{engine}, round {round}: {pinned:?}");
-            assert_eq!(store.pinned_sessions().unwrap().is_empty(), gone, "{engine}, round {round}");
+            let (protected, gone) =
+                at_once(round, || store.protect(&id("p")), || store.delete_unused(&id("p"), Seq(1)).unwrap());
+            assert_eq!(protected.is_err(), gone, "{engine}, round {round}: {protected:?}");
+            assert_eq!(store.protected_sessions().unwrap().is_empty(), gone, "{engine}, round {round}");
             assert_eq!(store.exists(&id("p")), !gone, "{engine}, round {round}");
             if !gone {
                 store.delete(&id("p")).unwrap();
@@ -154,15 +154,16 @@ fn a_pin_of_one_store_is_seen_by_the_removal_of_another() {
     let folder = own_folder();
     let (one, two) = (Store::open(folder.path(), small()).unwrap(), Store::open(folder.path(), small()).unwrap());
     make_one(&one);
-    one.pin(&id("p")).unwrap();
+    one.protect(&id("p")).unwrap();
     assert!(!two.delete_unused(&id("p"), Seq(1)).unwrap());
-    assert_eq!(one.pinned_sessions().unwrap(), [id("p")]);
+    assert_eq!(one.protected_sessions().unwrap(), [id("p")]);
     for round in 0..ROUNDS {
-        one.unpin(&id("p")).unwrap();
-        let (pinned, gone) = at_once(round, || one.pin(&id("p")), || two.delete_unused(&id("p"), Seq(1)).unwrap());
-        assert_eq!(pinned.is_err(), gone, "round {round}: {pinned:?}");
+        one.unprotect(&id("p")).unwrap();
+        let (protected, gone) =
+            at_once(round, || one.protect(&id("p")), || two.delete_unused(&id("p"), Seq(1)).unwrap());
+        assert_eq!(protected.is_err(), gone, "round {round}: {protected:?}");
         if gone {
-            assert!(matches!(pinned, Err(TapeError::Missing { .. })), "{pinned:?}");
+            assert!(matches!(protected, Err(TapeError::Missing { .. })), "{protected:?}");
             make_one(&one);
         }
     }

@@ -199,7 +199,7 @@ fn z_04_sessions_are_listed_by_title_with_their_cost_and_as_a_tree() {
     assert_eq!(lab.run(&["sessions", "--after", "x"]).code, 2);
 }
 
-/// Sessions are swept by number, age and size; what would go is said first, and a pinned one stays.
+/// Sessions are swept by number, age and size; what would go is said first, and a protected one stays.
 #[test]
 fn sessions_are_swept_and_a_pinned_one_stays() {
     let lab = Lab::new();
@@ -210,8 +210,8 @@ fn sessions_are_swept_and_a_pinned_one_stays() {
         assert_eq!(lab.run(&["run", "--session", id, "--model", &model, "hi"]).code, 0);
     }
     assert_eq!(lab.run(&["tape", "fork", "b", "--as", "f"]).code, 0);
-    assert_eq!(lab.run(&["tape", "pin", "a"]).code, 0);
-    assert_eq!(lab.run(&["tape", "pin", "none"]).code, 2);
+    assert_eq!(lab.run(&["tape", "protect", "a"]).code, 0);
+    assert_eq!(lab.run(&["tape", "protect", "none"]).code, 2);
     let ids = || -> Vec<String> {
         let mut ids: Vec<_> =
             lab.run(&["sessions", "--json"]).lines().iter().map(|l| l["session"].to_string()).collect();
@@ -220,7 +220,7 @@ fn sessions_are_swept_and_a_pinned_one_stays() {
     };
     let dry = lab.run(&["tape", "sweep", "--keep", "1", "--dry-run"]);
     assert!(dry.stdout.contains("would remove c ") && dry.stdout.contains("not among the newest 1"), "{}", dry.stdout);
-    assert!(dry.stdout.contains("kept a: it is pinned\n"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("kept a: it is protected\n"), "{}", dry.stdout);
     assert!(dry.stdout.contains("kept b: session f goes on from it\n"), "{}", dry.stdout);
     assert_eq!(ids().len(), 4);
     for unasked in [&["tape", "sweep", "--keep", "1"][..], &["tape", "sweep", "--keep", "1", "--json"]] {
@@ -236,7 +236,7 @@ fn sessions_are_swept_and_a_pinned_one_stays() {
     let swept = lab.run(&["tape", "sweep", "--keep", "1", "--json", "--yes"]).lines();
     assert_eq!((&swept[0]["session"], &swept[0]["removed"]), (&json!("c"), &json!(true)));
     assert_eq!(ids(), [r#""a""#, r#""b""#, r#""f""#]);
-    assert_eq!(lab.run(&["tape", "pin", "a", "--off"]).code, 0);
+    assert_eq!(lab.run(&["tape", "protect", "a", "--off"]).code, 0);
     assert_eq!(lab.run(&["tape", "sweep", "--max-bytes", "0", "--yes"]).code, 0);
     assert_eq!(ids(), Vec::<String>::new());
     assert_eq!(lab.run(&["tape", "verify"]).stdout, "0 tapes checked, no damage; the index matches\n");

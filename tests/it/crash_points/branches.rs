@@ -48,7 +48,7 @@ impl Deed {
             }
             Deed::Sweep => {
                 let mut policy = SweepPolicy::default();
-                // The pinned one is the newest of the three, and does not count against them.
+                // The protected one is the newest of the three, and does not count against them.
                 policy.keep_newest = Some(0);
                 sweep::sweep(store, policy, Millis::now(), || false).map(drop)
             }
@@ -83,8 +83,8 @@ fn strikes_at(deed: Deed, point: &str, nth: u64) {
             Deed::Fork.does(&store, &[]).unwrap();
         }
         if deed == Deed::Sweep {
-            written(&store, &named("pinned"), ENTRIES as u64);
-            store.pin(&named("pinned")).unwrap();
+            written(&store, &named("protected"), ENTRIES as u64);
+            store.protect(&named("protected")).unwrap();
         }
         assert!(!deed.is_done(&store), "{deed:?}");
     }
@@ -104,7 +104,7 @@ fn strikes_at(deed: Deed, point: &str, nth: u64) {
     assert!(deed.is_done(&store), "{deed:?} at {point}");
     if deed == Deed::Sweep {
         // What was to stay is whole, and no part of what went is left.
-        assert_eq!(store.read(&named("pinned"), Seq::ZERO).unwrap().len(), ENTRIES);
+        assert_eq!(store.read(&named("protected"), Seq::ZERO).unwrap().len(), ENTRIES);
         assert!(store.verify_all().unwrap().is_empty());
         let left = std::fs::read_dir(folder.path().join("sessions")).unwrap().count();
         let removing = std::fs::read_dir(folder.path().join("deleted")).unwrap().count();

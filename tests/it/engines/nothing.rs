@@ -141,7 +141,7 @@ mod alone {
         session.undo().await.unwrap();
         runtime.passivate(session.id()).await.unwrap();
         say(&session, "and now").await;
-        runtime.pin(session.id()).await.unwrap();
+        runtime.protect(session.id()).await.unwrap();
         assert_eq!(written_files(), Vec::<String>::new());
         runtime.sweep(SweepPolicy::default()).await.unwrap();
         assert!(runtime.shutdown().await.is_empty());

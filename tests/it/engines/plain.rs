@@ -197,7 +197,7 @@ impl TapeStore for Plain {
         match mark {
             Mark::Open | Mark::Parked => {}
             Mark::Hidden => drop(inner.free(session)?),
-            Mark::Pinned | Mark::Fork => drop(inner.one(session)?),
+            Mark::Protected | Mark::Fork => drop(inner.one(session)?),
             other => return Err(TapeError::engine(format!("nobody sets {other:?}"))),
         }
         inner.marks.insert(key(session, mark, about), about.to_owned());

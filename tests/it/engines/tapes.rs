@@ -207,14 +207,14 @@ async fn sessions_are_listed_and_swept() {
     each_engine(async |engine| {
         let (runtime, _) = engine.start().await;
         let mut sessions = Vec::new();
-        for id in ["old", "pinned", "new"] {
+        for id in ["old", "protected", "new"] {
             let options = SessionOptions::new(engine.work()).profile(Profile::Auto).id(id.parse().unwrap());
             let session = runtime.create(options).await.unwrap();
             say(&session, &format!("the words of {id}")).await;
             sessions.push(session);
         }
         let fork = sessions[2].fork(sessions[2].state().await.unwrap().seq).await.unwrap();
-        runtime.pin(sessions[1].id()).await.unwrap();
+        runtime.protect(sessions[1].id()).await.unwrap();
         for session in [&sessions[0], &sessions[1], &fork] {
             runtime.passivate(session.id()).await.unwrap();
         }
@@ -226,13 +226,16 @@ async fn sessions_are_listed_and_swept() {
         let parent = row(fork.id().as_str()).parent.clone().unwrap();
         assert_eq!(parent.session().as_str(), "new");
         assert_eq!((row("new").requests, row("new").forks, row("new").standing), (Some(1), 1, Standing::Live));
-        assert_eq!((row("old").standing, row("old").pinned, row("pinned").pinned), (Standing::Passive, false, true));
+        assert_eq!(
+            (row("old").standing, row("old").protected, row("protected").protected),
+            (Standing::Passive, false, true)
+        );
         assert!(row("old").usage.is_some_and(|usage| usage.total() > 0) && row("old").cost.is_some());
         assert!(row("old").bytes > 500 && row("old").seq > tamtam::Seq(3) && row("old").created <= row("old").last);
         let mut one = SessionQuery::default();
-        one.text = "WORDS pinned".to_owned();
+        one.text = "WORDS protected".to_owned();
         let found = runtime.sessions(one).await.unwrap().sessions;
-        assert_eq!(found.iter().map(|row| row.session.as_str()).collect::<Vec<_>>(), ["pinned"]);
+        assert_eq!(found.iter().map(|row| row.session.as_str()).collect::<Vec<_>>(), ["protected"]);
         let mut few = SessionQuery::default();
         few.limit = 3;
         let first = runtime.sessions(few.clone()).await.unwrap();
@@ -251,7 +254,7 @@ async fn sessions_are_listed_and_swept() {
         assert_eq!(gone, expected, "{}", engine.name());
         assert_eq!(plan.gone.len(), 2);
         let kept = |id: &str| done.kept.iter().find(|kept| kept.session.as_str() == id).map(|kept| &kept.why);
-        assert_eq!((kept("pinned"), kept("new")), (Some(&KeptReason::Pinned), Some(&KeptReason::Live)));
+        assert_eq!((kept("protected"), kept("new")), (Some(&KeptReason::Protected), Some(&KeptReason::Live)));
         assert_eq!(runtime.list().await.unwrap().len(), 2);
         assert!(matches!(sessions[0].prompt("x").await, Err(SendError::Unavailable(_))));
         assert!(runtime.shutdown().await.is_empty());

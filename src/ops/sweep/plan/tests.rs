@@ -78,12 +78,12 @@ fn each_limit_takes_what_it_says_and_no_limit_takes_nothing() {
 #[test]
 fn what_is_protected_stays_and_is_said_where_a_limit_takes_it() {
     let mut all = [one("d", 0), one("c", 10), one("b", 20), one("a", 30)];
-    all[3].protected = Some(KeptReason::Pinned);
+    all[3].protected = Some(KeptReason::Protected);
     all[0].protected = Some(KeptReason::Live);
-    assert_eq!(swept(keep(1), &all), ("b c".into(), "a: it is pinned".into()));
+    assert_eq!(swept(keep(1), &all), ("b c".into(), "a: it is protected".into()));
     assert_eq!(swept(older(100), &all), (String::new(), String::new()));
     // The limit cannot be held with what must stay: the rest goes, and it is said of what does not.
-    assert_eq!(swept(bytes(15), &all), ("b c".into(), "a: it is pinned; d: it is open".into()));
+    assert_eq!(swept(bytes(15), &all), ("b c".into(), "a: it is protected; d: it is open".into()));
     assert_eq!(swept(bytes(30), &all), ("b".into(), String::new()));
 }
 
@@ -164,7 +164,7 @@ fn no_plan_takes_what_should_stay() {
                 all[parent].forks.push(fork);
             }
             if next(4) == 0 {
-                all[n].protected = Some(KeptReason::Pinned);
+                all[n].protected = Some(KeptReason::Protected);
             }
         }
         let policy = SweepPolicy {
