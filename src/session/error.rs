@@ -1,5 +1,6 @@
 //! Why a conversation did not go back, was not forked, and was not merged.
 
+#[cfg(all(unix, feature = "tools"))]
 use std::sync::Arc;
 
 #[cfg(all(unix, feature = "tools"))]

@@ -143,6 +143,7 @@ impl Layout {
     }
 
     /// The sessions of the store, by id, without those that were deleted and wait for their forks.
+    #[cfg(feature = "sqlite")]
     pub(super) fn session_ids(&self) -> Result<Vec<SessionId>, TapeError> {
         let mut sessions = self.all_session_ids()?;
         let hidden = ids_in(&self.hidden())?;

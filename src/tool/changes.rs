@@ -111,7 +111,7 @@ impl ChangeLog {
     }
 
     /// Where contents are kept, if they are, and the call's ticket; `None` outside of any session.
-    #[cfg_attr(not(unix), allow(dead_code, reason = "contents are kept on Unix only"))]
+    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn place(&self) -> Option<(Option<&Path>, Seq)> {
         self.0.place.as_ref().map(|(folder, ticket)| (folder.as_deref(), *ticket))
     }

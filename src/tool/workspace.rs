@@ -213,11 +213,13 @@ impl Workspace {
     }
 
     /// The spellings that a path may be read as: see [`Workspace::resolve_existing`]. For whoever judges a path beforehand.
+    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn spellings(given: &str) -> Vec<String> {
         path::spellings(given)
     }
 
     /// The place of a relative path, taken to the letter; `None` where it is none, or holds `..`.
+    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn beneath(&self, relative: &Path) -> Option<WorkspacePath> {
         let mut place = self.resolve(".").ok()?;
         for component in relative.components() {
@@ -288,6 +290,7 @@ impl Workspace {
     }
 
     /// Where a file is, after links and however the path is spelled. It need not be there, but the directory must.
+    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn spot(&self, path: &WorkspacePath) -> Result<FileSpot, WorkspaceError> {
         let fault = |fault| self.fault(path, fault);
         let (dir, name) = match walk::locate(self.root_of(path), path.relative(), LastLink::Follow, Missing::Refuse) {

@@ -11,7 +11,7 @@ use std::{io::Write as _, path::PathBuf};
 use crate::{
     tape::{
         TapeError,
-        layout::{Layout, make_folder, open_or_make, remove_file},
+        layout::{Layout, make_folder, open_or_make},
     },
     words::ids::SessionId,
 };
@@ -23,6 +23,7 @@ fn note(layout: &Layout) -> PathBuf {
     layout.deleted().join(NOTE)
 }
 
+#[cfg(feature = "sqlite")]
 fn taken(layout: &Layout) -> PathBuf {
     layout.deleted().join(TAKEN)
 }
@@ -74,5 +75,5 @@ pub(in crate::tape) fn take(layout: &Layout) -> Result<Vec<String>, TapeError> {
 /// The index has nothing of that any more.
 #[cfg(feature = "sqlite")]
 pub(in crate::tape) fn done(layout: &Layout) -> Result<(), TapeError> {
-    remove_file(&taken(layout))
+    crate::tape::layout::remove_file(&taken(layout))
 }

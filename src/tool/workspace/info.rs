@@ -77,11 +77,13 @@ impl Version {
     }
 
     /// When anything of it was last changed, its content or what the system knows of it. No program can set this time.
+    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn changed(&self) -> SystemTime {
         system_time(self.changed)
     }
 
     /// The version as a text, to compare it with another of the same file.
+    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn stamp(&self) -> String {
         let Version { device, inode, bytes, modified, changed } = self;
         format!("{device}:{inode}:{bytes}:{}.{}:{}.{}", modified.0, modified.1, changed.0, changed.1)
