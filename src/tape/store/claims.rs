@@ -1,6 +1,7 @@
 //! Who has which session: claims on their way to a handle, and back.
 
 use std::{
+    io::ErrorKind,
     sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -64,10 +65,12 @@ impl Store {
             std::thread::sleep(BURIAL_LOOK);
             claimed = take();
         }
-        if claimed.is_err() {
-            self.unclaim(session, None);
-        }
-        claimed
+        let Err(error) = claimed else { return claimed };
+        self.unclaim(session, None);
+        // A removal takes the folder away under a claim that is just being made.
+        let is_missing = matches!(&error, TapeError::Io { source, .. } if source.kind() == ErrorKind::NotFound)
+            && !writer.layout.session(session).exists();
+        Err(if is_missing { TapeError::Missing { session: session.clone() } } else { error })
     }
 
     /// Gives a session back for which there is no handle yet.
@@ -135,6 +138,25 @@ impl Inner {
             self.writer.options.durability == Durability::Power || self.writer.is_stalled() || log.is_on_its_way();
         if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
             self.writer.release(log);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tape::StoreOptions;
+
+    /// Finding: of two that deleted the last forks of a hidden session at once, one failed with the system's words for a folder
+    /// that is not there, because the other one had erased the session between its look and its claim.
+    #[test]
+    fn a_session_that_is_removed_while_it_is_claimed_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let session: SessionId = "s".parse().unwrap();
+        for _ in 0..2 {
+            let claimed = store.claim_session(&session);
+            assert!(matches!(&claimed, Err(TapeError::Missing { session: named }) if *named == session), "{claimed:?}");
         }
     }
 }
