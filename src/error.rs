@@ -1,4 +1,4 @@
-//! What a host's wishes can be refused with.
+//! The errors of a host's calls, one type for each operation.
 
 mod kind;
 

@@ -1,4 +1,4 @@
-//! What is done beside the sessions: listing and sweeping them, making their decisions again, and putting files back.
+//! Operations beside the sessions: listing and sweeping them, replaying their decisions, and restoring files.
 
 pub mod listing;
 pub mod replay;

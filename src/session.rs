@@ -1,8 +1,8 @@
-//! What a host can say to a conversation.
+//! A conversation as its host holds it: the handle, and every command on it.
 //!
-//! A [`Session`] is a name with a door: cheap to clone, and never dead. It outlives every crash of the actor behind it, and the
-//! conversation may be asleep: the first call that needs it wakes it. All calls are cancel-safe in this sense: dropping a future of `send` does not take the message back, and sending it again
-//! under the same id is the same message.
+//! A [`Session`] is cheap to clone and never dead. It outlives every crash of the actor behind it, and the first call that needs a
+//! sleeping conversation wakes it. Calls are cancel-safe in this sense: dropping the future of `send` does not take the message
+//! back, and a message that is sent again under the same id is the same message.
 
 mod back;
 mod context;

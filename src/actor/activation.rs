@@ -1,8 +1,8 @@
 //! How a session wakes up: one activation at a time, in a task of its own that no caller can cancel.
 //!
-//! The tape store opens the tape before there is an actor, so that a session that cannot be opened (missing, damaged, claimed
-//! by another process) is an answer and no crash. Then its actor gets a place under the supervisor. All who sent or asked
-//! meanwhile wait in the slot; where the activation fails they are told why.
+//! The tape store opens the tape before there is an actor. A session that cannot be opened (missing, damaged, claimed by another
+//! process) is therefore an answer and not a crash. The actor then gets a place under the supervisor. Messages and questions that
+//! arrive meanwhile wait in the slot; if the activation fails, each sender gets the reason.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,8 @@
-//! A parent's watch over one child: brings it up, tells it what its parent says, and reports its DOWN once.
+//! A parent's watch over one child: brings the child up, passes on the parent's words, and reports its DOWN once.
 //!
-//! A watcher is a task of the parent's life. It keeps nothing that is not on a tape: the next life starts another one, which
-//! finds the child wherever it is between not made and down. It never makes a child that was told to stop before it was made.
+//! A watcher is a task that ends with its parent's incarnation, and keeps nothing that is not on a tape. The next incarnation
+//! starts a new watcher, which finds the child in whatever state it is between not made and down. A watcher never makes a child
+//! whose stop was ordered before it was made.
 
 use std::{sync::Arc, time::Duration};
 

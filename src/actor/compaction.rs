@@ -1,11 +1,11 @@
 //! The compaction actor: it has one summary written, by a model request of its own, beside its session.
 //!
-//! It is a temporary child of the supervisor `compactions`, shown under its session, and linked to it by data: whoever ordered the
-//! summary is told once how it went, also where the actor was killed, crashed or hung. So a crash of it is no crash of anybody else,
-//! and nobody restarts it: whether the summary is asked for again is the session's to decide, by its ticket.
+//! The actor is a temporary child of the supervisor `compactions`, is shown under its session, and is linked to it by data: the
+//! session hears exactly once how the summary went, also where the actor was killed, crashed or hung. A crash of the actor crashes
+//! nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask for the summary again.
 //!
-//! Summaries of a conversation and of a branch are written by the same actor. It shows no text to anyone and calls no tool. What a
-//! short wait can mend it tries again itself; everything else is a failure.
+//! The same actor writes the summaries of a conversation and of a branch. It shows no text to anyone and calls no tool. It retries
+//! failures that a short wait can mend; every other failure ends it.
 
 use std::{
     panic::AssertUnwindSafe,

@@ -1,4 +1,4 @@
-//! What tools say of calls before these are judged, asked beside the session: their code may panic, and may hang.
+//! What tools say about calls before these are judged. Tools are asked beside the session: their code may panic or hang.
 
 use std::{sync::Arc, time::Duration};
 

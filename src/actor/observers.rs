@@ -1,12 +1,12 @@
-//! The hooks as observers: who is shown every event, and can hold up nobody by it.
+//! Hooks as observers: every hook is shown every event, and no hook can hold up a session.
 //!
-//! Each hook has a queue and a thread of its own, for its callback is plain code of the host that may wait for anything. It is
-//! shown one event at a time, in the order in which they were made. One that is slow falls behind; where its queue is full
-//! ([`OBSERVED_EVENTS_MAX`] events, or [`OBSERVED_BYTES_MAX`]) what comes is dropped and counted, and it is told how many it
-//! missed before it is shown the next. One that panics is passed over, told of, and shown the next event.
+//! Each hook has its own queue and thread, because its callback is host code that may block. It is shown one event at a time, in
+//! the order in which they were made. A slow hook falls behind; when its queue is full ([`OBSERVED_EVENTS_MAX`] events, or
+//! [`OBSERVED_BYTES_MAX`]), new events are dropped and counted, and the hook hears the number before the next event. A hook that
+//! panics is reported, and is shown the next event.
 //!
-//! A thread begins with the first event. At the runtime's end it shows what is left, and is gone; one that does not come back is
-//! named, and is gone when its callback is. It never keeps a session awake, nor the process alive.
+//! The thread starts with the first event. When the runtime ends, it shows what is left and stops; a thread whose callback does not
+//! return is named, and stops when the callback does. An observer never keeps a session awake, nor the process alive.
 
 use std::{
     collections::VecDeque,

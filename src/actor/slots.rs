@@ -1,6 +1,6 @@
-//! The sessions that a runtime knows: those that are awake, and those that somebody holds a handle of.
+//! The sessions that a runtime knows: those that are awake, and those that have a handle somewhere.
 //!
-//! A session that sleeps and that nobody holds costs nothing here; its tape is all there is of it.
+//! A sleeping session without a handle costs nothing here; only its tape is left of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

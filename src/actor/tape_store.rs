@@ -1,9 +1,9 @@
-//! The tape store's actor: it claims and opens tapes, makes new ones, sweeps, deletes old outputs and makes the disk's reserve again.
+//! The tape store's actor: it claims and opens tapes, makes new ones, sweeps, deletes old outputs and refills the disk's reserve.
 //!
-//! Its handler never waits: what blocks runs on threads. What it is asked stands in [`Orders`], a value of the runtime, and what
-//! comes of an order goes to whoever asked, from the thread that carried it out. So a crash of the actor loses none of it: what was
-//! begun goes on, and the next life takes what waits. No append goes through it: sessions append by handles of their own, and live
-//! on without it.
+//! Its handler never waits: blocking work runs on threads. Orders stand in [`Orders`], a value of the runtime, and the thread that
+//! carries an order out sends the result to its caller. A crash of the actor therefore loses nothing: work that has begun goes on,
+//! and the next incarnation takes the orders that wait. No append goes through this actor: sessions append by handles of their own,
+//! and live on without it.
 
 mod open;
 mod orders;

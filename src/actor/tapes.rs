@@ -1,9 +1,9 @@
 //! The tapes of one runtime: the engine that keeps them, and which of them this runtime has open.
 //!
-//! What an engine promises is between it and whoever holds a tape. Two things are the runtime's own, whatever engine it is. It
-//! knows which tapes it has open, so a life waits until the life before it has given its tape back, and is not told that the
-//! session is in use by nobody but its own predecessor. And it takes all of them back when it ends, also from an actor that
-//! could not be stopped, without closing an engine that is the host's and that another runtime may be using.
+//! An engine makes its promises to the holder of a tape. Two things belong to the runtime, whatever the engine. It knows which
+//! tapes it has open, so an incarnation waits until the one before it has given its tape back, and never hears that its own
+//! predecessor is using the session. And it takes all tapes back when it ends, also from an actor that could not be stopped,
+//! without closing an engine that belongs to the host and that another runtime may be using.
 
 use std::{
     collections::HashMap,

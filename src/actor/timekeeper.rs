@@ -1,7 +1,7 @@
 //! The timekeeper: a permanent child of the root that puts idle sessions to sleep, evicts those that were used longest ago,
-//! wakes what went down with its supervisor, and writes down who was parked.
+//! wakes sessions that went down with their supervisor, and records which sessions are parked.
 //!
-//! It never decides alone: it asks, and a session that has something to do stays awake. It looks when something is due and
+//! It never decides alone: it asks a session, and a session with work to do stays awake. It looks when something is due and
 //! at no other time; between two looks it costs nothing.
 
 use std::{

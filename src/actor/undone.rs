@@ -1,4 +1,4 @@
-//! What could not be cleaned up when the store was opened, in words for an operator.
+//! Clean-up that failed when the store was opened, in words for an operator.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The workers of a session: one model request, or one tool call, as a tracked task that reports by message.
 //!
-//! A worker catches what panics, ends what hangs, and reports exactly once. It never touches the state. When its session's
-//! life ends, it ends too: at once, with every process that its call started.
+//! A worker catches panics, ends calls that hang, and reports exactly once. It never touches the state. When its session's
+//! incarnation ends, the worker ends at once, with every process that its call started.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Going back, forking and merging in sessions that nobody runs: conversations are changed, and no model is asked anything.
+//! Rollback, fork and merge of sessions that no process runs: conversations are changed, and no model is asked anything.
 
 use std::{fmt::Write as _, path::Path, sync::Arc};
 

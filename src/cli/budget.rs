@@ -1,4 +1,4 @@
-//! What a session may use, as arguments: limits, what happens at them, and the price of the model.
+//! The budget of a session, as arguments: limits, what happens when one is reached, and the price of the model.
 
 use clap::Args;
 use tamtam::{

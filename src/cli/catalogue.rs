@@ -1,4 +1,4 @@
-//! `tamtam models`: what is known of models, their prices first of all. Asks no server.
+//! `tamtam models`: the catalogue of models with their prices. Asks no server.
 
 use std::fmt::Write as _;
 

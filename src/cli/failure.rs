@@ -1,4 +1,4 @@
-//! How a command ends: an exit code, and where it failed one line that says what to do.
+//! How a command ends: with an exit code, and after a failure with one line that says what to do.
 
 use std::process::ExitCode;
 

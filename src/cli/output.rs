@@ -1,4 +1,4 @@
-//! What is shown, on its way to stdout and stderr: in order, on a thread of its own, so that a reader who is slow holds up
+//! Output on its way to stdout and stderr: in order, on a thread of its own, so that a slow reader holds up
 //! neither the session nor Ctrl-C.
 
 use std::{

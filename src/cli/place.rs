@@ -1,4 +1,4 @@
-//! Where things are: what the environment says, the store, the workspace.
+//! Where the store and the workspace are, by arguments, environment and current folder.
 
 use std::{
     collections::BTreeMap,

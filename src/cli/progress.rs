@@ -1,4 +1,4 @@
-//! What a long command has done so far, on stderr: a line that is written over on a terminal, and else one now and then.
+//! The progress of a long command, on stderr: on a terminal one line that is overwritten, elsewhere a line now and then.
 
 use std::{
     io::{IsTerminal as _, Write as _},

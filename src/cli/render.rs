@@ -1,4 +1,4 @@
-//! Events as text for people. Pure: an event and what was shown before give the pieces that are shown next.
+//! Events as text for people. Pure: an event and the text before it give the text that is shown next.
 //!
 //! What the model says goes to stdout, everything else to stderr, so that `tamtam run … > answer.txt` holds the answer.
 

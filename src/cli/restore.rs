@@ -1,4 +1,4 @@
-//! The files that a session changed: listed, and put back. What would change is always shown first.
+//! `tamtam tape changes` and `restore`: the files that a session changed. The plan is always shown before a change.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Finding entries by what they say.
+//! `tamtam tape search`: entries by their words.
 
 use std::{fmt::Write as _, time::Duration};
 

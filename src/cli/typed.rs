@@ -1,4 +1,4 @@
-//! What a line means that a person typed while a turn runs. A pure function.
+//! The meaning of a line that a person types while a turn runs. A pure function.
 
 use tamtam::{
     Seq,

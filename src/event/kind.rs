@@ -1,4 +1,4 @@
-//! What can happen, one variant for each thing that is said about a session. The fields are the JSON form.
+//! The kinds of events, one variant for each thing that can happen in a session. The fields are the JSON form.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! The events of one session on their way to those who listen: bounded, and honest about what was missed.
+//! The events of one session on their way to its listeners: bounded, and with a count of every event that a listener missed.
 //!
-//! The ring outlives the session's actor, and a session that sleeps keeps it for as long as somebody listens. It holds at
-//! most [`RING_EVENTS_MAX`] events, which take at most [`RING_BYTES_MAX`] together or are one alone, and none while nobody
-//! listens. A listener who is slower than that is told how many events it missed, and goes on with the oldest that is left; the durable
-//! ones among the missed can be read again from the tape. A slow listener never slows the session.
+//! The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener. It holds at
+//! most [`RING_EVENTS_MAX`] events, which take at most [`RING_BYTES_MAX`] together or are one alone, and none without a
+//! listener. A slower listener hears how many events it missed, and continues with the oldest that is left; the
+//! durable ones among the missed can be read again from the tape. A slow listener never slows the session.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! How much memory an event keeps, about: what bounds of queues are counted in.
+//! About how much memory an event takes. The bounds of queues are counted in it.
 
 use serde_json::Value;
 

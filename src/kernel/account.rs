@@ -1,5 +1,5 @@
-//! The account of a budget: how much is used, held back and left. Arithmetic on values; what follows from it is decided in
-//! `spending.rs`.
+//! The account of a budget: how much is used, held back and left. Arithmetic on values; `spending.rs` decides
+//! what follows from it.
 //!
 //! ```text
 //! limit = used + held + left

@@ -1,12 +1,12 @@
-//! Branch summaries: whoever leaves a branch of a conversation can take along what came of it.
+//! Branch summaries: when a conversation leaves a branch, a summary of the branch can go along.
 //!
-//! What was said on the branch is read from its tape by whoever asks ([`Branch::of`]) and summed up by a model, or told by its
-//! beginnings where none can write. One entry puts the summary in front of the next turn. It reads as a user's message that
-//! the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
+//! The caller reads the messages of the branch from its tape ([`Branch::of`]), and a model summarizes them; if no model can, the
+//! first words of the messages take its place. One entry puts the summary in front of the next turn. It reads as a user's message
+//! that the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
 //!
-//! The request that writes it is made beside the session, so it has a ticket: opened, with what is held back for it, before it
-//! is made, and closed by the summary, by the word that there is none, or by the end of the process, which counts all that was
-//! held. There is one at a time.
+//! The request that writes it is made beside the session, so it has a ticket: opened, with its reserve of the budget, before the
+//! request is made, and closed by the summary, by the report that there is none, or by the end of the process, which counts the
+//! whole reserve. There is one at a time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A child's side of its task: what its parent tells it. What its DOWN is follows from its own entries (`apply/tasks.rs`).
+//! A child's side of its task: the messages from its parent. Its DOWN follows from its own entries (`apply/tasks.rs`).
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! What a host, or the runtime for it, may want of a session.
+//! The commands that a host, or the runtime for it, gives a session.
 //!
 //! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), and one line in the list below:
 //! everything else that must know of all commands asks them through [`Decide`].

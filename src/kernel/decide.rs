@@ -1,4 +1,4 @@
-//! What an input means. The door of the core.
+//! `decide`: the one entrance of the core. It turns inputs into entries, stops and replies.
 
 use std::sync::Arc;
 

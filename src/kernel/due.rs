@@ -1,5 +1,5 @@
-//! What a state wants done: which workers are to be at work, as it follows from what is open. Nobody keeps a list of starts: after each
-//! append, and after a crash, it is worked out anew, and what has a worker already is left out.
+//! The work that a state asks for: which workers must run, as it follows from the open tickets. There is no list of starts: the
+//! work is computed anew after each append and after a crash, and tickets that have a worker are left out.
 
 use crate::{
     kernel::{CallState, Open, State},

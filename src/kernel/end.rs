@@ -1,5 +1,5 @@
-//! The end of a session for good: its turn is aborted, what waits is taken back, its linked children end with it, and its
-//! other children are orphans. The tape stays, to be read.
+//! The end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and
+//! its other children become orphans. The tape stays, to be read.
 
 use crate::kernel::{
     Entry, Held, Record, Recorded, Refusal, advance,

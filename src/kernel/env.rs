@@ -1,4 +1,4 @@
-//! What a decision may look at beside the state: values of the host.
+//! The values of the host that a decision may read beside the state.
 
 use crate::{
     kernel::context::{Window, of_text},

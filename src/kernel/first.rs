@@ -1,4 +1,4 @@
-//! What a tape begins with, for a session that a host makes and for one that does another's task.
+//! The first entries of a tape: for a session that a host makes, and for a child that does a parent's task.
 
 use std::sync::Arc;
 

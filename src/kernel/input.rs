@@ -1,4 +1,4 @@
-//! What goes into the core: a command of a host, a report of a worker, time that passed, a start after a crash.
+//! The inputs of the core: a command of a host, a report of a worker, a timer, a start after a crash.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Why a call has the result that it has: what became of it before its tool, or anything round that, could say a word.
+//! The verdict on a call before its tool runs: why a call was blocked, skipped, refused or allowed.
 
 use serde::{Deserialize, Serialize};
 

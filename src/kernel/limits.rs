@@ -1,4 +1,4 @@
-//! Limits: how much of each thing there may be. Amounts and nothing else: what they are limits of is said by whoever holds them.
+//! Limits: the most of each resource. Amounts and nothing else: the field that holds a `Limits` says of what.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! A session's mailbox: what waits for its actor, in order, and what the actor does next. A plain value, without a lock, a clock or
-//! a disk; the actor and the simulator drive the same one.
+//! A session's mailbox: the inputs that wait for its actor, in order, and the choice of the next one. A plain value, without a
+//! lock, a clock or a disk; the actor and the simulator drive the same one.
 //!
-//! An input stays here until the tape has what was decided about it. So a crash, a panic of an engine, a full disk and a slow one are
+//! An input stays here until the tape has the decision about it. So a crash, a panic of an engine, a full disk and a slow one are
 //! one case: the input is still here.
 //!
 //! ```text

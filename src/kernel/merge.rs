@@ -1,8 +1,8 @@
-//! Merging: what was said in a fork since it was made becomes part of the conversation that it was forked from.
+//! Merging: the messages of a fork since it was made become part of the conversation that it was forked from.
 //!
-//! One entry on that one's tape does it, and carries what was said: messages, answers, calls with their results, whatever the
-//! fork summed up meanwhile. It stands behind all that was said there since. The fork is read and not changed. What was merged
-//! before is not merged again, and what the fork took back is not merged at all. A fork that was made under the id of one that is
+//! One entry on the target's tape does it, and carries messages, answers, calls with their results, and the fork's own summaries.
+//! It stands behind everything that the target said since. The fork is read and not changed. Messages that were merged
+//! before are not merged again, and messages that the fork undid are not merged at all. A fork that was made under the id of one that is
 //! deleted is another fork ([`ForkMade`]). A conversation that becomes too long is made
 //! smaller before its next step, as ever.
 //!

@@ -1,12 +1,12 @@
 //! Pins: messages of the host whose words stand in the context for as long as they are pinned.
 //!
 //! A summary is written by a model and may forget a rule; the host's own words are carried on beside it, but only the oldest
-//! and the newest. What is pinned is carried on whole, by every compaction, whatever is summed up or cut off. As long as the
+//! and the newest. A pinned message is carried on whole, by every compaction, whatever is summarized or cut off. As long as the
 //! message itself is still in the context nothing changes, so a pin costs no cache.
 //!
-//! Pins belong to the conversation: one that goes back to before a pin has it no more. Only words are kept, no files. There is
-//! a bound: what does not fit is refused before anything is written. What fitted a large window may not fit a smaller one: where
-//! it takes more than half of what a request may take, and room is needed, the turn ends and says so.
+//! Pins belong to the conversation: a rollback to before a pin removes the pin. Only words are kept, no files. There is
+//! a bound: a pin that does not fit is refused before anything is written. Pins that fitted a large window may not fit a smaller
+//! one: where they take more than half of a request, and room is needed, the turn ends and says so.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Why a host's wish was refused. Whoever passes a refusal on says it in these words, and has none of their own for it.
+//! The reasons why the core refuses a command. Every layer that passes a refusal on uses these words.
 
 use crate::{
     kernel::{Breach, Resource},

@@ -1,4 +1,4 @@
-//! What comes out of the core beside entries: who is to be stopped, and what hosts are told.
+//! The output of the core beside entries: which workers to stop, and the replies to hosts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a restore did to files, as it stands on the tape. It changes nothing of the state: the conversation does not notice.
+//! The record of a restore of files on the tape. It changes nothing of the state: the conversation does not notice.
 
 use std::sync::Arc;
 

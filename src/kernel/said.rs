@@ -1,4 +1,4 @@
-//! What was said between two points of a tape, whole: whatever was summed up or left out of the context meanwhile.
+//! The messages between two points of a tape, whole, also those that were summarized or left out of the context.
 //!
 //! A fold like that of the state, in which nothing is ever made smaller. Where the conversation went back to a point, what was
 //! said behind that point is not said any more.

@@ -1,4 +1,4 @@
-//! What a session is set to: all that its decisions depend on beside what happens. Kept on the tape.
+//! The settings of a session: all that its decisions depend on beside its inputs. Kept on the tape.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a session, a turn or a task has used: tokens, money, calls, time. Sums of what is on the tape.
+//! The usage of a session, a turn or a task: tokens, money, calls, time. Sums over the tape.
 
 use std::ops::AddAssign;
 

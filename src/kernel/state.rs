@@ -1,4 +1,4 @@
-//! The state of a session: the fold of its tape. Cheap to clone: what is large is shared.
+//! The state of a session: the fold of its tape. Cheap to clone: large parts are shared.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,4 +1,4 @@
-//! A parent's side of its tasks: which may begin, what its children are told, and what their DOWN does.
+//! A parent's side of its tasks: which tasks may begin, the messages to its children, and the effect of their DOWN.
 //!
 //! Width and depth are counted here, for every way of coming by a child. A child's rights are those of its parent or less: the
 //! parent's rules go with it as a chain of their own, and the strictest decision of all chains stands (promise 8).

@@ -1,4 +1,4 @@
-//! Which entries of a tape the conversation as it is now is made of, and which points of it can be gone back to.
+//! The entries of a tape that make up the present conversation, and the points that it can be rolled back to.
 //!
 //! A tape only grows. An entry that rolls back says to which point the conversation went; what was said between that point and
 //! the entry stays on the tape, and is no part of the conversation any more. So the conversation is a *trail* over the tape:

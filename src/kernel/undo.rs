@@ -1,4 +1,4 @@
-//! How a compaction is undone: what it replaced is read back from the tape, and put in place by one entry.
+//! How a compaction is undone: the history that it replaced is read back from the tape, and one entry puts it in place.
 //!
 //! The tape is not read here: whoever asks has read it and hands over what was there before ([`Undone::of`]). The entry carries
 //! it, so that a session that opens from a later anchor needs nothing older. The newest compaction can be undone, and then

@@ -1,4 +1,5 @@
-//! What the bodies of both wires share: how they begin, the host's options, and what of an answer goes back to whom.
+//! What the request bodies of both wires share: their beginning, the host's options, and which parts of an answer go back to
+//! which provider.
 
 use bytes::Bytes;
 use serde_json::Value;

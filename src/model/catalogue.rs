@@ -1,4 +1,4 @@
-//! What is known about providers and models: data, no code.
+//! The catalogue of providers and models: data, no code.
 //!
 //! The names of environment variables stand here for the binary, which reads them; nothing in the library does. A host that
 //! knows better hands in its own [`Provider`](super::Provider) or its own limits.

@@ -1,4 +1,4 @@
-//! Where a model is reached, and what is particular about it.
+//! The address of a model's provider, and the peculiarities of its server.
 //!
 //! Everything is handed in: the library reads no environment and no file. The two wire formats reach every provider of
 //! [`PROVIDERS`](super::PROVIDERS); where "OpenAI-compatible" servers differ from OpenAI, a [`Quirks`] record says so.

@@ -1,4 +1,4 @@
-//! What can go wrong with a model request, and whether another try may help.
+//! The errors of a model request, and whether a retry may help.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a provider says when it does not answer, as one of our errors.
+//! A provider's error response, as one of our errors.
 //!
 //! The order (`loop.md` §3.1): a code or type that is unmistakable, then the status, then patterns in the text. A status of
 //! 429 is never a context overflow. The message is one line of at most 500 characters of what the server said, without keys.

@@ -1,4 +1,4 @@
-//! What both wires need to render an item: texts and images out of parts, and ids, names and arguments that no server refuses.
+//! The pieces that both wires render items from: texts and images of parts, and ids, names and arguments that no server refuses.
 
 use std::borrow::Cow;
 

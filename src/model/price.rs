@@ -1,4 +1,4 @@
-//! What tokens cost: a price, and the prices that a host gives.
+//! The price of tokens, and the prices that a host gives.
 //!
 //! A price is a fact of one model at one provider. Where nobody knows it, it is `None`, and never zero: whoever adds up what
 //! was spent must be able to say what is missing. What the host says wins over what a provider of its own says, and that

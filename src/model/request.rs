@@ -1,4 +1,4 @@
-//! What goes into a model request, and what comes back.
+//! A model request and its answer, in a form that belongs to no provider.
 //!
 //! The history is provider-neutral. Each item can keep the fragment of request body that a wire made of it, so that a long
 //! conversation is serialised once and not once per step.

@@ -1,6 +1,6 @@
 //! A model that plays a script: for tests, demonstrations and hosts that try things out.
 //!
-//! A [`Scripted`] model answers each request with the next [`Reply`] of a list, or with what a function makes of the request.
+//! A [`Scripted`] model answers each request with the next [`Reply`] of a list, or with the reply that a function makes of it.
 //! It takes part in everything a real model does: it streams, waits (on tokio's clock, so virtual time works), fails, hangs
 //! and panics. It keeps the requests it has seen, and a test can hold it at a [`Barrier`] and let it go.
 //!

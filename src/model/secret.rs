@@ -1,4 +1,4 @@
-//! Keys, and how they stay out of what people read: a [`Secret`] shows itself to nobody (K01).
+//! Keys of providers. A [`Secret`] never shows its text: not in `Debug`, in a log or in an error.
 
 use std::{fmt, sync::Arc};
 

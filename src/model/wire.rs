@@ -1,4 +1,4 @@
-//! What the two wires share: what an event means for the one who waits, and one way to choose between them.
+//! What the two wires share: the meaning of an event of the stream, and the choice between the wires.
 
 use bytes::Bytes;
 use serde_json::Value;

@@ -1,10 +1,9 @@
-//! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and standing, a page at a
+//! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and status, a page at a
 //! time, as a list or as a tree of forks and children.
 //!
-//! It comes from the index: a page costs its own rows and a look at the names and lengths of files, and only what was appended
-//! since the last list is read from tapes ([`Looked`] counts it). No tape is folded that was before. As ever, the index decides
-//! nothing: where there is none and none can be made, the list is there all the same, and says less
-//! ([`SessionPage::indexed`]).
+//! The list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only entries that
+//! were appended since the last list are read from tapes ([`Looked`] counts them). No tape is folded twice. The index decides
+//! nothing: if there is no index and none can be made, the list is there all the same, with less in it ([`SessionPage::indexed`]).
 
 mod folded;
 mod query;

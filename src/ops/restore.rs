@@ -1,12 +1,12 @@
-//! Putting files back: from what a tape says that calls changed to a plan, and from the plan to the files.
+//! Restoring files: from the changes that a tape records to a plan, and from the plan to the files.
 //!
-//! Three steps, each its own: `plan` is a function of values, `look` says how the files are now, `act` does what the plan
-//! says. Nothing is ever changed that a plan did not name, and nothing outside of the workspace. A file that somebody else
-//! changed since the session did is refused by name; so is one whose old content nobody has. What is replaced or deleted is
-//! kept first, so a restore can be undone by another.
+//! Three separate steps: `plan` is a function of values, `look` reads how the files are now, `act` carries the plan out. Nothing is
+//! changed that the plan did not name, and nothing outside of the workspace. A file that somebody else changed since the session
+//! did is refused by name, and so is a file whose old content nobody has. Content is kept before it is replaced or deleted, so
+//! another restore can undo this one.
 //!
-//! What a session changed is known from the results on its tape; of a call that a crash cut off, from the notes that it made
-//! before each change. What ran without saying what it changes is named in the plan.
+//! The results on a tape say which files a session changed. For a call that a crash cut off, the notes say it that the call made
+//! before each change. A call that ran without saying what it changes is named in the plan.
 
 mod act;
 mod error;

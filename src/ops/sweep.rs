@@ -1,14 +1,13 @@
-//! Which sessions a store need not keep, and removing them: with their large outputs, and what files held before they were
-//! changed.
+//! Sweeping: which sessions a store need not keep, and their removal, with their large outputs and the kept contents of files.
 //!
-//! Three steps: a look at what is there, a plan that is a function of values (`plan`), and the removal, one session after the
-//! other. Only the tapes and the marks beside them are asked, never the index.
+//! Three steps: a look at the store, a plan that is a function of values (`plan`), and the removal, one session after the
+//! other. The sweep asks the tapes and the marks beside them, never the index.
 //!
-//! Never removed is a session that somebody has open, that has a turn or a task open, is parked or protected, that a session which
-//! stays goes on from, that does a task of a session which is at work, that has entries of which none can be read, or entries of a
-//! later version. One without an entry is nobody's, and goes with any limit. Each is looked at once more when it has been claimed
-//! for the removal: one that was used since the plan was made stays. Whoever is killed in the middle leaves each session whole or
-//! gone; the next sweep goes on.
+//! A session is never removed while one of these holds: a process has it open; it has an open turn or task; it is parked or
+//! protected; a remaining session is a fork of it; it does a task of a session that is at work; none of its entries can be read; a
+//! later version wrote some of them. A session without an entry belongs to nobody, and any limit takes it. Each session is looked
+//! at once more when it has been claimed for removal: a session that was used since the plan was made stays. A sweep that is killed
+//! half-way leaves each session whole or gone; the next sweep continues.
 
 mod plan;
 
@@ -312,7 +311,7 @@ fn task_of(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Optio
     if first.origin.is_none() && !adopted {
         return Ok(None);
     }
-    // What cannot be understood was written by a later version: then it is somebody else's to say.
+    // A later version wrote what this one cannot read, so only that version can tell.
     let Some(state) = State::fold(lines.iter().filter_map(|line| Entry::from_tape(line).ok())) else { return Ok(None) };
     let origin = state.origin.as_ref().filter(|origin| origin.end.is_none() && origin.orphaned.is_none());
     Ok(origin.filter(|_| state.closed.is_none()).map(|origin| origin.parent.clone()))

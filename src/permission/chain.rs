@@ -1,4 +1,4 @@
-//! The rules and tools of one who stands above: what a child may not go beyond, and the folder that its paths are seen from.
+//! The rules and tools of a parent: the limits of a child's rights, and the folder that the rules' paths start from.
 //!
 //! A rule about a path means what it means to whoever wrote it. A child may work in a folder below that of its parent; then
 //! `secrets/**` of the parent is another place than `secrets/**` of the child. So a chain keeps the folder, and what is judged

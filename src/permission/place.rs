@@ -1,4 +1,4 @@
-//! Where an access points, seen from a session: a tool names absolute paths as outside, for it does not know its workspace.
+//! The path of an access as a session sees it: a tool names absolute paths as outside, because it does not know the workspace.
 //!
 //! As text only: no disk is looked at here. What a path really leads to is decided when it is opened, beneath the handle of the
 //! workspace, and there nothing gets out.

@@ -1,4 +1,4 @@
-//! What a tool's process may see of the environment that the host hands in (H09). Pure.
+//! The variables of the host's environment that a tool's process may see. Pure.
 
 use std::ffi::{OsStr, OsString};
 

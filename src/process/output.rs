@@ -1,4 +1,4 @@
-//! What a process wrote: both streams together, and apart where they came apart, in bounded memory.
+//! The output of a process: both streams together, and each by itself where they came apart, in bounded memory.
 
 /// What a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What a runtime is made from.
+//! How a runtime is configured and started.
 
 use std::{
     path::PathBuf,

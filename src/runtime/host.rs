@@ -1,7 +1,7 @@
-//! The host's own children: connectors, schedulers, pollers, under the same tree as the sessions.
+//! The host's own children (connectors, schedulers, pollers), under the same tree as the sessions.
 //!
-//! They stand under a supervisor of their own, so that nothing they do reaches a session: one that crashes again and again is
-//! parked alone, and tries again after a while. At a shutdown they are stopped before the sessions are.
+//! They have a supervisor of their own, so that none of their failures reaches a session. A child that keeps crashing is parked
+//! alone, and is tried again after a while. At a shutdown they are stopped before the sessions are.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What an operator can ask of a running tree: made from cards and crash reports, so no actor is asked and a stuck one is
-//! seen, too.
+//! What an operator can read of a running tree. It comes from nodes and crash reports: no actor is asked, so a stuck one is seen
+//! too.
 
 use std::fmt;
 

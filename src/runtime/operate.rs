@@ -1,8 +1,7 @@
-//! The levers of an operator: what can be done to one node of a running tree, or to all of it.
+//! The operator's levers: commands on one node of a running tree, or on the whole tree.
 //!
-//! A lever is pulled by the id or the path of a node. It never waits for a stuck actor longer than it says, it says in its
-//! error what to do next, and it is seen by whoever watches the tree ([`Runtime::watch`]): once as it is pulled, and once more
-//! where it did nothing.
+//! A lever takes the id or the path of a node. It never waits for a stuck actor longer than it says, and its error says what to do
+//! next. Everyone who watches the tree ([`Runtime::watch`]) sees a lever: once when it is pulled, and once more if it did nothing.
 
 use std::{sync::Arc, time::Duration};
 

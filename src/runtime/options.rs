@@ -1,4 +1,4 @@
-//! What a session is made with, and what it is set to where nothing is said.
+//! The options of a new session, and their defaults.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What was in a turn when its process ended, and goes on when a runtime starts on the same tapes.
+//! Turns that were open when their process ended: they continue when a runtime starts on the same tapes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! What a runtime tells of itself.
+//! What a runtime reports of itself: its tree, its status, and how a drain or a shutdown went.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
-//! Going back in a conversation: to a point, to before the newest message, and forth again.
+//! Rollback, undo and redo: to a point of a conversation, to before the newest message, and forward again.
 //!
-//! The tape is read here, in the host's own task and on a thread for that, and never by the session's actor. What follows from
-//! it is one entry, which the session takes only if nothing was decided in between. So whoever drops a future, or dies, at any
-//! moment has gone back whole or not at all.
+//! The tape is read here, on a thread of its own, and never by the session's actor. The result is one entry, and the session takes
+//! it only if it decided nothing in between. A caller who drops the future, or dies, has therefore rolled back whole or not at all.
 
 #[cfg(all(unix, feature = "tools"))]
 mod files;

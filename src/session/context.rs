@@ -1,5 +1,5 @@
-//! What a host can say about the context of a conversation: have it summed up, have that undone, take along what came of a
-//! branch. The tape is read here, off the actor; what follows from it is one recorded entry.
+//! Commands on the context of a conversation: compact it, undo that, pin messages, and keep a summary of an abandoned branch. The
+//! tape is read here, off the actor; each command is one recorded entry.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a host can say about the files that a conversation changed: show them, and put them back.
+//! Commands on the files that a conversation changed: show the changes, and restore the files.
 
 use std::sync::Arc;
 

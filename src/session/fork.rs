@@ -1,7 +1,7 @@
-//! Forking a conversation at any point of it, and merging what was said there.
+//! Forking a conversation at any point, and merging the messages of a fork.
 //!
-//! Both read tapes in a thread for that, and no actor waits for it. A fork is one line on a new tape. A merge is one entry on
-//! the tape that it is merged into, which takes it only if nothing was decided in between; the fork is read and not changed.
+//! Both read tapes on a thread of their own, and no actor waits for it. A fork is one line on a new tape. A merge is one entry on
+//! the tape that it is merged into, which takes it only if it decided nothing in between; the fork is read and not changed.
 
 use std::sync::{Arc, atomic::Ordering};
 

@@ -1,4 +1,4 @@
-//! What an administrative call may answer.
+//! Administrative calls to a supervisor: their results and errors.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is known about one node of the tree, readable without asking the node.
+//! The state of one node of the tree, readable without asking the node.
 //!
 //! A card belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them.
 //! Writing never waits for a reader for longer than a few copies take, so a stuck or flooded actor stays visible.

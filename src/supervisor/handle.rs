@@ -1,4 +1,4 @@
-//! What others may ask of a supervisor.
+//! The handle of a supervisor: every call that others may make.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Where a panic happened, for hosts who want to know.
+//! The source location of a panic, for hosts that ask for it.
 //!
 //! Only a panic hook is told of the place, and the hook belongs to the whole process; so the library sets one only when the
 //! host asks for it, and calls the one that was there before.

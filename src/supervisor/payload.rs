@@ -1,4 +1,5 @@
-//! What the owner of a node puts there, beside what a supervisor knows of every node: the figures of a session, say.
+//! The payload that the owner of a node puts there, beside the facts that a supervisor knows of every node: the figures of a
+//! session, for example.
 
 use std::{any::Any, fmt, sync::Arc};
 

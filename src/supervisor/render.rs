@@ -1,4 +1,4 @@
-//! The tree as text: one node a line, what matters at 3 a.m. first.
+//! The tree as text: one node a line, with its status, crashes and work first.
 
 use std::{fmt::Write, time::Duration};
 

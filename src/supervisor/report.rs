@@ -1,4 +1,4 @@
-//! What is written down when a child ends badly: one struct, as JSON, with the same facts each time.
+//! Crash reports: one struct for each abnormal exit of a child, as JSON, with the same facts each time.
 
 use std::fmt;
 

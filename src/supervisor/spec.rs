@@ -1,4 +1,4 @@
-//! What a supervisor is told about its children and about itself.
+//! The spec of a supervisor: its children, strategy and intensity.
 //!
 //! Everything here is a value: a spec is checked, kept, cloned for a restart and never runs by itself.
 //! The words are OTP's; the defaults are Elixir's.

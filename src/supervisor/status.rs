@@ -1,4 +1,4 @@
-//! What a node is doing with its life, as its supervisor sees it, and how far what is read of it can be relied on.
+//! The status of a node as its supervisor sees it, and how fresh a reading of it is.
 
 use std::fmt;
 

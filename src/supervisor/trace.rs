@@ -1,4 +1,4 @@
-//! The last things that happened to a node: what it took in hand, and how its life went.
+//! The last events of a node: the messages that it handled, and its starts and exits.
 //!
 //! A ring of [`EVENTS_KEPT`] entries on each card. It holds kinds and numbers only, so that it can be shown to anybody; what was
 //! said is in it only while somebody has asked for that (`Operator::trace_in_full`), and then cut to [`DETAIL_CHARS_MAX`].

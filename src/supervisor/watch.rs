@@ -1,4 +1,4 @@
-//! What happens in a tree, for those who watch it.
+//! The events of a tree, for its watchers.
 //!
 //! One queue a runtime, bounded: a watcher that is slower than it loses the oldest news and is told how many. Telling never
 //! waits, and costs next to nothing while nobody watches. What counts is the state, which the tree shows at any time.

@@ -50,7 +50,7 @@ struct Record {
     /// What stands there from `at` on was not acknowledged and is not on the tape.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     withdrawn: bool,
-    /// What was said of the session up to here is past. To who does not know this field it withdraws nothing.
+    /// What was said of the session up to here is past. A version that does not know this field withdraws nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     past: bool,
 }

@@ -1,5 +1,5 @@
-//! What is made of an engine's dozen methods, and is the same over every engine: whole tapes, forks, deletion, lists, marks by
-//! their names.
+//! The operations that are made of an engine's fourteen methods and are the same over every engine: whole tapes, forks, deletion,
+//! lists, and marks by their names.
 
 use std::path::PathBuf;
 
@@ -59,8 +59,8 @@ pub trait TapeStoreExt: TapeStore {
         whole::between_anchors(self, session, from, to)
     }
 
-    /// Whether there is a session of this name. One that was deleted is not, also while forks go on from it; its name is taken
-    /// until then. One that cannot be read is.
+    /// Whether there is a session of this name. A deleted session is not there, not even while it has forks; its name stays
+    /// taken until the last of them is gone. A session that cannot be read is there.
     fn exists(&self, session: &SessionId) -> bool {
         let looked = whole::must_be_shown(self, session).and_then(|()| self.summary(session));
         !matches!(looked, Err(TapeError::Missing { .. }))

@@ -1,14 +1,14 @@
-//! What a runtime needs of whatever keeps its tapes, so that something else than files can: a database, a test's memory.
+//! What a runtime needs of an engine that keeps its tapes. An engine may be files, a database, or the memory of a test.
 //!
-//! The narrowest door that is enough: tapes are made, claimed, appended to, read in ranges, listed, marked and erased. What is
-//! made of these is the same over every engine, and stands in [`TapeStoreExt`](super::TapeStoreExt): forks, and reading across
+//! The interface is as narrow as it can be: tapes are made, claimed, appended to, read in ranges, listed, marked and erased. What
+//! is made of these is the same over every engine, and stands in [`TapeStoreExt`](super::TapeStoreExt): forks, and reading across
 //! them; anchors; deletion that waits for forks; lists.
 //!
-//! Plain and synchronous, as the files are: an append is answered at once or told later, and never waits for a slow
-//! disk; everything else may, and is called on threads that may wait. One dynamic call an append, and nothing is boxed for it.
+//! The interface is plain and synchronous: an append is answered at once or later by a callback, and never waits for a slow
+//! disk. Every other method may block, and is called on threads that may wait. An append is one dynamic call, and boxes nothing.
 //!
-//! [`Store`](super::Store) is the one over files; [`MemoryStore`](super::MemoryStore) keeps all in memory. `tests/it/engines.rs`
-//! holds both, and one that is made of these methods alone, to the same claims.
+//! [`Store`](super::Store) is the engine over files; [`MemoryStore`](super::MemoryStore) keeps all tapes in memory.
+//! `tests/it/engines.rs` holds both, and a third that is made of these methods alone, to the same claims.
 
 use std::{fmt, path::PathBuf, time::Duration};
 

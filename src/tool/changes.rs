@@ -1,4 +1,4 @@
-//! What a call did to files: said by the call, kept on the tape with its result, never shown to the model.
+//! The changes that a call made to files: reported by the call, kept on the tape with its result, never shown to the model.
 //!
 //! A [`ChangeLog`] is the place where a running call says it. It outlives the call: what a call that was cut off had said
 //! by then is recorded all the same. The contents themselves are kept elsewhere, by their hash (see [`Files`](super::Files)).

@@ -1,4 +1,4 @@
-//! What a running call may know and use.
+//! The context of a running call: the facts that it may know, and the services that it may use.
 
 use std::{future::Future, path::PathBuf, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! What the core must know of a call before it can judge it: asked of the tool outside of the core, and told to it with the answer
-//! that asks for the call.
+//! The facts about a call that the core needs to judge it. The tool is asked outside of the core, and the facts come in with the
+//! model's answer that has the call.
 //!
 //! What a tool says of its arguments is the host's code. It may panic or hang, so whoever asks does so beside the session
 //! (`actor/facts.rs`) and says within a limit what came of it. The core holds what it was told with the call's ticket: what was

@@ -1,4 +1,4 @@
-//! What the tools of one toolbox share about the files that they change: one writer a file, and the contents of before.
+//! What the tools of one toolbox share about the files that they change: one writer for each file, and its content before a change.
 //!
 //! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)); here is what bounds
 //! them, and what must be the same for all who change files: whoever restores files waits for the same locks.

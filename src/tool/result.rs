@@ -1,4 +1,4 @@
-//! What a call gives back: a text for the model, details for people and programs.
+//! The result of a call: a text for the model, details for people and programs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

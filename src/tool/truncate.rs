@@ -1,4 +1,4 @@
-//! Cutting a tool's output down to what a model is given, and keeping the rest where it can be read.
+//! Cutting a tool's output to the size that a model gets, and keeping the whole output where it can be read.
 //!
 //! [`head`] keeps the beginning (read, grep, find, ls), [`tail`] the end (bash), [`line()`] one line, [`head_tail`] both ends.
 //! Each is a pure function and gives a [`Truncation`] that says exactly what was there and what is left.

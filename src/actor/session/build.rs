@@ -1,4 +1,4 @@
-//! What a session's actor builds from its state: requests, calls, words for the card. Functions of values, but for `since`.
+//! What a session's actor builds from its state: requests, calls, and the text on its node. Functions of values, but for `since`.
 
 use std::{path::PathBuf, sync::Arc};
 

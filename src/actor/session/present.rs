@@ -1,4 +1,4 @@
-//! What a session says of itself on its card. Functions of values.
+//! How a session describes itself on its node in the tree. Functions of values.
 
 use crate::{
     actor::{

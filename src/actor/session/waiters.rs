@@ -1,4 +1,4 @@
-//! What a session's actor answers from its state without a decision, and those who wait until the state says what they wait for.
+//! Questions that a session's actor answers from its state without a decision, and callers who wait until the state has an answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who is at work for a session: begun as its state says, told to stop as the core directs, and forgotten when they have reported.
+//! The workers of a session: started as its state says, stopped as the core directs, and forgotten when they have reported.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What a session has beside its actor while it is awake: its mailbox, those who wait for an answer, and those who ask.
+//! What a session has beside its actor while it is awake: its mailbox, the callers who wait for an answer, and the open questions.
 //!
-//! A plain value without a lock of its own; the slot has one.
+//! A plain value without a lock of its own; the slot locks it.
 
 use std::{
     collections::{BTreeMap, VecDeque},

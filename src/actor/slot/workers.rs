@@ -1,5 +1,5 @@
-//! Who is at work on a session's turn. None begins while a stop or the recovery waits for its record, and whoever waits until all are
-//! down waits for their tasks, not for what they report.
+//! The workers on a session's turn, as its slot knows them. No worker starts while a stop or the recovery waits for its record. A
+//! caller who waits until all workers are down waits for their tasks to end, not for their reports.
 
 use std::sync::Arc;
 

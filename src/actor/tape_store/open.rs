@@ -1,7 +1,7 @@
 //! How a tape is opened or made: claimed, read and folded on a thread that may wait for a disk, and put into its session's slot.
 //!
-//! Whoever asked may be gone by then, or be another life of the same session: what was found is as good. Where nobody is awake to
-//! want it, the tape is given back.
+//! By then the caller may be gone, or another incarnation of the session may be there: it takes the tape just as well. If no
+//! incarnation is awake to take the tape, the tape is given back.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,8 +1,8 @@
-//! What is asked of the tape store. A value of the runtime, which outlives every life of the store's actor: an order is there until
-//! somebody was told what came of it.
+//! The orders to the tape store: a value of the runtime that outlives every incarnation of the store's actor. An order stands here
+//! until its result has been delivered.
 //!
-//! The same asked twice is one order. While the actor is between two lives, orders wait; where it does not come back within
-//! [`GONE_MAX`], they are refused, and new ones at once, until it is there again.
+//! Two equal orders are one. While the actor is between two incarnations, orders wait. If it is not back within [`GONE_MAX`], the
+//! waiting orders are refused, and new ones at once, until it returns.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -1,8 +1,8 @@
-//! Sweeping: a runtime removes what a policy does not keep, when it is asked to, and now and then by itself.
+//! Sweeping: a runtime removes the sessions that a policy does not keep, on request or at intervals.
 //!
-//! By itself it sweeps only where the host asked for it, one sweep at a time, on a thread of its own: no actor waits for it. What
-//! came of the newest can be looked at ([`SweepReport`]). A sweep that fails is reported and made again at the next time; it ends
-//! nothing.
+//! A runtime sweeps at intervals only if its host asked for that, one sweep at a time, on a thread of its own: no actor waits for
+//! it. [`SweepReport`] says how the newest sweep went. A sweep that fails is reported and tried again at the next interval; it ends
+//! nothing else.
 
 use std::{sync::Arc, time::Duration};
 

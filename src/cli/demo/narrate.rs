@@ -1,4 +1,4 @@
-//! The events of the demo in plain words. Pure: an event, and what was told before, give the lines.
+//! The events of the demo in plain words. Pure: an event and the lines before it give the next lines.
 
 use tamtam::{EventKind, Outcome, Part, message::ErrorReason};
 

@@ -1,4 +1,4 @@
-//! What comes from outside while a session is driven: lines of stdin, and signals.
+//! Input from outside while a session runs: lines of stdin, and signals.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a session is come by: made, or taken up from its tape.
+//! How `run` gets its session: a new one, or one that is opened from its tape.
 
 use std::path::{Path, PathBuf};
 

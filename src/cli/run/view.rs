@@ -1,4 +1,4 @@
-//! What is shown of a running session: lines of JSON, or text for people.
+//! A running session on the screen: as lines of JSON, or as text for people.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! What the entries about compactions, and about results that are left out, do to the state.
+//! How entries about compactions, and about results that are left out, change the state.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! What becomes of a state where another session goes on from it, or where it is brought in from a file: the conversation is
-//! kept, what was open is not.
+//! The state of a fork or of an imported session: it keeps the conversation, and has none of the open work.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the entries do to the sums of what was used.
+//! How entries change the sums of usage and cost.
 
 use crate::kernel::{Breach, Charge, Grant, Open, Resource, Spent, State};
 

@@ -1,4 +1,4 @@
-//! What the entries about tasks do to the state, on a parent's tape and on a child's.
+//! How entries about tasks change the state, on a parent's tape and on a child's.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the entries about a turn, its requests and their answers do to the state.
+//! How entries about a turn, its requests and their answers change the state.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the model is asked when a branch of a conversation is left, and what stands for the branch in the place one goes to.
+//! The question to the model when a conversation leaves a branch, and the message that stands for the branch afterwards.
 
 use std::{fmt::Write as _, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What is asked of the model that sums a conversation up, what is asked of its answer, and what is added to it by us.
+//! The request for a summary of a conversation, the checks of the answer, and the text that the runtime adds to it.
 //!
 //! What must not be forgotten is not left to that model: it is carried on beside the summary (`carried.rs`).
 

@@ -1,4 +1,4 @@
-//! How many tokens something takes. What a provider said of a request is the truth; only what came after it is estimated (C-17).
+//! How many tokens a text takes. A provider's figure for a request is the truth; only what came after it is estimated.
 //!
 //! The estimate counts characters by kind: four of ASCII, two of other alphabets, or two thirds of a CJK one make a token.
 //! Those are middle values: real tokenisers differ by language and model, so each session learns its own factor from the

@@ -1,4 +1,4 @@
-//! One reply of a script: what is said and done, in order, and how it ends.
+//! One reply of a script: its texts and calls, in order, and its end.
 
 use std::time::Duration;
 

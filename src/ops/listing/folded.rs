@@ -1,4 +1,4 @@
-//! What is known of a session without an index: read from its tape when it is asked for.
+//! The facts about a session without an index: read from its tape on demand.
 
 use crate::{
     kernel::Digest,

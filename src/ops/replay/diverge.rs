@@ -1,4 +1,4 @@
-//! Where two tapes part: what was the same up to there led to something else.
+//! Where two tapes first differ, and what each has there.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 

@@ -1,7 +1,7 @@
-//! Carrying out a plan: file by file, each whole or not at all, and what came of it is said.
+//! Carries out a plan, file by file, each whole or not at all, and reports the result for each.
 //!
-//! Each file is taken under the lock that the tools take, looked at once more, and what is there is kept and noted before it
-//! is changed. So a restore that is cut off half-way loses nothing: made again, it finds the one half done and does the other.
+//! Each file is locked as the tools lock it and looked at once more; its content is kept and noted before it changes. A restore
+//! that is cut off half-way therefore loses nothing: made again, it finds the files that are done and does the others.
 
 use crate::{
     kernel::{RefusedFile, RestoredFiles},

@@ -1,4 +1,4 @@
-//! What came of a restore, or why there was none.
+//! The result of a restore, or the reason why there was none.
 
 use std::sync::Arc;
 

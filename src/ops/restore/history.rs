@@ -1,4 +1,4 @@
-//! What a tape, and the notes beside it, say about files. Pure.
+//! What a tape, and the notes beside it, say about files. Functions of values: nothing here reads a disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

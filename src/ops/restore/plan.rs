@@ -1,4 +1,4 @@
-//! What putting files back would do. A function of what was changed and of how the files are now.
+//! What a restore would do, as a function of the recorded changes and of how the files are now.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A plan as people read it: each file in a line, then what would change in each.
+//! A plan as people read it: one line for each file, then the differences in each.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which sessions a policy takes, as a function of what is there. Takes as long as there are sessions, and no longer.
+//! Which sessions a policy takes, as a function of values. Its cost grows with the number of sessions and with nothing else.
 
 use std::{
     collections::{BTreeMap, BinaryHeap},

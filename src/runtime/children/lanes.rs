@@ -1,4 +1,4 @@
-//! Who brings up a child goes alone, and holds up nobody who brings up another one.
+//! One lane for each child: two callers bring up the same child one after the other, and different children at the same time.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What a driver answers, at any moment.
+//! The questions that a driver answers at any moment.
 
 use tokio::sync::oneshot;
 

@@ -1,4 +1,4 @@
-//! What a driver makes of the news about its children: starts and ends.
+//! How a driver handles the starts and exits of its children.
 
 use crate::supervisor::{
     driver::{Driver, Msg, place::Life},

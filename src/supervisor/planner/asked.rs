@@ -1,4 +1,4 @@
-//! What the planner makes of administrative calls.
+//! How the planner handles administrative calls.
 
 use std::time::Duration;
 

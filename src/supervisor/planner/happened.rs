@@ -1,4 +1,4 @@
-//! What the planner makes of starts, ends and timers.
+//! How the planner handles starts, exits and timers.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a planner is told, and what it wants done.
+//! The protocol of the planner: the events it takes, and the actions it asks for.
 
 use std::{sync::Arc, time::Duration};
 

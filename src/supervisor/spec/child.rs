@@ -1,4 +1,4 @@
-//! What a supervisor is told about one child.
+//! The spec of one child.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a child is called.
+//! The id of a child.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 

@@ -1,8 +1,8 @@
-//! Whether a session stays: whoever removes it and whoever protects it agree on that.
+//! Whether a session stays: a removal and a protection of the same session agree on it.
 //!
-//! Both hold the session's folder locked while they look and act. So a removal sees the protection, or whoever protects hears that the session
-//! is gone; never both, and never neither. The lock is the system's (`flock`) and on the folder itself: nothing is made for it,
-//! and it ends with whoever holds it, however that ends.
+//! Both hold the session's folder locked while they look and act. A removal therefore sees the protection, or the caller who
+//! protects hears that the session is gone; never both, and never neither. The lock is the system's (`flock`), on the folder
+//! itself: no file is made for it, and it ends with its holder, however that ends.
 
 use std::{
     fs::{File, TryLockError},

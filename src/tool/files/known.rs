@@ -1,4 +1,4 @@
-//! Files whose content is known without a look inside: the system says that they are still what was read or written there.
+//! Files whose content is known without reading them: the system says that they have not changed since a call read or wrote them.
 //!
 //! So the content of before is known also of a file that a command of the shell has changed. Bounded; what is forgotten is
 //! "not restorable", and nothing worse.

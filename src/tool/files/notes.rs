@@ -1,4 +1,4 @@
-//! What is about to be done to files, one line each, written before it is done.
+//! Notes about changes to files, one line each, written before the change.
 //!
 //! A call says what it changed with its result. One that a crash cuts off has no result; what it was about to change is known
 //! from here. A note whose path stands in the result of its call says nothing more than that.
