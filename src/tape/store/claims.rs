@@ -144,6 +144,8 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use crate::tape::StoreOptions;
 
