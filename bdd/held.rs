@@ -8,8 +8,8 @@ use std::{
 
 use serde_json::Value;
 use tamtam::{
-    message::ErrorReason,
     model::BoxFuture,
+    session::ErrorReason,
     tool::{Access, Effect, Tool, ToolContext, ToolResult, Toolbox},
 };
 use tokio::sync::watch;

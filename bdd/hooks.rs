@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use tamtam::{
     Message,
     hook::{Hook, HookCall, Input, Verdict},
-    message::Part,
     model::BoxFuture,
+    session::Part,
     tool::ToolResult,
 };
 

@@ -15,10 +15,9 @@ use std::{
 use serde_json::Value;
 use tamtam::{
     Answer, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
-    error::SendError,
-    event::{Event, EventKind, Next},
     model::{ErrorKind, ModelError, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
+    session::{Event, EventKind, Next, SendError},
 };
 use tempfile::TempDir;
 use tokio::{sync::watch, task::AbortHandle};

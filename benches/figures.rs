@@ -17,7 +17,7 @@ use tamtam::{
     permission::Profile,
     tape::{Appended, Durability, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     tool::{Tool, ToolContext},
-    tools::bash::{Bash, BashOptions, LookLimits},
+    tools::{Bash, BashOptions, LookLimits},
 };
 
 #[path = "support/asleep.rs"]

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use tamtam::{
     EventKind, Outcome, Runtime, Session, SessionId, SessionOptions,
-    event::Next,
     model::{Reply, Scripted},
-    session::Answer,
+    session::{Answer, Next},
 };
 
 /// What a host's own code sees of agents.

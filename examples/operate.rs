@@ -15,12 +15,11 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Runtime, SendError, Session, SessionOptions,
-    model::{Answer, BoxFuture, Deltas, Item, Model, ModelError, Price, Reply, Request, Scripted},
+    model::{Answer, BoxFuture, Deltas, Item, Model, ModelError, Price, Reply, Request, Scripted, Usage},
     permission::Profile,
     runtime::{By, Operator},
     supervisor::{Happening, Node, Reading, Status, Watch},
     tool::{Effect, Tool, ToolContext, ToolResult},
-    usage::Usage,
 };
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;

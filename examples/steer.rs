@@ -7,9 +7,9 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tamtam::{
     EventKind, Runtime, SessionOptions,
-    event::Next,
     model::{Reply, Scripted},
     permission::Profile,
+    session::Next,
     tools::Setup,
 };
 

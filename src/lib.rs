@@ -24,15 +24,15 @@
 //!
 //! # The tour
 //!
-//! - [`session`]: the handle of a conversation, and the values that it gives and takes: receipts, outcomes, budgets, the state
-//!   and the entries that a tape is made of.
-//! - [`tape`]: the record that everything is recovered from.
-//! - [`model`]: what a model is; the wires; the scripted model for tests.
+//! - [`runtime`]: the builder, the tree and the operator's levers, sweeps by the clock, agents that a host defines.
+//! - [`session`]: the handle of a conversation, and the values that it gives and takes: ids, messages, events, receipts, outcomes,
+//!   budgets, the state and the entries that a tape is made of.
+//! - [`tape`]: the record that everything is recovered from; a store of files, of memory, or of your own.
+//! - [`ops`]: what is done to a store beside the sessions: list, sweep, restore files, replay.
+//! - [`model`]: what a model is, what it costs; the wires; the scripted model for tests.
 //! - [`tool`]: what a tool is. With the feature `tools`, seven of them come along.
 //! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and who is asked.
 //! - [`supervisor`]: children, restarts, parking; hosts may put actors of their own under the same tree.
-//! - [`event`]: what happens, as hosts see it.
-//! - [`replay`]: a session again from its tape, with no network and no tool; a recorded tape as a test.
 //!
 //! # What a host must give
 //!
@@ -50,15 +50,16 @@ mod fault;
 extern crate self as tamtam;
 mod lock;
 
-pub mod agent;
-pub mod error;
-pub mod event;
+mod agent;
+mod error;
+mod event;
 pub mod hook;
 pub mod model;
+pub mod ops;
 pub mod permission;
 #[cfg(all(unix, feature = "tools"))]
-pub mod process;
-pub mod prompt;
+mod process;
+mod prompt;
 pub mod runtime;
 pub mod session;
 pub mod supervisor;
@@ -69,13 +70,7 @@ pub mod tools;
 
 mod actor;
 mod kernel;
-mod ops;
 mod words;
-
-#[cfg(all(unix, feature = "tools"))]
-pub use ops::restore;
-pub use ops::{listing, replay, sweep};
-pub use words::{ids, message, usage};
 
 pub use error::{OpenError, SendError};
 pub use event::{Event, EventKind, EventStream};

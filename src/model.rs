@@ -10,9 +10,9 @@
 
 mod assembly;
 mod error;
-pub mod price;
+pub(crate) mod price;
 mod request;
-pub mod scripted;
+pub(crate) mod scripted;
 mod secret;
 
 #[cfg(feature = "http")]
@@ -44,16 +44,16 @@ pub(crate) mod samples;
 #[cfg(feature = "http")]
 mod schema;
 #[cfg(feature = "http")]
-pub mod sse;
+pub(crate) mod sse;
 #[cfg(feature = "http")]
 mod wire;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use error::{ErrorKind, ModelError, RetryClass};
-pub use price::{Price, Prices, known_price};
+pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
-pub use scripted::{Reply, Scripted};
+pub use scripted::{BadScript, Barrier, By, REQUESTS_MAX, Reply, Scripted, transcript};
 pub use secret::Secret;
 
 #[cfg(feature = "http")]
@@ -63,6 +63,8 @@ pub use {
     http::{HttpClient, HttpModel},
     router::{Provider, Router},
 };
+
+pub use crate::words::usage::{BadUsd, Cost, MicroUsd, PicoUsd, ShownCost, Usage};
 
 use crate::words::message::ModelRef;
 

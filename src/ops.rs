@@ -1,7 +1,18 @@
-//! Operations beside the sessions: listing and sweeping them, replaying their decisions, and restoring files.
+//! What is done to a store beside its sessions: list them, sweep them, restore the files that they changed, replay their decisions.
+//!
+//! Nothing here needs a runtime; a runtime offers most of it as methods of its own. All of it blocks on the disk.
 
-pub mod listing;
+pub(crate) mod listing;
 pub mod replay;
 #[cfg(all(unix, feature = "tools"))]
-pub mod restore;
-pub mod sweep;
+pub(crate) mod restore;
+pub(crate) mod sweep;
+
+pub use listing::{
+    BadSessionCursor, ListedSession, Looked, Parent, SessionCursor, SessionPage, SessionQuery, Shape, sessions,
+};
+#[cfg(all(unix, feature = "tools"))]
+pub use restore::{FilePlan, PlanError, PlannedFile, Restore, RestoreError, Restored, Step, changes, offline};
+pub use sweep::{
+    KeptReason, KeptSession, Sweep, SweepPolicy, SweepReason, SweptSession, sweep, sweep_plan, sweep_planned,
+};

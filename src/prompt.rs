@@ -5,7 +5,7 @@
 /// `date` is a day such as `2026-11-21`; the library asks no clock, so without one none is named. The platform is the one that
 /// this program was built for.
 #[must_use]
-pub fn system(workspace: &str, date: Option<&str>) -> String {
+pub(crate) fn system(workspace: &str, date: Option<&str>) -> String {
     let platform = std::env::consts::OS;
     let date = date.map(|day| format!("\nToday is {day}.")).unwrap_or_default();
     format!(

@@ -39,13 +39,16 @@ use crate::{
     error::{OpenError, PassivateError},
     event::EventStream,
     kernel::{State, first_entries},
-    ops::listing::{self, SessionPage, SessionQuery},
-    ops::sweep::{self, Sweep, SweepPolicy},
+    ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
     runtime::ending::Ending,
     session::{Session, fork_now},
     supervisor::{AdminError, Down, SupervisorHandle},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
+};
+pub use crate::{
+    agent::{Agent, AgentLimits, BadAgent},
+    error::{Kind, StartError},
 };
 
 /// A drain that is given longer is given this long: for ever.
@@ -239,11 +242,11 @@ impl Runtime {
     }
 
     /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and standing. Comes
-    /// from the index, which is first brought up to date for as long as the query waits; see [`listing`].
+    /// from the index, which is first brought up to date for as long as the query waits; see [`SessionPage`].
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, listing::SessionQuery};
+    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, ops::SessionQuery};
     ///
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;
@@ -283,12 +286,12 @@ impl Runtime {
     }
 
     /// Removes the conversations that a policy does not keep, for good, with all that is beside them; see
-    /// [`sweep`] for what is never removed. It works beside the sessions and holds up none of them, and stops
+    /// [`ops::sweep`](crate::ops::sweep()) for what is never removed. It works beside the sessions and holds up none of them, and stops
     /// between two removals when the runtime ends. Dropping the future lets it finish.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
-    /// use tamtam::{Runtime, SessionOptions, model::Scripted, sweep::SweepPolicy};
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted, ops::SweepPolicy};
     ///
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;

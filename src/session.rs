@@ -34,6 +34,19 @@ pub(crate) use fork::fork_now;
 pub use fork::{ForkedAt, Merge, fork_at};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 
+pub use crate::{
+    error::{OpenError, PassivateError, SendError, SpawnError},
+    event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
+    words::{
+        ids::{BadSessionId, CallId, CommandId, MessageId, Millis, SESSION_ID_BYTES_MAX, Seq, SessionId},
+        message::{
+            AgentPart, BadModelRef, CompactionPart, ErrorReason, Extra, FilePart, Finish, Message, MessageTime,
+            ModelRef, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart,
+            StepStartPart, SubtaskPart, TextPart, ToolPart, ToolState,
+        },
+    },
+};
+
 use tokio::sync::oneshot;
 
 use crate::{
@@ -41,15 +54,12 @@ use crate::{
         host::Host,
         slot::{Phase, Question, Reply, Slot, within},
     },
-    error::{OpenError, SendError},
-    event::{EventStream, events_of},
+    event::events_of,
     kernel::{
         self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
         SendMessage, WithdrawMessage, kept,
     },
     tape::TapeStoreExt as _,
-    words::ids::{MessageId, Seq, SessionId},
-    words::message::Message,
     words::usage::Usage,
 };
 

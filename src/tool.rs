@@ -12,12 +12,12 @@ mod context;
 mod facts;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod files;
-pub mod partial_json;
+pub(crate) mod partial_json;
 mod result;
 mod toolbox;
 pub mod truncate;
 #[cfg(unix)]
-pub mod workspace;
+pub(crate) mod workspace;
 
 use std::time::Duration;
 
@@ -31,8 +31,14 @@ pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]
 pub use files::{Files, KeepLimits};
+pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub use result::ToolResult;
 pub use toolbox::Toolbox;
+#[cfg(unix)]
+pub use workspace::{
+    Dir, DirEntries, DirEntry, FileInfo, FileKind, Version, Workspace, WorkspaceError, WorkspacePath, WriteOptions,
+    Written,
+};
 
 pub use crate::model::BoxFuture;
 

@@ -3,9 +3,8 @@
 //! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share what keeps two calls from
 //! writing one file at once, so sessions that work in one folder should be given clones of one set.
 
-pub mod bash;
-
 mod arguments;
+pub(crate) mod bash;
 mod call;
 mod charset;
 mod edit;
@@ -31,9 +30,14 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 
+pub use bash::{Bash, BashOptions, LookLimits};
 pub use elsewhere::{Elsewhere, elsewhere};
 
-use bash::{Bash, BashOptions};
+/// OS processes that belong to a call: begun with its mark, bounded, and killed with it. For tools of a host.
+pub mod process {
+    pub use crate::process::*;
+}
+
 use call::Shared;
 use file_tool::FileTool;
 

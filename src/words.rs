@@ -1,5 +1,5 @@
 //! Words: what all rooms speak in. They are values, and do nothing.
 
-pub mod ids;
-pub mod message;
-pub mod usage;
+pub(crate) mod ids;
+pub(crate) mod message;
+pub(crate) mod usage;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use cucumber::{gherkin, then};
 use tamtam::{
     Outcome,
-    event::{Event, EventKind},
-    message::Part,
     model::{AnswerPart, Item, Request},
+    session::{Event, EventKind, Part},
 };
 
 use crate::{

@@ -3,9 +3,7 @@
 use cucumber::when;
 use tamtam::{
     Delivery, Receipt, Seq, Steering,
-    event::EventKind,
-    message::Message,
-    session::{Grant, Waiting},
+    session::{EventKind, Grant, Message, Waiting},
 };
 
 use crate::{

@@ -10,9 +10,9 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, SessionId,
-    message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     runtime::Operator,
+    session::Finish,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 

@@ -13,10 +13,10 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Runtime, Session, SessionOptions,
-    message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request, ToolResultItem},
     permission::Profile,
     runtime::Passivation,
+    session::Finish,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 

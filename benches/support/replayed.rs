@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tamtam::{
     SessionId,
-    replay::Replay,
+    ops::replay::Replay,
     tape::{Access, Store, StoreOptions},
 };
 

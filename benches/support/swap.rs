@@ -11,9 +11,8 @@ use std::{
 
 use tamtam::{
     ModelRef,
-    message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request},
-    session::SUMMARY_SYSTEM,
+    session::{Finish, SUMMARY_SYSTEM},
 };
 
 use super::parts::{Nothing, distribution, options, percentile, runtime};

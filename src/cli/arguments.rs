@@ -5,7 +5,7 @@ mod tape;
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use tamtam::{SessionId, listing::SessionCursor, permission::Profile, tape::Standing};
+use tamtam::{SessionId, ops::SessionCursor, permission::Profile, tape::Standing};
 
 use super::{budget::BudgetArguments, escape, failure::Exit};
 

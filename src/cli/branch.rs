@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path, sync::Arc};
 use tamtam::{
     MessageId, Millis, Runtime, SendError, Seq, SessionId,
     model::Scripted,
-    restore::{FilePlan, Restore, RestoreError},
+    ops::{FilePlan, Restore, RestoreError},
     session::{ForkError, Merge, MergeError, NoPoint, Point, Rollback, RollbackError, RollbackOptions, State, fork_at},
     tape::{Deleted, Store, StoreOptions, TapeError, TapeStore as _, TapeStoreExt as _},
 };
@@ -84,7 +84,7 @@ struct Summary {
     #[serde(default)]
     request: Option<tamtam::session::BranchRequest>,
     #[serde(default)]
-    usage: tamtam::usage::Usage,
+    usage: tamtam::model::Usage,
 }
 
 /// Goes back, and says so. With files the diff comes first, and without `--yes` nothing else does.

@@ -3,9 +3,8 @@
 use clap::Args;
 use tamtam::{
     ModelRef,
-    model::{Models, Price},
+    model::{MicroUsd, Models, PicoUsd, Price},
     session::{Budget, OnBreach},
-    usage::{MicroUsd, PicoUsd},
 };
 
 use super::failure::Failure;

@@ -3,10 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
-use tamtam::{
-    model::{PROVIDERS, known_limits, price::PRICES},
-    usage::MicroUsd,
-};
+use tamtam::model::{MicroUsd, PRICES, PROVIDERS, known_limits};
 
 use super::{
     arguments::ModelsArguments,

@@ -17,11 +17,9 @@ use std::{
 use serde_json::json;
 use tamtam::{
     EventKind, MessageId, Outcome, Runtime, Seq, Session, SessionId, SessionOptions,
-    event::{EventStream, Next},
-    message::ModelRef,
     model::{Reply, Scripted},
     permission::Profile,
-    session::Entry,
+    session::{Entry, EventStream, ModelRef, Next},
     supervisor::Status,
     tape::{Access, Store, StoreOptions, TapeStoreExt as _},
     tool::Toolbox,
@@ -83,7 +81,7 @@ fn script() -> Scripted {
         Reply::call("glitch", json!({})).expecting(GOODBYE),
         Reply::text("Goodbye.").expecting("nothing was done"),
     ];
-    Scripted::from_list(replies, tamtam::model::scripted::By::Answers)
+    Scripted::from_list(replies, tamtam::model::By::Answers)
         .named(ModelRef { provider: "scripted".into(), model: "demo".into() })
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tamtam::{OpenError, Outcome, SendError, error::StartError, tape::TapeError};
+use tamtam::{OpenError, Outcome, SendError, runtime::StartError, tape::TapeError};
 
 /// How a command ended. The numbers are a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,7 +48,7 @@ pub(super) async fn choose(
     }
     let model = match (named, of_session) {
         (Some(named), _) => {
-            named.parse().map_err(|error: tamtam::message::BadModelRef| Failure::usage(error.to_string()))?
+            named.parse().map_err(|error: tamtam::session::BadModelRef| Failure::usage(error.to_string()))?
         }
         (None, Some(model)) if model.provider == "scripted" => {
             return Err(Failure::usage(format!(

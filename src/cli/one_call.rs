@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tamtam::{
     SessionId,
     permission::{Action, Globs, Judgement, judge, seen_from},
-    process::Processes,
-    tool::{Access, Tool, ToolContext, workspace::Workspace},
+    tool::{Access, Tool, ToolContext, Workspace},
+    tools::process::Processes,
 };
 
 use super::{

@@ -6,9 +6,11 @@ use std::{
 };
 
 use tamtam::{
-    process::{Watch, watch},
     tool::Toolbox,
-    tools::Setup,
+    tools::{
+        Setup,
+        process::{Watch, watch},
+    },
 };
 
 use super::failure::{Exit, Failure};

@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 
 use tamtam::{
     EventKind, Millis, Part,
-    message::ErrorReason,
-    session::{AskClosedWhy, Grant},
+    session::{AskClosedWhy, ErrorReason, Grant},
     tool::Access,
 };
 

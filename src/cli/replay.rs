@@ -10,7 +10,7 @@ use std::{
 
 use tamtam::{
     SessionId,
-    replay::{CheckError, Replay, ReplayError, Step, check, diverge, write_test},
+    ops::replay::{CheckError, Replay, ReplayError, Step, check, diverge, write_test},
     session::Point,
     tape::{Store, TapeError},
 };

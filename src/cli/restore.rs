@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tamtam::{
     Seq,
-    restore::{self, FilePlan, PlanError, Restore, RestoreError},
+    ops::{self, FilePlan, PlanError, Restore, RestoreError},
     tape::{Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 
@@ -47,7 +47,7 @@ pub(super) fn restore(given: &RestoreArguments, environment: &Environment) -> Re
     print(&shown)?;
     let session = &given.changes.session;
     let store = Store::open(environment.store(given.changes.store.store.as_deref())?, StoreOptions::default())?;
-    let done = restore::offline(&store, session, since, &environment.tools(), how)?;
+    let done = ops::offline(&store, session, since, &environment.tools(), how)?;
     let mut text = String::new();
     let _ = writeln!(text, "\n{} files were restored: entry {}", done.files.files.len(), done.entry);
     for refused in &done.files.refused {
@@ -64,7 +64,7 @@ fn plan(given: &ChangesArguments, environment: &Environment) -> Result<(FilePlan
         Some(since) => Seq(since),
         None => newest_turn(&store, given)?,
     };
-    Ok((restore::changes(&store, &given.session, since).map_err(RestoreError::from)?, since))
+    Ok((ops::changes(&store, &given.session, since).map_err(RestoreError::from)?, since))
 }
 
 /// The entry that began the newest turn.

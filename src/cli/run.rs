@@ -19,9 +19,8 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Message, Outcome, Runtime, SendError, Seq, Session,
-    event::{EventStream, Next},
     model::ErrorKind,
-    session::{Spent, TurnEnd},
+    session::{EventStream, Next, Spent, TurnEnd},
 };
 
 use super::{

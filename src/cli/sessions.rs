@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use serde_json::{Value, json};
 use tamtam::{
     Millis,
-    listing::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
+    ops::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
     tape::{Access, Behind, Standing, Store, StoreOptions, TapeError},
     tool::truncate::format_bytes,
 };
@@ -92,7 +92,7 @@ fn page(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut progress = Progress::new();
     let mut behind_before = u64::MAX;
     loop {
-        let page = listing::sessions(store, query)?;
+        let page = ops::sessions(store, query)?;
         match page.behind {
             Behind::Sessions(behind) if behind < behind_before => {
                 behind_before = behind;

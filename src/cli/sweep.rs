@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use tamtam::{
     Millis,
-    sweep::{self, KeptSession, Sweep, SweepPolicy, SweptSession},
+    ops::{self, KeptSession, Sweep, SweepPolicy, SweptSession},
     tape::{Access, Store, StoreOptions, TapeError, TapeStoreExt as _},
     tool::truncate::format_bytes,
 };
@@ -47,7 +47,7 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
     // Who only looks needs no more than that.
     let access = if given.dry_run { Access::Read } else { Access::Write };
     let store = Store::open(path, StoreOptions { access, ..StoreOptions::default() })?;
-    let plan = sweep::sweep_plan(&store, policy, Millis::now())?;
+    let plan = ops::sweep_plan(&store, policy, Millis::now())?;
     if !given.yes {
         let shown = said(&plan, given.json, false)?;
         if given.dry_run || plan.gone.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
         }
     }
     // What was shown and nothing else: what became old meanwhile goes another time.
-    let swept = sweep::sweep_planned(&store, plan, || false)?;
+    let swept = ops::sweep_planned(&store, plan, || false)?;
     match store.scrub(&|| false) {
         Ok(true) => {}
         Ok(false) => Progress::warn(
@@ -73,7 +73,7 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
 /// Prints what goes, or is gone.
 fn said(sweep: &Sweep, json: bool, removed: bool) -> Result<Exit, Failure> {
     print(&if json { as_json(sweep, removed) } else { as_text(sweep, removed) })?;
-    let is_whole = !sweep.kept.iter().any(|kept| matches!(kept.why, sweep::KeptReason::Failed(_)));
+    let is_whole = !sweep.kept.iter().any(|kept| matches!(kept.why, ops::KeptReason::Failed(_)));
     Ok(if is_whole { Exit::Done } else { Exit::Failed })
 }
 

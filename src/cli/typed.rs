@@ -58,7 +58,7 @@ pub(super) fn more_answers(resource: Resource) -> String {
 /// By how much a limit is to be raised, where the line says so.
 fn by(line: &str, resource: Resource) -> Option<Limits> {
     let amount = match resource {
-        Resource::Usd => line.parse::<tamtam::usage::PicoUsd>().ok()?.0,
+        Resource::Usd => line.parse::<tamtam::model::PicoUsd>().ok()?.0,
         Resource::TimeMs => line.parse::<u64>().ok()?.checked_mul(1_000)?,
         _ => line.parse().ok()?,
     };

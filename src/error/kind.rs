@@ -13,7 +13,7 @@ use crate::{
 /// shows people the text.
 ///
 /// ```
-/// use tamtam::{SendError, error::Kind};
+/// use tamtam::{SendError, runtime::Kind};
 ///
 /// let again = |error: &SendError| matches!(error.kind(), Kind::Retry | Kind::Unsettled);
 /// assert!(again(&SendError::InboxFull { depth: 256 }));

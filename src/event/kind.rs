@@ -102,7 +102,7 @@ pub enum EventKind {
         name: String,
     },
     /// More of the arguments of a call that the model is writing. Provisional, and for display only: see
-    /// [`partial_json`](crate::tool::partial_json) for what can be shown of them.
+    /// [`PartialJson`](crate::tool::PartialJson) for what can be shown of them.
     CallInput {
         /// Position among the calls of the answer, from 0.
         index: u32,

@@ -11,7 +11,7 @@ use memchr::memchr2;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub(crate) struct Event {
     /// The `event` field; empty where there was none.
     pub name: String,
     /// The `data` lines, joined with LF.
@@ -21,22 +21,14 @@ pub struct Event {
 /// An event was larger than the decoder may keep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("sent an event of more than {bytes_max} bytes")]
-pub struct EventTooLarge {
+pub(crate) struct EventTooLarge {
     /// The bound.
     pub bytes_max: usize,
 }
 
 /// Turns the bytes of one stream into events.
-///
-/// ```
-/// use tamtam::model::sse::Decoder;
-/// let mut decoder = Decoder::new(1024);
-/// let events = decoder.push(b"data: hello\n\ndata: wor").unwrap();
-/// assert_eq!(events[0].data, "hello");
-/// assert_eq!(decoder.push(b"ld\n\n").unwrap()[0].data, "world");
-/// ```
 #[derive(Debug)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     bytes_max: usize,
     /// The line that is not complete yet.
     line: Vec<u8>,
@@ -53,7 +45,7 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder that keeps at most `bytes_max` bytes of one event.
     #[must_use]
-    pub fn new(bytes_max: usize) -> Decoder {
+    pub(crate) fn new(bytes_max: usize) -> Decoder {
         Decoder {
             bytes_max,
             line: Vec::new(),
@@ -67,7 +59,7 @@ impl Decoder {
     /// Takes the next bytes and gives the events that they complete.
     ///
     /// After an error the stream is of no further use.
-    pub fn push(&mut self, mut chunk: &[u8]) -> Result<Vec<Event>, EventTooLarge> {
+    pub(crate) fn push(&mut self, mut chunk: &[u8]) -> Result<Vec<Event>, EventTooLarge> {
         let mut events = Vec::new();
         while !chunk.is_empty() {
             if std::mem::take(&mut self.after_cr) && chunk[0] == b'\n' {
@@ -90,7 +82,7 @@ impl Decoder {
     ///
     /// The standard drops such an event. Some servers end their last event without the empty line, so the caller gets it and
     /// decides: it may also be half an event of a stream that was cut off.
-    pub fn finish(&mut self) -> Option<Event> {
+    pub(crate) fn finish(&mut self) -> Option<Event> {
         if !self.line.is_empty() {
             self.end_line();
         }

@@ -12,7 +12,7 @@
 //! ```
 //! # use std::sync::Arc;
 //! # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
-//! use tamtam::{replay::Replay, tape::{Access, Store, StoreOptions}};
+//! use tamtam::{ops::replay::Replay, tape::{Access, Store, StoreOptions}};
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
 //! # let folder = tempfile::tempdir()?;
 //! # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));

@@ -120,7 +120,7 @@ impl Builder {
     /// and never zero.
     ///
     /// ```
-    /// use tamtam::{Runtime, model::Price, usage::MicroUsd};
+    /// use tamtam::{Runtime, model::{Price, MicroUsd}};
     ///
     /// // $0.25 for a million tokens read, $2 for a million written.
     /// let price = Price::new(MicroUsd(250_000), MicroUsd(2_000_000));

@@ -34,21 +34,16 @@ impl Parsed {
 #[error("the text is not the beginning of a json object")]
 pub struct NotJson;
 
-/// What is known of arguments that may break off anywhere.
+/// Arguments as they arrive. Nothing is lost however the text is cut into pieces.
 ///
 /// ```
-/// use tamtam::tool::partial_json::{Parsed, parse};
-/// let Parsed::Partial(fields) = parse(r#"{"path": "src/ma"#)? else { return Ok(()) };
+/// use tamtam::tool::{Parsed, PartialJson};
+/// let mut arguments = PartialJson::new();
+/// arguments.push(r#"{"path": "src/ma"#);
+/// let Parsed::Partial(fields) = arguments.parsed()? else { return Ok(()) };
 /// assert_eq!(fields["path"], "src/ma");
-/// # Ok::<(), tamtam::tool::partial_json::NotJson>(())
+/// # Ok::<(), tamtam::tool::NotJson>(())
 /// ```
-pub fn parse(text: &str) -> Result<Parsed, NotJson> {
-    let mut partial = PartialJson::new();
-    partial.push(text);
-    partial.parsed()
-}
-
-/// Arguments as they arrive. Nothing is lost however the text is cut into pieces.
 #[derive(Clone, Debug, Default)]
 pub struct PartialJson {
     text: String,
@@ -250,6 +245,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn parse(text: &str) -> Result<Parsed, NotJson> {
+        let mut arguments = PartialJson::new();
+        arguments.push(text);
+        arguments.parsed()
+    }
 
     fn partial(text: &str) -> Value {
         match parse(text) {

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;
-//! use tamtam::tool::workspace::{Workspace, WriteOptions};
+//! use tamtam::tool::{Workspace, WriteOptions};
 //! let workspace = Workspace::open(folder.path())?;
 //! let path = workspace.resolve("notes/today.txt")?;
 //! workspace.write(&path, b"one line", &WriteOptions::default())?;

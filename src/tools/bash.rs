@@ -45,13 +45,13 @@ use report::{Ending, Run};
 pub use look::LookLimits;
 
 /// How long a command may take where nothing is said (FT-13).
-pub const TIMEOUT_SECONDS: u64 = 120;
+pub(crate) const TIMEOUT_SECONDS: u64 = 120;
 /// The longest time a command may be given (FT-13).
-pub const TIMEOUT_SECONDS_MAX: u64 = 3_600;
+pub(crate) const TIMEOUT_SECONDS_MAX: u64 = 3_600;
 /// How long what a command left running may go on writing (H01).
-pub const DRAIN: Duration = Duration::from_millis(250);
+pub(crate) const DRAIN: Duration = Duration::from_millis(250);
 /// The longest command, in bytes: what the system takes as one argument.
-pub const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
+pub(crate) const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
 
 /// How often a running command shows the end of its output.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);

@@ -30,7 +30,7 @@ pub trait Elsewhere: Send + Sync + 'static {
 /// ```
 /// use std::sync::Arc;
 /// use serde_json::Value;
-/// use tamtam::{model::BoxFuture, tool::{ToolContext, ToolResult}, tools::{self, Elsewhere}};
+/// use tamtam::{model::BoxFuture, tool::{ToolContext, ToolResult}, tools::Elsewhere};
 ///
 /// /// Works in another folder, as a container would.
 /// struct Moved(tools::Setup);

@@ -6,11 +6,10 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use serde_json::json;
 use tamtam::{
     EventKind, Outcome, Runtime, SessionId, SessionOptions,
-    agent::Agent,
-    event::Next,
-    model::{Reply, Scripted, scripted::transcript},
+    model::{Reply, Scripted, transcript},
     permission::{Action, Rule},
-    session::Answer,
+    runtime::Agent,
+    session::{Answer, Next},
     tools,
 };
 

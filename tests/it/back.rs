@@ -8,10 +8,9 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, EventKind, Message, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
-    message::{Finish, ModelRef},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
-    session::{Entry, NoPoint, Point, Record, Refusal, RollbackError, State},
+    session::{Entry, Finish, ModelRef, NoPoint, Point, Record, Refusal, RollbackError, State},
 };
 
 use crate::support::taped;
@@ -133,7 +132,7 @@ async fn undo_and_redo_outlive_the_process() {
     let undone = session.undo().await.unwrap();
     let shown = loop {
         match events.next().await {
-            Some(tamtam::event::Next::Event(event)) => break event.kind.clone(),
+            Some(tamtam::session::Next::Event(event)) => break event.kind.clone(),
             Some(_) => {}
             None => panic!("the stream ended"),
         }

@@ -15,10 +15,9 @@ use std::{path::Path, sync::Arc};
 
 use tamtam::{
     Delivery, EventKind, Message, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
-    event::Next,
-    model::{Item, Model, Reply, Scripted, scripted::transcript},
+    model::{Item, Model, Reply, Scripted, transcript},
     permission::Profile,
-    session::{ForkError, Limits, MergeError, NoPoint, Point, Record, RollbackOptions, State},
+    session::{ForkError, Limits, MergeError, Next, NoPoint, Point, Record, RollbackOptions, State},
     tape::Deleted,
 };
 

@@ -11,12 +11,10 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Runtime, SessionOptions,
-    event::Next,
-    message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Delta, Deltas, Model, ModelError, Request},
     permission::Profile,
-    session::Record,
-    tool::{Tool, ToolContext, ToolResult, partial_json::PartialJson},
+    session::{Finish, Next, Record},
+    tool::{PartialJson, Tool, ToolContext, ToolResult},
 };
 use tokio::sync::Semaphore;
 

@@ -11,13 +11,10 @@ use std::sync::{
 
 use tamtam::{
     EventKind, Outcome, Runtime, SessionOptions,
-    event::Next,
-    message::ModelRef,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request, scripted::transcript},
+    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request, Usage, transcript},
     permission::Profile,
-    session::SUMMARY_SYSTEM,
+    session::{ModelRef, Next, SUMMARY_SYSTEM},
     supervisor::Node,
-    usage::Usage,
 };
 
 use crate::support::taped;
@@ -85,7 +82,7 @@ impl Model for Counting {
                 return Err(ModelError::new(tamtam::model::ErrorKind::ContextOverflow, "too large"));
             }
             let mut answer =
-                Answer::new(vec![AnswerPart::Text { text: said, extra: None }], tamtam::message::Finish::Stop);
+                Answer::new(vec![AnswerPart::Text { text: said, extra: None }], tamtam::session::Finish::Stop);
             answer.usage = Usage { input: tokens, output: 300, ..Usage::default() };
             Ok(answer)
         })
@@ -257,7 +254,7 @@ impl Model for Crashing {
                 panic!("the summariser is broken");
             }
             let said = AnswerPart::Text { text: "fine".to_owned(), extra: None };
-            Ok(Answer::new(vec![said], tamtam::message::Finish::Stop))
+            Ok(Answer::new(vec![said], tamtam::session::Finish::Stop))
         })
     }
 }
@@ -416,7 +413,7 @@ impl Model for Hanging {
                 std::future::pending::<()>().await;
             }
             let text = AnswerPart::Text { text: "said".to_owned(), extra: None };
-            Ok(Answer::new(vec![text], tamtam::message::Finish::Stop))
+            Ok(Answer::new(vec![text], tamtam::session::Finish::Stop))
         })
     }
 }
@@ -427,7 +424,7 @@ async fn a_session_is_as_its_agent_says() {
     let folder = taped::folder();
     let model = Counting::new(65_536);
     let runtime = runtime(folder.path(), model.clone()).await;
-    let agent = tamtam::agent::Agent::from_json(
+    let agent = tamtam::runtime::Agent::from_json(
         r#"{"name":"quiet","description":"Says little.","prompt":"Be quiet.","tools":[],"limits":{"steps_max":3,"output_max":77},
             "permission":[{"permission":"*","pattern":"*","action":"deny"}]}"#,
     );

@@ -4,9 +4,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     Outcome, Runtime, Session, SessionId, SessionOptions,
-    listing::SessionQuery,
     model::{Reply, Scripted},
-    sweep::SweepPolicy,
+    ops::{SessionQuery, SweepPolicy},
     tape::{Deleted, Query, Store, StoreOptions, TapeStoreExt as _},
 };
 

@@ -5,10 +5,10 @@ use std::{path::Path, sync::Arc};
 use serde_json::json;
 use tamtam::{
     EventKind, Part, Runtime, Seq, Session, SessionOptions,
-    event::Next,
     model::{Item, Reply, Scripted},
+    ops::{Restore, RestoreError},
     permission::Profile,
-    restore::{Restore, RestoreError},
+    session::Next,
     tape::TapeStoreExt as _,
     tools,
 };
@@ -220,9 +220,9 @@ async fn a_fork_puts_back_what_its_parent_changed_before_it() {
     assert!(runtime.shutdown().await.is_empty());
     let store = tamtam::tape::Store::open(folder.path().join("store"), Default::default()).unwrap();
     assert_eq!(store.delete(&parent).unwrap(), tamtam::tape::Deleted::Hidden);
-    let undone = tamtam::restore::offline(&store, &fork, Seq(entry.0 - 1), &tools::full(), Restore::Whole).unwrap();
+    let undone = tamtam::ops::offline(&store, &fork, Seq(entry.0 - 1), &tools::full(), Restore::Whole).unwrap();
     assert_eq!(undone.files.files.len(), 2);
-    let again = tamtam::restore::offline(&store, &fork, Seq::ZERO, &tools::full(), Restore::Rest).unwrap();
+    let again = tamtam::ops::offline(&store, &fork, Seq::ZERO, &tools::full(), Restore::Rest).unwrap();
     assert_eq!(again.files.files.len(), 2);
     assert_eq!(std::fs::read_to_string(work.join("a")).unwrap(), "old\n");
 }

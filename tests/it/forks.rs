@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use tamtam::{
     OpenError, Outcome, Runtime, Seq, Session, SessionOptions,
-    message::Role,
     model::{Item, Model, Reply, Request, Scripted},
+    session::Role,
     tape::{TapeError, TapeStoreExt as _},
 };
 

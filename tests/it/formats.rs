@@ -8,19 +8,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, Message, Millis, Outcome, Seq, SessionId, Steering,
-    message::Finish,
-    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, UserItem},
+    model::{Answer, AnswerPart, ErrorKind, Item, MicroUsd, ModelError, PicoUsd, Price, Usage, UserItem},
     permission::{Chain, Ruleset},
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, Compacted, CompactionReason, Down, DownReason,
-        Entry, Extent, ForkMade, Judged, Limits, Link, Merged, OpenBranch, OpenCompaction, Record, RefusedFile,
-        RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie,
-        Undone, Way,
+        Entry, Extent, Finish, ForkMade, Grant, Judged, Limits, Link, Merged, OpenBranch, OpenCompaction, Record,
+        RefusedFile, Replaced, RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent,
+        State, TaskOrder, Tie, Undone, Way,
     },
-    session::{Grant, Replaced},
     tape::{Cause, ImportedFrom},
     tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, ToolResult},
-    usage::{MicroUsd, PicoUsd, Usage},
 };
 
 fn model() -> tamtam::ModelRef {

@@ -10,13 +10,11 @@ use std::{
 
 use tamtam::{
     Delivery, EventKind, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions,
-    error::SpawnError,
-    event::Event,
     hook::Hook,
     model::{Model, ModelError, ModelLimits, Models, Price, Reply, Scripted},
     permission::Profile,
     runtime::{Passivation, Pressure},
-    session::{Link, Refusal},
+    session::{Event, Link, Refusal, SpawnError},
     tape::MemoryStore,
 };
 

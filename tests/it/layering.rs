@@ -128,6 +128,25 @@ fn an_import_that_points_up_is_found() {
     assert_eq!(upward("runtime", "use crate::session::X;"), [""; 0]);
 }
 
+/// S-15: the face of the crate stays small: ten public modules, three inside of them, and twenty names at the root.
+#[test]
+fn the_face_of_the_crate_is_small() {
+    let mut modules = BTreeSet::new();
+    for (room, path, code) in code().into_iter().filter(|(room, ..)| room != "main" && room != "cli") {
+        let names = code.lines().filter_map(|line| line.trim().strip_prefix("pub mod ")?.split([' ', ';']).next());
+        modules.extend(
+            names.map(|name| if room == "lib" { name.to_owned() } else { format!("{}: {name}", path.display()) }),
+        );
+    }
+    let inside = ["ops.rs: replay", "tool.rs: truncate", "tools.rs: process"];
+    let rooms = ["hook", "model", "ops", "permission", "runtime", "session", "supervisor", "tape", "tool", "tools"];
+    assert_eq!(modules, inside.into_iter().chain(rooms).map(str::to_owned).collect());
+    let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    let listed = lib.lines().filter_map(|line| line.strip_prefix("pub use ")?.rsplit_once("::"));
+    let names = listed.map(|(_, names)| names.trim_end_matches(';').trim_matches(['{', '}']).split(',').count());
+    assert!(names.sum::<usize>() <= 20);
+}
+
 /// Design §7: each outside crate stays behind its wall.
 #[test]
 fn outside_crates_stay_behind_their_walls() {

@@ -16,12 +16,10 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
-    error::SpawnError,
-    event::Next,
     model::{BoxFuture, Reply, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
     runtime::Child,
-    session::{DownReason, Entry, Link, Record, Refusal},
+    session::{DownReason, Entry, Link, Next, Record, Refusal, SpawnError},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 
@@ -157,7 +155,7 @@ async fn a_child_works_beside_its_parent_and_wakes_it_when_it_is_down() {
     lab.parent.wait().await.unwrap();
     let state = lab.parent.state().await.unwrap();
     assert_eq!((&*state.ended.back().unwrap().text, state.may_sleep()), ("thank you", true));
-    let told = tamtam::model::scripted::transcript(lab.model.requests().last().unwrap());
+    let told = tamtam::model::transcript(lab.model.requests().last().unwrap());
     assert!(told.contains("is over: done.") && told.contains("found it"), "{told}");
     assert_eq!(count(&lab.parent, is_down).await, 1);
     let origin = child.session().state().await.unwrap().origin.unwrap();
@@ -327,7 +325,7 @@ async fn a_child_may_not_do_what_its_parent_may_not() {
     wide.rules = Some(Ruleset { name: "wide".into(), rules: vec![Rule::new("*", "*", Action::Allow)] });
     let child = parent.spawn_child(wide, "try", Link::DETACHED).await.unwrap();
     assert_eq!(down(&child).await, DownReason::Done);
-    let said = tamtam::model::scripted::transcript(lab.model.requests().last().unwrap());
+    let said = tamtam::model::transcript(lab.model.requests().last().unwrap());
     assert!(said.contains("Permission denied: slow * by narrow"), "{said}");
     assert!(said.contains("nobody listens who could answer"), "{said}");
     assert_eq!(lab.slow.load(Ordering::SeqCst), 0);
@@ -354,13 +352,13 @@ async fn a_child_has_no_tools_that_its_parent_lacks() {
         let asked = lab.model.requests();
         let of_child = asked
             .iter()
-            .rfind(|request| tamtam::model::scripted::transcript(request).contains(&format!("user: {prompt}")))
+            .rfind(|request| tamtam::model::transcript(request).contains(&format!("user: {prompt}")))
             .unwrap();
         let told: Vec<_> = of_child.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(told, ["quick"], "{prompt}");
         assert_eq!(child.session().state().await.unwrap().settings.title, None);
     }
-    let said: Vec<_> = lab.model.requests().iter().map(tamtam::model::scripted::transcript).collect();
+    let said: Vec<_> = lab.model.requests().iter().map(tamtam::model::transcript).collect();
     assert!(said.iter().any(|said| said.contains("slow is not among those of this agent")), "{said:?}");
     assert_eq!(lab.slow.load(Ordering::SeqCst), 0);
     assert!(lab.runtime.shutdown().await.is_empty());

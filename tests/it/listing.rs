@@ -4,11 +4,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     Millis, Runtime, Seq, Session, SessionId, SessionOptions,
-    listing::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
-    model::{Model, ModelError, Price, Reply, Scripted},
+    model::{MicroUsd, Model, ModelError, Price, Reply, Scripted, Usage},
+    ops::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
     session::{Entry, Link, Origin, Record, Settings, State},
     tape::{Access, Behind, Standing, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
-    usage::{MicroUsd, Usage},
 };
 
 use crate::support::taped;
@@ -192,7 +191,7 @@ async fn what_a_list_adds_up_is_what_the_session_adds_up() {
     session.end("over").await.unwrap();
     assert!(runtime.shutdown().await.is_empty());
     let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
-    assert!(listing::sessions(&store, &query()).unwrap().sessions[0].ended);
+    assert!(ops::sessions(&store, &query()).unwrap().sessions[0].ended);
 }
 
 /// Z-04: pages follow each other without a gap, filters narrow them, and it is said what they cost.
@@ -285,15 +284,15 @@ async fn a_tree_shows_forks_and_children_below_their_parents() {
 
     let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
     store.delete(parent.id()).unwrap();
-    let list = listing::sessions(&store, &query()).unwrap();
+    let list = ops::sessions(&store, &query()).unwrap();
     assert!(list.sessions.iter().all(|listed| listed.session != *parent.id()));
     let mut asked = query();
     asked.standing = Some(Standing::Hidden);
-    let hidden = listing::sessions(&store, &asked).unwrap();
+    let hidden = ops::sessions(&store, &asked).unwrap();
     assert_eq!((ids(&hidden), hidden.sessions[0].title.as_deref()), (vec!["parent"], Some("Begin here.")));
     let mut asked = query();
     asked.shape = Shape::Tree;
-    let tree = listing::sessions(&store, &asked).unwrap();
+    let tree = ops::sessions(&store, &asked).unwrap();
     assert_eq!(find(&tree, parent.id()).standing, Standing::Hidden);
     assert_eq!(tree.sessions.len(), 5);
 }
@@ -311,7 +310,7 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     let other = Store::open(&path, StoreOptions::default()).unwrap();
     other.park(parked.id(), Millis::now(), "it crashed").unwrap();
     let standing = |store: &Store| -> Vec<(String, Standing)> {
-        let mut sessions = listing::sessions(store, &query()).unwrap().sessions;
+        let mut sessions = ops::sessions(store, &query()).unwrap().sessions;
         sessions.sort_by(|one, two| one.session.cmp(&two.session));
         sessions.iter().map(|listed| (listed.session.to_string(), listed.standing)).collect()
     };
@@ -320,16 +319,16 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     std::fs::remove_file(path.join("index.db")).unwrap();
     let reading = Store::open(&path, StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
     assert_eq!(standing(&reading), expected);
-    let bare = listing::sessions(&reading, &query()).unwrap();
+    let bare = ops::sessions(&reading, &query()).unwrap();
     assert!(!bare.indexed && !path.join("index.db").exists());
     assert!(is_newest_first(&bare));
     let in_bare = find(&bare, awake.id());
     assert_eq!((&in_bare.title, in_bare.cost, in_bare.seq), (&None, None, awake.state().await.unwrap().seq));
-    let whole = listing::sessions(&other, &query()).unwrap();
+    let whole = ops::sessions(&other, &query()).unwrap();
     assert_eq!(find(&whole, awake.id()).title.as_deref(), Some("Hello."));
     // With one to read from, it is as good as any, and says what it has not read.
     say(&awake, "More.").await;
-    let read = listing::sessions(&reading, &query()).unwrap();
+    let read = ops::sessions(&reading, &query()).unwrap();
     assert_eq!((read.indexed, read.behind), (true, Behind::Sessions(1)));
     assert!(runtime.shutdown().await.is_empty());
     let left = [("awake".to_owned(), Standing::Passive), ("parked".to_owned(), Standing::Parked)];
@@ -339,7 +338,7 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     let (index, aside) = (path.join("index.db"), path.join("aside.db"));
     std::fs::rename(&index, &aside).unwrap();
     std::fs::create_dir(&index).unwrap();
-    let bare = listing::sessions(&other, &query()).unwrap();
+    let bare = ops::sessions(&other, &query()).unwrap();
     assert_eq!((bare.indexed, bare.sessions.len(), index.is_dir()), (false, 2, true));
     std::fs::remove_dir(&index).unwrap();
     // Nor is one made where that is not possible, or one read on that another user has locked.
@@ -350,11 +349,11 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
         if is_there {
             std::fs::rename(&aside, &index).unwrap();
         }
-        let bare = listing::sessions(&other, &query()).unwrap();
+        let bare = ops::sessions(&other, &query()).unwrap();
         assert_eq!((bare.indexed, bare.sessions.len()), (false, 2), "{is_there}");
     }
     std::fs::remove_dir(&lock).unwrap();
-    assert!(listing::sessions(&other, &query()).unwrap().indexed);
+    assert!(ops::sessions(&other, &query()).unwrap().indexed);
 }
 
 /// A session with one entry, which does a task of that one.
@@ -394,7 +393,7 @@ fn sessions_that_belong_to_each_other_in_a_circle_are_shown_and_removed() {
         let mut asked = query();
         (asked.shape, asked.limit) = (Shape::Tree, limit);
         loop {
-            let page = listing::sessions(&store, &asked).unwrap();
+            let page = ops::sessions(&store, &asked).unwrap();
             assert!(page.indexed && !page.cut);
             shown.extend(page.sessions.iter().map(|listed| (listed.depth, listed.session.to_string())));
             let Some(next) = page.next else { break };
@@ -404,9 +403,9 @@ fn sessions_that_belong_to_each_other_in_a_circle_are_shown_and_removed() {
         let expected = [(0, "h"), (0, "g"), (0, "e"), (1, "d"), (2, "f"), (2, "c"), (0, "b"), (1, "a")];
         assert_eq!(rows, expected, "{limit} a page");
     }
-    let mut policy = tamtam::sweep::SweepPolicy::default();
+    let mut policy = tamtam::ops::SweepPolicy::default();
     policy.keep_newest = Some(0);
-    let swept = tamtam::sweep::sweep(&store, policy, Millis::now(), || false).unwrap();
+    let swept = tamtam::ops::sweep(&store, policy, Millis::now(), || false).unwrap();
     assert_eq!((swept.gone.len(), swept.kept.len()), (parents.len(), 0), "{swept:?}");
     assert!(store.list().unwrap().is_empty());
 }

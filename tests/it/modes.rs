@@ -12,11 +12,10 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, EventStream, Message, Outcome, Runtime, SendError, Seq, Session, SessionOptions,
-    agent::Agent,
-    event::Next,
     model::{BoxFuture, Item, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
-    session::{CallState, Grant, Scope},
+    runtime::Agent,
+    session::{CallState, Grant, Next, Scope},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 

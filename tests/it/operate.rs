@@ -12,12 +12,10 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, ModelRef, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
-    event::Next,
-    message::Part,
     model::{Answer, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{By, OperateError, SessionFigures},
-    session::Grant,
+    session::{Grant, Next, Part},
     supervisor::{Happening, Node, Reading, Status, Watch},
     tool::{Tool, ToolContext, ToolResult},
 };

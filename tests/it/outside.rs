@@ -5,10 +5,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::json;
 use tamtam::{
     EventKind, Runtime, SessionOptions,
-    event::Next,
     model::{Item, Reply, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
-    session::Grant,
+    session::{Grant, Next},
     tools,
 };
 

@@ -13,11 +13,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     EventKind, EventStream, Runtime, Session, SessionOptions,
-    event::Next,
-    message::Part,
     model::{Item, Reply, Request, Scripted},
     permission::Profile,
     runtime::{Builder, Passivation},
+    session::{Next, Part},
 };
 
 /// A model that answers each prompt with the number of user messages that it has seen.

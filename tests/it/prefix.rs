@@ -10,8 +10,7 @@ use tamtam::{
     Outcome, Runtime, SessionOptions,
     model::{Api, Endpoint, HttpModel, HttpOptions},
     permission::Profile,
-    session::SUMMARY_SYSTEM,
-    session::{Entry, Record},
+    session::{Entry, Record, SUMMARY_SYSTEM},
     tools,
 };
 

@@ -9,9 +9,11 @@ use std::{
 
 use serde_json::json;
 use tamtam::{
-    process::{Processes, Whose, sweep::sweep},
     tool::{Tool, ToolContext},
-    tools::bash::{Bash, BashOptions},
+    tools::{
+        Bash, BashOptions,
+        process::{Processes, Whose, sweep},
+    },
 };
 
 use crate::support::{

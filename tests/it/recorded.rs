@@ -12,9 +12,9 @@ use serde_json::json;
 use tamtam::{
     Event, EventKind, Outcome, Runtime, Seq, Session, SessionOptions,
     hook::Hook,
-    message::Role,
     model::{ErrorKind, ModelError, Reply, Scripted},
     permission::Profile,
+    session::Role,
     tape::{Access, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
 };
 
@@ -154,7 +154,7 @@ async fn an_error_is_kept_and_shown() {
     assert!(failed[0].data.get().contains("no such parameter"));
     let mut events = session.events_after(Seq::ZERO).await.unwrap();
     loop {
-        let Some(tamtam::event::Next::Event(event)) = events.next().await else { panic!("it is among the events") };
+        let Some(tamtam::session::Next::Event(event)) = events.next().await else { panic!("it is among the events") };
         if let EventKind::RequestFailed { error, .. } = &event.kind {
             assert!(error.contains("no such parameter"));
             break;
@@ -196,7 +196,7 @@ async fn a_handler_of_events_that_fails_is_passed_over() {
     // It is shown what happened some time after, and all of it before the end.
     assert!(runtime.shutdown().await.is_empty());
     let (mut finished, mut shown, mut told) = (0, 0, 0);
-    while let Some(tamtam::event::Next::Event(event)) = events.next().await {
+    while let Some(tamtam::session::Next::Event(event)) = events.next().await {
         match &event.kind {
             EventKind::HookError { hook, callback: "on_event", error } => {
                 assert_eq!((hook.as_str(), error.as_str()), ("clumsy", "panicked: the handler of events fails"));

@@ -5,11 +5,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::json;
 use tamtam::{
     Delivery, EventKind, Message, Outcome, Runtime, Seq, Session, SessionId, SessionOptions, Steering,
-    event::Next,
     model::{ErrorKind, ModelError, Reply, Scripted},
+    ops::replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
     permission::{Action, Rule, Ruleset},
-    replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
-    session::{Entry, Grant, Record, Scope},
+    session::{Entry, Grant, Next, Record, Scope},
     tape::{Access, Append, Store, StoreOptions, TapeStoreExt as _},
     tools,
 };
@@ -278,7 +277,7 @@ async fn a_recorded_tape_is_a_test_in_one_file() {
     std::fs::remove_dir_all(folder.path().join("store")).unwrap();
     assert_eq!(check(&file).unwrap(), written);
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.starts_with("# ") && text.contains("tamtam::replay::check(\"path/to/a.replay\")"), "{text}");
+    assert!(text.starts_with("# ") && text.contains("tamtam::ops::replay::check(\"path/to/a.replay\")"), "{text}");
 
     let broken = |change: &dyn Fn(&str) -> String| {
         std::fs::write(&file, change(&text)).unwrap();

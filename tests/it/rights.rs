@@ -18,7 +18,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Runtime, Session, SessionOptions,
-    model::{BoxFuture, Reply, Scripted, scripted},
+    model::{BoxFuture, Reply, Scripted, transcript},
     permission::{Action, Profile, Rule, Ruleset},
     runtime::{Builder, Child},
     session::{DownReason, Entry, Link, Record},
@@ -118,7 +118,7 @@ fn builder(folder: &Path, model: &Arc<Scripted>) -> Builder {
 
 /// What the model was shown in its newest request.
 fn shown(model: &Scripted) -> String {
-    scripted::transcript(model.requests().last().unwrap())
+    transcript(model.requests().last().unwrap())
 }
 
 async fn down(child: &Child) -> DownReason {

@@ -12,15 +12,12 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, EventKind, Outcome, Runtime, SendError, Session, SessionOptions, Steering,
-    event::Next,
     hook::{Hook, HookCall, Input, Verdict},
-    message::{ErrorReason, Message, Part, ToolState},
-    model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted},
+    model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted, Usage},
     permission::Profile,
-    session::{Disposition, Grant},
+    session::{Disposition, ErrorReason, Grant, Message, Next, Part, ToolState},
     tape::TapeStoreExt as _,
     tool::{Effect, Tool, ToolContext, ToolResult},
-    usage::Usage,
 };
 
 use crate::support::{bomb::Bomb, taped};
@@ -753,7 +750,7 @@ impl tamtam::model::Model for Blocking {
                 std::future::pending::<()>().await;
             }
             let text = tamtam::model::AnswerPart::Text { text: "I obey".into(), extra: None };
-            Ok(tamtam::model::Answer::new(vec![text], tamtam::message::Finish::Stop))
+            Ok(tamtam::model::Answer::new(vec![text], tamtam::session::Finish::Stop))
         })
     }
 }

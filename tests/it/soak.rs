@@ -17,10 +17,9 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Outcome, Runtime, Session, SessionOptions,
-    message::{ErrorReason, Finish},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
-    session::{Entry, Record},
+    session::{Entry, ErrorReason, Finish, Record},
     tool::{Effect, Tool, ToolContext, ToolResult},
     tools::Setup,
 };

@@ -20,9 +20,9 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Outcome, Runtime, SessionOptions,
-    message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
+    session::Finish,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 use tokio::sync::Notify;

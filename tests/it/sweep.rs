@@ -5,9 +5,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tamtam::{
     Millis, Outcome, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{Item, Reply, Scripted},
+    ops::{self, KeptReason, Sweep, SweepPolicy, SweepReason},
     runtime::{SweepReport, Sweeps},
     session::Link,
-    sweep::{self, KeptReason, Sweep, SweepPolicy, SweepReason},
     tape::{Store, StoreOptions, TapeStoreExt as _},
 };
 
@@ -125,7 +125,7 @@ async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
 
     store.unpark(parked.id()).unwrap();
     store.unprotect(protected.id()).unwrap();
-    let last = sweep::sweep(&store, keep(0), Millis::now(), || false).unwrap();
+    let last = ops::sweep(&store, keep(0), Millis::now(), || false).unwrap();
     assert_eq!((last.gone.len(), last.kept.len()), (7, 0));
     assert!(store.list().unwrap().is_empty());
     assert_eq!(std::fs::read_dir(folder.path().join("store/sessions")).unwrap().count(), 0);
@@ -144,19 +144,19 @@ async fn a_child_stays_while_its_parent_waits_for_it() {
     // Nobody has it open now, and its turn is marked as open; without that mark its parent's is what keeps it.
     let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
     let child = child.session().id();
-    assert_eq!(why(&sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap(), child), Some(&KeptReason::AtWork));
+    assert_eq!(why(&ops::sweep_plan(&store, keep(0), Millis::now()).unwrap(), child), Some(&KeptReason::AtWork));
     store.mark_closed(child).unwrap();
-    let planned = sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap();
+    let planned = ops::sweep_plan(&store, keep(0), Millis::now()).unwrap();
     assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
     assert_eq!(gone(&planned), Vec::<&str>::new());
     // A protection on the parent takes nothing from that.
     store.protect(parent.id()).unwrap();
-    let planned = sweep::sweep_plan(&store, keep(0), Millis::now()).unwrap();
+    let planned = ops::sweep_plan(&store, keep(0), Millis::now()).unwrap();
     assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
     store.unprotect(parent.id()).unwrap();
     // Told to stop, it removes nothing.
     store.mark_closed(parent.id()).unwrap();
-    assert_eq!(sweep::sweep(&store, keep(0), Millis::now(), || true).unwrap().gone, []);
+    assert_eq!(ops::sweep(&store, keep(0), Millis::now(), || true).unwrap().gone, []);
     assert_eq!(store.list().unwrap().len(), 2);
 }
 
@@ -278,13 +278,13 @@ fn what_has_no_entry_goes_too() {
     store.protect(&id("protected")).unwrap();
     let making = create(&other, "making");
 
-    assert_eq!(sweep::sweep_plan(&store, SweepPolicy::default(), Millis::now()).unwrap(), Sweep::default());
-    let plan = sweep::sweep_plan(&store, keep(100), Millis::now()).unwrap();
+    assert_eq!(ops::sweep_plan(&store, SweepPolicy::default(), Millis::now()).unwrap(), Sweep::default());
+    let plan = ops::sweep_plan(&store, keep(100), Millis::now()).unwrap();
     assert_eq!(gone(&plan), ["bare", "empty", "used"]);
     assert!(plan.gone.iter().all(|gone| gone.why == SweepReason::Empty && gone.seq == Seq(0)));
     // Somebody makes one of them anew before it is removed.
     let used = create(&other, "used");
-    let swept = sweep::sweep_planned(&store, plan, || false).unwrap();
+    let swept = ops::sweep_planned(&store, plan, || false).unwrap();
     assert_eq!((gone(&swept), why(&swept, &id("used"))), (vec!["bare", "empty"], Some(&KeptReason::Live)));
     drop((making, used));
     let left: Vec<_> = store.list().unwrap().into_iter().map(|session| session.id.to_string()).collect();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, ModelRef, Outcome, Runtime, Session, SessionOptions,
-    event::Next,
     model::{Api, HttpOptions, ModelLimits, Provider, Router, Secret},
     permission::Profile,
+    session::Next,
 };
 
 use crate::support::{

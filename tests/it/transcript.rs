@@ -5,13 +5,11 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Message, Outcome, Runtime, SessionOptions,
-    event::Next,
-    message::{FilePart, Part, ToolState},
-    model::{BoxFuture, ErrorKind, ModelError, Price, Reply, Scripted},
+    model::{BoxFuture, ErrorKind, MicroUsd, ModelError, Price, Reply, Scripted, Usage},
     permission::{Action, Profile, Rule, Ruleset},
+    session::{FilePart, Next, Part, ToolState},
     tool::{Tool, ToolContext, ToolResult},
     tools,
-    usage::{MicroUsd, Usage},
 };
 
 use crate::support::taped;

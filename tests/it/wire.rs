@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tamtam::{
     Message,
-    message::Finish,
     model::{
         Answer, AnswerPart, Api, Delta, Endpoint, ErrorKind, History, HttpModel, HttpOptions, Item, Model, ModelError,
         Request, RetryClass, Secret, UserItem,
     },
+    session::Finish,
 };
 
 use crate::support::fault_server::{Act, FaultServer, chunk, chunked_head, events_head, head, refusal, send};

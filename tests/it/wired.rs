@@ -8,12 +8,11 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Outcome, Runtime, Session, SessionOptions,
-    agent::Agent,
-    event::Next,
     hook::{Hook, HookCall},
     model::{Api, BoxFuture, Endpoint, ErrorKind, HttpModel, HttpOptions, Provider, Router, Secret},
     permission::{Action, Profile, Rule},
-    runtime::Builder,
+    runtime::{Agent, Builder},
+    session::Next,
     tool::{Tool, ToolContext, ToolResult},
 };
 

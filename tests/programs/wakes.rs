@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tamtam::{Runtime, SessionOptions, ids::SessionId, model::{Reply, Scripted}};
+use tamtam::{Runtime, SessionOptions, session::SessionId, model::{Reply, Scripted}};
 use tokio::task::JoinSet;
 
 const SESSIONS: usize = 1_000;

@@ -26,7 +26,7 @@ const KEPT_NAMED_MAX: usize = 100;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tamtam::{Runtime, runtime::Sweeps, sweep::SweepPolicy};
+/// use tamtam::{Runtime, runtime::Sweeps, ops::SweepPolicy};
 ///
 /// let mut policy = SweepPolicy::default();
 /// policy.older_than = Some(Duration::from_secs(30 * 24 * 60 * 60));

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use tamtam::{
     MessageId, Outcome,
-    message::ErrorReason,
-    session::{Entry, Record},
+    session::{Entry, ErrorReason, Record},
 };
 
 /// Counts what the tape says, or names the first promise that it breaks.

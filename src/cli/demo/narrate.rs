@@ -1,6 +1,6 @@
 //! The events of the demo in plain words. Pure: an event and the lines before it give the next lines.
 
-use tamtam::{EventKind, Outcome, Part, message::ErrorReason};
+use tamtam::{EventKind, Outcome, Part, session::ErrorReason};
 
 use crate::cli::escape;
 

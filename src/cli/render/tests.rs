@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use tamtam::{
     Delivery, EventKind, Message, Millis, Outcome, Part, Seq, Steering,
-    message::ErrorReason,
-    model::{ErrorKind, RetryClass},
-    session::AskClosedWhy,
+    model::{ErrorKind, RetryClass, Usage},
+    session::{AskClosedWhy, ErrorReason},
     tool::Access,
-    usage::Usage,
 };
 
 use super::{Renderer, Show};

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tamtam::{
     ModelRef, OpenError, Runtime, Seq, Session, SessionId, SessionOptions,
-    event::EventStream,
     permission::Ruleset,
-    session::{Budget, Open, State},
+    session::{Budget, EventStream, Open, State},
     tape::TapeError,
 };
 

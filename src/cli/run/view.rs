@@ -7,7 +7,10 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tamtam::{Event, EventKind, Seq, Session, event::EventId, session::Grant};
+use tamtam::{
+    Event, EventKind, Seq, Session,
+    session::{EventId, Grant},
+};
 
 use crate::cli::{
     output::Output,

@@ -92,7 +92,7 @@ pub enum CheckError {
 /// Checks a recorded tape: its lines are whole, and every decision is made today as it was then. This line is a test:
 ///
 /// ```no_run
-/// tamtam::replay::check("tests/tapes/ticket-4711.replay").unwrap();
+/// tamtam::ops::replay::check("tests/tapes/ticket-4711.replay").unwrap();
 /// ```
 ///
 /// # Errors
@@ -136,7 +136,7 @@ fn head(path: &Path) -> String {
         "# A recorded session of tamtam as a test: every decision on its tape is made again, and must come out the same.\n\
          # It runs no tool and no model. By hand:  tamtam replay --test {name}\n\
          # From `cargo test`, in a test of a crate that uses tamtam:\n\
-         #     tamtam::replay::check(\"path/to/{name}\").unwrap();\n\
+         #     tamtam::ops::replay::check(\"path/to/{name}\").unwrap();\n\
          # The whole conversation is in here, outputs of tools included: read it before you give it away.\n"
     )
 }

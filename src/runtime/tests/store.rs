@@ -51,7 +51,7 @@ async fn at_work(runtime: Runtime, session: Session, over: Arc<AtomicBool>, numb
     asked
 }
 
-/// Issue 13: 100 kills of the tape store's actor, 11 s apart, 30 of them while a claim is being taken, beside 100 sessions that are
+/// 100 kills of the tape store's actor, 11 s apart, 30 of them while a claim is being taken, beside 100 sessions that are
 /// at work, sleep and wake: none is lost or stuck, and nothing is said twice.
 #[test]
 fn a_hundred_kills_of_the_tape_store_lose_no_session_and_hold_up_none() {

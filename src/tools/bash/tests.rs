@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    process::{Processes, Whose, sweep::sweep},
+    process::{Processes, Whose, sweep},
     tool::Progress,
 };
 

@@ -6,8 +6,8 @@ use serde_json::json;
 use tamtam::{
     Message, Runtime, Seq, Session, SessionOptions,
     model::{Reply, Scripted},
+    ops::{Restore, RestoreError},
     permission::Profile,
-    restore::{Restore, RestoreError},
     session::{MergeError, Point, Record, RollbackError, RollbackOptions, Wanted},
     tape::Deleted,
     tools,
@@ -19,7 +19,7 @@ use crate::support::taped;
 /// Does what the newest message says: `write F TEXT` or `edit F OLD NEW`; then says so.
 pub(super) fn model() -> Arc<Scripted> {
     Arc::new(Scripted::from_fn(|request| {
-        let said = tamtam::model::scripted::transcript(request);
+        let said = tamtam::model::transcript(request);
         let last = said.lines().last().unwrap_or_default().to_owned();
         let Some(order) = last.strip_prefix("user: ") else { return Reply::text("done") };
         match order.split(' ').collect::<Vec<_>>()[..] {

@@ -135,7 +135,7 @@ fn a_fork_or_a_merge_that_cannot_be_says_what_to_do() {
         (&["fork", "s", "--turn", "2"], 2, "entry 2 began no turn"),
         (&["fork", "s", "--seq", "999"], 2, "has no entry 999"),
         (&["fork", "s", "--seq", "3", "--turn", "2"], 2, "cannot be used with"),
-        (&["merge", "s"], 2, "`tamtam tape fork` makes one"),
+        (&["merge", "s"], 2, "`tamtam tape fork` makes a fork"),
         (&["merge", "nope"], 2, "there is no session nope"),
         (&["merge", "f", "--into", "nope"], 2, "there is no session nope"),
         (&["merge", "f", "--into", "f"], 2, "name another one with --into"),

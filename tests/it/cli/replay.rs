@@ -61,7 +61,7 @@ fn a_tape_turns_into_a_test_in_one_command() {
     assert_eq!(again.code, 2, "a file that is there is not written over");
     let elsewhere = Lab::new();
     assert_eq!(elsewhere.run(&["replay", "--test", &file]).code, 0);
-    tamtam::replay::check(&file).unwrap();
+    tamtam::ops::replay::check(&file).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replacen("Done.", "Gone.", 1)).unwrap();
     let bad = elsewhere.run(&["replay", "--test", &file]);

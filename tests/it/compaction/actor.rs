@@ -8,11 +8,9 @@ use std::sync::{
 
 use tamtam::{
     EventKind, EventStream, Outcome, Runtime, Session, SessionOptions,
-    event::Next,
-    message::{Finish, ModelRef},
     model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Request},
     permission::Profile,
-    session::SUMMARY_SYSTEM,
+    session::{Finish, ModelRef, Next, SUMMARY_SYSTEM},
     supervisor::Node,
 };
 use tokio::sync::Semaphore;

@@ -6,13 +6,10 @@ use std::{path::Path, sync::Arc};
 use serde_json::json;
 use tamtam::{
     EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
-    event::Next,
-    model::{ModelLimits, Reply, Request, Scripted, scripted::transcript},
+    model::{ModelLimits, Reply, Request, Scripted, Usage, transcript},
     permission::Profile,
-    session::SUMMARY_SYSTEM,
-    session::{Record, Refusal},
+    session::{Next, Record, Refusal, SUMMARY_SYSTEM},
     tools,
-    usage::Usage,
 };
 
 use crate::support::taped;

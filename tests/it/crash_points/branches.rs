@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tamtam::{
     Millis, Seq, SessionId,
-    sweep::{self, SweepPolicy},
+    ops::{self, SweepPolicy},
     tape::{Deleted, ImportOptions, Spills, Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 
@@ -50,7 +50,7 @@ impl Deed {
                 let mut policy = SweepPolicy::default();
                 // The protected one is the newest of the three, and does not count against them.
                 policy.keep_newest = Some(0);
-                sweep::sweep(store, policy, Millis::now(), || false).map(drop)
+                ops::sweep(store, policy, Millis::now(), || false).map(drop)
             }
         }
     }

@@ -6,9 +6,9 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tamtam::{
     EventKind, Outcome, Runtime, SessionOptions,
-    event::Next,
     model::{Reply, Scripted},
     permission::Profile,
+    session::Next,
 };
 
 use super::{

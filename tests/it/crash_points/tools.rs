@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, Steering,
-    message::ErrorReason,
     model::BoxFuture,
+    session::ErrorReason,
     tool::{Effect, Tool, ToolContext, ToolResult, Toolbox},
 };
 

@@ -12,8 +12,8 @@ use std::{
 use serde_json::json;
 use tamtam::{
     Delivery, MessageId, ModelRef, Seq, Steering,
-    message::Finish,
     model::{Answer, AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, Request},
+    session::Finish,
 };
 
 /// The first message, and those that the story wants, in the order in which the model is to read them.

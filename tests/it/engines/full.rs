@@ -4,10 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tamtam::{
     EventKind, OpenError, Outcome, Runtime, SendError, SessionOptions,
-    event::Next,
     model::{Reply, Scripted},
-    session::Record,
-    sweep::SweepPolicy,
+    ops::SweepPolicy,
+    session::{Next, Record},
     tape::{Mark, MemoryLimits, MemoryStore, TapeError, TapeStore as _},
 };
 

@@ -11,8 +11,8 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Outcome, Runtime,
-    event::Next,
     permission::Profile,
+    session::Next,
     tape::{Mark, TapeStore as _},
     tool::{BoxFuture, Tool, ToolContext, ToolResult},
 };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tamtam::{
     Message, Runtime, SessionOptions,
     model::{Reply, Scripted},
+    ops::SweepPolicy,
     permission::Profile,
-    sweep::SweepPolicy,
 };
 
 use super::{Bomb, Gate, Large, reply, say, seen};

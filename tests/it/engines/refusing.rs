@@ -6,7 +6,7 @@ use std::{pin::pin, sync::atomic::Ordering, time::Duration};
 use futures_util::poll;
 use tamtam::{
     Outcome, SendError, SessionOptions,
-    listing::SessionQuery,
+    ops::SessionQuery,
     session::{DownReason, Link, Record},
     tape::{Standing, TapeError},
 };

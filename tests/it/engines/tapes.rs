@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use tamtam::{
     OpenError, Outcome, SendError, SessionOptions,
-    listing::SessionQuery,
     model::{ModelLimits, Reply, Scripted},
+    ops::{KeptReason, SessionQuery, SweepPolicy},
     permission::Profile,
     session::{Budget, Limits, OnBreach, Record},
-    sweep::{KeptReason, SweepPolicy},
     tape::{Standing, TapeError},
 };
 
@@ -289,7 +288,7 @@ async fn an_output_that_is_cut_says_where_the_rest_is() {
 #[cfg(feature = "tools")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_was_changed_can_be_put_back_or_is_named() {
-    use tamtam::restore::{Restore, RestoreError};
+    use tamtam::ops::{Restore, RestoreError};
 
     each_engine(async |engine| {
         let model = Scripted::new([

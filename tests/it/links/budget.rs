@@ -6,10 +6,9 @@ use std::{path::Path, sync::Arc};
 use serde_json::json;
 use tamtam::{
     Runtime, Session, SessionId, SessionOptions,
-    model::{Reply, Scripted},
+    model::{Reply, Scripted, Usage},
     runtime::Child,
     session::{Budget, DownReason, Entry, Limits, Link, OnBreach, Record},
-    usage::Usage,
 };
 
 use super::{cuts, down, options, start, until};

@@ -8,8 +8,8 @@ use std::sync::{
 use tamtam::{
     SendError,
     hook::{Hook, HookCall, Input, Verdict},
-    message::Message,
     model::{BoxFuture, Reply, Scripted},
+    session::Message,
     supervisor::{ChildSpec, Restart},
     tool::{Tool, ToolContext, ToolResult},
 };

@@ -192,12 +192,12 @@ async fn beyond_the_limit_of_awake_sessions_waking_is_refused() {
         sessions.push(create(&runtime, folder.path()).await);
     }
     let refused = runtime.create(super::options(folder.path())).await.unwrap_err();
-    assert!(refused.to_string().contains("3 sessions are awake"), "{refused}");
+    assert!(refused.to_string().contains("limit of 3 awake sessions"), "{refused}");
     runtime.passivate(sessions[0].id()).await.unwrap();
     let fourth = create(&runtime, folder.path()).await;
     assert_eq!(ask(&fourth, "here").await, "1");
     let refused = sessions[0].prompt("me too").await.unwrap_err();
-    assert!(refused.to_string().contains("3 sessions are awake"), "{refused}");
+    assert!(refused.to_string().contains("limit of 3 awake sessions"), "{refused}");
     runtime.passivate(fourth.id()).await.unwrap();
     assert_eq!(ask(&sessions[0], "me too").await, "1");
     assert!(runtime.shutdown().await.is_empty());

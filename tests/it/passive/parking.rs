@@ -70,7 +70,7 @@ async fn unparking_and_restarting_by_hand() {
     let (runtime, poisoned) = with_a_parked_session(folder.path()).await;
     let other = create(&runtime, folder.path()).await;
     assert!(matches!(runtime.unpark(other.id()).await, Err(OpenError::NotStarted { .. })));
-    assert!(matches!(runtime.passivate(poisoned.id()).await, Err(tamtam::error::PassivateError::Parked)));
+    assert!(matches!(runtime.passivate(poisoned.id()).await, Err(tamtam::session::PassivateError::Parked)));
 
     runtime.restart(poisoned.id()).await.unwrap();
     assert_eq!(runtime.parked(), []);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tamtam::{Message, SendError, error::PassivateError};
+use tamtam::{Message, SendError, session::PassivateError};
 
 use super::{Arc, ask, counts, create, said, start};
 

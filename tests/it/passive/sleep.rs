@@ -2,10 +2,9 @@
 
 use tamtam::{
     Delivery, EventKind, OpenError, SendError, SessionId,
-    error::PassivateError,
     model::{Reply, Scripted},
     permission::Profile,
-    session::Grant,
+    session::{Grant, PassivateError},
     tape::{Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 

@@ -11,15 +11,12 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, EventStream, Part, Receipt, Runtime, Seq, Session, SessionOptions,
-    event::Next,
-    message::ErrorReason,
     model::{
-        AnswerPart, BoxFuture, ErrorKind, Item, ModelError, ModelLimits, Reply, Request, Scripted, scripted::transcript,
+        AnswerPart, BoxFuture, ErrorKind, Item, ModelError, ModelLimits, Reply, Request, Scripted, Usage, transcript,
     },
     permission::{Action, Rule, Ruleset},
-    session::{Grant, Open},
+    session::{ErrorReason, Grant, Next, Open},
     tool::{Effect, Tool, ToolContext, ToolResult},
-    usage::Usage,
 };
 use tokio::sync::watch;
 

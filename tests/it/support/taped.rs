@@ -10,7 +10,7 @@ use std::{
 
 use tamtam::{
     Seq, SessionId,
-    replay::{Replay, ReplayError},
+    ops::replay::{Replay, ReplayError},
     session::{Entry, Record},
     tape::{Access, Append, Store, StoreOptions, TapeError, TapeStoreExt as _},
 };

@@ -2,9 +2,9 @@
 
 use tamtam::{
     kernel::{Disposition, Outcome, Report, Steering, Stop},
-    message::{ErrorReason, Finish},
     model::{AnswerPart, ErrorKind},
     permission::Action,
+    session::{ErrorReason, Finish},
     tool::ToolResult,
 };
 

@@ -4,10 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tamtam::{
     MessageId, Seq,
-    kernel::context::Window,
     kernel::{
         BeginAnchor, Compact, Delivery, End, Held, NoPoint, Outcome, Point, Record, Refusal, ReplyTo, Report, RollBack,
-        RolledBack, Steering, Transcript, Wanted, Way, look_back,
+        RolledBack, Steering, Transcript, Wanted, Way, context::Window, look_back,
     },
     model::ErrorKind,
 };

@@ -1,6 +1,6 @@
 //! The calls of one answer: together or one by one, at most so many, always rendered in call order.
 
-use tamtam::{kernel::CallState, message::Finish};
+use tamtam::{kernel::CallState, session::Finish};
 
 use super::play::{Play, call};
 

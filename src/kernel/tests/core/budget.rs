@@ -6,10 +6,8 @@ use tamtam::{
         Breach, CallState, Down, DownReason, Due, Extent, Held, Limits, Link, OnBreach, Open, Record, Refusal, Report,
         Resource, Scope, Settings, Spawn, Steering, TaskOrder,
     },
-    message::Finish,
-    model::Price,
-    session::Grant,
-    usage::{MicroUsd, PicoUsd, Usage},
+    model::{MicroUsd, PicoUsd, Price, Usage},
+    session::{Finish, Grant},
 };
 
 use super::play::{Play, call, settings, text};

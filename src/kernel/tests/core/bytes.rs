@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tamtam::{
     kernel::{Delivery, Report, Steering},
-    message::{Extra, Finish, Part},
     model::AnswerPart,
+    session::{Extra, Finish, Part},
     tool::ToolResult,
 };
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    kernel::context::{PRUNED_TEXT, Window},
     kernel::{
         BranchSummary, Compact, Due, Entry, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
         Resource, Steering, UndoCompaction, Undone,
+        context::{PRUNED_TEXT, Window},
     },
-    message::Finish,
     model::{ErrorKind, Item},
+    session::Finish,
 };
 
 use super::play::{Play, call, text};
@@ -383,7 +383,7 @@ fn no_summary_follows_on_a_summary() {
     play.configure(|settings| settings.compaction.auto = true);
     play.send("next");
     summarised(&mut play, Ok("sum"));
-    let usage = tamtam::usage::Usage { input: 1_600, output: 10, ..Default::default() };
+    let usage = tamtam::model::Usage { input: 1_600, output: 10, ..Default::default() };
     play.answer_using(vec![text("done")], Finish::Stop, usage);
     assert_eq!(play.state.context.compactions, 1);
     for turn in 0..2 {

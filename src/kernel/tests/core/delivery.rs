@@ -5,9 +5,9 @@ use std::time::Duration;
 use tamtam::{
     Seq,
     kernel::{CallState, Delivery, Disposition, Due, Mode, Open, Outcome, Refusal, Steering, Stop},
-    message::Finish,
     model::{ErrorKind, ModelError},
     permission::Action,
+    session::Finish,
 };
 
 use super::play::{Play, call, rules, text};
@@ -141,7 +141,7 @@ fn abort_running_skips_pending_calls_and_stops_the_running_one() {
     assert_eq!((play.call_state(calls[0]), play.call_state(calls[1])), (Some(CallState::Closing), None));
     play.signal(
         tamtam::kernel::Report::Returned {
-            result: tamtam::tool::ToolResult::failed(tamtam::message::ErrorReason::Aborted, "stopped after 3 lines"),
+            result: tamtam::tool::ToolResult::failed(tamtam::session::ErrorReason::Aborted, "stopped after 3 lines"),
         }
         .of(calls[0]),
     );

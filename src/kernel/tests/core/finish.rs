@@ -2,7 +2,7 @@
 
 use tamtam::{
     kernel::{Outcome, Steering},
-    message::Finish,
+    session::Finish,
 };
 
 use super::play::{Play, call, text};

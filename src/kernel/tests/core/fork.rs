@@ -2,9 +2,9 @@
 
 use tamtam::{
     kernel::{Delivery, Grant, Outcome, Scope, Steering},
-    message::Finish,
     model::Item,
     permission::Action,
+    session::Finish,
 };
 
 use super::{

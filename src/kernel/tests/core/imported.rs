@@ -2,8 +2,8 @@
 
 use tamtam::{
     kernel::{Bill, Grant, Outcome, Scope},
-    message::Finish,
     permission::Action,
+    session::Finish,
 };
 
 use super::{

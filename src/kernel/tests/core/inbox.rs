@@ -6,8 +6,8 @@ use tamtam::{
         Abort, Configure, Delivery, Disposition, End, GoOn, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal,
         Report, Resume, Steering,
     },
-    message::{Part, Role},
     model::{ErrorKind, ModelError},
+    session::{Part, Role},
 };
 
 use super::play::Play;

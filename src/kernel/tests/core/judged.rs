@@ -4,9 +4,9 @@
 use serde_json::Value;
 use tamtam::{
     kernel::{Grant, Judged, OnBreach, Record, Settings, Steering},
-    message::{ErrorReason, Finish},
     model::BoxFuture,
     permission::Action,
+    session::{ErrorReason, Finish},
     tool::{Access, Tool, ToolContext, ToolResult},
 };
 

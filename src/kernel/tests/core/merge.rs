@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use tamtam::{
     Seq,
-    kernel::context::Window,
     kernel::{
-        Entry, Grant, Held, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, State, Wanted, look_back,
-        plan_merge,
+        Entry, Grant, Held, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, State, Wanted,
+        context::Window, look_back, plan_merge,
     },
-    message::Finish,
-    model::{Item, Price},
-    usage::{MicroUsd, Usage},
+    model::{Item, MicroUsd, Price, Usage},
+    session::Finish,
 };
 
 use super::{

@@ -3,8 +3,8 @@
 use tamtam::{
     Seq,
     kernel::{CallState, Grant, Outcome, Refusal, Scope, Settings},
-    message::Finish,
     permission::Action,
+    session::Finish,
 };
 
 use super::play::{Play, call, rules};

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use tamtam::{
     Message, Seq,
-    kernel::context::Window,
     kernel::{
         Compact, Delivery, EditMessage, Held, Outcome, PinMessage, Record, Refusal, Reply, Report, RollBack,
-        RolledBack, Transcript, UnpinMessage, Way,
+        RolledBack, Transcript, UnpinMessage, Way, context::Window,
     },
     model::Item,
 };

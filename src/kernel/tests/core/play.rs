@@ -7,17 +7,15 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
-    kernel::context::Window,
     kernel::{
         Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
         Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
-        State, Steering, Stop, Windows, WithdrawMessage, decide,
+        State, Steering, Stop, Windows, WithdrawMessage, context::Window, decide,
     },
-    message::Finish,
-    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices},
+    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
+    session::Finish,
     tool::{ToolResult, Toolbox},
-    usage::Usage,
 };
 
 use super::{line, tools};

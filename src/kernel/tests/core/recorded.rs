@@ -4,8 +4,8 @@
 use tamtam::{
     Delivery, Message, Seq,
     kernel::{Held, Input, Pause, Record, ReplyTo, Report, Resume, SendMessage, WithdrawMessage},
-    message::Finish,
     model::Answer,
+    session::Finish,
     tool::Effect,
 };
 

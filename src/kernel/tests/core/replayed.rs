@@ -4,14 +4,12 @@
 
 use tamtam::{
     ModelRef, Outcome,
-    kernel::context::Window,
     kernel::{
-        BranchSummary, Compact, EnvSeen, LeaveBranch, ModelSeen, OnBreach, RollBack, Settings, Wanted, look_back,
+        BranchSummary, Compact, EnvSeen, LeaveBranch, ModelSeen, OnBreach, RollBack, Settings, Wanted, context::Window,
+        look_back,
     },
-    message::Finish,
-    model::{Item, Price},
-    session::Grant,
-    usage::{MicroUsd, Usage},
+    model::{Item, MicroUsd, Price, Usage},
+    session::{Finish, Grant},
 };
 
 use super::play::{Play, text};

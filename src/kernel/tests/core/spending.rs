@@ -6,9 +6,8 @@ use tamtam::{
         Bill, BillKind, BranchRequest, BranchSummary, Compact, GiveUpBranch, Held, LeaveBranch, Link, OpenBranch,
         Record, Refusal, Report, Reserve, RollBack, Spawn, SumUpBranch, TaskOrder, Wanted, look_back,
     },
-    message::Finish,
-    model::{ErrorKind, Price},
-    usage::{Cost, MicroUsd, PicoUsd, Usage},
+    model::{Cost, ErrorKind, MicroUsd, PicoUsd, Price, Usage},
+    session::Finish,
 };
 
 use super::play::{Play, call, settings, text};

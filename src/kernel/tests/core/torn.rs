@@ -3,9 +3,9 @@
 
 use tamtam::{
     kernel::{Outcome, Record, Settings, Steering},
-    message::Finish,
     model::{AnswerPart, ErrorKind},
     permission::Action,
+    session::Finish,
 };
 
 use super::play::{Play, call, rules};

@@ -1,6 +1,6 @@
 //! A tape that was made without a disk, replayed from its entries alone: no signal is told.
 
-use tamtam::{kernel::Entry, replay::Replay, tape::Append};
+use tamtam::{kernel::Entry, ops::replay::Replay, tape::Append};
 
 use super::{Broken, hold};
 

@@ -6,9 +6,8 @@
 
 use tamtam::{
     kernel::{Budget, Charge, Entry, Limits, OnBreach, Open, Record, Resource, Spent, State},
-    model::{Price, Prices},
+    model::{Cost, MicroUsd, PicoUsd, Price, Prices, Usage},
     session::Down,
-    usage::{Cost, MicroUsd, PicoUsd, Usage},
 };
 
 use super::{Broken, hold, rng::Rng};

@@ -10,11 +10,10 @@ use tamtam::{
         Report, Reserve, Resume, Scope, SendMessage, Settings, Steering, SumUpBranch, UndoCompaction, UnpinMessage,
         WithdrawMessage,
     },
-    message::{ErrorReason, Finish},
-    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    model::{Answer, AnswerPart, ErrorKind, ModelError, Usage},
     permission::{Action, Ruleset},
+    session::{ErrorReason, Finish},
     tool::ToolResult,
-    usage::Usage,
 };
 
 use super::{

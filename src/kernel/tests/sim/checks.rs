@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tamtam::{
     Seq,
     kernel::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
-    message::{ErrorReason, Part, ToolState},
     model::{AnswerPart, History, Item},
     permission::{Action, Globs, judge_all},
+    session::{ErrorReason, Part, ToolState},
     tool::{Effect, Toolbox},
 };
 

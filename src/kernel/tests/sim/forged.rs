@@ -14,17 +14,16 @@ use std::{
 use serde_json::Value;
 use tamtam::{
     Message, Millis, Seq,
-    kernel::context::Window,
     kernel::{
         Abort, Adopt, AnswerAsk, BeginAnchor, Bill, Branch, Compact, Configure, Delivery, End, Entry, Env,
         GiveUpBranch, GoOn, Grant, HandOff, Input, Link, NoSummary, Open, PinMessage, Point, Record, ReplyTo, Report,
         Resume, RollBack, SendMessage, Settings, Spawn, State, Steering, TaskOrder, Trail, Transcript, Undone, Wanted,
-        decide, look_back, plan_merge,
+        context::Window, decide, look_back, plan_merge,
     },
-    message::Finish,
     model::{Answer, ErrorKind, ModelError},
+    ops::replay::Replay,
     permission::Globs,
-    replay::Replay,
+    session::Finish,
     tape::{Append, ImportedFrom},
     tool::ToolResult,
 };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tamtam::{
     Part, Seq,
     kernel::{Merge, Merged, Spent},
-    message::Finish,
     model::{Answer, History, Item, ToolResultItem, UserItem},
+    session::Finish,
 };
 
 use super::{Broken, hold, host::Wish, world::World};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     kernel::{Act, CommandEnd, Decision, Due, Entry, Env, Input, Open, Record, ReplyTo, Report, Stop, decide},
-    message::ErrorReason,
+    session::ErrorReason,
     tape::TapeError,
     tool::{Effect, ToolResult},
 };

@@ -8,11 +8,10 @@ use tamtam::{
         Delivery, Down, DownReason, Env, GoOn, Input, Limits, Link, OnBreach, Origin, ReplyTo, Report, Resource,
         SendMessage, Spawn, State, TaskOrder, decide,
     },
-    message::Finish,
-    model::{Answer, AnswerPart, Prices},
+    model::{Answer, AnswerPart, PicoUsd, Prices, Usage},
     permission::Globs,
+    session::Finish,
     tool::{ToolResult, Toolbox},
-    usage::{PicoUsd, Usage},
 };
 
 use super::{
