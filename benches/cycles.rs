@@ -34,7 +34,7 @@ fn main() {
                 );
             }
         }
-        // The last one's card goes a moment after its end is told.
+        // The last one's node goes a moment after its end is told.
         while !registry.snapshot()[0].children.is_empty() {
             tokio::task::yield_now().await;
         }

@@ -219,7 +219,7 @@ impl Tool for Lookup {
     }
 
     fn effect(&self) -> Effect {
-        // It is run again in the next life, and so crashes that one, too.
+        // It is run again in the next incarnation, and so crashes that one, too.
         Effect::Read
     }
 

@@ -34,7 +34,7 @@ async fn main() -> Result<(), Failed> {
             async move {
                 let mut queue = queue.lock().await;
                 loop {
-                    cx.card().doing("waits for a message");
+                    cx.node().doing("waits for a message");
                     let message = tokio::select! {
                         message = queue.recv() => message.ok_or("the other side has gone")?,
                         () = cx.stopping() => return Ok(()),
@@ -42,9 +42,9 @@ async fn main() -> Result<(), Failed> {
                     if message == "(line breaks)" {
                         return Err("the line broke".into());
                     }
-                    cx.card().doing("asks the session");
+                    cx.node().doing("asks the session");
                     let answer = session.prompt(message).await?.wait().await?;
-                    answers.send(format!("connector, life {}: {}", cx.incarnation(), answer.text)).await?;
+                    answers.send(format!("connector, incarnation {}: {}", cx.incarnation(), answer.text)).await?;
                 }
             }
         })
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Failed> {
         async move {
             // A start may connect, bind or read; the next line of `main` waits for it.
             let every = Duration::from_millis(300);
-            let life = async move {
+            let work = async move {
                 let mut ticks = tokio::time::interval(every);
                 ticks.tick().await;
                 loop {
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Failed> {
                     answers.send(format!("scheduler: {}", answer.text)).await?;
                 }
             };
-            Ok(Start::run(life).with(format!("every {} ms", every.as_millis())))
+            Ok(Start::run(work).with(format!("every {} ms", every.as_millis())))
         }
     });
 

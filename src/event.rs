@@ -31,7 +31,7 @@ pub const EVENT_VERSION: u32 = 1;
 pub struct EventId {
     /// The entry it follows from; for a provisional event, the ticket it is about.
     pub seq: Seq,
-    /// 0 for a durable event; else which life of the session's actor it comes from, from 1.
+    /// 0 for a durable event; else which incarnation of the session's actor it comes from, from 1.
     pub incarnation: u32,
     /// Tells events of one entry apart; for a provisional event, counts up.
     pub sub: u32,

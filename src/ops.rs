@@ -8,8 +8,9 @@ pub mod replay;
 pub(crate) mod restore;
 pub(crate) mod sweep;
 
+pub use crate::kernel::Parent;
 pub use listing::{
-    BadSessionCursor, ListedSession, Looked, Parent, SessionCursor, SessionPage, SessionQuery, Shape, sessions,
+    BadSessionCursor, ListCost, ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, sessions,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use restore::{FilePlan, PlanError, PlannedFile, Restore, RestoreError, Restored, Step, changes, offline};

@@ -31,7 +31,7 @@ pub use crate::fault::Faults;
 use crate::{
     actor::{
         host::Host,
-        slot::{Door, Phase, put_to_sleep},
+        slot::{Admission, Phase, put_to_sleep},
         tape_store::{First, Opening},
         timekeeper::shed,
         undone::left_undone,
@@ -133,7 +133,7 @@ impl Runtime {
         let making = async move {
             let first = Opening::Make(Box::new(First { entries, state }));
             if let Err(error) = host.orders.open(&for_tape, first).await {
-                flight.land_unmade(error.clone());
+                flight.finish_unmade(error.clone());
                 return Err(error);
             }
             flight.launch().await.map_err(|_| OpenError::Closed)?
@@ -419,7 +419,7 @@ impl Runtime {
     /// deadline is over; a shorter one than a second gives each session that long to answer. After the runtime's end it changes
     /// nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
-        self.inner.host.slots.set_door(Door::Draining);
+        self.inner.host.slots.set_admission(Admission::Draining);
         let now = tokio::time::Instant::now();
         let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
         loop {
@@ -464,7 +464,7 @@ impl Runtime {
     }
 
     fn is_open(&self) -> Result<(), OpenError> {
-        if self.inner.host.slots.door() == Door::Open { Ok(()) } else { Err(OpenError::Closed) }
+        if self.inner.host.slots.admission() == Admission::Open { Ok(()) } else { Err(OpenError::Closed) }
     }
 }
 

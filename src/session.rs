@@ -19,12 +19,13 @@ pub use crate::kernel::context::{
 };
 pub use crate::kernel::{
     Account, AnchorMark, AskClosedWhy, BadRecord, Bill, BillKind, BillLine, Branch, BranchRequest, BranchSummary,
-    Breach, Budget, CallOpened, CallState, Charge, Compacted, CompactionReason, CompactionSettings, ContextState,
-    Delivery, Disposition, Down, DownReason, Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Judged, Limits, Link,
-    Merged, MergedLast, Mode, ModelSeen, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall,
+    Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted, CompactionReason, CompactionSettings,
+    ContextState, Delivery, Disposition, Down, DownReason, Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits,
+    Link, Merged, MergedLast, Mode, ModelSeen, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall,
     OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Pin, Point, Record, Recorded, Refusal,
-    RefusedFile, RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent, State, Steering,
-    TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Wanted, Way, WentBack,
+    RefusedFile, RequestOpened, Reserve, Resource, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent,
+    State, Steering, TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way,
+    WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -411,7 +412,7 @@ impl Session {
         })
     }
 
-    /// Asks the actor something, and asks its next life again where this one ended before it answered.
+    /// Asks the actor something, and asks its next incarnation again where this one ended before it answered.
     pub(crate) async fn ask_state<T>(&self, question: impl Fn(Reply<T>) -> Question) -> Result<T, SendError> {
         loop {
             let (reply, answer) = oneshot::channel();
@@ -436,7 +437,7 @@ pub struct Aborted {
 /// How long an abort waits for the tape once what ran is down.
 const ABORT_RECORD_WAIT: Duration = Duration::from_secs(1);
 
-/// A message that a host may send: under an id that is not the runtime's own. Said at the door and not decided, so that tapes on
+/// A message that a host may send: under an id that is not the runtime's own. Refused before it is decided, so that tapes on
 /// which a host had such an id are still decided again as they were.
 pub(crate) fn of_host(message: Message) -> Result<Message, SendError> {
     match message.id.is_reserved() {

@@ -17,7 +17,7 @@
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
 //! let poller = ChildSpec::new("poller", |cx| async move {
-//!     cx.card().doing("waiting for work");
+//!     cx.node().doing("waiting for work");
 //!     cx.stopping().await;
 //!     Ok(())
 //! });
@@ -34,14 +34,14 @@
 pub(crate) mod abort;
 pub(crate) mod admin;
 pub(crate) mod backoff;
-pub(crate) mod card;
 pub(crate) mod child;
 pub(crate) mod crash_log;
 pub(crate) mod driver;
 pub(crate) mod exit;
 pub(crate) mod handle;
 pub(crate) mod intensity;
-pub(crate) mod minder;
+pub(crate) mod monitor;
+pub(crate) mod node_state;
 pub(crate) mod panics;
 pub(crate) mod payload;
 pub(crate) mod planner;
@@ -60,24 +60,24 @@ use std::sync::Arc;
 
 use crate::supervisor::{
     handle::Shared,
-    shell::{Birth, Linker, NotStarted},
+    shell::{Linker, NotStarted, SpawnArgs},
 };
 
 pub use crate::supervisor::{
     abort::{PanicAbort, refuse_panic_abort},
     admin::{AdminError, Done},
     backoff::Backoff,
-    card::ActorCard,
     child::{ChildContext, Start},
     exit::{Down, ExitReason, PanicReport},
     handle::{ChildInfo, Counts, SupervisorHandle},
     intensity::Intensity,
+    node_state::NodeState,
     panics::locate_panics,
     payload::{NodePayload, Payload},
     registry::Registry,
     render::render,
     report::{Context, CrashReport, Decision},
-    shown::WorkerCard,
+    shown::WorkerNode,
     spec::{
         AutoShutdown, BadSpec, ChildId, ChildKind, ChildSpec, OnExhausted, Restart, Shutdown, Strategy, SupervisorSpec,
     },
@@ -103,11 +103,11 @@ impl Supervisor {
         let shared = Shared::new(spec.id.clone());
         let shown = registry.show(None, spec.id.as_str(), "supervisor");
         shown.0.born(1, 1);
-        let card = shown.0.clone();
-        let birth = Birth { linker: Linker::none(), card, incarnation: 1, registry: registry.clone() };
+        let node = shown.0.clone();
+        let spawn = SpawnArgs { linker: Linker::none(), node, incarnation: 1, registry: registry.clone() };
         let handle = SupervisorHandle::new(shared.clone());
         let failed = |reason| StartError::Failed { reason };
-        let live = match driver::launch(Arc::new(spec), shared, birth, Some(shown)).await {
+        let live = match driver::launch(Arc::new(spec), shared, spawn, Some(shown)).await {
             Ok(live) => live,
             Err(NotStarted::Failed(reason)) => return Err(failed(reason)),
             Err(NotStarted::Ignored) => return Err(failed(ExitReason::Normal)),

@@ -8,7 +8,6 @@ pub(crate) mod bash;
 mod call;
 mod charset;
 mod edit;
-mod elsewhere;
 mod file_tool;
 mod find;
 mod grep;
@@ -18,6 +17,7 @@ pub(crate) mod names;
 mod pattern;
 mod place;
 mod read;
+mod remote;
 mod seen;
 mod text;
 mod walk;
@@ -31,7 +31,7 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc};
 use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 
 pub use bash::{Bash, BashOptions, LookLimits};
-pub use elsewhere::{Elsewhere, elsewhere};
+pub use remote::{RemoteExecutor, remote};
 
 /// OS processes that belong to a call: begun with its mark, bounded, and killed with it. For tools of a host.
 pub mod process {

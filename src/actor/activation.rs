@@ -12,14 +12,14 @@ use crate::{
     actor::{
         host::Host,
         session::{LOAD_WAIT, SessionActor},
-        slot::{Door, Slot},
+        slot::{Admission, Slot},
         tape_store::Opening,
     },
     error::OpenError,
     supervisor::{AdminError, ChildSpec, Restart, Shutdown},
 };
 
-/// How long a session's workers may take to be gone before its next life begins.
+/// How long a session's workers may take to be gone before its next incarnation begins.
 pub(crate) const WORKERS_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a start may take beside the wait for its tape.
@@ -28,21 +28,21 @@ const START_WAIT: Duration = Duration::from_secs(30);
 /// How long an actor may take to shut down.
 const ACTOR_SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// How long an activation waits for a supervisor that is between two lives, or for the end of what was there before.
+/// How long an activation waits for a supervisor that is between two incarnations, or for the end of what was there before.
 const PLACE_WAIT: Duration = Duration::from_secs(15);
 
 /// How long it waits before it looks again.
 const PLACE_LOOK: Duration = Duration::from_millis(20);
 
-/// The one activation of a session that is on its way. Dropping it before it has landed is a failure, and is told as one.
-pub(crate) struct Flight {
+/// The one activation of a session that is on its way. Dropping it before it has finished is a failure, and is told as one.
+pub(crate) struct Activation {
     host: Arc<Host>,
     slot: Option<Arc<Slot>>,
 }
 
-impl Flight {
-    pub(super) fn new(host: Arc<Host>, slot: Arc<Slot>) -> Flight {
-        Flight { host, slot: Some(slot) }
+impl Activation {
+    pub(super) fn new(host: Arc<Host>, slot: Arc<Slot>) -> Activation {
+        Activation { host, slot: Some(slot) }
     }
 
     /// Wakes the session, from its tape unless one was prepared. Gives how it went, to whoever wants to know; the slot is
@@ -58,7 +58,7 @@ impl Flight {
                     Some(slot) => activate(&self.host, slot).await,
                     None => Ok(()),
                 };
-                self.land(result.clone());
+                self.finish(result.clone());
                 // Nobody has to wait for it.
                 drop(told.send(result));
             },
@@ -68,26 +68,26 @@ impl Flight {
     }
 
     /// Says how it went.
-    pub(crate) fn land(mut self, result: Result<(), OpenError>) {
+    pub(crate) fn finish(mut self, result: Result<(), OpenError>) {
         if let Some(slot) = self.slot.take() {
-            slot.landed(result);
+            slot.finished(result);
         }
     }
 }
 
-impl Flight {
+impl Activation {
     /// Says that the session was not made. Its maker is told; whoever else waits for it wanted it as it is, and wakes it.
-    pub(crate) fn land_unmade(mut self, error: OpenError) {
+    pub(crate) fn finish_unmade(mut self, error: OpenError) {
         if let Some(slot) = self.slot.take() {
             slot.unmade(error);
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for Activation {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            slot.landed(Err(OpenError::Closed));
+            slot.finished(Err(OpenError::Closed));
         }
     }
 }
@@ -107,7 +107,7 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
     let not_started =
         |why: &dyn std::fmt::Display| OpenError::NotStarted { session: slot.id.clone(), why: why.to_string() };
     let until = Instant::now() + PLACE_WAIT;
-    // While the supervisor is not there, actors of its last life may still hold tapes.
+    // While the supervisor is not there, actors of its last incarnation may still hold tapes.
     while sessions.ping().await.is_err() {
         look_again(host, until).await.map_err(|()| OpenError::Closed)?;
     }
@@ -121,7 +121,7 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
         };
         match error {
             AdminError::MaxChildren { max } => return Err(OpenError::TooMany { max }),
-            // Between two lives of the supervisor; or what was there before is on its way out.
+            // Between two incarnations of the supervisor; or what was there before is on its way out.
             AdminError::Gone | AdminError::ShuttingDown => {}
             AdminError::AlreadyStarted | AdminError::AlreadyPresent | AdminError::Restarting => {
                 // However it answers, the next look shows what came of it.
@@ -135,7 +135,7 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
 
 /// Waits a moment, unless it is too late.
 async fn look_again(host: &Host, until: Instant) -> Result<(), ()> {
-    if Instant::now() >= until || host.slots.door() == Door::Closed {
+    if Instant::now() >= until || host.slots.admission() == Admission::Closed {
         return Err(());
     }
     tokio::time::sleep(PLACE_LOOK).await;

@@ -11,13 +11,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     actor::{
-        slot::{Door, Phase, Question, Slot},
-        worker::Post,
+        slot::{Admission, Phase, Question, Slot},
+        worker::WorkerContext,
     },
     error::{OpenError, SendError},
     kernel::{
-        BeAdopted, Down, DownReason, End, Limits, Link, OpenTask, Orphan, Refusal, Report, StopTask, TaskOrder, Tie,
-        Told, kept, never_made,
+        BeAdopted, Down, DownReason, End, Limits, Link, OpenTask, Orphan, Refusal, Report, StopLevel, StopTask,
+        TaskOrder, Tie, kept, never_made,
     },
     model::BoxFuture,
     permission::Chain,
@@ -38,7 +38,7 @@ const STOPPED_LOOK: Duration = Duration::from_millis(500);
 
 /// What a child is, as its parent's tape says.
 #[derive(Clone)]
-pub(crate) struct Birth {
+pub(crate) struct SpawnArgs {
     pub(crate) child: SessionId,
     pub(crate) parent: SessionId,
     pub(crate) ticket: Seq,
@@ -54,9 +54,9 @@ pub(crate) struct Birth {
 }
 
 /// Who makes sessions and brings them up: the runtime, seen from below.
-pub(crate) trait Nursery: Send + Sync {
+pub(crate) trait ChildStarter: Send + Sync {
     /// Makes sure that a child is up. Made at most once, whoever asks at the same time.
-    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>>;
+    fn bring_up(&self, spawn: SpawnArgs) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>>;
 }
 
 /// The rules of a parent and of its ancestors, a chain for each.
@@ -65,7 +65,7 @@ type Rules = Arc<Vec<Chain>>;
 /// What a child is to know of its parent.
 #[derive(Clone)]
 struct Word {
-    told: Told,
+    told: StopLevel,
     why: Arc<str>,
     above: Rules,
 }
@@ -79,10 +79,10 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Watches over the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
     /// ended, where it has.
-    pub(crate) fn start(post: Post, task: &OpenTask, told: Told, above: Rules, why: Arc<str>) -> Watcher {
+    pub(crate) fn start(post: WorkerContext, task: &OpenTask, told: StopLevel, above: Rules, why: Arc<str>) -> Watcher {
         let (told, hears) = watch::channel(Word { told, why, above });
-        let life = CancellationToken::new();
-        let birth = Birth {
+        let watching = CancellationToken::new();
+        let spawn = SpawnArgs {
             child: task.child.clone(),
             parent: post.slot.id.clone(),
             ticket: post.ticket,
@@ -92,19 +92,19 @@ impl Watcher {
             order: task.order.clone(),
             asks_first: false,
         };
-        let (tasks, over) = (post.slot.tasks(), life.clone());
+        let (tasks, over) = (post.slot.tasks(), watching.clone());
         tasks.spawn(async move {
-            let watch = Watch { post, birth, told: hears };
+            let watch = Watch { post, spawn, told: hears };
             tokio::select! {
                 () = watch.run() => {}
                 () = over.cancelled() => {}
             }
         });
-        Watcher { told, _life: life.drop_guard() }
+        Watcher { told, _life: watching.drop_guard() }
     }
 
     /// Tells the child. What it was told before, or more, is not told again.
-    pub(crate) fn tell(&self, told: Told, why: Arc<str>) {
+    pub(crate) fn tell(&self, told: StopLevel, why: Arc<str>) {
         self.told.send_if_modified(|before| {
             let more = before.told < told;
             if more {
@@ -121,8 +121,8 @@ impl Watcher {
 }
 
 struct Watch {
-    post: Post,
-    birth: Birth,
+    post: WorkerContext,
+    spawn: SpawnArgs,
     told: watch::Receiver<Word>,
 }
 
@@ -143,7 +143,9 @@ impl Watch {
         loop {
             match self.look().await {
                 Look::Over(report) => return self.post.report(*report),
-                Look::Closing if self.post.host.slots.door() == Door::Closed => return std::future::pending().await,
+                Look::Closing if self.post.host.slots.admission() == Admission::Closed => {
+                    return std::future::pending().await;
+                }
                 Look::Closing => self.until_awake_again().await,
                 Look::Again => starts = 0,
                 Look::Failed(error) => {
@@ -163,7 +165,7 @@ impl Watch {
 
     /// An operator stopped the child: it is left alone until somebody wakes it, or its parent has news for it.
     async fn until_awake_again(&mut self) {
-        let child = self.post.host.slot(&self.birth.child);
+        let child = self.post.host.slot(&self.spawn.child);
         let mut was_down = false;
         loop {
             let passive = child.phase() == Phase::Passive;
@@ -185,7 +187,7 @@ impl Watch {
     /// What becomes of the task of a child that cannot be brought up.
     fn lost(&self, error: String) -> Report {
         match self.told.borrow().told {
-            Told::Leave => Report::TaskLeft,
+            StopLevel::Leave => Report::TaskLeft,
             _ => Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error }) },
         }
     }
@@ -197,13 +199,13 @@ impl Watch {
     /// Brings the child up, and stays with it until it is down.
     async fn look(&mut self) -> Look {
         let told = self.told.borrow_and_update().told;
-        let mut birth = self.birth.clone();
-        if told != Told::Run {
-            birth.order = None;
+        let mut spawn = self.spawn.clone();
+        if told != StopLevel::Run {
+            spawn.order = None;
         }
         let Some(nursery) = self.post.host.nursery.get().cloned() else { return Look::Closing };
         // A task of its own: what is begun is brought to its end, also where this watch is dropped.
-        let up = self.post.slot.tasks().spawn(nursery.bring_up(birth)).await;
+        let up = self.post.slot.tasks().spawn(nursery.bring_up(spawn)).await;
         let error = match up {
             Ok(Ok(child)) => return self.stay(&child).await,
             Ok(Err(error)) => error,
@@ -212,9 +214,9 @@ impl Watch {
         match (error, told) {
             (OpenError::Closed | OpenError::Stopped { .. }, _) => Look::Closing,
             // It is to know that it is an orphan, and cannot be told while it is parked.
-            (OpenError::Parked { .. }, Told::Leave) => Look::Again,
+            (OpenError::Parked { .. }, StopLevel::Leave) => Look::Again,
             (OpenError::Parked { .. }, _) => self.down(DownReason::Parked),
-            (OpenError::Tape(TapeError::Missing { .. }), Told::Leave) => self.left(),
+            (OpenError::Tape(TapeError::Missing { .. }), StopLevel::Leave) => self.left(),
             (OpenError::Tape(TapeError::Missing { .. }), told) => {
                 Look::Over(Box::new(Report::TaskDown { down: never_made(told) }))
             }
@@ -223,11 +225,11 @@ impl Watch {
             // What is said of a child once is said for ever, so it is said only of what never gets better by itself: a tape that is
             // damaged, or too new, or an order that no tape takes.
             (error, told) if error.is_for_good() => match told {
-                Told::Leave => self.left(),
+                StopLevel::Leave => self.left(),
                 _ => self.down(DownReason::Lost { error: error.to_string() }),
             },
             (error, _) => {
-                let (session, parent, text) = (&self.birth.child, &self.birth.parent, error.to_string());
+                let (session, parent, text) = (&self.spawn.child, &self.spawn.parent, error.to_string());
                 tracing::warn!(%session, %parent, error = text, "a child did not come up; it is looked at again");
                 match error {
                     OpenError::NotStarted { .. } => Look::Failed(text),
@@ -238,14 +240,14 @@ impl Watch {
     }
 
     async fn stay(&mut self, child: &Arc<Slot>) -> Look {
-        if let (Some(child), Some(parent)) = (child.card(), self.post.slot.card()) {
+        if let (Some(child), Some(parent)) = (child.node(), self.post.slot.node()) {
             child.show_under(&parent);
         }
-        let (mut said, mut under) = (Told::Run, None);
+        let (mut said, mut under) = (StopLevel::Run, None);
         loop {
             let Word { told, why, above } = self.told.borrow_and_update().clone();
             // Said again after each crash: only what is new to the child is written. One that is left is to have no parent.
-            if told != Told::Leave && under.as_ref() != Some(&above) {
+            if told != StopLevel::Leave && under.as_ref() != Some(&above) {
                 if let Err(look) = self.take_over(child, &above).await {
                     return look;
                 }
@@ -254,14 +256,14 @@ impl Watch {
             if told > said {
                 said = told;
                 match (self.say(child, told, &why).await, told) {
-                    (Ok(_), Told::Leave) => return self.left(),
+                    (Ok(_), StopLevel::Leave) => return self.left(),
                     (Ok(_), _) => {}
-                    (Err(SendError::Parked), Told::Leave) => return Look::Again,
+                    (Err(SendError::Parked), StopLevel::Leave) => return Look::Again,
                     (Err(error), _) => return self.gone(&error),
                 }
             }
             tokio::select! {
-                down = ended(child, &self.birth.parent, self.birth.ticket) => return match down {
+                down = ended(child, &self.spawn.parent, self.spawn.ticket) => return match down {
                     Ok(Some(down)) => {
                         Look::Over(Box::new(Report::TaskDown { down: (*down).clone() }))
                     }
@@ -275,7 +277,7 @@ impl Watch {
         }
     }
 
-    /// What an error of the child's door means for its task.
+    /// What the child's refusal means for its task.
     fn gone(&self, error: &SendError) -> Look {
         match error {
             SendError::Parked => self.down(DownReason::Parked),
@@ -286,7 +288,7 @@ impl Watch {
 
     /// Tells the child who its parent is, and what that one may not do.
     async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
-        let Birth { parent, ticket, link, depth, grant, .. } = self.birth.clone();
+        let SpawnArgs { parent, ticket, link, depth, grant, .. } = self.spawn.clone();
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, above.to_vec());
         match child.ask(BeAdopted { tie, above }).await {
             Ok(_) => Ok(()),
@@ -297,24 +299,24 @@ impl Watch {
         }
     }
 
-    async fn say(&self, child: &Arc<Slot>, told: Told, why: &str) -> Result<(), SendError> {
-        let (parent, ticket) = (self.birth.parent.clone(), self.birth.ticket);
+    async fn say(&self, child: &Arc<Slot>, told: StopLevel, why: &str) -> Result<(), SendError> {
+        let (parent, ticket) = (self.spawn.parent.clone(), self.spawn.ticket);
         let why = match told {
-            Told::Run | Told::Stop => format!("stopped with its parent {parent}"),
+            StopLevel::Run | StopLevel::Stop => format!("stopped with its parent {parent}"),
             // Its parent's words may be as long as words may be already.
-            Told::End | Told::Leave => kept(format!("its parent {parent} has ended: {why}")),
+            StopLevel::End | StopLevel::Leave => kept(format!("its parent {parent} has ended: {why}")),
         };
         let said = match told {
-            Told::Run => return Ok(()),
-            Told::Stop => child.ask(StopTask { parent, ticket, why }).await,
-            Told::End => child.ask(End { reason: why }).await,
-            Told::Leave => child.ask(Orphan { parent, ticket, why }).await,
+            StopLevel::Run => return Ok(()),
+            StopLevel::Stop => child.ask(StopTask { parent, ticket, why }).await,
+            StopLevel::End => child.ask(End { reason: why }).await,
+            StopLevel::Leave => child.ask(Orphan { parent, ticket, why }).await,
         };
         said.map(drop)
     }
 }
 
-/// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next life again where
+/// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next incarnation again where
 /// this one ends.
 async fn ended(child: &Arc<Slot>, parent: &SessionId, ticket: Seq) -> Result<Option<Arc<Down>>, SendError> {
     loop {

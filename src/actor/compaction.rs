@@ -28,7 +28,7 @@ use crate::{
     lock::Lock,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
     supervisor::{
-        ActorCard, ChildSpec, Restart, Shutdown,
+        ChildSpec, NodeState, Restart, Shutdown,
         shell::{Behaviour, Context, ExitError, Init, Mailbox},
     },
     words::message::Part,
@@ -52,7 +52,7 @@ pub(crate) struct Order {
     /// Names the actor among the others.
     pub(crate) id: String,
     /// Under whom it is shown.
-    pub(crate) under: Option<Arc<ActorCard>>,
+    pub(crate) under: Option<Arc<NodeState>>,
     /// Counts what a provider has read, also for whoever drops the summary.
     pub(crate) tries: Arc<Tries>,
     /// Who waits until nothing of it is left.
@@ -179,9 +179,9 @@ impl Behaviour for Compaction {
             return Ok(Init::Ignore);
         }
         if let Some(session) = &job.order.under {
-            cx.card().show_under(session);
+            cx.node().show_under(session);
         }
-        cx.card().doing(job.order.asked.model.to_string());
+        cx.node().doing(job.order.asked.model.to_string());
         let (tasks, late) = (job.order.tasks.clone(), mailbox.clone());
         stands.actor = Some(mailbox.clone());
         let writing = async move {

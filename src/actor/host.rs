@@ -10,9 +10,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
-        child::Nursery,
+        child::ChildStarter,
         observers::Observers,
-        slot::{Door, Slot},
+        slot::{Admission, Slot},
         slots::Slots,
         tape_store::{Orders, Sweeper, Sweeps},
         tapes::Tapes,
@@ -73,7 +73,7 @@ pub(crate) struct Host {
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
     /// Who brings children up; set once the tree stands.
-    pub(crate) nursery: OnceLock<Arc<dyn Nursery>>,
+    pub(crate) nursery: OnceLock<Arc<dyn ChildStarter>>,
 }
 
 impl std::fmt::Debug for Host {
@@ -189,7 +189,7 @@ impl Host {
     /// Takes no inputs and opens nothing any more. Gives the sessions that are known.
     pub(crate) fn close(&self) -> Vec<Arc<Slot>> {
         self.orders.close();
-        self.slots.set_door(Door::Closed)
+        self.slots.set_admission(Admission::Closed)
     }
 
     /// Says who supervises the sessions and their compactions, once.
@@ -199,7 +199,7 @@ impl Host {
         drop(self.compactions.set(compactions));
     }
 
-    /// A session is kept stopped after its life of that number, until it is unparked; it says so to whoever sends, and in the store.
+    /// A session is kept stopped after its incarnation of that number, until it is unparked; it says so to whoever sends, and in the store.
     pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, after: u32, why: String) {
         self.slots.park(id, after, why);
         self.write_parked(id).await;

@@ -28,10 +28,10 @@ pub(crate) const OBSERVED_EVENTS_MAX: usize = 4_096;
 /// What they may take together; one that is larger by itself is taken where nothing else waits.
 pub(crate) const OBSERVED_BYTES_MAX: usize = 32 << 20;
 
-/// Who is told that a hook failed at an event: those who listen to that session, as a life of it.
+/// Who is told that a hook failed at an event: those who listen to that session, as an incarnation of it.
 pub(crate) struct Tell {
     pub(crate) slot: Weak<Slot>,
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
 }
 
 /// The hooks of a runtime as observers, in the order in which they were added.
@@ -245,10 +245,12 @@ fn failed(
     tell: Option<Tell>,
 ) {
     tracing::warn!(hook = hook.name(), "hook panicked in on_event");
-    let Some((slot, life)) = tell.and_then(|tell| Some((tell.slot.upgrade()?, tell.life))) else { return };
+    let Some((slot, incarnation)) = tell.and_then(|tell| Some((tell.slot.upgrade()?, tell.incarnation))) else {
+        return;
+    };
     let error = format!("panicked: {}", panic_text(panic));
     let kind = EventKind::HookError { hook: hook.name().to_owned(), callback, error };
-    let id = EventId { incarnation: life, ..event.id };
+    let id = EventId { incarnation, ..event.id };
     slot.show(Arc::new(Event { id, kind, ..event.clone() }));
 }
 

@@ -41,7 +41,7 @@ use crate::{
     event::{Event, EventKind, events_of},
     kernel::{Decision, Entry, Env, Input, Record, State, decide, decide_and_watch},
     supervisor::{
-        ActorCard, ExitReason,
+        ExitReason, NodeState,
         shell::{Behaviour, Context, ExitError, Init},
     },
     tape::{Appended, Store, TapeError, TapeStoreExt as _},
@@ -57,7 +57,7 @@ use crate::actor::tapes::OpenTape as Tape;
 /// How much of its slot an actor takes in one go before it lets others have their turn.
 const WORK_PER_WAKE: usize = 64;
 
-/// How long a life waits for a tape that cannot be read just now. Longer than the time within which crashes of a session are
+/// How long an incarnation waits for a tape that cannot be read just now. Longer than the time within which crashes of a session are
 /// counted, so that no such start is counted together with another one: it would be parked for what its disk does.
 pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
 
@@ -68,7 +68,7 @@ const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
 /// is told why it does not come up.
 const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
 
-/// The behaviour of a session's actor. Rebuilds itself from the tape at each life.
+/// The behaviour of a session's actor. Rebuilds itself from the tape at each incarnation.
 pub(crate) struct SessionActor {
     host: Arc<Host>,
     slot: Arc<Slot>,
@@ -84,7 +84,7 @@ impl SessionActor {
 impl SessionActor {
     /// Has the tape and the state put into the slot, where they are not. A tape that cannot be read just now is waited for, so that
     /// what is open goes on by itself; hosts wait for it a few seconds only.
-    async fn load(&self, card: &ActorCard) -> Result<(), OpenError> {
+    async fn load(&self, node: &NodeState) -> Result<(), OpenError> {
         let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
         while !self.slot.is_prepared() {
             let error = match self.host.orders.open(&self.slot, Opening::Load).await {
@@ -95,7 +95,7 @@ impl SessionActor {
             if looks.is_power_of_two() {
                 tracing::warn!(session = %self.slot.id, %error, looks, "its tape cannot be read just now; it is looked at again");
             }
-            card.doing(format!("its tape cannot be read just now: {error}"));
+            node.doing(format!("its tape cannot be read just now: {error}"));
             if wait >= LOAD_AGAIN_MAX {
                 self.slot.cannot_be_read(error);
             }
@@ -112,7 +112,7 @@ impl SessionActor {
         places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
     }
 
-    /// What an earlier life had put on the tape and told nobody of: it died before the disk answered, or right behind that.
+    /// What an earlier incarnation had put on the tape and told nobody of: it died before the disk answered, or right behind that.
     async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
         let told = Seq(self.slot.told().load(Ordering::Relaxed));
         if told == Seq::ZERO || told >= state.seq {
@@ -138,7 +138,7 @@ impl Behaviour for SessionActor {
     const MAY_WAIT: bool = false;
 
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
-        self.load(cx.card()).await?;
+        self.load(cx.node()).await?;
         let Some((tape, state)) = self.slot.prepared() else {
             return Err(ExitError::Failed("its tape went to another start".to_owned()));
         };
@@ -147,14 +147,14 @@ impl Behaviour for SessionActor {
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
-        let life = self.slot.begin_life(cx.mailbox(), cx.card(), Input::Recover { calls }, state.seq);
+        let incarnation = self.slot.begin_incarnation(cx.mailbox(), cx.node(), Input::Recover { calls }, state.seq);
         if self.host.slots.unpark(&self.slot.id) {
             // It was noted as parked behind its unparking.
             let (host, id) = (self.host.clone(), self.slot.id.clone());
             self.host.tasks.spawn_on(async move { host.write_parked(&id).await }, &self.host.tokio);
         }
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
-        let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.card().clone(), life, tape, state);
+        let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
         live.tell(untold);
         live.work()?;
         fault!(self.host.store.faults(), "session.recovered", self.slot.id.as_str());
@@ -199,9 +199,9 @@ struct Writing {
 struct Live {
     host: Arc<Host>,
     slot: Arc<Slot>,
-    card: Arc<ActorCard>,
-    life: u32,
-    /// The host's, and never before what the tape had when this life began.
+    node: Arc<NodeState>,
+    incarnation: u32,
+    /// The host's, and never before what the tape had when this incarnation began.
     clock: Clock,
     tape: Tape,
     /// What the tape says.
@@ -216,13 +216,13 @@ struct Live {
 }
 
 impl Live {
-    fn new(host: Arc<Host>, slot: Arc<Slot>, card: Arc<ActorCard>, life: u32, tape: Tape, state: State) -> Live {
+    fn new(host: Arc<Host>, slot: Arc<Slot>, node: Arc<NodeState>, incarnation: u32, tape: Tape, state: State) -> Live {
         let clock = host.clock.not_before(state.time);
         let (workers, waiters) = (BTreeMap::new(), Waiters::default());
-        Live { host, slot, card, life, clock, tape, state, writing: None, workers, waiters, timer: None }
+        Live { host, slot, node, incarnation, clock, tape, state, writing: None, workers, waiters, timer: None }
     }
 
-    /// Tells those who listen and wait of what an earlier life had put on the tape, and did not come to tell.
+    /// Tells those who listen and wait of what an earlier incarnation had put on the tape, and did not come to tell.
     fn tell(&mut self, untold: Option<(State, Vec<Entry>)>) {
         if let Some((mut before, entries)) = untold {
             let mut events = Vec::new();
@@ -245,7 +245,7 @@ impl Live {
                 return Ok(Then::GoOn);
             };
             let (what, number) = work.about();
-            self.card.take_up(what, number, || present::in_full(&work));
+            self.node.take_up(what, number, || present::in_full(&work));
             match work {
                 Work::Decide(inputs) => {
                     fault!(self.host.store.faults(), "session.took", self.slot.id.as_str());
@@ -324,9 +324,9 @@ impl Live {
         (decision, events)
     }
 
-    /// A number from 0 up to 1 that differs between sessions, lives and places on the tape. For jitter, not for secrets.
+    /// A number from 0 up to 1 that differs between sessions, incarnations and places on the tape. For jitter, not for secrets.
     fn draw(&self) -> f64 {
-        let hash = blake3::hash(format!("{}/{}/{}", self.slot.id, self.life, self.state.seq).as_bytes());
+        let hash = blake3::hash(format!("{}/{}/{}", self.slot.id, self.incarnation, self.state.seq).as_bytes());
         let [a, b, c, d, ..] = *hash.as_bytes();
         f64::from(u32::from_le_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
     }
@@ -405,7 +405,7 @@ impl Live {
         }
         for event in events {
             let event = Arc::new(event);
-            let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), life: self.life });
+            let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), incarnation: self.incarnation });
             self.host.observers.show(&event, tell);
             self.slot.show(event);
         }
@@ -435,7 +435,7 @@ impl Live {
         self.after_work();
         let why = match () {
             () if !self.may_sleep() => "a turn, an ask, a message or a task is open",
-            // The timer is the one task that ends with this life.
+            // The timer is the one task that ends with this incarnation.
             () if self.slot.tasks().len() > usize::from(self.timer.is_some()) => PassivateError::PASSING,
             () => return self.slot.fall_asleep(slept),
         };
@@ -456,7 +456,7 @@ impl Live {
         fault!(self.host.store.faults(), "session.worked", self.slot.id.as_str());
         self.arm_timer();
         let presented = present::presented(&self.state, self.slot.is_refused());
-        self.card.present(presented, |payload| payload.put(present::figures(&self.state)));
+        self.node.present(presented, |payload| payload.put(present::figures(&self.state)));
         self.tell_waiters();
         self.slot.set_idle(self.may_sleep());
     }

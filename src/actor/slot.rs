@@ -39,7 +39,7 @@ use crate::{
         BeginAnchor, Command, CommandEnd, Held, Input, Refusal, Reply as CoreReply, ReplyTo, Report, State, TurnEnd,
     },
     lock::Lock,
-    supervisor::{ActorCard, shell::Mailbox},
+    supervisor::{NodeState, shell::Mailbox},
     tape::{self, TapeError},
     words::ids::{MessageId, Millis, Seq, SessionId},
 };
@@ -76,18 +76,18 @@ pub(crate) struct Slot {
     pub(crate) id: SessionId,
     host: Weak<Host>,
     inner: Lock<Inner>,
-    /// A worker has reported, or a life begins.
+    /// A worker has reported, or an incarnation begins.
     moved: Notify,
 }
 
 /// Small, because there is one for each session that somebody holds a handle of; what only a waking session needs is in the
 /// inbox.
 struct Inner {
-    door: Door,
+    admission: Admission,
     parked: bool,
     phase: Phase,
-    /// Lives of the actor so far. Of the slot and not of its place under the supervisor, which is a new one after each sleep.
-    life: u32,
+    /// Incarnations of the actor so far. Of the slot and not of its place under the supervisor, which is a new one after each sleep.
+    incarnation: u32,
     /// Places under the supervisor so far. One that is given up after the next was taken says nothing about that one.
     place: u32,
     next_reply: u64,
@@ -95,15 +95,15 @@ struct Inner {
     used: Instant,
     /// There while it is awake or somebody listens, from the first listener on.
     ring: Option<Arc<Ring>>,
-    /// Through which entry those who listen and wait have been told; 0 before the first life. Kept while it sleeps where somebody
+    /// Through which entry those who listen and wait have been told; 0 before the first incarnation. Kept while it sleeps where somebody
     /// listens, for what came to the tape behind a stop.
     told: Option<Arc<AtomicU64>>,
     inbox: Option<Box<Inbox>>,
 }
 
-/// Whether inputs are taken. In the order in which a runtime ends: a door that has closed further does not open again.
+/// Whether inputs are taken. It only ever moves down this list: what is closed does not open again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Door {
+pub(crate) enum Admission {
     #[default]
     Open,
     Draining,
@@ -117,7 +117,7 @@ pub(crate) enum Phase {
     Passive,
     /// On its way up.
     Activating,
-    /// It has a place under the supervisor; between two lives too.
+    /// It has a place under the supervisor; between two incarnations too.
     Active,
     /// Its actor has marked it asleep, and is on its way out.
     Passivating,
@@ -152,23 +152,24 @@ impl Inner {
 
     /// Why nothing is taken, where nothing is.
     fn refusal(&self) -> Option<SendError> {
-        match self.door {
-            Door::Closed => Some(SendError::Closed),
-            Door::Open | Door::Draining if self.parked => Some(SendError::Parked),
+        match self.admission {
+            Admission::Closed => Some(SendError::Closed),
+            Admission::Open | Admission::Draining if self.parked => Some(SendError::Parked),
             // What comes in before it is down would wake it again.
-            Door::Open | Door::Draining if self.inbox.as_ref().is_some_and(|inbox| inbox.stopped) => {
+            Admission::Open | Admission::Draining if self.inbox.as_ref().is_some_and(|inbox| inbox.stopped) => {
                 Some(SendError::Stopped)
             }
-            Door::Open | Door::Draining => None,
+            Admission::Open | Admission::Draining => None,
         }
     }
 }
 
 impl Slot {
-    pub(crate) fn new(id: SessionId, host: Weak<Host>, door: Door, parked: bool) -> Slot {
+    pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
         let phase = Phase::Passive;
         let (used, ring, told, inbox) = (Instant::now(), None, None, None);
-        let inner = Inner { door, parked, phase, life: 0, place: 0, next_reply: 1, used, ring, told, inbox };
+        let inner =
+            Inner { admission, parked, phase, incarnation: 0, place: 0, next_reply: 1, used, ring, told, inbox };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
 
@@ -190,7 +191,7 @@ impl Slot {
             return Err(refusal);
         }
         // A person's answer, an abort and the like still reach a session that finishes its turn.
-        if inner.door == Door::Draining && command.begins_work() {
+        if inner.admission == Admission::Draining && command.begins_work() {
             return Err(SendError::Draining);
         }
         let to = ReplyTo(inner.next_reply);
@@ -242,11 +243,11 @@ impl Slot {
         Ok(())
     }
 
-    /// A worker of that life reports. Reports of an earlier life are late and say nothing that the next life relies on.
-    pub(crate) fn report(&self, life: u32, ticket: Seq, report: Report) {
+    /// A worker of that incarnation reports. Reports of an earlier incarnation are late and say nothing that the next incarnation relies on.
+    pub(crate) fn report(&self, incarnation: u32, ticket: Seq, report: Report) {
         let mut inner = self.inner();
         if let Some(inbox) = &mut inner.inbox {
-            if inbox.mailbox.report(life, ticket, report) {
+            if inbox.mailbox.report(incarnation, ticket, report) {
                 inbox.at_work.retain(|at_work| *at_work != ticket);
                 inbox.wake();
             }
@@ -376,7 +377,7 @@ impl Slot {
         told
     }
 
-    /// Through which entry those who listen and wait have been told, by all lives since it woke, or since somebody listens.
+    /// Through which entry those who listen and wait have been told, by all incarnations since it woke, or since somebody listens.
     pub(crate) fn told(&self) -> Arc<AtomicU64> {
         self.inner().told.get_or_insert_default().clone()
     }
@@ -417,12 +418,12 @@ impl Slot {
         inbox.waiting.extract_if(.., |(message, _)| which(message)).collect()
     }
 
-    /// The card of its actor, once it has had one.
-    pub(crate) fn card(&self) -> Option<Arc<ActorCard>> {
-        self.inner().inbox.as_ref().and_then(|inbox| inbox.card.clone())
+    /// The node of its actor, once it has had one.
+    pub(crate) fn node(&self) -> Option<Arc<NodeState>> {
+        self.inner().inbox.as_ref().and_then(|inbox| inbox.node.clone())
     }
 
-    /// Puts a tape and its state by for the first life.
+    /// Puts a tape and its state by for the first incarnation.
     pub(crate) fn prepare(&self, tape: OpenTape, state: State) {
         let mut prepared = Some((tape, state));
         // A load that was given up may come too late: then the tape is given back, for nobody is awake to want it.
@@ -437,20 +438,26 @@ impl Slot {
         self.inner().inbox.as_ref().is_some_and(|inbox| inbox.prepared.is_some())
     }
 
-    /// The tape and its state for a first life.
+    /// The tape and its state for a first incarnation.
     pub(crate) fn prepared(&self) -> Option<(OpenTape, State)> {
         self.inner().inbox.as_mut().and_then(|inbox| inbox.prepared.take())
     }
 
-    /// A life begins, over a tape that ends there: what its predecessor took and did not answer is there again, or answered as the tape has it. Gives its
+    /// An incarnation begins, over a tape that ends there: what its predecessor took and did not answer is there again, or answered as the tape has it. Gives its
     /// number.
-    pub(crate) fn begin_life(&self, mailbox: Mailbox<Wake>, card: &Arc<ActorCard>, recover: Input, last: Seq) -> u32 {
+    pub(crate) fn begin_incarnation(
+        &self,
+        mailbox: Mailbox<Wake>,
+        node: &Arc<NodeState>,
+        recover: Input,
+        last: Seq,
+    ) -> u32 {
         let mut inner = self.inner();
-        inner.life = inner.life.wrapping_add(1);
+        inner.incarnation = inner.incarnation.wrapping_add(1);
         // Whoever lives is not parked, however late that is noted.
         inner.parked = false;
-        let life = inner.life;
-        let ends = inner.inbox().begin_life(life, mailbox, card.clone(), recover, last);
+        let incarnation = inner.incarnation;
+        let ends = inner.inbox().begin_incarnation(incarnation, mailbox, node.clone(), recover, last);
         let mut sleepers = Vec::new();
         if inner.phase == Phase::Passivating {
             // It crashed on its way to bed, and is up again.
@@ -461,10 +468,10 @@ impl Slot {
         sleepers.into_iter().for_each(|slept| slept.tell(Err(PassivateError::Busy { why: "it has just restarted" })));
         tell(ends);
         self.moved.notify_waiters();
-        life
+        incarnation
     }
 
-    /// Everything that a life of the actor started.
+    /// Everything that an incarnation of the actor started.
     pub(crate) fn tasks(&self) -> TaskTracker {
         // What an actor that is gone starts is waited for by nobody.
         self.inner().inbox.as_ref().map_or_else(TaskTracker::new, |inbox| inbox.tasks.clone())
@@ -483,15 +490,15 @@ impl Slot {
         self.inner().inbox.as_ref().map_or(0, |inbox| inbox.asked())
     }
 
-    /// A life begins, of an actor that a test works by hand.
+    /// An incarnation begins, of an actor that a test works by hand.
     #[cfg(test)]
-    pub(crate) fn next_life(&self, life: u32, last: Seq) {
+    pub(crate) fn next_incarnation(&self, incarnation: u32, last: Seq) {
         let mut inner = self.inner();
-        inner.life = life;
+        inner.incarnation = incarnation;
         let inbox = inner.inbox();
         inbox.settled = None;
         inbox.at_work.clear();
-        let ends = inbox.mailbox.begin(life, Input::recover(), last);
+        let ends = inbox.mailbox.begin(incarnation, Input::recover(), last);
         let ends = inbox.ends(ends);
         drop(inner);
         tell(ends);
@@ -540,7 +547,7 @@ impl Slot {
         let ring = inner.ring.get_or_insert_with(Arc::default).clone();
         // Under the lock, so that a session that falls asleep does not give up a ring that somebody has just begun to hear.
         let stream = ring.listen();
-        if inner.door == Door::Closed {
+        if inner.admission == Admission::Closed {
             ring.close();
         }
         drop(inner);
@@ -555,15 +562,15 @@ impl Slot {
         }
     }
 
-    // ---- doors ---------------------------------------------------------------------------------------------------------
+    // ---- admission -----------------------------------------------------------------------------------------------------
 
     /// Sets whether inputs are taken. A closed slot refuses what waits in it; what its actor has taken up is answered when that is
     /// settled, at the latest when its actor is gone.
-    pub(crate) fn set_door(&self, door: Door) {
+    pub(crate) fn set_admission(&self, admission: Admission) {
         let mut inner = self.inner();
-        inner.door = inner.door.max(door);
-        let waiters = match (door, &mut inner.inbox) {
-            (Door::Closed, Some(inbox)) => {
+        inner.admission = inner.admission.max(admission);
+        let waiters = match (admission, &mut inner.inbox) {
+            (Admission::Closed, Some(inbox)) => {
                 inbox.actor = None;
                 inbox.take_waiters(true)
             }
@@ -573,17 +580,17 @@ impl Slot {
         waiters.refuse(&SendError::Closed);
     }
 
-    /// The number of its newest life; 0 before the first.
-    pub(crate) fn newest_life(&self) -> u32 {
-        self.inner().life
+    /// The number of its newest incarnation; 0 before the first.
+    pub(crate) fn newest_incarnation(&self) -> u32 {
+        self.inner().incarnation
     }
 
     /// It crashed too often, or an operator said so: it takes nothing until it is unparked, and refuses what waits in it. Its actor
-    /// is down, so what that had taken up is for the tape to say. Where a life has begun after that one, it was unparked meanwhile,
+    /// is down, so what that had taken up is for the tape to say. Where an incarnation has begun after that one, it was unparked meanwhile,
     /// and nothing changes.
     pub(crate) fn park(&self, after: u32) {
         let mut inner = self.inner();
-        if inner.life != after {
+        if inner.incarnation != after {
             return;
         }
         inner.parked = true;
@@ -615,7 +622,7 @@ impl Slot {
     }
 
     /// Its tape cannot be read just now, and its actor goes on looking: whoever waits is told, as by a session that cannot be woken.
-    /// What was in hand, reports and stops stay for the life that can read it.
+    /// What was in hand, reports and stops stay for the incarnation that can read it.
     pub(crate) fn cannot_be_read(&self, error: OpenError) {
         let (waiters, unsettled) = match &mut self.inner().inbox {
             Some(inbox) => (inbox.take_waiters(false), inbox.take_unsettled()),

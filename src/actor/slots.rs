@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     actor::{
         host::Host,
-        slot::{Door, Slot},
+        slot::{Admission, Slot},
     },
     lock::Lock,
     words::ids::SessionId,
@@ -26,7 +26,7 @@ pub(crate) struct Slots {
 
 #[derive(Default)]
 struct Table {
-    door: Door,
+    admission: Admission,
     known: BTreeMap<SessionId, Weak<Slot>>,
     /// Those that are not passive. This keeps them.
     awake: BTreeMap<SessionId, Arc<Slot>>,
@@ -51,7 +51,7 @@ impl Slots {
             return slot;
         }
         let parked = table.parked.contains_key(id);
-        let slot = Arc::new(Slot::new(id.clone(), Arc::downgrade(host), table.door, parked));
+        let slot = Arc::new(Slot::new(id.clone(), Arc::downgrade(host), table.admission, parked));
         table.known.insert(id.clone(), Arc::downgrade(&slot));
         slot
     }
@@ -77,20 +77,19 @@ impl Slots {
         self.table().known.len()
     }
 
-    /// Closes the door of those that are known, and of those that will be, so far; one that is closed further stays so. Gives the
-    /// slots, none missing.
-    pub(crate) fn set_door(&self, door: Door) -> Vec<Arc<Slot>> {
+    /// Sets what the slots that are known, and those that will be, admit; one that admits less already stays so. Gives all slots.
+    pub(crate) fn set_admission(&self, admission: Admission) -> Vec<Arc<Slot>> {
         let mut table = self.table();
-        table.door = table.door.max(door);
+        table.admission = table.admission.max(admission);
         let slots: Vec<_> = table.known.values().filter_map(Weak::upgrade).collect();
         drop(table);
-        slots.iter().for_each(|slot| slot.set_door(door));
+        slots.iter().for_each(|slot| slot.set_admission(admission));
         slots
     }
 
     /// Whether sessions are opened.
-    pub(crate) fn door(&self) -> Door {
-        self.table().door
+    pub(crate) fn admission(&self) -> Admission {
+        self.table().admission
     }
 
     /// A session wakes up.
@@ -134,18 +133,18 @@ impl Slots {
         std::mem::take(&mut self.table().left)
     }
 
-    /// The number of a session's newest life; 0 where nobody knows of one.
-    pub(crate) fn newest_life(&self, id: &SessionId) -> u32 {
+    /// The number of a session's newest incarnation; 0 where nobody knows of one.
+    pub(crate) fn newest_incarnation(&self, id: &SessionId) -> u32 {
         let slot = self.table().known.get(id).and_then(Weak::upgrade);
-        slot.map_or(0, |slot| slot.newest_life())
+        slot.map_or(0, |slot| slot.newest_incarnation())
     }
 
-    /// Notes that a session is kept stopped after its life of that number, and refuses what waits for it. Where a later life has
+    /// Notes that a session is kept stopped after its incarnation of that number, and refuses what waits for it. Where a later incarnation has
     /// begun, it was unparked meanwhile, and nothing changes.
     pub(crate) fn park(&self, id: &SessionId, after: u32, why: String) {
         let mut table = self.table();
         let slot = table.known.get(id).and_then(Weak::upgrade);
-        if slot.as_ref().is_some_and(|slot| slot.newest_life() != after) {
+        if slot.as_ref().is_some_and(|slot| slot.newest_incarnation() != after) {
             return;
         }
         table.parked.insert(id.clone(), why);

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     actor::{host::Host, undone::show_undone},
     supervisor::{
-        ActorCard, ChildSpec,
+        ChildSpec, NodeState,
         shell::{Behaviour, Context, ExitError, Init, Mailbox},
     },
     tape::Store,
@@ -46,16 +46,16 @@ const TIDY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long it is waited before what was deleted is scrubbed once more, where something was in the way.
 const SCRUB_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long a chore of one life may hold up the next. Each looks often whether it must end.
+/// How long a chore of one incarnation may hold up the next. Each looks often whether it must end.
 const CHORES_WAIT: Duration = Duration::from_secs(2);
 
 /// The actor as a child of its supervisor.
 pub(crate) fn tape_store(host: &Arc<Host>) -> ChildSpec {
     let (host, chores) = (host.clone(), TaskTracker::new());
-    let of_life = chores.clone();
+    let of_incarnation = chores.clone();
     let make = move || TapeStore {
         host: host.clone(),
-        chores: of_life.clone(),
+        chores: of_incarnation.clone(),
         ends: Arc::default(),
         timers: JoinSet::new(),
         doing: Vec::new(),
@@ -114,12 +114,12 @@ impl Behaviour for TapeStore {
     async fn init(&mut self, cx: &mut Context<Msg>) -> Result<Init, ExitError> {
         let mailbox = cx.mailbox();
         self.mailbox = Some(mailbox.clone());
-        self.host.orders.begin(mailbox, cx.card().clone());
+        self.host.orders.begin(mailbox, cx.node().clone());
         self.after(Duration::ZERO, Chore::Tidy);
         self.sweep_later();
-        // What another process, or the life before, left.
+        // What another process, or the incarnation before, left.
         self.after(Duration::ZERO, Chore::Scrub);
-        self.show(cx.card());
+        self.show(cx.node());
         Ok(Init::Run)
     }
 
@@ -145,7 +145,7 @@ impl Behaviour for TapeStore {
                 }
             }
         }
-        self.show(cx.card());
+        self.show(cx.node());
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl TapeStore {
             // The one that is under way may be past it.
             Order::Scrub if self.doing.contains(&Chore::Scrub) => self.after(SCRUB_AGAIN, Chore::Scrub),
             Order::Scrub => self.begin(Chore::Scrub),
-            // Whoever asked is told, so it goes on without this life.
+            // Whoever asked is told, so it goes on without this incarnation.
             Order::Sweep(policy, reply) => {
                 let host = self.host.clone();
                 let swept = move || drop(reply.send(sweep(&host, policy, usize::MAX, &|| false)));
@@ -220,10 +220,10 @@ impl TapeStore {
     }
 
     /// Says what it does; at rest, what was left undone.
-    fn show(&self, card: &ActorCard) {
+    fn show(&self, node: &NodeState) {
         match self.doing.first() {
-            Some(chore) => card.doing(chore.word()),
-            None => show_undone(&self.host, card),
+            Some(chore) => node.doing(chore.word()),
+            None => show_undone(&self.host, node),
         }
     }
 }

@@ -305,10 +305,10 @@ async fn note_one_parked(host: &Arc<Host>, sessions: &SupervisorHandle, id: &str
     if host.slots.is_parked(&session) {
         return;
     }
-    // Read before its supervisor is asked: a life that begins behind the answer was let go meanwhile.
-    let life = host.slots.newest_life(&session);
+    // Read before its supervisor is asked: an incarnation that begins behind the answer was let go meanwhile.
+    let incarnation = host.slots.newest_incarnation(&session);
     let child = sessions.which_child(id).await;
     let Some(child) = child.ok().filter(|child| child.status == Status::Parked) else { return };
-    let why = child.card.last_exit().map_or_else(|| "by hand".to_owned(), |exit| exit.to_string());
-    host.park(&session, life, why).await;
+    let why = child.node.last_exit().map_or_else(|| "by hand".to_owned(), |exit| exit.to_string());
+    host.park(&session, incarnation, why).await;
 }

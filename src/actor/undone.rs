@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     actor::host::Host,
-    supervisor::card::{ActorCard, Presented},
+    supervisor::node_state::{NodeState, Presented},
     tape::TapeError,
 };
 
@@ -55,13 +55,13 @@ pub(crate) fn left_undone(host: &Host) -> impl Iterator<Item = LeftUndone> + '_ 
     host.store.undone().map(LeftUndone::of)
 }
 
-/// Shows on the tape store's card what was left undone; that it does nothing, where nothing was.
-pub(crate) fn show_undone(host: &Host, card: &ActorCard) {
+/// Shows on the tape store's node what was left undone; that it does nothing, where nothing was.
+pub(crate) fn show_undone(host: &Host, node: &NodeState) {
     let mut undone = left_undone(host);
-    let Some(LeftUndone { what, .. }) = undone.next() else { return card.idle() };
+    let Some(LeftUndone { what, .. }) = undone.next() else { return node.idle() };
     let doing = match undone.count() {
         0 => format!("left undone at the start: {what}"),
         more => format!("left undone at the start, and {more} more: {what}"),
     };
-    card.present(Presented { phase: UNDONE, doing: Some(doing), ..Presented::default() }, |_| {});
+    node.present(Presented { phase: UNDONE, doing: Some(doing), ..Presented::default() }, |_| {});
 }

@@ -17,7 +17,7 @@ use crate::{
     kernel::context::of_text,
     lock::Lock,
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
-    supervisor::WorkerCard,
+    supervisor::WorkerNode,
     tape::TapeStoreExt as _,
     tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
@@ -32,19 +32,19 @@ const DOWN: Duration = Duration::from_secs(1);
 
 /// Where a worker belongs.
 #[derive(Clone)]
-pub(crate) struct Post {
+pub(crate) struct WorkerContext {
     pub(crate) host: Arc<Host>,
     pub(crate) slot: Arc<Slot>,
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
     pub(crate) ticket: Seq,
     pub(crate) turn: Option<Seq>,
     pub(crate) step: Option<u32>,
 }
 
-impl Post {
+impl WorkerContext {
     /// Says what came of it: once, when nothing of it is left.
     pub(crate) fn report(&self, report: Report) {
-        self.slot.report(self.life, self.ticket, report);
+        self.slot.report(self.incarnation, self.ticket, report);
     }
 
     /// Shows a provisional event.
@@ -55,7 +55,7 @@ impl Post {
         }
         let event = Event {
             v: EVENT_VERSION,
-            id: EventId { seq: self.ticket, incarnation: self.life, sub },
+            id: EventId { seq: self.ticket, incarnation: self.incarnation, sub },
             session: self.slot.id.clone(),
             time: self.host.clock.now(),
             cause: None,
@@ -81,7 +81,7 @@ pub(crate) struct RequestWorker {
     /// Taken by [`RequestWorker::cut`], which waits for its end.
     task: Option<tokio::task::JoinHandle<()>>,
     stop: CancellationToken,
-    post: Post,
+    post: WorkerContext,
 }
 
 /// What has arrived of an answer.
@@ -94,8 +94,13 @@ struct Partial {
 
 impl RequestWorker {
     /// Makes the request in a task of its own.
-    pub(crate) fn start(post: Post, model: ModelRef, request: Request, card: WorkerCard) -> Option<RequestWorker> {
-        let at_work = post.slot.begin_worker(post.life, post.ticket)?;
+    pub(crate) fn start(
+        post: WorkerContext,
+        model: ModelRef,
+        request: Request,
+        node: WorkerNode,
+    ) -> Option<RequestWorker> {
+        let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
         let (stop, for_cut) = (at_work.stop.clone(), post.clone());
         let (cut, tasks) = (stop.clone(), post.slot.tasks());
         let task = tasks.spawn(async move {
@@ -117,7 +122,7 @@ impl RequestWorker {
                 made = AssertUnwindSafe(made).catch_unwind() => Some(made),
                 () = cut.cancelled() => None,
             };
-            drop(card);
+            drop(node);
             post.report(match made {
                 Some(Ok(Ok((answer, calls)))) => Report::Answered { answer, calls },
                 Some(Ok(Err(error))) => Report::Failed { error },
@@ -161,7 +166,12 @@ impl Drop for RequestWorker {
     }
 }
 
-async fn make(post: &Post, model: &ModelRef, request: &Request, partial: &Lock<Partial>) -> Result<Answer, ModelError> {
+async fn make(
+    post: &WorkerContext,
+    model: &ModelRef,
+    request: &Request,
+    partial: &Lock<Partial>,
+) -> Result<Answer, ModelError> {
     fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.host.models.find(model)?;
     let mut sub = 0;
@@ -201,22 +211,22 @@ pub(crate) struct CallWorker {
 impl CallWorker {
     /// Carries out the call in a task of its own.
     pub(crate) fn start(
-        post: Post,
+        post: WorkerContext,
         call: HookCall,
         tool: Arc<dyn Tool>,
         context: CallContext,
-        card: WorkerCard,
+        node: WorkerNode,
     ) -> Option<CallWorker> {
-        let at_work = post.slot.begin_worker(post.life, post.ticket)?;
+        let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
         let (stop, kill) = (at_work.stop.clone(), CancellationToken::new());
         let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
             let _at_work = at_work;
-            let card = Arc::new(card);
+            let node = Arc::new(node);
             let changes = ChangeLog::new(post.host.store.files_path(&post.slot.id), post.ticket);
             let made = async {
-                let context = context.of(&post, &call, stop.clone(), card.clone(), changes.clone());
+                let context = context.of(&post, &call, stop.clone(), node.clone(), changes.clone());
                 let made = run(&post, call, tool, context, &kill).await;
                 fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
@@ -224,7 +234,7 @@ impl CallWorker {
             // What of a tool is asked beside its run may panic too; a worker that does not report would hold its turn for ever.
             let made = AssertUnwindSafe(made).catch_unwind().await;
             let result = made.unwrap_or_else(|panic| Some(crashed(&*panic)));
-            drop(card);
+            drop(node);
             if let Some(mut result) = result {
                 // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
                 result.changes = changes.take().map(Box::new);
@@ -263,10 +273,10 @@ pub(crate) struct CallContext {
 impl CallContext {
     fn of(
         self,
-        post: &Post,
+        post: &WorkerContext,
         call: &HookCall,
         cancel: CancellationToken,
-        card: Arc<WorkerCard>,
+        node: Arc<WorkerNode>,
         changes: ChangeLog,
     ) -> ToolContext {
         let progress_post = post.clone();
@@ -274,7 +284,7 @@ impl CallContext {
         let progress = Progress::new(move |title: Option<String>, metadata: Value| {
             let sub = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed).saturating_add(1);
             if let Some(title) = &title {
-                card.doing(title.clone());
+                node.doing(title.clone());
             }
             progress_post.show(sub, EventKind::CallProgress { ticket: progress_post.ticket, title, metadata });
         });
@@ -296,9 +306,9 @@ impl CallContext {
     }
 }
 
-/// Runs gates, tool and pipes. `None` where the session's life ended: then nobody waits for a report.
+/// Runs gates, tool and pipes. `None` where the session's incarnation ended: then nobody waits for a report.
 async fn run(
-    post: &Post,
+    post: &WorkerContext,
     call: HookCall,
     tool: Arc<dyn Tool>,
     context: ToolContext,
@@ -327,7 +337,7 @@ async fn run(
 }
 
 async fn carry_out(
-    post: &Post,
+    post: &WorkerContext,
     call: &HookCall,
     tool: Arc<dyn Tool>,
     context: ToolContext,

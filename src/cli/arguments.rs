@@ -5,7 +5,7 @@ mod tape;
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use tamtam::{SessionId, ops::SessionCursor, permission::Profile, tape::Standing};
+use tamtam::{SessionId, ops::SessionCursor, permission::Profile, tape::SessionStatus};
 
 use super::{budget::BudgetArguments, escape, failure::Exit};
 
@@ -219,13 +219,13 @@ pub(super) enum State {
     Hidden,
 }
 
-impl From<State> for Standing {
-    fn from(state: State) -> Standing {
+impl From<State> for SessionStatus {
+    fn from(state: State) -> SessionStatus {
         match state {
-            State::Live => Standing::Live,
-            State::Passive => Standing::Passive,
-            State::Parked => Standing::Parked,
-            State::Hidden => Standing::Hidden,
+            State::Live => SessionStatus::Live,
+            State::Passive => SessionStatus::Passive,
+            State::Parked => SessionStatus::Parked,
+            State::Hidden => SessionStatus::Hidden,
         }
     }
 }

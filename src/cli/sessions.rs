@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tamtam::{
     Millis,
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
-    tape::{Access, Behind, Standing, Store, StoreOptions, TapeError},
+    tape::{Access, Behind, SessionStatus, Store, StoreOptions, TapeError},
     tool::truncate::format_bytes,
 };
 
@@ -35,7 +35,7 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     let mut query = SessionQuery::default();
     query.text = given.text.join(" ");
     query.agent.clone_from(&given.agent);
-    query.standing = given.state.map(Standing::from);
+    query.status = given.state.map(SessionStatus::from);
     query.shape = if given.tree { Shape::Tree } else { Shape::List };
     query.after.clone_from(&given.after);
     query.wait = WAIT;
@@ -147,14 +147,14 @@ fn row(id: &str, used: &str, state: &str, entries: &str, size: &str, tokens: &st
 
 /// What a person wants to know first of how a session stands.
 fn state(listed: &ListedSession) -> &'static str {
-    match listed.standing {
-        Standing::Hidden => "deleted",
-        Standing::Parked => "parked",
+    match listed.status {
+        SessionStatus::Hidden => "deleted",
+        SessionStatus::Parked => "parked",
         _ if listed.seq.0 == 0 => "no entry",
         _ if listed.open => "in a turn",
-        Standing::Live => "awake",
-        Standing::Passive if listed.ended => "ended",
-        Standing::Passive => "idle",
+        SessionStatus::Live => "awake",
+        SessionStatus::Passive if listed.ended => "ended",
+        SessionStatus::Passive => "idle",
     }
 }
 

@@ -8,8 +8,9 @@ use std::{borrow::Borrow, sync::Arc};
 use crate::{
     kernel::context::of_item,
     kernel::{
-        AskClosedWhy, CallOpened, CallState, Charge, Delivery, Disposition, Entry, Grant, Granted, Judged, Mode, Open,
-        OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, Told, Turn, Waiting,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode,
+        Open, OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, StopLevel, Turn,
+        Waiting,
         spent::in_vain,
         state::{BatchItem, SEEN_MAX},
     },
@@ -179,7 +180,7 @@ impl State {
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());
-                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told: Told::Run };
+                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told: StopLevel::Run };
                 self.count(Spent { tasks: 1, ..Spent::default() });
                 self.open.insert(entry.seq, Open::Task(task));
             }
@@ -349,7 +350,7 @@ impl State {
         }
     }
 
-    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: Judged) {
+    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: CallVerdict) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
         if call.attempts > 0 {
             // Our own words about a call, where they are longer than what was held back for it, are not the call's.
@@ -357,7 +358,7 @@ impl State {
             self.count(Spent { bytes, ..Spent::default() });
         }
         // What recovery itself answers is no progress: of a call that ran before, only what it brought is.
-        let is_ours = call.attempts > 0 && judged != Judged::Allowed;
+        let is_ours = call.attempts > 0 && judged != CallVerdict::Allowed;
         if result.error != Some(ErrorReason::Unknown) && !is_ours {
             self.recoveries = 0;
         }

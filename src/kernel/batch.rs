@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, Entry, Grant, Held, Judged, Open, OpenAsk, OpenCall, Outcome, Record,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, Entry, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
         Recorded, Refusal, Steering, Stop, advance,
         command::Decide,
         decide::Draft,
@@ -96,15 +96,15 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
         let cannot_run = match (last, answer.finish) {
             (true, _) => {
                 let text = "No tools can be used on the last step of a turn; the call was not run.";
-                Some((Judged::LastStep, text.to_owned()))
+                Some((CallVerdict::LastStep, text.to_owned()))
             }
             (_, Finish::Length) => {
                 let text = "The answer reached its length limit, so this call may be cut off; it was not run. \
                             Send it again, shorter.";
-                Some((Judged::CutShort, text.to_owned()))
+                Some((CallVerdict::CutShort, text.to_owned()))
             }
             (_, Finish::ContentFilter) => {
-                Some((Judged::Withheld, "The provider withheld the answer; the call was not run.".to_owned()))
+                Some((CallVerdict::Withheld, "The provider withheld the answer; the call was not run.".to_owned()))
             }
             _ => unusable(draft, &call),
         };
@@ -115,50 +115,52 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
 }
 
 /// Why a call cannot be carried out at all: no such tool, or arguments that are no JSON object.
-fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(Judged, String)> {
+fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(CallVerdict, String)> {
     if let Some(Unusable::NoTool(text)) = &call.facts.unusable {
-        return Some((Judged::NoTool, text.clone()));
+        return Some((CallVerdict::NoTool, text.clone()));
     }
     let tool = &call.facts.tool;
     let switched_off = draft.state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, tool));
     if !draft.state.settings.has_tool(tool) {
-        return Some((Judged::NotOffered, format!("The tool {tool} is not among those of this agent.")));
+        return Some((CallVerdict::NotOffered, format!("The tool {tool} is not among those of this agent.")));
     }
     if switched_off {
-        return Some((Judged::NotOffered, format!("The tool {tool} is switched off in this turn.")));
+        return Some((CallVerdict::NotOffered, format!("The tool {tool} is switched off in this turn.")));
     }
-    arguments(&call.input).err().map(|text| (Judged::BadArguments, text))
+    arguments(&call.input).err().map(|text| (CallVerdict::BadArguments, text))
 }
 
-/// What the model hears beside the words of an answer, where the call ran in an earlier life and nobody knows how far.
+/// What the model hears beside the words of an answer, where the call ran in an earlier incarnation and nobody knows how far.
 const BEGUN: &str = "\nIt had been running when the runtime stopped before, and what came of that is unknown: it may have \
                      happened in part, in whole, or not at all. Check before you repeat it.";
 
 /// The reason that the result of such a call has; that of one which was started is its own business.
-fn reason_of(judged: Judged) -> ErrorReason {
+fn reason_of(judged: CallVerdict) -> ErrorReason {
     match judged {
-        Judged::Lost => ErrorReason::Unknown,
-        Judged::Denied | Judged::Unheard | Judged::Rejected | Judged::Expired | Judged::OverBudget => {
-            ErrorReason::Denied
-        }
-        Judged::Skipped => ErrorReason::Skipped,
-        Judged::Aborted => ErrorReason::Aborted,
-        Judged::NoTool
-        | Judged::NotOffered
-        | Judged::BadArguments
-        | Judged::Crashed
-        | Judged::LastStep
-        | Judged::CutShort
-        | Judged::Withheld
-        | Judged::Allowed => ErrorReason::Failed,
+        CallVerdict::Lost => ErrorReason::Unknown,
+        CallVerdict::Denied
+        | CallVerdict::Unheard
+        | CallVerdict::Rejected
+        | CallVerdict::Expired
+        | CallVerdict::OverBudget => ErrorReason::Denied,
+        CallVerdict::Skipped => ErrorReason::Skipped,
+        CallVerdict::Aborted => ErrorReason::Aborted,
+        CallVerdict::NoTool
+        | CallVerdict::NotOffered
+        | CallVerdict::BadArguments
+        | CallVerdict::Crashed
+        | CallVerdict::LastStep
+        | CallVerdict::CutShort
+        | CallVerdict::Withheld
+        | CallVerdict::Allowed => ErrorReason::Failed,
     }
 }
 
 /// Answers a call that was not run, or not to its end.
-fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: Judged, text: impl Into<String>) {
+fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into<String>) {
     let mut text = text.into();
     let has_run = open_call(draft, ticket).is_some_and(|call| call.attempts > 0);
-    if has_run && judged != Judged::Lost {
+    if has_run && judged != CallVerdict::Lost {
         text.push_str(BEGUN);
     }
     let result = Arc::new(ToolResult::failed(reason_of(judged), text));
@@ -192,7 +194,7 @@ fn steer(draft: &mut Draft<'_>, steering: Steering) {
                 withdraw_ask(draft, state, AskClosedWhy::Withdrawn);
                 // The sentence is the design documents' own (T-02); the tool's name is what STEER-002 looks for.
                 let text = format!("Skipped due to queued user message: {tool} was not run.");
-                fail(draft, ticket, Judged::Skipped, text);
+                fail(draft, ticket, CallVerdict::Skipped, text);
             }
             (Steering::AbortRunning, CallState::Running) => {
                 draft.write(Some(ticket), Record::Closing {});
@@ -240,7 +242,7 @@ enum Ruling {
     /// A person is to be asked.
     Ask(Vec<Access>),
     /// It is answered, and does not run.
-    Refuse(Judged, String),
+    Refuse(CallVerdict, String),
 }
 
 /// Starts a call that may run, asks about one that must be asked for, answers one that may not. Says whether the next one may
@@ -268,7 +270,7 @@ fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
 /// Judges a call by the rules that hold now, whether it begins or is to run again.
 fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     if let Some(Unusable::Crashed(text)) = &call.facts.unusable {
-        return Ruling::Refuse(Judged::Crashed, text.clone());
+        return Ruling::Refuse(CallVerdict::Crashed, text.clone());
     }
     let settings = &draft.state.settings;
     let access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
@@ -283,12 +285,12 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
                 "Permission denied: {} must be asked for, and nobody listens who could answer.",
                 shown(&access)
             );
-            Ruling::Refuse(Judged::Unheard, text)
+            Ruling::Refuse(CallVerdict::Unheard, text)
         }
         Action::Ask => Ruling::Ask(access),
         Action::Deny => {
             let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
-            Ruling::Refuse(Judged::Denied, format!("Permission denied: {} by {by}.", shown(&access)))
+            Ruling::Refuse(CallVerdict::Denied, format!("Permission denied: {} by {by}.", shown(&access)))
         }
     }
 }
@@ -342,7 +344,7 @@ pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
 pub(super) fn close_unknown(draft: &mut Draft<'_>, ticket: Seq) {
     let text = "The runtime stopped while this call was running, so its outcome is unknown: it may have happened in part, \
                 in whole, or not at all. It was not run again. Check before you repeat it.";
-    fail(draft, ticket, Judged::Lost, text);
+    fail(draft, ticket, CallVerdict::Lost, text);
 }
 
 /// Answers a call that will not be started because its turn is being ended.
@@ -351,13 +353,15 @@ pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
     let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
     let (why, judged, text) = match ending {
         Some(Outcome::Rejected { tool }) => {
-            (AskClosedWhy::Rejected, Judged::Rejected, format!("Not run: the user rejected the call of {tool}."))
+            (AskClosedWhy::Rejected, CallVerdict::Rejected, format!("Not run: the user rejected the call of {tool}."))
         }
         Some(Outcome::Aborted { reason }) => {
-            (AskClosedWhy::Aborted, Judged::Aborted, format!("Aborted before it was started: {reason}"))
+            (AskClosedWhy::Aborted, CallVerdict::Aborted, format!("Aborted before it was started: {reason}"))
         }
-        Some(Outcome::Budget { breach }) => (AskClosedWhy::Aborted, Judged::OverBudget, format!("Not run: {breach}.")),
-        _ => (AskClosedWhy::Aborted, Judged::Aborted, "Aborted before it was started.".to_owned()),
+        Some(Outcome::Budget { breach }) => {
+            (AskClosedWhy::Aborted, CallVerdict::OverBudget, format!("Not run: {breach}."))
+        }
+        _ => (AskClosedWhy::Aborted, CallVerdict::Aborted, "Aborted before it was started.".to_owned()),
     };
     withdraw_ask(draft, call.state, why);
     fail(draft, ticket, judged, text);
@@ -374,7 +378,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
         CallState::Pending | CallState::Allowed | CallState::Asking(_) => return,
     }
     spending::cut(&mut result, call);
-    draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
+    draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
 }
 
 /// A person answered an ask.
@@ -391,11 +395,11 @@ pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Resu
         Grant::Once | Grant::Raise(_) => {}
         Grant::Always(_) => release_granted(draft),
         Grant::Reject(Some(message)) => {
-            fail(draft, call, Judged::Rejected, format!("The user rejected this call and says: {message}"));
+            fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
         }
         Grant::Reject(None) => {
             let tool = open_call(draft, call).map_or_else(String::new, |call| call.facts.tool.clone());
-            fail(draft, call, Judged::Rejected, "The user rejected this call.");
+            fail(draft, call, CallVerdict::Rejected, "The user rejected this call.");
             draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
         }
     }
@@ -423,6 +427,6 @@ pub(super) fn expire_asks(draft: &mut Draft<'_>) {
     });
     for (ask, call) in expired.collect::<Vec<_>>() {
         draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
-        fail(draft, call, Judged::Expired, "Permission denied: nobody answered the question in time.");
+        fail(draft, call, CallVerdict::Expired, "Permission denied: nobody answered the question in time.");
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Digest {
     /// What it used itself, its children not counted.
     pub(crate) spent: Spent,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) origin: Option<Cradle>,
+    pub(crate) origin: Option<Parent>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ended: bool,
     /// The requests that are open. Those that are closed are in the sum.
@@ -62,20 +62,40 @@ mod unsettled {
     }
 }
 
-/// Where a session comes from.
+/// Whom a session belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Cradle {
-    /// It goes on from that entry of another one.
-    Fork { parent: SessionId, seq: Seq },
-    /// It does a task of another one: that ticket.
-    Task { parent: SessionId, ticket: Seq },
+pub enum Parent {
+    /// It goes on from that entry of that session.
+    ForkOf {
+        /// The session.
+        session: SessionId,
+        /// The entry.
+        seq: Seq,
+    },
+    /// It does a task of that session.
+    TaskOf {
+        /// The session.
+        session: SessionId,
+        /// The ticket of the task, on that one's tape.
+        ticket: Seq,
+    },
+}
+
+impl Parent {
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        match self {
+            Parent::ForkOf { session, .. } | Parent::TaskOf { session, .. } => session,
+        }
+    }
 }
 
 impl Digest {
     /// Its form as it is written down. One that was written in another form is made anew.
     #[cfg(feature = "sqlite")]
-    pub(crate) const FORM: u32 = 3;
+    pub(crate) const FORM: u32 = 4;
 
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {
@@ -95,22 +115,22 @@ impl Digest {
                 // The sum of all that was before.
                 self.spent = state.spent;
                 self.origin = match (&state.origin, self.origin.take()) {
-                    (Some(origin), _) => Some(Cradle::Task { parent: origin.parent.clone(), ticket: origin.ticket }),
-                    (None, before @ Some(Cradle::Fork { .. })) => before,
+                    (Some(origin), _) => Some(Parent::TaskOf { session: origin.parent.clone(), ticket: origin.ticket }),
+                    (None, before @ Some(Parent::ForkOf { .. })) => before,
                     (None, _) => None,
                 };
             }
             Record::Settings(settings) => self.settle(settings),
             Record::Adopted { tie, .. } => {
-                self.origin = Some(Cradle::Task { parent: tie.parent.clone(), ticket: tie.ticket });
+                self.origin = Some(Parent::TaskOf { session: tie.parent.clone(), ticket: tie.ticket });
             }
             Record::Forked(forked) => {
-                self.origin = Some(Cradle::Fork { parent: forked.parent.clone(), seq: forked.seq });
+                self.origin = Some(Parent::ForkOf { session: forked.parent.clone(), seq: forked.seq });
             }
             Record::Imported(imported) => {
                 // But for a fork from before it was brought in, which begins with this.
                 let begins = |seq: Seq| entry.seq == Seq(seq.0.saturating_add(2));
-                self.origin = self.origin.take().filter(|of| matches!(of, Cradle::Fork { seq, .. } if begins(*seq)));
+                self.origin = self.origin.take().filter(|of| matches!(of, Parent::ForkOf { seq, .. } if begins(*seq)));
                 self.workspace = Some(imported.workspace.clone());
             }
             Record::Accepted { message, .. } if self.first.is_none() => self.first = words(message),

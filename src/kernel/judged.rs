@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Judged {
+pub enum CallVerdict {
     /// It was allowed and started: the result is what came of it, from its tool, a gate, a limit or a crash.
     Allowed,
     /// It was running when the runtime went down, and was not run again: nobody knows what came of it.

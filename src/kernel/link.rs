@@ -174,13 +174,13 @@ pub struct OpenTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Arc<TaskOrder>>,
     /// What the child was told.
-    pub told: Told,
+    pub told: StopLevel,
 }
 
 /// What a child was told by its parent. It only ever becomes more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum StopLevel {
     /// To do its work.
     #[default]
     Run,

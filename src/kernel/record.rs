@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, BranchSummary, Breach, Compacted, Delivery, Down, Grant, Judged, Limits, Link, Merged,
+        AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link, Merged,
         OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder,
         Tie, Undone,
     },
@@ -154,7 +154,7 @@ pub enum Record {
         /// What came of it.
         result: Arc<ToolResult>,
         /// Why it is that.
-        judged: Judged,
+        judged: CallVerdict,
     },
     /// The turn is being ended: by a host, or by a rejection.
     Ending {

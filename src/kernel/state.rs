@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, OpenBranch, OpenBudgetAsk,
-        OpenCompaction, OpenTask, Origin, Outcome, Recorded, Reserve, SeenMessages, Settings, Spent, Steering, TaskEnd,
-        Told, WentBack,
+        OpenCompaction, OpenTask, Origin, Outcome, Recorded, Reserve, SeenMessages, Settings, Spent, Steering,
+        StopLevel, TaskEnd, WentBack,
     },
     model::{History, Item, Params, Price, ToolResultItem},
     tool::{Access, CallFacts},
@@ -156,7 +156,7 @@ impl State {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let rests = (self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused;
-        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.told == Told::Run)
+        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.told == StopLevel::Run)
     }
 
     /// Whether a start of the runtime must bring the session back: a turn is not over, or a child is not down.
@@ -468,7 +468,7 @@ pub enum CallState {
     Allowed,
     /// Running.
     Running,
-    /// Told to stop, not down yet.
+    /// StopLevel to stop, not down yet.
     Closing,
 }
 

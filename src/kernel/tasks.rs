@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         Down, DownReason, Entry, Held, Link, Open, OpenTask, Outcome, Record, Recorded, Refusal, Resource, Settings,
-        Spent, Stop, TaskOrder, Told,
+        Spent, Stop, StopLevel, TaskOrder,
         command::{Decide, first},
         decide::Draft,
         end, toolset,
@@ -173,7 +173,7 @@ pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
 pub(super) fn down(draft: &mut Draft<'_>, ticket: Seq, down: &Down) {
     let Some(Open::Task(task)) = draft.state.open.get(&ticket) else { return };
     // Nobody is woken by what they stopped themselves.
-    let wakes = task.link.wakes_parent && task.told == Told::Run && draft.state.closed.is_none();
+    let wakes = task.link.wakes_parent && task.told == StopLevel::Run && draft.state.closed.is_none();
     let notice = wakes.then(|| Arc::new(notice(draft, ticket, task, down)));
     draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(down.clone()), notice });
 }
@@ -197,19 +197,19 @@ fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Messa
 
 /// A child knows that it is an orphan.
 pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
-    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Leave) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Leave) {
         draft.write(Some(ticket), Record::TaskLeft {});
     }
 }
 
 /// Stops the linked children of a turn that is aborted.
 pub(super) fn stop_linked(draft: &mut Draft<'_>) {
-    tell(draft, |task| task.link.ends_with_parent && task.told == Told::Run);
+    tell(draft, |task| task.link.ends_with_parent && task.told == StopLevel::Run);
 }
 
 /// The session has ended: linked children end, the others are orphans.
 pub(super) fn part(draft: &mut Draft<'_>) {
-    tell(draft, |task| task.told < Told::End);
+    tell(draft, |task| task.told < StopLevel::End);
 }
 
 /// Tells those children what follows from the state, once it is written that they were told.
@@ -224,14 +224,14 @@ fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
 /// Whoever was told to stop is stopped at once. What ends a child for good, or leaves it alone for good, waits until the tape has the
 /// parent's end, so that follows from the state.
 fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
-    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == Told::Stop) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Stop) {
         draft.stop(Stop::Task(ticket));
     }
 }
 
 /// The session was rebuilt: each open task is seen to again. Its child may be anywhere between not made and down.
 pub(super) fn recover(draft: &mut Draft<'_>) {
-    let stopped = draft.state.tasks().filter(|(_, task)| task.told == Told::Stop);
+    let stopped = draft.state.tasks().filter(|(_, task)| task.told == StopLevel::Stop);
     let stopped: Vec<_> = stopped.map(|(ticket, _)| ticket).collect();
     // What a torn write left out is said first, so that no child is started to be stopped.
     end::wind_up(draft);
@@ -248,12 +248,12 @@ pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
 }
 
 /// The end of a task whose child was never made and need not be.
-pub(crate) fn never_made(told: Told) -> Down {
+pub(crate) fn never_made(told: StopLevel) -> Down {
     let why = "stopped before it began".to_owned();
     let mut down = Down::without_a_word(match told {
-        Told::Run => DownReason::Lost { error: "the child is not there".to_owned() },
-        Told::Stop | Told::Leave => DownReason::Aborted { why },
-        Told::End => DownReason::Ended { why },
+        StopLevel::Run => DownReason::Lost { error: "the child is not there".to_owned() },
+        StopLevel::Stop | StopLevel::Leave => DownReason::Aborted { why },
+        StopLevel::End => DownReason::Ended { why },
     });
     down.spent = Some(Spent::default());
     down

@@ -45,27 +45,27 @@ impl From<MessageId> for Point {
     }
 }
 
-impl From<Point> for Wanted {
-    fn from(point: Point) -> Wanted {
-        Wanted::Point(point)
+impl From<Point> for RollbackTarget {
+    fn from(point: Point) -> RollbackTarget {
+        RollbackTarget::Point(point)
     }
 }
 
-impl From<Seq> for Wanted {
-    fn from(seq: Seq) -> Wanted {
-        Wanted::Point(seq.into())
+impl From<Seq> for RollbackTarget {
+    fn from(seq: Seq) -> RollbackTarget {
+        RollbackTarget::Point(seq.into())
     }
 }
 
-impl From<MessageId> for Wanted {
-    fn from(id: MessageId) -> Wanted {
-        Wanted::Point(id.into())
+impl From<MessageId> for RollbackTarget {
+    fn from(id: MessageId) -> RollbackTarget {
+        RollbackTarget::Point(id.into())
     }
 }
 
 /// Where to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RollbackTarget {
     /// To a point that a host names.
     Point(Point),
     /// To before the newest message of the host.
@@ -161,19 +161,19 @@ pub(super) fn jumps(entries: &[Entry]) -> BTreeMap<Seq, Seq> {
 pub(crate) fn look_back(
     entries: &[Entry],
     now: &State,
-    wanted: &Wanted,
+    wanted: &RollbackTarget,
     whole: bool,
 ) -> Result<Option<RolledBack>, NoPoint> {
     let tape = Tape::new(entries, now.seq)?;
     let to = match wanted {
-        Wanted::Point(point) => tape.point(point)?,
-        Wanted::Undo => tape.spoken(|entry| is_said_by_host(&entry.record)).map(before),
-        Wanted::Redo => tape.undone()?,
+        RollbackTarget::Point(point) => tape.point(point)?,
+        RollbackTarget::Undo => tape.spoken(|entry| is_said_by_host(&entry.record)).map(before),
+        RollbackTarget::Redo => tape.undone()?,
     };
     let unfound = || match wanted {
-        Wanted::Point(point) => unfound(point, now.seq),
-        Wanted::Undo => NoPoint::NothingToUndo,
-        Wanted::Redo => NoPoint::NothingToRedo,
+        RollbackTarget::Point(point) => unfound(point, now.seq),
+        RollbackTarget::Undo => NoPoint::NothingToUndo,
+        RollbackTarget::Redo => NoPoint::NothingToRedo,
     };
     let further = || if whole { Err(unfound()) } else { Ok(None) };
     let Some(to) = to else { return further() };
@@ -193,9 +193,9 @@ pub(crate) fn look_back(
         from: now.seq,
         to,
         way: match wanted {
-            Wanted::Point(_) => Way::Rollback,
-            Wanted::Undo => Way::Undo,
-            Wanted::Redo => Way::Redo,
+            RollbackTarget::Point(_) => Way::Rollback,
+            RollbackTarget::Undo => Way::Undo,
+            RollbackTarget::Redo => Way::Redo,
         },
         gone: tape.told(low, &here, &there),
         again: tape.told(low, &there, &here),

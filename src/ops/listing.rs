@@ -2,7 +2,7 @@
 //! time, as a list or as a tree of forks and children.
 //!
 //! The list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only entries that
-//! were appended since the last list are read from tapes ([`Looked`] counts them). No tape is folded twice. The index decides
+//! were appended since the last list are read from tapes ([`ListCost`] counts them). No tape is folded twice. The index decides
 //! nothing: if there is no index and none can be made, the list is there all the same, with less in it ([`SessionPage::indexed`]).
 
 mod folded;
@@ -15,8 +15,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::{
-    kernel::{Cradle, Digest},
-    tape::{Behind, SessionSummary, Standing, Standings, Store, TapeError, TapeStore, TapeStoreExt as _},
+    kernel::{Digest, Parent},
+    tape::{Behind, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Millis, Seq, SessionId},
     words::message::ModelRef,
     words::usage::{Cost, Usage},
@@ -41,13 +41,13 @@ pub struct SessionPage {
     /// In a tree, more is below a session of this page than is shown: at most 1,000 sessions are.
     pub cut: bool,
     /// What it took.
-    pub looked: Looked,
+    pub cost: ListCost,
 }
 
 /// What a list took, in things that were looked at and not in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Looked {
+pub struct ListCost {
     /// Sessions whose folder was listed and whose files' lengths were asked for.
     pub folders: u64,
     /// Sessions of which something was read, because it was appended since.
@@ -93,8 +93,8 @@ pub struct ListedSession {
     pub usage: Option<Usage>,
     /// What that cost. What is unknown is no zero: see [`Cost::exact`].
     pub cost: Option<Cost>,
-    /// How it stands.
-    pub standing: Standing,
+    /// Whether it is awake, asleep, parked or deleted.
+    pub status: SessionStatus,
     /// A turn of it is not over.
     pub open: bool,
     /// It is never swept.
@@ -111,36 +111,6 @@ pub struct ListedSession {
     pub depth: u32,
 }
 
-/// Whom a session belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Parent {
-    /// It goes on from that entry of that session.
-    ForkOf {
-        /// The session.
-        session: SessionId,
-        /// The entry.
-        seq: Seq,
-    },
-    /// It does a task of that session.
-    TaskOf {
-        /// The session.
-        session: SessionId,
-        /// The ticket of the task, on that one's tape.
-        ticket: Seq,
-    },
-}
-
-impl Parent {
-    /// The session.
-    #[must_use]
-    pub fn session(&self) -> &SessionId {
-        match self {
-            Parent::ForkOf { session, .. } | Parent::TaskOf { session, .. } => session,
-        }
-    }
-}
-
 /// Lists sessions of a store. Blocks on the disk; not for an async thread. Takes no claim, and may run beside whatever else is
 /// done with the store.
 ///
@@ -153,7 +123,7 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
     if let Some(page) = rows::page(store, query, &filter)? {
         return Ok(page);
     }
-    without_index(store, Standings::of_all(store)?, query, &filter, &|_| Ok(()))
+    without_index(store, SessionStatuses::of_all(store)?, query, &filter, &|_| Ok(()))
 }
 
 /// Lists the sessions of any engine, which has no index: those that are shown, and those that a filter passes over, are read
@@ -162,26 +132,26 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
 /// # Errors
 /// [`TapeError::Query`] where too much is looked for; as the engine's own.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    let standings = Standings::of_all(store)?;
-    without_index(store, standings, query, &query.filter()?, &|listed| folded::fill(store, listed))
+    let statuses = SessionStatuses::of_all(store)?;
+    without_index(store, statuses, query, &query.filter()?, &|listed| folded::fill(store, listed))
 }
 
 /// The list as the ends of the files show it, with what else is known of each session.
 fn without_index(
     store: &dyn TapeStore,
-    standings: Standings<'_>,
+    statuses: SessionStatuses<'_>,
     query: &SessionQuery,
     filter: &query::Filter,
     fill: &dyn Fn(&mut ListedSession) -> Result<(), TapeError>,
 ) -> Result<SessionPage, TapeError> {
     let mut all = store.list()?;
-    let looked = Looked { rows: all.len() as u64, folders: all.len() as u64, ..Looked::default() };
+    let cost = ListCost { rows: all.len() as u64, folders: all.len() as u64, ..ListCost::default() };
     let used = |summary: &SessionSummary| summary.last.unwrap_or_default();
     all.sort_by(|one, other| (used(other), &other.id).cmp(&(used(one), &one.id)));
     let mut sessions = Vec::new();
     let mut next = None;
     for summary in all.into_iter().filter(|summary| query.is_behind_cursor(used(summary), &summary.id)) {
-        let mut listed = ListedSession::bare(summary, &standings);
+        let mut listed = ListedSession::bare(summary, &statuses);
         fill(&mut listed)?;
         if !filter.takes(&listed) {
             continue;
@@ -193,7 +163,7 @@ fn without_index(
         listed.beside_bytes = beside(store, &listed.session);
         sessions.push(listed);
     }
-    Ok(SessionPage { sessions, next, behind: Behind::No, indexed: false, cut: false, looked })
+    Ok(SessionPage { sessions, next, behind: Behind::No, indexed: false, cut: false, cost })
 }
 
 /// Where a page ended: behind its last session at the top.
@@ -204,7 +174,7 @@ fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
 
 impl ListedSession {
     /// What is known of it by its files alone.
-    fn bare(summary: SessionSummary, standings: &Standings<'_>) -> ListedSession {
+    fn bare(summary: SessionSummary, statuses: &SessionStatuses<'_>) -> ListedSession {
         let SessionSummary { id: session, created, last, seq, bytes, .. } = summary;
         ListedSession {
             title: None,
@@ -221,24 +191,15 @@ impl ListedSession {
             estimated: 0,
             usage: None,
             cost: None,
-            standing: standings.of(&session),
-            open: standings.is_open(&session),
-            protected: standings.is_protected(&session),
+            status: statuses.of(&session),
+            open: statuses.is_open(&session),
+            protected: statuses.is_protected(&session),
             ended: false,
             parent: None,
             forks: 0,
             children: 0,
             depth: 0,
             session,
-        }
-    }
-}
-
-impl From<Cradle> for Parent {
-    fn from(cradle: Cradle) -> Parent {
-        match cradle {
-            Cradle::Fork { parent, seq } => Parent::ForkOf { session: parent, seq },
-            Cradle::Task { parent, ticket } => Parent::TaskOf { session: parent, ticket },
         }
     }
 }
@@ -255,7 +216,7 @@ impl ListedSession {
         self.usage = Some(digest.spent.usage);
         self.cost = Some(digest.spent.cost);
         self.ended = digest.ended;
-        self.parent = digest.origin.clone().map(Parent::from);
+        self.parent = digest.origin.clone();
     }
 
     /// A fork that was brought in goes on from nobody here, whoever has that name now.

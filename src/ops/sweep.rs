@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::{
     kernel::{Entry, Record, State},
     ops::listing::beside,
-    tape::{SessionSummary, Standing, Standings, TapeError, TapeStore, TapeStoreExt as _},
+    tape::{SessionStatus, SessionStatuses, SessionSummary, TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Millis, Seq, SessionId},
 };
 
@@ -255,7 +255,7 @@ fn look(
     now: Millis,
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Candidate>, TapeError> {
-    let standings = Standings::of_all(store)?;
+    let statuses = SessionStatuses::of_all(store)?;
     let mut candidates = Vec::new();
     for SessionSummary { id: session, last, bytes, seq, .. } in store.list()? {
         // Stopped, none of them goes.
@@ -273,12 +273,12 @@ fn look(
         // Somebody who may remove it has looked at its claim by then.
         let protected = match () {
             // First what also keeps those that do its tasks.
-            () if standings.is_open(&session) => Some(KeptReason::AtWork),
-            () => match standings.of(&session) {
-                Standing::Live => Some(KeptReason::Live),
-                _ if standings.is_protected(&session) => Some(KeptReason::Protected),
-                Standing::Parked => Some(KeptReason::Parked),
-                Standing::Passive | Standing::Hidden => failed,
+            () if statuses.is_open(&session) => Some(KeptReason::AtWork),
+            () => match statuses.of(&session) {
+                SessionStatus::Live => Some(KeptReason::Live),
+                _ if statuses.is_protected(&session) => Some(KeptReason::Protected),
+                SessionStatus::Parked => Some(KeptReason::Parked),
+                SessionStatus::Passive | SessionStatus::Hidden => failed,
             },
         };
         // One whose first entry is just being written is somebody's, and nobody asked for it.

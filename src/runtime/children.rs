@@ -1,6 +1,6 @@
 //! Child sessions, as a host sees them: spawning, adopting, ending, and the DOWN that always comes.
 
-mod lanes;
+mod keyed_mutex;
 
 use std::{
     path::Path,
@@ -8,21 +8,21 @@ use std::{
     time::Duration,
 };
 
-use lanes::Lanes;
+use keyed_mutex::KeyedMutex;
 use tokio::time::timeout;
 
 use crate::{
     actor::{
-        activation::Flight,
-        child::{Birth, Nursery},
+        activation::Activation,
+        child::{ChildStarter, SpawnArgs},
         host::Host,
-        slot::{Door, Question, Slot},
+        slot::{Admission, Question, Slot},
         tape_store::{First, Opening},
     },
     error::{OpenError, SendError, SpawnError},
     kernel::{
         Adopt, BeAdopted, Down, End, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn,
-        State, TaskOrder, Tie, Told, first_entries, kept, toolset,
+        State, StopLevel, TaskOrder, Tie, first_entries, kept, toolset,
     },
     model::BoxFuture,
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
@@ -110,8 +110,8 @@ impl Session {
     /// # Errors
     /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where it has a parent, or never had one.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
-        let birth = self.birth(child, Seq::ZERO, None);
-        let orphan = self.bring_up(birth).await?.state().await?;
+        let spawn = self.spawn(child, Seq::ZERO, None);
+        let orphan = self.bring_up(spawn).await?.state().await?;
         let is_orphan = orphan.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
         let is_ours = orphan.origin.as_ref().is_some_and(|origin| origin.parent == *self.id());
         if !is_orphan && !is_ours {
@@ -151,7 +151,7 @@ impl Session {
             Some(Open::Task(task)) => Some(task),
             _ => None,
         };
-        let up = self.bring_up(self.birth(&child, ticket, task)).await;
+        let up = self.bring_up(self.spawn(&child, ticket, task)).await;
         let session = up.map_err(|error| match error {
             SpawnError::Open(OpenError::Tape(TapeError::Missing { .. })) => {
                 let why =
@@ -163,22 +163,22 @@ impl Session {
         Ok(Child { session, parent: self.clone(), ticket })
     }
 
-    fn birth(&self, child: &SessionId, ticket: Seq, task: Option<&OpenTask>) -> Birth {
-        Birth {
+    fn spawn(&self, child: &SessionId, ticket: Seq, task: Option<&OpenTask>) -> SpawnArgs {
+        SpawnArgs {
             child: child.clone(),
             parent: self.id().clone(),
             ticket,
             link: task.map_or_else(Link::default, |task| task.link),
             depth: task.map_or(0, |task| task.depth),
             grant: task.map_or_else(Limits::default, |task| task.grant),
-            order: task.filter(|task| task.told == Told::Run).and_then(|task| task.order.clone()),
+            order: task.filter(|task| task.told == StopLevel::Run).and_then(|task| task.order.clone()),
             asks_first: true,
         }
     }
 
-    async fn bring_up(&self, birth: Birth) -> Result<Session, SpawnError> {
+    async fn bring_up(&self, spawn: SpawnArgs) -> Result<Session, SpawnError> {
         let nursery = self.host.nursery.get().ok_or(SendError::Closed)?;
-        let slot = nursery.bring_up(birth).await?;
+        let slot = nursery.bring_up(spawn).await?;
         Ok(Session { host: self.host.clone(), slot })
     }
 }
@@ -247,22 +247,22 @@ const UP_WAIT: Duration = Duration::from_secs(30);
 /// Brings children up, each of them once however many ask.
 pub(super) struct Family {
     runtime: Weak<Inner>,
-    lanes: Arc<Lanes>,
+    keyed_mutex: Arc<KeyedMutex>,
 }
 
 impl Family {
     pub(super) fn of(runtime: &Runtime) -> Family {
-        Family { runtime: Arc::downgrade(&runtime.inner), lanes: Arc::default() }
+        Family { runtime: Arc::downgrade(&runtime.inner), keyed_mutex: Arc::default() }
     }
 }
 
-impl Nursery for Family {
-    fn bring_up(&self, birth: Birth) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>> {
-        let (runtime, lanes) = (self.runtime.upgrade(), self.lanes.clone());
+impl ChildStarter for Family {
+    fn bring_up(&self, spawn: SpawnArgs) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>> {
+        let (runtime, keyed_mutex) = (self.runtime.upgrade(), self.keyed_mutex.clone());
         Box::pin(async move {
             let runtime = Runtime { inner: runtime.ok_or(OpenError::Closed)? };
-            let _one = lanes.enter(&birth.child).await;
-            runtime.bring_up(birth).await
+            let _one = keyed_mutex.enter(&spawn.child).await;
+            runtime.bring_up(spawn).await
         })
     }
 }
@@ -273,40 +273,40 @@ fn no_answer(session: &SessionId) -> OpenError {
 }
 
 impl Runtime {
-    async fn bring_up(&self, birth: Birth) -> Result<Arc<Slot>, OpenError> {
-        let session = self.session(&birth.child);
+    async fn bring_up(&self, spawn: SpawnArgs) -> Result<Arc<Slot>, OpenError> {
+        let session = self.session(&spawn.child);
         let (host, slot) = (&self.inner.host, &session.slot);
         let up = loop {
-            let up = timeout(UP_WAIT, session.up()).await.map_err(|_| no_answer(&birth.child))?;
-            let is_to_be_made = birth.order.is_some()
+            let up = timeout(UP_WAIT, session.up()).await.map_err(|_| no_answer(&spawn.child))?;
+            let is_to_be_made = spawn.order.is_some()
                 && match &up {
                     Err(OpenError::Tape(TapeError::Missing { .. })) => true,
                     // The process died between making the tape and its first lines.
-                    Err(OpenError::Damaged { .. }) => self.is_blank(&birth.child).await,
+                    Err(OpenError::Damaged { .. }) => self.is_blank(&spawn.child).await,
                     _ => false,
                 };
-            if !is_to_be_made || (birth.asks_first && !self.still_wants(&birth).await?) {
+            if !is_to_be_made || (spawn.asks_first && !self.still_wants(&spawn).await?) {
                 break up;
             }
             // Where somebody else wakes it just now, the next look shows what came of it.
             if let Some(flight) = slot.begin_activation() {
-                break self.make(birth, flight, slot).await;
+                break self.make(spawn, flight, slot).await;
             }
         };
         match up {
-            Err(_) if host.slots.door() == Door::Closed => Err(OpenError::Closed),
+            Err(_) if host.slots.admission() == Admission::Closed => Err(OpenError::Closed),
             up => up.map(|()| slot.clone()),
         }
     }
 
     /// Whether the parent has the task still, and has not told the child to stop. Nobody makes the child meanwhile.
-    async fn still_wants(&self, birth: &Birth) -> Result<bool, OpenError> {
-        let parent = self.session(&birth.parent);
-        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| no_answer(&birth.parent))?;
+    async fn still_wants(&self, spawn: &SpawnArgs) -> Result<bool, OpenError> {
+        let parent = self.session(&spawn.parent);
+        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| no_answer(&spawn.parent))?;
         // It sees to its child when it is there again.
         let state =
-            state.map_err(|error| OpenError::NoAnswer { session: birth.parent.clone(), why: error.to_string() })?;
-        Ok(matches!(state.open.get(&birth.ticket), Some(Open::Task(task)) if task.told == Told::Run))
+            state.map_err(|error| OpenError::NoAnswer { session: spawn.parent.clone(), why: error.to_string() })?;
+        Ok(matches!(state.open.get(&spawn.ticket), Some(Open::Task(task)) if task.told == StopLevel::Run))
     }
 
     async fn is_blank(&self, id: &SessionId) -> bool {
@@ -316,13 +316,13 @@ impl Runtime {
     }
 
     /// Makes a child: its state, which names its parent, and its prompt, in one append. So a child that is there has its task.
-    async fn make(&self, birth: Birth, flight: Flight, slot: &Arc<Slot>) -> Result<(), OpenError> {
-        let made = match first(&self.inner.host, birth) {
+    async fn make(&self, spawn: SpawnArgs, flight: Activation, slot: &Arc<Slot>) -> Result<(), OpenError> {
+        let made = match first(&self.inner.host, spawn) {
             Some(first) => self.inner.host.orders.open(slot, Opening::Make(Box::new(first))).await,
             None => Err(TapeError::Missing { session: slot.id.clone() }.into()),
         };
         if let Err(error) = made {
-            flight.land_unmade(error.clone());
+            flight.finish_unmade(error.clone());
             return Err(error);
         }
         // From here on a start of the runtime finds it by itself, and its parent finds it in any case.
@@ -331,20 +331,20 @@ impl Runtime {
 }
 
 /// What the tape of a child begins with; nothing where the task is not there to be made.
-fn first(host: &Host, birth: Birth) -> Option<First> {
-    let TaskOrder { settings, prompt } = &*birth.order?;
+fn first(host: &Host, spawn: SpawnArgs) -> Option<First> {
+    let TaskOrder { settings, prompt } = &*spawn.order?;
     let mut settings = settings.clone();
     let now = host.clock.now();
     settings.host = host.rules.clone();
-    let spill = host.store.spill_path(&birth.child);
+    let spill = host.store.spill_path(&spawn.child);
     settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
-    let mut state = State::new(birth.child, settings, now);
-    state.take_grant(&birth.grant);
+    let mut state = State::new(spawn.child, settings, now);
+    state.take_grant(&spawn.grant);
     state.origin = Some(Arc::new(Origin {
-        parent: birth.parent,
-        ticket: birth.ticket,
-        link: birth.link,
-        depth: birth.depth,
+        parent: spawn.parent,
+        ticket: spawn.ticket,
+        link: spawn.link,
+        depth: spawn.depth,
         prompt: prompt.id.clone(),
         orphaned: None,
         before: Vec::new(),

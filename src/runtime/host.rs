@@ -50,7 +50,7 @@ impl Runtime {
     ///     async move {
     ///         tokio::time::sleep(Duration::from_millis(10)).await;
     ///         let answer = session.prompt("Wake up.").await?.wait().await?;
-    ///         cx.card().doing(answer.text);
+    ///         cx.node().doing(answer.text);
     ///         cx.stopping().await;
     ///         Ok(())
     ///     }

@@ -10,7 +10,7 @@ use crate::{
     runtime::{Runtime, Tree},
     supervisor::{
         CrashReport, Happened, Node, Reading, Status, Watch,
-        card::{ActorCard, Place},
+        node_state::{NodeState, Place},
         render::{facts, flat},
     },
 };
@@ -29,20 +29,20 @@ impl Runtime {
     #[must_use]
     pub fn inspect(&self, id: &str) -> Option<Inspection> {
         let registry = &self.inner.host.registry;
-        let card = registry.find(id)?;
+        let state = registry.find(id)?;
         let under: Vec<_> = registry.snapshot();
-        let node = under.iter().flat_map(Node::iter).find(|node| node.key == card.key())?.clone();
+        let node = under.iter().flat_map(Node::iter).find(|node| node.key == state.key())?.clone();
         let mut crashes = registry.crashes();
         crashes.retain(|crash| crash.path() == node.path);
         crashes.drain(..crashes.len().saturating_sub(CRASHES_SHOWN));
-        Some(Inspection { trace: card.trace(), node, crashes })
+        Some(Inspection { trace: state.trace(), node, crashes })
     }
 
     /// How many there are of what.
     #[must_use]
     pub fn count(&self) -> Count {
         let mut count = Count::default();
-        self.inner.host.registry.cards().iter().for_each(|card| count.add(card));
+        self.inner.host.registry.nodes().iter().for_each(|node| count.add(node));
         count
     }
 
@@ -64,8 +64,8 @@ impl Runtime {
     /// The nodes that have most of something, most first. Those that have none of it are left out.
     #[must_use]
     pub fn top(&self, by: By, most: usize) -> Top {
-        let cards = self.inner.host.registry.cards();
-        let mut nodes: Vec<Node> = cards.iter().map(|card| Node::of(card)).filter(|node| by.of(node) > 0).collect();
+        let nodes = self.inner.host.registry.nodes();
+        let mut nodes: Vec<Node> = nodes.iter().map(|node| Node::of(node)).filter(|node| by.of(node) > 0).collect();
         nodes.sort_by_key(|node| (std::cmp::Reverse(by.of(node)), node.key));
         nodes.truncate(most);
         Top { by, nodes }
@@ -104,9 +104,9 @@ impl fmt::Display for Inspection {
         let reading = match node.reading {
             Reading::Fresh => "as it is now",
             Reading::Busy => "as it was before the message in its hand",
-            Reading::PostMortem => "post-mortem: as its last life left it",
+            Reading::PostMortem => "post-mortem: as its last incarnation left it",
         };
-        writeln!(f, "  status      {} in life {}, {reading}", node.status, node.incarnation)?;
+        writeln!(f, "  status      {} in incarnation {}, {reading}", node.status, node.incarnation)?;
         for fact in facts(node) {
             writeln!(f, "  fact        {fact}")?;
         }
@@ -179,15 +179,15 @@ pub struct Count {
 }
 
 impl Count {
-    fn add(&mut self, card: &ActorCard) {
-        let node = Node::of(card);
+    fn add(&mut self, state: &NodeState) {
+        let node = Node::of(state);
         let one = usize::from;
-        if card.place() == Place::Task {
+        if state.place() == Place::Task {
             self.requests += one(node.kind == "request");
             self.calls += one(node.kind == "call");
             return;
         }
-        let is_supervisor = card.admin().is_some();
+        let is_supervisor = state.admin().is_some();
         let is_session = node.kind == "session";
         self.specs += 1;
         self.active += one(matches!(node.status, Status::Running | Status::Stopping | Status::Unkillable));
@@ -227,7 +227,7 @@ pub enum By {
     Restarts,
     /// Tokens used.
     Tokens,
-    /// How old the present life is.
+    /// How old the present incarnation is.
     Age,
 }
 

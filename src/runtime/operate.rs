@@ -10,7 +10,7 @@ use crate::{
     error::{Kind, OpenError, PassivateError, SendError},
     runtime::Runtime,
     session::Session,
-    supervisor::{ActorCard, AdminError, Done, ExitReason, Happening, Status, SupervisorHandle, card::Place},
+    supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Place},
     words::ids::SessionId,
 };
 
@@ -33,7 +33,7 @@ pub struct Operator {
 
 /// What a lever works on.
 struct Target {
-    card: Arc<ActorCard>,
+    node: Arc<NodeState>,
     supervisor: SupervisorHandle,
     session: Option<Session>,
 }
@@ -71,9 +71,9 @@ impl Operator {
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
         self.pulled("passivate", id);
         let done = match self.session(id) {
-            Ok((card, session)) => self.runtime.passivate(session.id()).await.map_err(|error| match error {
-                PassivateError::Parked => OperateError::Parked { id: card.id().to_owned() },
-                PassivateError::Busy { why } => OperateError::Busy { id: card.id().to_owned(), why },
+            Ok((node, session)) => self.runtime.passivate(session.id()).await.map_err(|error| match error {
+                PassivateError::Parked => OperateError::Parked { id: node.id().to_owned() },
+                PassivateError::Busy { why } => OperateError::Busy { id: node.id().to_owned(), why },
             }),
             Err(error) => Err(error),
         };
@@ -108,9 +108,9 @@ impl Operator {
     /// [`OperateError::Refused`] where it takes nothing; [`OperateError::Unknown`] for one that is not in the tree.
     pub fn crash(&self, id: &str, words: &str) -> Result<(), OperateError> {
         self.pulled("crash", id);
-        let done = self.session(id).and_then(|(card, session)| {
+        let done = self.session(id).and_then(|(node, session)| {
             let asked = session.slot.question(Question::Crash(words.to_owned()));
-            asked.map_err(|error| OperateError::Refused { id: card.id().to_owned(), error })
+            asked.map_err(|error| OperateError::Refused { id: node.id().to_owned(), error })
         });
         self.done("crash", id, done)
     }
@@ -122,7 +122,7 @@ impl Operator {
     pub async fn pause(&self, id: &str) -> Result<(), OperateError> {
         self.pulled("pause", id);
         let done = match self.session(id) {
-            Ok((card, session)) => answered(&card, session.pause()).await,
+            Ok((node, session)) => answered(&node, session.pause()).await,
             Err(error) => Err(error),
         };
         self.done("pause", id, done)
@@ -135,7 +135,7 @@ impl Operator {
     pub async fn resume(&self, id: &str) -> Result<(), OperateError> {
         self.pulled("resume", id);
         let done = match self.session(id) {
-            Ok((card, session)) => answered(&card, session.resume()).await,
+            Ok((node, session)) => answered(&node, session.resume()).await,
             Err(error) => Err(error),
         };
         self.done("resume", id, done)
@@ -157,40 +157,40 @@ impl Operator {
         let lever = if on { "trace in full" } else { "trace redacted" };
         self.pulled(lever, id);
         let found = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id));
-        let done = found.map(|card| card.trace_in_full(on));
+        let done = found.map(|node| node.trace_in_full(on));
         self.done(lever, id, done)
     }
 
     async fn do_stop(&self, id: &str) -> Result<(), OperateError> {
-        let Target { card, supervisor, session } = self.target(id)?;
+        let Target { node, supervisor, session } = self.target(id)?;
         if let Some(session) = &session {
             session.slot.stop();
         }
-        let stopped = supervisor.terminate_child(card.id()).await;
+        let stopped = supervisor.terminate_child(node.id()).await;
         if let (Some(session), Err(AdminError::Unkillable)) = (&session, &stopped) {
             session.slot.give_up();
         }
-        carried_out(&card, &supervisor, stopped).await
+        carried_out(&node, &supervisor, stopped).await
     }
 
     async fn do_restart(&self, id: &str) -> Result<(), OperateError> {
-        let Target { card, supervisor, session } = self.target(id)?;
-        if let Some(session) = session.filter(|_| card.status() == Status::Parked) {
+        let Target { node, supervisor, session } = self.target(id)?;
+        if let Some(session) = session.filter(|_| node.status() == Status::Parked) {
             self.runtime.inner.host.unpark(session.id()).await;
         }
-        let restarted = supervisor.recycle_child(card.id()).await;
-        carried_out(&card, &supervisor, restarted).await
+        let restarted = supervisor.recycle_child(node.id()).await;
+        carried_out(&node, &supervisor, restarted).await
     }
 
     async fn do_park(&self, id: &str) -> Result<(), OperateError> {
-        let Target { card, supervisor, session } = self.target(id)?;
-        let parked = supervisor.park(card.id()).await;
-        carried_out(&card, &supervisor, parked).await?;
+        let Target { node, supervisor, session } = self.target(id)?;
+        let parked = supervisor.park(node.id()).await;
+        carried_out(&node, &supervisor, parked).await?;
         if let Some(session) = session {
-            let life = session.slot.newest_life();
-            let is_parked = supervisor.which_child(card.id()).await.is_ok_and(|child| child.status == Status::Parked);
+            let incarnation = session.slot.newest_incarnation();
+            let is_parked = supervisor.which_child(node.id()).await.is_ok_and(|child| child.status == Status::Parked);
             if is_parked {
-                self.runtime.inner.host.park(session.id(), life, "by an operator".to_owned()).await;
+                self.runtime.inner.host.park(session.id(), incarnation, "by an operator".to_owned()).await;
             }
         }
         Ok(())
@@ -205,43 +205,43 @@ impl Operator {
             let unparked = self.runtime.unpark(&session).await;
             return unparked.map_err(|error| OperateError::NotStarted { id: id.to_owned(), reason: reason(error) });
         }
-        let Target { card, supervisor, session } = self.target(id)?;
-        if card.status() != Status::Parked {
-            return Err(OperateError::NotParked { id: card.id().to_owned(), status: card.status() });
+        let Target { node, supervisor, session } = self.target(id)?;
+        if node.status() != Status::Parked {
+            return Err(OperateError::NotParked { id: node.id().to_owned(), status: node.status() });
         }
         if let Some(session) = session {
             self.runtime.inner.host.unpark(session.id()).await;
         }
-        let unparked = supervisor.unpark(card.id()).await;
-        carried_out(&card, &supervisor, unparked).await
+        let unparked = supervisor.unpark(node.id()).await;
+        carried_out(&node, &supervisor, unparked).await
     }
 
     fn target(&self, id: &str) -> Result<Target, OperateError> {
         let registry = &self.runtime.inner.host.registry;
-        let card = registry.find(id).ok_or_else(|| unknown(id))?;
-        let owner = card.owner().and_then(|owner| registry.card(owner));
-        if card.place() == Place::Task {
+        let node = registry.find(id).ok_or_else(|| unknown(id))?;
+        let owner = node.owner().and_then(|owner| registry.node(owner));
+        if node.place() == Place::Task {
             let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
-            return Err(OperateError::IsTask { id: card.id().to_owned(), owner });
+            return Err(OperateError::IsTask { id: node.id().to_owned(), owner });
         }
         let supervisor = owner.and_then(|owner| owner.admin().cloned());
-        let supervisor = supervisor.ok_or_else(|| OperateError::IsRoot { id: card.id().to_owned() })?;
-        let session = self.session_of(&card);
-        Ok(Target { card, supervisor, session })
+        let supervisor = supervisor.ok_or_else(|| OperateError::IsRoot { id: node.id().to_owned() })?;
+        let session = self.session_of(&node);
+        Ok(Target { node, supervisor, session })
     }
 
-    fn session(&self, id: &str) -> Result<(Arc<ActorCard>, Session), OperateError> {
-        let card = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id))?;
-        let not = || OperateError::NotASession { id: card.id().to_owned(), kind: card.kind() };
-        let session = self.session_of(&card).ok_or_else(not)?;
-        Ok((card, session))
+    fn session(&self, id: &str) -> Result<(Arc<NodeState>, Session), OperateError> {
+        let node = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id))?;
+        let not = || OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() };
+        let session = self.session_of(&node).ok_or_else(not)?;
+        Ok((node, session))
     }
 
-    fn session_of(&self, card: &ActorCard) -> Option<Session> {
-        if card.kind() != "session" {
+    fn session_of(&self, node: &NodeState) -> Option<Session> {
+        if node.kind() != "session" {
             return None;
         }
-        card.id().parse().ok().map(|id: SessionId| self.runtime.session(&id))
+        node.id().parse().ok().map(|id: SessionId| self.runtime.session(&id))
     }
 
     fn pulled(&self, lever: &'static str, id: &str) {
@@ -259,7 +259,7 @@ impl Operator {
     fn tell(&self, id: &str, what: Happening) {
         let registry = &self.runtime.inner.host.registry;
         match registry.find(id) {
-            Some(card) => registry.tell(card.path(), what),
+            Some(node) => registry.tell(node.path(), what),
             None => registry.tell(id, what),
         }
     }
@@ -270,24 +270,24 @@ const ROOT: &str = "runtime";
 
 /// What a supervisor made of a lever.
 async fn carried_out(
-    card: &ActorCard,
+    node: &NodeState,
     supervisor: &SupervisorHandle,
     done: Result<Done, AdminError>,
 ) -> Result<(), OperateError> {
-    // Its next answer comes when it has written down on the cards what it did for this one.
+    // Its next answer comes when it has written down on the nodes what it did for this one.
     drop(supervisor.ping().await);
-    done.map(drop).map_err(|error| refused(card, error))
+    done.map(drop).map_err(|error| refused(node, error))
 }
 
-async fn answered(card: &ActorCard, asked: impl Future<Output = Result<(), SendError>>) -> Result<(), OperateError> {
-    let id = || card.id().to_owned();
+async fn answered(node: &NodeState, asked: impl Future<Output = Result<(), SendError>>) -> Result<(), OperateError> {
+    let id = || node.id().to_owned();
     match tokio::time::timeout(ANSWER_WAIT, asked).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(SendError::Parked)) => Err(OperateError::Parked { id: id() }),
         Ok(Err(SendError::Closed | SendError::Draining)) => Err(OperateError::Closing),
         Ok(Err(error)) => Err(OperateError::Refused { id: id(), error }),
         Err(_) => {
-            let (with, since) = card.in_hand().unwrap_or(("nothing", Duration::ZERO));
+            let (with, since) = node.in_hand().unwrap_or(("nothing", Duration::ZERO));
             Err(OperateError::NoAnswer { id: id(), with, since })
         }
     }
@@ -297,11 +297,11 @@ fn unknown(id: &str) -> OperateError {
     OperateError::Unknown { id: id.to_owned() }
 }
 
-fn refused(card: &ActorCard, error: AdminError) -> OperateError {
-    let id = card.id().to_owned();
+fn refused(node: &NodeState, error: AdminError) -> OperateError {
+    let id = node.id().to_owned();
     match error {
         AdminError::NotFound => OperateError::Unknown { id },
-        AdminError::NotParked => OperateError::NotParked { id, status: card.status() },
+        AdminError::NotParked => OperateError::NotParked { id, status: node.status() },
         AdminError::Parked => OperateError::Parked { id },
         AdminError::StartFailed { reason } => OperateError::NotStarted { id, reason },
         AdminError::Unkillable => OperateError::Unkillable { id },

@@ -224,20 +224,20 @@ async fn a_parking_that_is_noted_behind_its_unparking_changes_nothing() {
     let runtime = start(folder.path(), counts()).await;
     let (host, session) = (runtime.inner.host.clone(), create(&runtime, folder.path()).await);
     let written = || host.store.parked_sessions().unwrap();
-    let life = host.slots.newest_life(session.id());
+    let incarnation = host.slots.newest_incarnation(session.id());
     runtime.operate().park(session.id().as_str()).await.unwrap();
     assert_eq!(written().len(), 1);
     runtime.operate().unpark(session.id().as_str()).await.unwrap();
     // What the timekeeper saw before.
-    host.park(session.id(), life, "late".to_owned()).await;
+    host.park(session.id(), incarnation, "late".to_owned()).await;
     assert_eq!((runtime.parked(), written()), (vec![], vec![]));
     assert_eq!(ask(&session, "one").await, "1");
 
-    // The same between the unparking and the life that it starts.
+    // The same between the unparking and the incarnation that it starts.
     runtime.operate().park(session.id().as_str()).await.unwrap();
-    let life = host.slots.newest_life(session.id());
+    let incarnation = host.slots.newest_incarnation(session.id());
     host.unpark(session.id()).await;
-    host.park(session.id(), life, "late".to_owned()).await;
+    host.park(session.id(), incarnation, "late".to_owned()).await;
     assert_eq!(written().len(), 1);
     runtime.inner.sessions.unpark(session.id().as_str()).await.unwrap();
     assert_eq!(ask(&session, "two").await, "2");
@@ -288,7 +288,7 @@ async fn invariant_22_23_a_full_slot_refuses_and_drops_nothing() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// The same where the timekeeper was not there to see it: its next life looks.
+/// The same where the timekeeper was not there to see it: its next incarnation looks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timekeeper_wakes_what_went_down_before_its_life() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ async fn a_drain_after_the_end_opens_no_door() {
     let session = create(&runtime, folder.path()).await;
     assert!(runtime.shutdown().await.is_empty());
     assert!(runtime.drain(Duration::from_secs(1)).await.is_empty());
-    assert_eq!(runtime.inner.host.slots.door(), Door::Closed);
+    assert_eq!(runtime.inner.host.slots.admission(), Admission::Closed);
     assert!(matches!(session.slot.command(crate::kernel::GoOn), Err(crate::SendError::Closed)));
 }
 
@@ -331,7 +331,7 @@ async fn whoever_waits_for_one_that_was_to_be_made_has_the_one_that_is_there() {
     let (second, id) = (runtime.clone(), session.id().clone());
     let resumes = tokio::spawn(async move { second.open(&id).await.map(drop) });
     until("it waits", || session.slot.asked() == 1).await;
-    flight.land_unmade(OpenError::Tape(TapeError::Exists { session: session.id().clone() }));
+    flight.finish_unmade(OpenError::Tape(TapeError::Exists { session: session.id().clone() }));
     timeout(SOON, resumes).await.expect("it is told").unwrap().unwrap();
     assert_eq!(ask(&session, "hello").await, "1");
     assert!(runtime.shutdown().await.is_empty());

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::{
     error::{OpenError, SendError},
     kernel::{
-        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RolledBack, State,
-        Wanted, look_back,
+        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget,
+        RolledBack, State, look_back,
     },
     session::{RollbackError, Session, context::Leaving, fork::TRIES_MAX},
     tape::{TapeError, TapeStore, TapeStoreExt as _},
@@ -93,7 +93,7 @@ impl Session {
     /// [`SendError::Busy`] while a turn runs; [`Refusal::Moved`] where something was decided in
     /// between; [`RollbackError::NoPoint`].
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, RollbackError> {
-        self.rollback_with(Wanted::Point(to.into()), RollbackOptions::new()).await
+        self.rollback_with(RollbackTarget::Point(to.into()), RollbackOptions::new()).await
     }
 
     /// Goes back to before the newest message of the host, and of those that were delivered together with it.
@@ -101,7 +101,7 @@ impl Session {
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToUndo`].
     pub async fn undo(&self) -> Result<Rollback, RollbackError> {
-        self.rollback_with(Wanted::Undo, RollbackOptions::new()).await
+        self.rollback_with(RollbackTarget::Undo, RollbackOptions::new()).await
     }
 
     /// Goes to where the newest undo or rollback came from, as long as nothing was said since. As many in a row as there were.
@@ -109,7 +109,7 @@ impl Session {
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToRedo`].
     pub async fn redo(&self) -> Result<Rollback, RollbackError> {
-        self.rollback_with(Wanted::Redo, RollbackOptions::new()).await
+        self.rollback_with(RollbackTarget::Redo, RollbackOptions::new()).await
     }
 
     /// Goes back, or forth, and takes along what the options say: files that are put back, a summary of what is left.
@@ -123,7 +123,7 @@ impl Session {
     /// As [`Session::rollback`]; `RollbackError::Files` where a file has to be refused, by name, and nothing was done.
     pub async fn rollback_with(
         &self,
-        to: impl Into<Wanted>,
+        to: impl Into<RollbackTarget>,
         options: RollbackOptions,
     ) -> Result<Rollback, RollbackError> {
         let wanted = to.into();
@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// Goes back and takes nothing along. Where something comes to the tape in between it is worked out anew.
-    async fn go_back(&self, wanted: Wanted) -> Result<Rollback, RollbackError> {
+    async fn go_back(&self, wanted: RollbackTarget) -> Result<Rollback, RollbackError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Works out where to, from the state as it is now.
-    async fn way_back(&self, wanted: Wanted) -> Result<(State, Arc<RolledBack>), RollbackError> {
+    async fn way_back(&self, wanted: RollbackTarget) -> Result<(State, Arc<RolledBack>), RollbackError> {
         let now = self.state().await?;
         if let Some(turn) = &now.turn {
             return Err(SendError::Busy { turn: turn.id }.into());
@@ -194,7 +194,7 @@ impl Session {
         &self,
         now: State,
         back: Arc<RolledBack>,
-        wanted: Wanted,
+        wanted: RollbackTarget,
     ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), RollbackError> {
         let (store, id, upto) = (self.host.store.clone(), self.id().clone(), now.seq);
         let entries = tokio::task::spawn_blocking(move || read(&*store, &id, Seq::ZERO, upto)).await;
@@ -227,7 +227,7 @@ pub(super) fn look(
     store: &dyn TapeStore,
     session: &SessionId,
     now: &State,
-    wanted: &Wanted,
+    wanted: &RollbackTarget,
 ) -> Result<RolledBack, RollbackError> {
     let anchors = store.anchors(session)?;
     let mut anchors_read = 1;

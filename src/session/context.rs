@@ -144,7 +144,7 @@ impl Session {
             }
         };
         // A task of its own: whoever stops waiting in between leaves no ticket open that nobody would close. Not one of the session's:
-        // the next life would wait for it, and it for the next life.
+        // the next incarnation would wait for it, and it for the next incarnation.
         self.host.tasks.spawn_on(begin, &self.host.tokio).await.map_err(|_| SendError::Closed)?
     }
 
@@ -195,7 +195,7 @@ impl Leaving {
             asked: self.asked.clone(),
             key,
             id: format!("compaction {} of {}", self.ticket, slot.id),
-            under: slot.card(),
+            under: slot.node(),
             tries: self.tries.clone(),
             // Nobody waits for what is left of it.
             tasks: TaskTracker::new(),

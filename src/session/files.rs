@@ -40,7 +40,7 @@ impl Session {
         let session = self.clone();
         let (host, id) = (self.host.clone(), self.id().clone());
         let work = async move {
-            // The next life waits for this, and not for the answer to what follows, which it gives.
+            // The next incarnation waits for this, and not for the answer to what follows, which it gives.
             let done = session.slot.tasks().spawn_blocking(move || {
                 let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
                 #[cfg(feature = "fault-injection")]

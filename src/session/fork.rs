@@ -9,8 +9,8 @@ use crate::{
     actor::{host::Host, slot::put_to_sleep},
     error::{OpenError, SendError},
     kernel::{
-        Entry, Held, Merged, NoPoint, Point, Record, Recorded, Refusal, Spent, State, Wanted, find_point, is_whole,
-        plan_merge,
+        Entry, Held, Merged, NoPoint, Point, Record, Recorded, Refusal, RollbackTarget, Spent, State, find_point,
+        is_whole, plan_merge,
     },
     lock::Lock,
     session::{
@@ -283,7 +283,7 @@ fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> 
     let mut loaded = store.load(fork, Arc::new(notify))?;
     let state = crate::actor::session::fold(&loaded.entries)
         .map_err(|bad| OpenError::Damaged { session: fork.clone(), damage: bad.to_string() })?;
-    let back = look(store, fork, &state, &Wanted::Point(Point::At(point)))?;
+    let back = look(store, fork, &state, &RollbackTarget::Point(Point::At(point)))?;
     let entry = Entry {
         seq: state.seq.next(),
         time: now.max(state.time),

@@ -13,8 +13,8 @@ use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::supervisor::{
-    card::ActorCard,
     exit::{ExitReason, PanicReport, chain},
+    node_state::NodeState,
     shell::{Behaviour, Context, ExitError, Init},
 };
 
@@ -22,7 +22,7 @@ use crate::supervisor::{
 #[derive(Clone)]
 pub struct ChildContext {
     stop: CancellationToken,
-    card: Arc<ActorCard>,
+    node: Arc<NodeState>,
     incarnation: u64,
 }
 
@@ -38,47 +38,47 @@ impl ChildContext {
         self.stop.is_cancelled()
     }
 
-    /// Which life this is: 1 for the first.
+    /// Which incarnation this is: 1 for the first.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// The child's card in the tree, to say what it does.
+    /// The child's node in the tree, to say what it does.
     #[must_use]
-    pub fn card(&self) -> &Arc<ActorCard> {
-        &self.card
+    pub fn node(&self) -> &Arc<NodeState> {
+        &self.node
     }
 }
 
 impl fmt::Debug for ChildContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildContext").field("card", &self.card).field("incarnation", &self.incarnation).finish()
+        f.debug_struct("ChildContext").field("node", &self.node).field("incarnation", &self.incarnation).finish()
     }
 }
 
 /// How a host's function ends.
 pub(crate) type HostResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// A life of a child: it ends when this does.
-type Life = Pin<Box<dyn Future<Output = HostResult> + Send>>;
+/// An incarnation of a child: it ends when this does.
+type HostFuture = Pin<Box<dyn Future<Output = HostResult> + Send>>;
 
 /// What the start of a host's child found.
 pub struct Start {
-    life: Option<Life>,
+    future: Option<HostFuture>,
     info: Option<Arc<str>>,
 }
 
 impl Start {
-    /// The child is up, and this is its life: `Ok` is a normal end, `Err` and a panic are abnormal ones.
-    pub fn run(life: impl Future<Output = HostResult> + Send + 'static) -> Start {
-        Start { life: Some(Box::pin(life)), info: None }
+    /// The child is up, and this is its incarnation: `Ok` is a normal end, `Err` and a panic are abnormal ones.
+    pub fn run(future: impl Future<Output = HostResult> + Send + 'static) -> Start {
+        Start { future: Some(Box::pin(future)), info: None }
     }
 
     /// There is nothing for the child to do. This is no error: its siblings start, and it is known and not running.
     #[must_use]
     pub fn ignore() -> Start {
-        Start { life: None, info: None }
+        Start { future: None, info: None }
     }
 
     /// With a word for whoever started it, such as the address it listens on; also shown in
@@ -92,7 +92,7 @@ impl Start {
 
 impl fmt::Debug for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Start").field("runs", &self.life.is_some()).field("info", &self.info).finish()
+        f.debug_struct("Start").field("runs", &self.future.is_some()).field("info", &self.info).finish()
     }
 }
 
@@ -138,14 +138,14 @@ impl Behaviour for HostTask {
     type Msg = Finished;
 
     async fn init(&mut self, cx: &mut Context<Finished>) -> Result<Init, ExitError> {
-        let child = ChildContext { stop: self.stop.clone(), card: cx.card().clone(), incarnation: cx.incarnation() };
+        let child = ChildContext { stop: self.stop.clone(), node: cx.node().clone(), incarnation: cx.incarnation() };
         let Some(begin) = self.begin.take() else { return Ok(Init::Ignore) };
         let started = begin(child).await.map_err(|error| ExitError::Failed(chain(error.as_ref())))?;
         drop(begin);
-        let Some(life) = started.life else { return Ok(Init::Ignore) };
+        let Some(future) = started.future else { return Ok(Init::Ignore) };
         let (mailbox, ended) = (cx.mailbox(), self.ended.clone());
         let task = self.tasks.spawn(async move {
-            let reason = match AssertUnwindSafe(life).catch_unwind().await {
+            let reason = match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(Ok(())) => ExitReason::Normal,
                 Ok(Err(error)) => ExitReason::Error(chain(error.as_ref())),
                 Err(payload) => ExitReason::Panic(PanicReport::caught(payload.as_ref())),

@@ -1,6 +1,6 @@
 //! The part of a supervisor that does: it feeds the planner and carries out what that decides.
 //!
-//! Its handler never waits. Starts and stops run in tasks of its own (`minder`) and come back as messages,
+//! Its handler never waits. Starts and stops run in tasks of its own (`monitor`) and come back as messages,
 //! so it answers questions at any moment, also in the middle of a long shutdown. That an actor was joined is the only proof
 //! of its end.
 
@@ -15,14 +15,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::supervisor::{
     admin::Answer,
-    card::ActorCard,
     driver::place::Place,
     exit::{Down, ExitReason},
     handle::{ChildInfo, Counts, Shared, SupervisorHandle},
-    minder::{self, News},
+    monitor::{self, ChildEvent},
+    node_state::NodeState,
     planner::{Call, Event, Generation, Planner},
     registry::Registry,
-    shell::{self, Behaviour, Birth, Context, ExitError, Init, Live, NotStarted},
+    shell::{self, Behaviour, Context, ExitError, Init, Live, NotStarted, SpawnArgs},
     shown::Shown,
     spec::{ChildId, ChildSpec, Shutdown, SupervisorSpec},
     status::Status,
@@ -31,7 +31,7 @@ use crate::supervisor::{
 
 mod actions;
 mod answers;
-mod news;
+mod child_event;
 mod place;
 
 /// How long the tasks of a supervisor that has ended get to end.
@@ -40,7 +40,7 @@ const TASKS_WAIT: Duration = Duration::from_secs(5);
 /// What a driver hears.
 pub(crate) enum Msg {
     Boot,
-    News(ChildId, Generation, News),
+    Child(ChildId, Generation, ChildEvent),
     Due(ChildId, Generation),
     Admin(Admin, oneshot::Sender<Answer>),
     Which(oneshot::Sender<Vec<ChildInfo>>),
@@ -70,7 +70,7 @@ struct Driver {
     spec: Arc<SupervisorSpec>,
     shared: Arc<Shared>,
     registry: Registry,
-    card: Arc<ActorCard>,
+    node: Arc<NodeState>,
     planner: Planner,
     born: Instant,
     places: HashMap<ChildId, Place>,
@@ -87,22 +87,22 @@ struct Driver {
 pub(crate) async fn launch(
     spec: Arc<SupervisorSpec>,
     shared: Arc<Shared>,
-    birth: Birth,
+    spawn: SpawnArgs,
     keep: Option<Shown>,
 ) -> Result<Live, NotStarted> {
     let (ready, is_ready) = oneshot::channel();
     let (hold, is_held) = oneshot::channel();
     let tasks = TaskTracker::new();
-    let card = birth.card.clone();
-    card.set_admin(SupervisorHandle::new(shared.clone()));
-    let registry = birth.registry.clone();
+    let node = spawn.node.clone();
+    node.set_admin(SupervisorHandle::new(shared.clone()));
+    let registry = spawn.registry.clone();
     let verdict = Arc::new(OnceLock::new());
     let driver = Driver {
         planner: Planner::new(spec.rules, uuid::Uuid::now_v7().as_u128() as u64),
         spec,
         shared: shared.clone(),
         registry: registry.clone(),
-        card: card.clone(),
+        node: node.clone(),
         born: Instant::now(),
         places: HashMap::new(),
         calls: HashMap::new(),
@@ -112,7 +112,7 @@ pub(crate) async fn launch(
         exit: None,
         verdict: verdict.clone(),
     };
-    let live = shell::start(driver, birth).await?;
+    let live = shell::start(driver, spawn).await?;
     let join: JoinHandle<()> = tokio::spawn(async move {
         let _ = live.join.await;
         tasks.close();
@@ -121,15 +121,15 @@ pub(crate) async fn launch(
         let wait = if known { Duration::ZERO } else { TASKS_WAIT };
         let left = tokio::time::timeout(wait, tasks.wait()).await.is_err();
         shared.set_mailbox(None);
-        card.set_status(Status::Stopped);
+        node.set_status(Status::Stopped);
         let killed = || Down { reason: ExitReason::Killed, leftover: Vec::new() };
         let down = verdict.get().cloned().unwrap_or_else(killed);
-        registry.tell(card.path(), Happening::Down { reason: down.reason.clone() });
+        registry.tell(node.path(), Happening::Down { reason: down.reason.clone() });
         drop(keep);
         shared.down.send_replace(Some(down.clone()));
         if left {
             tracing::warn!(
-                supervisor = card.path(),
+                supervisor = node.path(),
                 tasks = tasks.len(),
                 "children of an ended supervisor are still there"
             );
@@ -155,10 +155,10 @@ impl Behaviour for Driver {
     }
 
     async fn handle(&mut self, msg: Msg, cx: &mut Context<Msg>) -> Result<(), ExitError> {
-        fault!(self.registry.faults, "supervisor.message", cx.card().path());
+        fault!(self.registry.faults, "supervisor.message", cx.node().path());
         match msg {
             Msg::Boot => self.boot(cx),
-            Msg::News(id, generation, news) => self.news(&id, generation, news, cx),
+            Msg::Child(id, generation, child_event) => self.child_event(&id, generation, child_event, cx),
             Msg::Due(id, generation) => self.on(Event::Due { id, generation }, cx),
             Msg::Admin(admin, reply) => self.admin(admin, reply, cx),
             // Nobody has to wait for an answer until it comes.
@@ -170,7 +170,7 @@ impl Behaviour for Driver {
             #[cfg(test)]
             Msg::Kept(reply) => drop(reply.send(self.kept())),
         }
-        fault!(self.registry.faults, "supervisor.handled", cx.card().path());
+        fault!(self.registry.faults, "supervisor.handled", cx.node().path());
         self.leave(cx)
     }
 
@@ -182,8 +182,8 @@ impl Behaviour for Driver {
         // no message is read any more; the order is kept all the same.
         let alive: Vec<ChildId> = self.planner.views().map(|(id, _)| id.clone()).collect();
         for id in alive.iter().rev() {
-            if let Some(life) = self.places.get(id).and_then(|place| place.life.as_ref()) {
-                minder::stop(life.stage.clone(), life.cancel.clone(), Shutdown::default()).await;
+            if let Some(incarnation) = self.places.get(id).and_then(|place| place.incarnation.as_ref()) {
+                monitor::stop(incarnation.stage.clone(), incarnation.cancel.clone(), Shutdown::default()).await;
             }
         }
     }
@@ -191,7 +191,7 @@ impl Behaviour for Driver {
     fn describe(msg: &Msg) -> &'static str {
         match msg {
             Msg::Boot => "boot",
-            Msg::News(..) => "news",
+            Msg::Child(..) => "child_event",
             Msg::Due(..) => "due",
             Msg::Admin(..) => "admin",
             Msg::Which(_) | Msg::WhichOne(..) => "which",
@@ -212,7 +212,7 @@ impl Driver {
     fn boot(&mut self, cx: &mut Context<Msg>) {
         let spec = self.spec.clone();
         for child in &spec.children {
-            let place = Place::new(child.clone(), &self.registry, cx.card());
+            let place = Place::new(child.clone(), &self.registry, cx.node());
             self.places.insert(child.id.clone(), place);
         }
         let children = spec.children.iter().map(|child| (child.id.clone(), child.policy)).collect();

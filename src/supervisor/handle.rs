@@ -8,9 +8,9 @@ use crate::{
     lock::Lock,
     supervisor::{
         admin::{AdminError, Answer, Done},
-        card::{ActorCard, Status},
         driver::{Admin, Msg},
         exit::Down,
+        node_state::{NodeState, Status},
         shell::Mailbox,
         spec::{ChildId, ChildKind, ChildSpec, Restart},
     },
@@ -81,14 +81,14 @@ pub struct ChildInfo {
     pub status: Status,
     /// Whether it is on its way up again after a crash.
     pub restarting: bool,
-    /// Which life: 1 for the first, 0 before it.
+    /// Which incarnation: 1 for the first, 0 before it.
     pub incarnation: u64,
     /// Restarts after crashes, in all.
     pub restarts: u64,
     /// What its last start had to say, see [`Start::with`](crate::supervisor::Start::with).
     pub info: Option<Arc<str>>,
-    /// Its card.
-    pub card: Arc<ActorCard>,
+    /// Its node.
+    pub node: Arc<NodeState>,
 }
 
 /// How many children there are; OTP's numbers.

@@ -1,4 +1,4 @@
-//! The cards, crash reports and news of one runtime.
+//! The nodes, crash reports and news of one runtime.
 //!
 //! A value, never a global: two registries know nothing of each other, also where their nodes have the same ids. Reading it
 //! asks no actor and waits for none.
@@ -14,17 +14,17 @@ use std::{
 use crate::{
     lock::Lock,
     supervisor::{
-        card::{ActorCard, Place, Shown, Status},
         crash_log::CrashLog,
+        node_state::{NodeState, Place, Shown, Status},
         report::CrashReport,
-        shown::WorkerCard,
+        shown::WorkerNode,
         trace::Happened,
         tree::{self, Node},
-        watch::{Happening, News, Watch},
+        watch::{Happening, TreeEvents, Watch},
     },
 };
 
-/// The cards, crash reports and news of one runtime. Clones are the same registry.
+/// The nodes, crash reports and news of one runtime. Clones are the same registry.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     shelf: Arc<Shelf>,
@@ -32,24 +32,24 @@ pub struct Registry {
     pub(crate) faults: crate::fault::Faults,
 }
 
-/// Where the cards are.
+/// Where the nodes are.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     next: AtomicU64,
     /// By key, and so in the order in which they were made.
-    cards: Lock<BTreeMap<u64, Arc<ActorCard>>>,
+    nodes: Lock<BTreeMap<u64, Arc<NodeState>>>,
     crashes: CrashLog,
-    news: News,
+    news: TreeEvents,
 }
 
 impl Shelf {
-    fn cards(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ActorCard>>> {
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<NodeState>>> {
         // Only whole inserts and removes happen under this lock.
-        self.cards.lock()
+        self.nodes.lock()
     }
 
     pub(crate) fn remove(&self, key: u64) {
-        self.cards().remove(&key);
+        self.nodes().remove(&key);
     }
 }
 
@@ -67,14 +67,14 @@ impl Registry {
         self
     }
 
-    /// Shows a worker under its actor until the card is dropped.
+    /// Shows a worker under its actor until the node is dropped.
     #[must_use]
-    pub fn worker(&self, parent: &ActorCard, id: &str, kind: &'static str, doing: impl Into<String>) -> WorkerCard {
+    pub fn worker(&self, parent: &NodeState, id: &str, kind: &'static str, doing: impl Into<String>) -> WorkerNode {
         let shown = self.show_as(Place::Task, Some(parent), id, kind);
         shown.0.born(1, 1);
         shown.0.set_status(Status::Running);
         shown.0.doing(doing);
-        WorkerCard(shown)
+        WorkerNode(shown)
     }
 
     /// A picture of the tree: the roots, with their children in them, in the order in which they were made.
@@ -83,13 +83,13 @@ impl Registry {
     /// is gone, too.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Node> {
-        tree::grow(&self.cards())
+        tree::grow(&self.nodes())
     }
 
     /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
     #[must_use]
     pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
-        self.find(id).map(|card| card.trace())
+        self.find(id).map(|node| node.trace())
     }
 
     /// The last crashes, oldest first; at most 256.
@@ -106,21 +106,21 @@ impl Registry {
         let watch = self.shelf.news.listen(id);
         let Some(id) = id else { return watch };
         match self.find(id) {
-            Some(card) => watch.after(Happening::seen(&card)),
+            Some(node) => watch.after(Happening::seen(&node)),
             None => watch.of_nobody(id),
         }
     }
 
-    /// All cards, in the order in which they were made. The lock is not held while they are read.
-    pub(crate) fn cards(&self) -> Vec<Arc<ActorCard>> {
-        self.shelf.cards().values().cloned().collect()
+    /// All nodes, in the order in which they were made. The lock is not held while they are read.
+    pub(crate) fn nodes(&self) -> Vec<Arc<NodeState>> {
+        self.shelf.nodes().values().cloned().collect()
     }
 
     /// Where several have that id, the one that was made first.
-    pub(crate) fn find(&self, id: &str) -> Option<Arc<ActorCard>> {
-        let cards = self.shelf.cards();
-        let named = cards.values().filter(|card| card.path() == id || card.id() == id);
-        named.min_by_key(|card| (card.path() != id, card.key())).cloned()
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<NodeState>> {
+        let nodes = self.shelf.nodes();
+        let named = nodes.values().filter(|node| node.path() == id || node.id() == id);
+        named.min_by_key(|node| (node.path() != id, node.key())).cloned()
     }
 
     pub(crate) fn tell(&self, path: &str, what: Happening) {
@@ -131,25 +131,25 @@ impl Registry {
         self.shelf.crashes.add(report)
     }
 
-    pub(crate) fn card(&self, key: u64) -> Option<Arc<ActorCard>> {
-        self.shelf.cards().get(&key).cloned()
+    pub(crate) fn node(&self, key: u64) -> Option<Arc<NodeState>> {
+        self.shelf.nodes().get(&key).cloned()
     }
 
-    /// A new card, in the tree until it is dropped.
-    pub(crate) fn show(&self, owner: Option<&ActorCard>, id: &str, kind: &'static str) -> Shown {
+    /// A new node, in the tree until it is dropped.
+    pub(crate) fn show(&self, owner: Option<&NodeState>, id: &str, kind: &'static str) -> Shown {
         self.show_as(Place::Process, owner, id, kind)
     }
 
-    fn show_as(&self, place: Place, owner: Option<&ActorCard>, id: &str, kind: &'static str) -> Shown {
+    fn show_as(&self, place: Place, owner: Option<&NodeState>, id: &str, kind: &'static str) -> Shown {
         let key = self.shelf.next.fetch_add(1, Relaxed) + 1;
         let path = match owner {
             Some(owner) => format!("{}/{id}", owner.path()),
             None => id.to_owned(),
         };
         let shelf = Arc::downgrade(&self.shelf);
-        let owner = owner.map(ActorCard::key);
-        let card = Arc::new(ActorCard::new(key, owner, place, id.into(), path.into(), kind, shelf));
-        self.shelf.cards().insert(key, card.clone());
-        Shown(card)
+        let owner = owner.map(NodeState::key);
+        let node = Arc::new(NodeState::new(key, owner, place, id.into(), path.into(), kind, shelf));
+        self.shelf.nodes().insert(key, node.clone());
+        Shown(node)
     }
 }

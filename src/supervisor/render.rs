@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use crate::supervisor::{card::Status, status::Reading, tree::Node};
+use crate::supervisor::{node_state::Status, status::Reading, tree::Node};
 
 /// How much of an exit's reason a line shows.
 const REASON_CHARS_MAX: usize = 100;
@@ -71,7 +71,7 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
         _ => facts.extend(node.phase.filter(|_| node.reading != Reading::PostMortem).map(str::to_owned)),
     }
     if node.status == Status::Starting && node.incarnation > 1 {
-        facts.push(format!("begins life {}", node.incarnation));
+        facts.push(format!("begins incarnation {}", node.incarnation));
     }
     if let Some(exit) = &node.last_exit {
         let ago = node.last_exit_ms.map(span).unwrap_or_default();

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::{
     supervisor::{
-        card::{ActorCard, millis},
         exit::ExitReason,
+        node_state::{NodeState, millis},
         payload::NodePayload,
         render::one_line,
         spec::ChildId,
@@ -93,7 +93,7 @@ pub struct CrashReport {
     pub offender: ChildId,
     /// What kind of node it is.
     pub kind: &'static str,
-    /// Which life ended: 1 for the first.
+    /// Which incarnation ended: 1 for the first.
     pub incarnation: u64,
     /// The kind of message that was in hand.
     pub message: Option<String>,
@@ -116,10 +116,10 @@ pub struct CrashReport {
 }
 
 impl CrashReport {
-    /// What is known of a child's end from its card; its number comes when it is kept.
+    /// What is known of a child's end from its node; its number comes when it is kept.
     pub(crate) fn of(
-        child: &ActorCard,
-        supervisor: &ActorCard,
+        child: &NodeState,
+        supervisor: &NodeState,
         offender: ChildId,
         context: Context,
         reason: ExitReason,
@@ -183,7 +183,7 @@ impl CrashReport {
             nth => format!(", crash {nth} in the window"),
         };
         let reason = one_line(&reason.to_string());
-        format!("#{number} {at} {kind} {offender} {context} in life {incarnation}: {reason} → {decision}{nth}")
+        format!("#{number} {at} {kind} {offender} {context} in incarnation {incarnation}: {reason} → {decision}{nth}")
     }
 }
 
@@ -192,7 +192,7 @@ impl fmt::Display for CrashReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CrashReport { number, supervisor, offender, kind, incarnation, context, reason, decision, .. } = self;
         writeln!(f, "crash {number} at {}", clock(self.at))?;
-        writeln!(f, "  offender    {kind} {offender}, life {incarnation}, under {supervisor}")?;
+        writeln!(f, "  offender    {kind} {offender}, incarnation {incarnation}, under {supervisor}")?;
         writeln!(f, "  context     {context}")?;
         // Whoever crashed wrote this; it stays on its line.
         writeln!(f, "  reason      {}", reason.to_string().replace(char::is_control, " "))?;

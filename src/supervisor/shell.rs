@@ -1,6 +1,6 @@
 //! The one actor of the crate: a shell that runs any [`Behaviour`].
 //!
-//! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's card, and writes
+//! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's node, and writes
 //! down how the actor ended. Whoever joins the actor reads that; where nothing was written, the actor was killed. So the supervision
 //! events of ractor are not needed, and are not listened to: by default a child's end would stop its parent. The link stays,
 //! because it ends the children of a supervisor that was killed. While `handle` runs a stop waits for it, and a kill drops it at
@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use crate::supervisor::{
-    card::{ActorCard, millis},
     exit::{ExitReason, PanicReport, chain},
+    node_state::{NodeState, millis},
     registry::Registry,
 };
 
@@ -55,13 +55,13 @@ pub(crate) trait Behaviour: Send + 'static {
         async {}
     }
 
-    /// A word for a message, for the card and for crash reports.
+    /// A word for a message, for the node and for crash reports.
     fn describe(msg: &Self::Msg) -> &'static str {
         let _ = msg;
         "message"
     }
 
-    /// Whether it says itself, on its card, what each piece of its work is; a message of its queue is only a wake then.
+    /// Whether it says itself, on its node, what each piece of its work is; a message of its queue is only a wake then.
     const TELLS_ITS_WORK: bool = false;
 
     /// Whether its handler may wait for anything. Where it may not, a wait is a panic in debug builds.
@@ -164,7 +164,7 @@ pub(crate) struct Gone;
 /// What a behaviour knows about the actor that runs it.
 pub(crate) struct Context<M: Send + 'static> {
     actor: ActorRef<Envelope<M>>,
-    card: Arc<ActorCard>,
+    node: Arc<NodeState>,
     incarnation: u64,
     /// How it ends, where that was decided before its last word.
     leaving: Option<ExitReason>,
@@ -176,12 +176,12 @@ impl<M: Send + 'static> Context<M> {
         Mailbox(self.actor.clone())
     }
 
-    /// This actor's card.
-    pub(crate) fn card(&self) -> &Arc<ActorCard> {
-        &self.card
+    /// This actor's node.
+    pub(crate) fn node(&self) -> &Arc<NodeState> {
+        &self.node
     }
 
-    /// Which life this is: 1 for the first.
+    /// Which incarnation this is: 1 for the first.
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -250,9 +250,9 @@ impl Running {
 }
 
 /// What a start needs to know.
-pub(crate) struct Birth {
+pub(crate) struct SpawnArgs {
     pub(crate) linker: Linker,
-    pub(crate) card: Arc<ActorCard>,
+    pub(crate) node: Arc<NodeState>,
     pub(crate) incarnation: u64,
     /// For supervisors, who show their children in it.
     pub(crate) registry: Registry,
@@ -282,26 +282,26 @@ pub(crate) enum NotStarted {
 
 /// Starts one incarnation of a child.
 pub(crate) type StartFn =
-    Arc<dyn Fn(Birth) -> Pin<Box<dyn Future<Output = Result<Live, NotStarted>> + Send>> + Send + Sync>;
+    Arc<dyn Fn(SpawnArgs) -> Pin<Box<dyn Future<Output = Result<Live, NotStarted>> + Send>> + Send + Sync>;
 
 /// A start of the behaviours that `make` gives.
 pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'static) -> StartFn {
     let make = Arc::new(make);
-    Arc::new(move |birth| {
+    Arc::new(move |spawn| {
         let make = make.clone();
-        Box::pin(async move { start(make(), birth).await })
+        Box::pin(async move { start(make(), spawn).await })
     })
 }
 
 /// Starts a behaviour. Dropping the future before it is done leaves nothing behind.
-pub(crate) async fn start<B: Behaviour>(behaviour: B, birth: Birth) -> Result<Live, NotStarted> {
+pub(crate) async fn start<B: Behaviour>(behaviour: B, spawn: SpawnArgs) -> Result<Live, NotStarted> {
     let last_word = LastWord::default();
     let found = Arc::new(OnceLock::new());
-    let Birth { card, incarnation, .. } = birth;
-    let args = Args { behaviour, card, incarnation, last_word: last_word.clone(), found: found.clone() };
+    let SpawnArgs { node, incarnation, .. } = spawn;
+    let args = Args { behaviour, node, incarnation, last_word: last_word.clone(), found: found.clone() };
     let shell = Shell::<B>(std::marker::PhantomData);
     // No names: ractor's are global to the process, and free again before the old actor is gone.
-    let spawned = match birth.linker.0 {
+    let spawned = match spawn.linker.0 {
         Some(parent) => parent.spawn_linked(None, shell, args).await,
         None => ractor::Actor::spawn(None, shell, args).await,
     };
@@ -339,7 +339,7 @@ struct Shell<B>(std::marker::PhantomData<fn() -> B>);
 
 struct Args<B> {
     behaviour: B,
-    card: Arc<ActorCard>,
+    node: Arc<NodeState>,
     incarnation: u64,
     last_word: LastWord,
     found: Arc<OnceLock<Init>>,
@@ -358,8 +358,8 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
     type Arguments = Args<B>;
 
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: Args<B>) -> Result<Self::State, ActorProcessingErr> {
-        let Args { behaviour, card, incarnation, last_word, found } = args;
-        let cx = Context { actor: myself, card, incarnation, leaving: None };
+        let Args { behaviour, node, incarnation, last_word, found } = args;
+        let cx = Context { actor: myself, node, incarnation, leaving: None };
         let mut inner = Inner { behaviour, cx, last_word };
         let since = Instant::now();
         let result = AssertUnwindSafe(inner.behaviour.init(&mut inner.cx)).catch_unwind().await;
@@ -380,13 +380,13 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let what = B::describe(&msg);
         let since = Instant::now();
         match B::TELLS_ITS_WORK {
-            true => inner.cx.card.begin_untold(what),
-            false => inner.cx.card.begin(what),
+            true => inner.cx.node.begin_untold(what),
+            false => inner.cx.node.begin(what),
         }
         let handling = step(B::MAY_WAIT, inner.behaviour.handle(msg, &mut inner.cx));
         let result = AssertUnwindSafe(handling).catch_unwind().await;
         inner.outcome(result, what, since)?;
-        inner.cx.card.finish();
+        inner.cx.node.finish();
         Ok(())
     }
 
@@ -437,7 +437,7 @@ impl<B: Behaviour> Inner<B> {
             Ok(Err(error)) => ExitReason::from(error),
             Err(payload) => {
                 // What it says that it has in hand is closer than the message that woke it.
-                let told = self.cx.card.in_hand().filter(|_| B::TELLS_ITS_WORK);
+                let told = self.cx.node.in_hand().filter(|_| B::TELLS_ITS_WORK);
                 let (message, in_hand) = told.unwrap_or((what, since.elapsed()));
                 ExitReason::Panic(PanicReport {
                     message: Some(message.to_owned()),

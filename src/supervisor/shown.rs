@@ -1,11 +1,11 @@
-//! Being in the tree: a card is there for as long as its guard is.
+//! Being in the tree: a node is there for as long as its guard is.
 
 use std::{fmt, sync::Arc};
 
-use crate::supervisor::card::ActorCard;
+use crate::supervisor::node_state::NodeState;
 
-/// A card that leaves the tree when this is dropped.
-pub(crate) struct Shown(pub(crate) Arc<ActorCard>);
+/// A node that leaves the tree when this is dropped.
+pub(crate) struct Shown(pub(crate) Arc<NodeState>);
 
 impl Drop for Shown {
     fn drop(&mut self) {
@@ -15,15 +15,15 @@ impl Drop for Shown {
     }
 }
 
-/// The card of a worker: a task of an actor, such as one model request or one tool call.
+/// The node of a worker: a task of an actor, such as one model request or one tool call.
 ///
 /// It is in the tree until it is dropped; move it into the task's future, and it goes when the task does, however that ends.
-pub struct WorkerCard(pub(crate) Shown);
+pub struct WorkerNode(pub(crate) Shown);
 
-impl WorkerCard {
-    /// The card itself.
+impl WorkerNode {
+    /// The node itself.
     #[must_use]
-    pub fn card(&self) -> &Arc<ActorCard> {
+    pub fn node(&self) -> &Arc<NodeState> {
         &self.0.0
     }
 
@@ -33,7 +33,7 @@ impl WorkerCard {
     }
 }
 
-impl fmt::Debug for WorkerCard {
+impl fmt::Debug for WorkerNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.0.fmt(f)
     }

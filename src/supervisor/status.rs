@@ -41,7 +41,7 @@ impl Status {
         }
     }
 
-    /// Whether a life is there, or is being begun.
+    /// Whether an incarnation is there, or is being begun.
     #[must_use]
     pub fn is_alive(self) -> bool {
         matches!(self, Status::Starting | Status::Running | Status::Stopping | Status::Unkillable)
@@ -63,6 +63,6 @@ pub enum Reading {
     Fresh,
     /// One message has been in its hand for 100 ms or more: what is read is from before that message.
     Busy,
-    /// It has no life: what is read is what its last one left.
+    /// It has no incarnation: what is read is what its last one left.
     PostMortem,
 }

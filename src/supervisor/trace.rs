@@ -1,15 +1,15 @@
 //! The last events of a node: the messages that it handled, and its starts and exits.
 //!
-//! A ring of [`EVENTS_KEPT`] entries on each card. It holds kinds and numbers only, so that it can be shown to anybody; what was
+//! A ring of [`EVENTS_KEPT`] entries on each node. It holds kinds and numbers only, so that it can be shown to anybody; what was
 //! said is in it only while somebody has asked for that (`Operator::trace_in_full`), and then cut to [`DETAIL_CHARS_MAX`].
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 use serde::Serialize;
 
-use crate::supervisor::card::{ActorCard, Ring, millis};
+use crate::supervisor::node_state::{NodeState, Ring, millis};
 
-/// How many events a card remembers.
+/// How many events a node remembers.
 pub(crate) const EVENTS_KEPT: usize = 32;
 
 /// How much of what was said an event keeps, where it keeps any.
@@ -82,7 +82,7 @@ impl Ring {
     }
 }
 
-impl ActorCard {
+impl NodeState {
     /// The last events, oldest first, as a crash report shows them: without anything that was said.
     pub(crate) fn recent(&self) -> Vec<Happened> {
         let mut recent = self.words().ring.last(EVENTS_REPORTED);

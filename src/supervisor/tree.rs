@@ -1,4 +1,4 @@
-//! A picture of the tree at one moment, made from the cards: no actor is asked, so a stuck or flooded one is seen too.
+//! A picture of the tree at one moment, made from the nodes: no actor is asked, so a stuck or flooded one is seen too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::{
     supervisor::{
-        card::{ActorCard, Status, millis},
         exit::ExitReason,
+        node_state::{NodeState, Status, millis},
         payload::NodePayload,
         status::Reading,
     },
@@ -38,7 +38,7 @@ pub struct Node {
     /// `interrupted` or `storage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<&'static str>,
-    /// What it does now; of a node without a life, what it did last.
+    /// What it does now; of a node without an incarnation, what it did last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing: Option<String>,
     /// How long it has been doing that, in milliseconds.
@@ -56,7 +56,7 @@ pub struct Node {
     /// How old this incarnation is, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
-    /// Which life it is in: 1 for the first.
+    /// Which incarnation it is in: 1 for the first.
     pub incarnation: u64,
     /// The number of its start within its supervisor.
     pub generation: u64,
@@ -86,13 +86,13 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn of(card: &ActorCard) -> Node {
-        Node::read(card, Instant::now())
+    pub(crate) fn of(node: &NodeState) -> Node {
+        Node::read(node, Instant::now())
     }
 
-    fn read(card: &ActorCard, now: Instant) -> Node {
-        let words = card.words();
-        let numbers = card.numbers();
+    fn read(node: &NodeState, now: Instant) -> Node {
+        let words = node.words();
+        let numbers = node.numbers();
         let age = |since: Instant| now.saturating_duration_since(since);
         let busy = words.in_hand.map(|(what, since)| (what, age(since)));
         let reading = match busy {
@@ -101,10 +101,10 @@ impl Node {
             _ => Reading::Fresh,
         };
         Node {
-            key: card.key(),
-            id: card.id().to_owned(),
-            path: card.path().to_owned(),
-            kind: card.kind(),
+            key: node.key(),
+            id: node.id().to_owned(),
+            path: node.path().to_owned(),
+            kind: node.kind(),
             status: words.status,
             reading,
             phase: words.phase,
@@ -151,16 +151,16 @@ impl Node {
 
 /// Puts nodes under those that they are shown under. One whose parent is missing, or that is under itself, becomes a root.
 ///
-/// `cards` are in the order of their keys, and so are the roots and the children of each node.
-pub(crate) fn grow(cards: &[Arc<ActorCard>]) -> Vec<Node> {
+/// `nodes` are in the order of their keys, and so are the roots and the children of each node.
+pub(crate) fn grow(nodes: &[Arc<NodeState>]) -> Vec<Node> {
     let now = Instant::now();
-    let keys: Vec<u64> = cards.iter().map(|card| card.key()).collect();
+    let keys: Vec<u64> = nodes.iter().map(|node| node.key()).collect();
     let place_of = |key: u64| keys.binary_search(&key).ok();
     let shown_under =
-        |card: &Arc<ActorCard>| card.shown_under().and_then(place_of).or_else(|| card.owner().and_then(place_of));
-    let mut parents: Vec<Option<usize>> = cards.iter().map(shown_under).collect();
+        |node: &Arc<NodeState>| node.shown_under().and_then(place_of).or_else(|| node.owner().and_then(place_of));
+    let mut parents: Vec<Option<usize>> = nodes.iter().map(shown_under).collect();
     let depths = depths(&parents);
-    let mut sizes = vec![0; cards.len()];
+    let mut sizes = vec![0; nodes.len()];
     for (place, parent) in parents.iter_mut().enumerate() {
         match *parent {
             Some(_) if depths[place] == 0 => *parent = None,
@@ -169,12 +169,12 @@ pub(crate) fn grow(cards: &[Arc<ActorCard>]) -> Vec<Node> {
         }
     }
     // A node goes into its parent only when it is complete itself: the deepest first.
-    let mut order: Vec<usize> = (0..cards.len()).collect();
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
     order.sort_by_key(|place| std::cmp::Reverse(depths[*place]));
     let mut below: Vec<Vec<Node>> = sizes.into_iter().map(Vec::with_capacity).collect();
     let mut roots = Vec::new();
     for place in order {
-        let mut node = Node::read(&cards[place], now);
+        let mut node = Node::read(&nodes[place], now);
         node.children = std::mem::take(&mut below[place]);
         match parents[place] {
             Some(parent) => below[parent].push(node),

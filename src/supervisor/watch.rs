@@ -17,15 +17,15 @@ use tokio::sync::broadcast;
 
 use crate::{
     supervisor::{
-        card::{ActorCard, Status},
         exit::ExitReason,
+        node_state::{NodeState, Status},
         report::Decision,
     },
     words::ids::Millis,
 };
 
 /// How much news waits for a slow watcher before it loses the oldest.
-const NEWS_WAITING: usize = 1024;
+const EVENTS_WAITING: usize = 1024;
 
 /// Something that happened to a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,7 +51,7 @@ pub enum Happening {
     Seen {
         /// What it is.
         status: Status,
-        /// Which life it is in, or was in last: 1 for the first.
+        /// Which incarnation it is in, or was in last: 1 for the first.
         incarnation: u64,
         /// How it ended the last time, if it ever did.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,12 +59,12 @@ pub enum Happening {
     },
     /// There is no such node, so nothing will happen to it.
     Unknown {},
-    /// A life began.
+    /// An incarnation began.
     Started {
         /// Which: 1 for the first.
         incarnation: u64,
     },
-    /// A life ended, or could not begin.
+    /// An incarnation ended, or could not begin.
     Exited {
         /// Which.
         incarnation: u64,
@@ -109,9 +109,9 @@ pub enum Happening {
 }
 
 impl Happening {
-    pub(crate) fn seen(card: &ActorCard) -> (Arc<str>, Happening) {
-        let (status, incarnation, last_exit) = (card.status(), card.incarnation(), card.last_exit());
-        (card.path().into(), Happening::Seen { status, incarnation, last_exit })
+    pub(crate) fn seen(node: &NodeState) -> (Arc<str>, Happening) {
+        let (status, incarnation, last_exit) = (node.status(), node.incarnation(), node.last_exit());
+        (node.path().into(), Happening::Seen { status, incarnation, last_exit })
     }
 }
 
@@ -119,14 +119,16 @@ impl fmt::Display for TreeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.path)?;
         match &self.what {
-            Happening::Seen { status, incarnation, last_exit: None } => write!(f, "is {status}, life {incarnation}"),
+            Happening::Seen { status, incarnation, last_exit: None } => {
+                write!(f, "is {status}, incarnation {incarnation}")
+            }
             Happening::Seen { status, incarnation, last_exit: Some(reason) } => {
-                write!(f, "is {status}, life {incarnation}, last exit {reason}")
+                write!(f, "is {status}, incarnation {incarnation}, last exit {reason}")
             }
             Happening::Unknown {} => f.write_str("is not there"),
-            Happening::Started { incarnation } => write!(f, "started, life {incarnation}"),
+            Happening::Started { incarnation } => write!(f, "started, incarnation {incarnation}"),
             Happening::Exited { incarnation, reason, decision, crash } => {
-                write!(f, "ended life {incarnation}: {reason}; {decision}")?;
+                write!(f, "ended incarnation {incarnation}: {reason}; {decision}")?;
                 crash.map_or(Ok(()), |number| write!(f, " (crash {number})"))
             }
             Happening::Parked {} => f.write_str("is parked"),
@@ -143,18 +145,18 @@ impl fmt::Display for TreeEvent {
 
 /// The news of one tree.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct TreeEvents {
     last: AtomicU64,
     events: broadcast::Sender<TreeEvent>,
 }
 
-impl Default for News {
-    fn default() -> News {
-        News { last: AtomicU64::new(0), events: broadcast::channel(NEWS_WAITING).0 }
+impl Default for TreeEvents {
+    fn default() -> TreeEvents {
+        TreeEvents { last: AtomicU64::new(0), events: broadcast::channel(EVENTS_WAITING).0 }
     }
 }
 
-impl News {
+impl TreeEvents {
     pub(crate) fn tell(&self, path: &str, what: Happening) {
         let number = self.last.fetch_add(1, Relaxed) + 1;
         if self.events.receiver_count() > 0 {

@@ -6,13 +6,13 @@
 //!
 //! One process writes it at a time: who catches up or rebuilds holds the lock of `index.lock`. Readers never wait.
 
-mod cards;
 mod check;
 mod pull;
 mod query;
 mod schema;
 mod scrub;
 mod search;
+mod session_rows;
 mod snippet;
 mod tail;
 mod text;
@@ -32,10 +32,10 @@ use super::{
     layout::{Layout, open_or_make, remove_file},
 };
 
-pub(crate) use cards::{Card, Cards, Fold, Folded};
 pub use check::{IndexCheck, WrongRow};
 pub use query::{BadCursor, Cursor, Order, Query};
 pub use search::{Hit, Page};
+pub(crate) use session_rows::{Fold, Folded, SessionRow, SessionRows};
 pub use snippet::Snippet;
 
 /// What is deleted is written over, and not only given up: it may have been deleted so that nobody can read it.

@@ -2,13 +2,13 @@
 
 mod beside;
 mod claims;
+mod folder_lock;
 mod marks;
 mod notes;
 mod options;
 mod primitives;
 mod sound;
-mod standing;
-mod stay;
+mod status;
 mod summary;
 mod upkeep;
 
@@ -38,8 +38,8 @@ use claims::Claiming;
 pub(super) use notes::{done as scrubbed, is_due as must_be_scrubbed, take as take_deleted};
 pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};
 pub use sound::SoundEnd;
-pub(crate) use standing::Standings;
-pub use standing::{Behind, Standing};
+pub(crate) use status::SessionStatuses;
+pub use status::{Behind, SessionStatus};
 pub(super) use upkeep::remove_reserves;
 use upkeep::{become_owner, check_version};
 

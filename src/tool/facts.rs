@@ -55,7 +55,7 @@ impl Toolbox {
     /// the call is one that cannot run.
     ///
     /// The arguments are the model's, and the code may be the host's: a panic must cost this call, and not the session, which
-    /// would meet the same call in each of its lives.
+    /// would meet the same call in each of its incarnations.
     #[must_use]
     pub fn facts(&self, name: &str, input: &str) -> CallFacts {
         let Some(tool) = self.find(name) else {

@@ -76,7 +76,7 @@ impl Lab {
     /// Each call goes through the seam for tools that work elsewhere: on this side its workspace is not even there.
     pub(super) fn call_in(&self, tool: &str, arguments: Value, context: &ToolContext) -> ToolResult {
         let there = Arc::new(There { tools: self.tools.clone(), context: context.clone() });
-        let tools = super::elsewhere(&self.tools, there);
+        let tools = super::remote(&self.tools, there);
         let mut here = context.clone();
         (here.workspace, here.spill) = (Arc::new("/nowhere/ws".into()), Some(Arc::new("/nowhere/spill".into())));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -104,7 +104,7 @@ struct There {
     context: ToolContext,
 }
 
-impl super::Elsewhere for There {
+impl super::RemoteExecutor for There {
     fn carry_out<'a>(&'a self, tool: &'a str, arguments: Value, here: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         assert_eq!(here.workspace.as_path(), Path::new("/nowhere/ws"));
         self.tools.find(tool).unwrap().run(arguments, &self.context)

@@ -481,8 +481,8 @@ async fn a_rollback_takes_along_a_summary_of_what_is_left() {
     assert_eq!(parent.redo().await.unwrap().again, ["b".into(), "c".into()]);
     assert_eq!(seen(&parent).await, ["a", "re a", "b", "re b", "c", "re c"]);
     // Where nothing is left there is nothing to sum up.
-    let forth = parent.rollback_with(tamtam::session::Wanted::Undo, RollbackOptions::new()).await.unwrap();
-    let redone = parent.rollback_with(tamtam::session::Wanted::Redo, options).await.unwrap();
+    let forth = parent.rollback_with(tamtam::session::RollbackTarget::Undo, RollbackOptions::new()).await.unwrap();
+    let redone = parent.rollback_with(tamtam::session::RollbackTarget::Redo, options).await.unwrap();
     assert_eq!((forth.summary, redone.summary), (false, false));
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -10,7 +10,7 @@
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
 //! | `refusing.rs` | an engine that takes nothing for a while, or cannot be read |
-//! | `later.rs` | appends that are on their way when a life ends |
+//! | `later.rs` | appends that are on their way when an incarnation ends |
 //! | `full.rs` | memory that is full |
 //! | `nothing.rs` | that in memory nothing is written |
 

@@ -7,7 +7,7 @@ use tamtam::{
     model::{MicroUsd, Model, ModelError, Price, Reply, Scripted, Usage},
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
     session::{Entry, Link, Origin, Record, Settings, State},
-    tape::{Access, Behind, Standing, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
+    tape::{Access, Behind, SessionStatus, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
 };
 
 use crate::support::taped;
@@ -108,7 +108,7 @@ async fn z_04_the_list_says_of_each_session_what_it_says_of_itself() {
     let (in_one, in_two, in_silent) = (find(&listed, one.id()), find(&listed, two.id()), find(&listed, silent.id()));
     for (listed, session) in [(in_one, &one), (in_two, &two), (in_silent, &silent)] {
         agrees(listed, session).await;
-        assert_eq!((listed.standing, listed.open, listed.protected), (Standing::Live, false, false));
+        assert_eq!((listed.status, listed.open, listed.protected), (SessionStatus::Live, false, false));
     }
     assert_eq!(in_one.title.as_deref(), Some("Mend the build, please. It has been broken for three weeks…"));
     assert_eq!((in_two.title.as_deref(), in_silent.title.as_deref()), (Some("The second one"), None));
@@ -126,7 +126,7 @@ async fn z_04_the_list_says_of_each_session_what_it_says_of_itself() {
     let listed = page(&first, |_| {}).await;
     assert_eq!(find(&listed, one.id()).title.as_deref(), Some("Builds"));
     let in_two = find(&listed, two.id());
-    assert_eq!((in_two.standing, in_two.beside_bytes), (Standing::Passive, 5));
+    assert_eq!((in_two.status, in_two.beside_bytes), (SessionStatus::Passive, 5));
     assert!(first.shutdown().await.is_empty());
 
     std::fs::remove_file(folder.path().join("store/index.db")).unwrap();
@@ -135,7 +135,7 @@ async fn z_04_the_list_says_of_each_session_what_it_says_of_itself() {
     assert_eq!(ids(&again), ids(&listed));
     for (now, then) in again.sessions.iter().zip(&listed.sessions) {
         assert_eq!((&now.title, now.usage, now.cost), (&then.title, then.usage, then.cost));
-        assert_eq!(now.standing, Standing::Passive);
+        assert_eq!(now.status, SessionStatus::Passive);
     }
     // A price that nobody knows is no zero, and what was known before is a part of it.
     let one = second.open(one.id()).await.unwrap();
@@ -206,12 +206,12 @@ async fn pages_follow_each_other_and_filters_narrow_them() {
         runtime.create(options).await.unwrap();
     }
     let all = page(&runtime, |_| {}).await;
-    assert_eq!((all.looked.folders, all.looked.tapes, all.looked.rows), (7, 7, 7));
+    assert_eq!((all.cost.folders, all.cost.tapes, all.cost.rows), (7, 7, 7));
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
         let page = page(&runtime, |query| (query.limit, query.after) = (3, after.take())).await;
         assert!(page.sessions.len() <= 3);
-        assert_eq!((page.looked.tapes, page.looked.bytes), (0, 0), "nothing is read twice");
+        assert_eq!((page.cost.tapes, page.cost.bytes), (0, 0), "nothing is read twice");
         seen.extend(page.sessions.iter().map(|listed| listed.session.clone()));
         // As a text, as it goes out and comes back.
         after = page.next.map(|next| next.to_string().parse().unwrap());
@@ -229,9 +229,9 @@ async fn pages_follow_each_other_and_filters_narrow_them() {
     assert_eq!(sorted(page(&runtime, |query| query.text = "s5".into()).await), "s5");
     assert_eq!(sorted(page(&runtime, |query| query.text = "s5 even".into()).await), "");
     assert_eq!(sorted(page(&runtime, |query| query.agent = Some("plan".into())).await), "s0 s1 s2");
-    assert_eq!(sorted(page(&runtime, |query| query.standing = Some(Standing::Passive)).await), "");
+    assert_eq!(sorted(page(&runtime, |query| query.status = Some(SessionStatus::Passive)).await), "");
     sleep(&runtime, &"s4".parse().unwrap()).await;
-    assert_eq!(sorted(page(&runtime, |query| query.standing = Some(Standing::Passive)).await), "s4");
+    assert_eq!(sorted(page(&runtime, |query| query.status = Some(SessionStatus::Passive)).await), "s4");
     let narrowed = page(&runtime, |query| (query.limit, query.text) = (2, "even".into())).await;
     assert_eq!((narrowed.sessions.len(), narrowed.next.is_some()), (2, true));
     assert!(runtime.shutdown().await.is_empty());
@@ -287,13 +287,13 @@ async fn a_tree_shows_forks_and_children_below_their_parents() {
     let list = ops::sessions(&store, &query()).unwrap();
     assert!(list.sessions.iter().all(|listed| listed.session != *parent.id()));
     let mut asked = query();
-    asked.standing = Some(Standing::Hidden);
+    asked.status = Some(SessionStatus::Hidden);
     let hidden = ops::sessions(&store, &asked).unwrap();
     assert_eq!((ids(&hidden), hidden.sessions[0].title.as_deref()), (vec!["parent"], Some("Begin here.")));
     let mut asked = query();
     asked.shape = Shape::Tree;
     let tree = ops::sessions(&store, &asked).unwrap();
-    assert_eq!(find(&tree, parent.id()).standing, Standing::Hidden);
+    assert_eq!(find(&tree, parent.id()).status, SessionStatus::Hidden);
     assert_eq!(tree.sessions.len(), 5);
 }
 
@@ -309,16 +309,16 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     let path = folder.path().join("store");
     let other = Store::open(&path, StoreOptions::default()).unwrap();
     other.park(parked.id(), Millis::now(), "it crashed").unwrap();
-    let standing = |store: &Store| -> Vec<(String, Standing)> {
+    let status = |store: &Store| -> Vec<(String, SessionStatus)> {
         let mut sessions = ops::sessions(store, &query()).unwrap().sessions;
         sessions.sort_by(|one, two| one.session.cmp(&two.session));
-        sessions.iter().map(|listed| (listed.session.to_string(), listed.standing)).collect()
+        sessions.iter().map(|listed| (listed.session.to_string(), listed.status)).collect()
     };
-    let expected = [("awake".to_owned(), Standing::Live), ("parked".to_owned(), Standing::Parked)];
-    assert_eq!(standing(&other), expected);
+    let expected = [("awake".to_owned(), SessionStatus::Live), ("parked".to_owned(), SessionStatus::Parked)];
+    assert_eq!(status(&other), expected);
     std::fs::remove_file(path.join("index.db")).unwrap();
     let reading = Store::open(&path, StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
-    assert_eq!(standing(&reading), expected);
+    assert_eq!(status(&reading), expected);
     let bare = ops::sessions(&reading, &query()).unwrap();
     assert!(!bare.indexed && !path.join("index.db").exists());
     assert!(is_newest_first(&bare));
@@ -331,8 +331,8 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     let read = ops::sessions(&reading, &query()).unwrap();
     assert_eq!((read.indexed, read.behind), (true, Behind::Sessions(1)));
     assert!(runtime.shutdown().await.is_empty());
-    let left = [("awake".to_owned(), Standing::Passive), ("parked".to_owned(), Standing::Parked)];
-    assert_eq!(standing(&other), left);
+    let left = [("awake".to_owned(), SessionStatus::Passive), ("parked".to_owned(), SessionStatus::Parked)];
+    assert_eq!(status(&other), left);
 
     // An index that cannot be used just now is kept, and a list is there without it.
     let (index, aside) = (path.join("index.db"), path.join("aside.db"));

@@ -169,7 +169,7 @@ async fn next(watch: &mut Watch) -> Happening {
 }
 
 /// Invariant 13, must show 3: a poison session is parked at its third crash in the window, after two restarts. A thousand others do
-/// all of their work meanwhile, each in its first life. The operator reads the crash report, and unparks it.
+/// all of their work meanwhile, each in its first incarnation. The operator reads the crash report, and unparks it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_13_a_poison_session_is_parked_at_its_third_crash_and_a_thousand_others_do_not_notice() {
     const OTHERS: usize = 1_000;
@@ -216,9 +216,12 @@ async fn invariant_13_a_poison_session_is_parked_at_its_third_crash_and_a_thousa
     assert!(report["tape_seq"].as_u64().unwrap() > 3 && report["in_hand_ms"].is_u64(), "{report}");
     assert!(report["recent"].as_array().unwrap().iter().any(|happened| happened["what"] == "interrupted"), "{report}");
     let text = lab.runtime.inspect("poison").unwrap().to_string();
-    for fact in
-        ["parked in life 3, post-mortem", "panic: the bomb goes off", "drill, for", "restarts 2 (crashes in window 3)"]
-    {
+    for fact in [
+        "parked in incarnation 3, post-mortem",
+        "panic: the bomb goes off",
+        "drill, for",
+        "restarts 2 (crashes in window 3)",
+    ] {
         assert!(text.contains(fact), "{fact:?} is missing in {text}");
     }
     assert!(matches!(poison.prompt("hello?").await, Err(SendError::Parked)));
@@ -291,7 +294,7 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
 }
 
 /// Invariant 24: the handler of a session never waits, whatever its model, its tools, its people or its disk do. In debug builds the
-/// shell makes a wait a crash, so this holds for every test; here is one life with everything in it that could be waited for.
+/// shell makes a wait a crash, so this holds for every test; here is one incarnation with everything in it that could be waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_24_the_handler_of_a_session_never_waits() {
     let folder = taped::folder();
@@ -474,9 +477,9 @@ async fn the_operators_example_shows_the_night_as_it_was() {
 const EXAMPLE_SAYS: &[&str] = &[
     "20 sessions, 3 in a turn; 0 requests, 2 calls; 1 busy, 0 restarting, 1 parked",
     "building, 3 of 7 parts for",
-    "runtime/sessions/poison ended life 3: panic: index out of bounds: the len is 0 but the index is 0; parked (crash 3)",
+    "runtime/sessions/poison ended incarnation 3: panic: index out of bounds: the len is 0 but the index is 0; parked (crash 3)",
     "runtime/sessions/poison is parked\n",
-    "offender    session poison, life 3, under runtime/sessions",
+    "offender    session poison, incarnation 3, under runtime/sessions",
     "context     crashed",
     "location    unknown",
     "handling    drill, for",

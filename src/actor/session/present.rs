@@ -6,7 +6,7 @@ use crate::{
         slot::Work,
     },
     kernel::{CallState, Input, Open, Report, State},
-    supervisor::card::Presented,
+    supervisor::node_state::Presented,
 };
 
 /// What a session shows after a piece of work.

@@ -12,7 +12,7 @@ use crate::{
     kernel::{Abort, Command, Configure, Delivery, Held, Outcome, Pause, Report, SendMessage, Settings, Steering},
     model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
     permission::Profile,
-    supervisor::{Registry, card::Shown},
+    supervisor::{Registry, node_state::Shown},
     tape::{
         LINE_BYTES_MAX, Store, TapeStore as _,
         tests::support::{FakeDisk, own_folder, small, store_on},
@@ -61,7 +61,7 @@ impl Tool for Waits {
     }
 }
 
-/// One life of a session on a disk that a test breaks.
+/// One incarnation of a session on a disk that a test breaks.
 struct Bench {
     live: Live,
     disk: Arc<FakeDisk>,
@@ -87,7 +87,7 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     let id: SessionId = "s".parse().unwrap();
     let slot = host.slot(&id);
     // As if it were awake.
-    slot.begin_activation().unwrap().land(Ok(()));
+    slot.begin_activation().unwrap().finish(Ok(()));
     let mut tape = host.store.create(&id, slot.notify()).unwrap();
     let now = host.clock.now().plus(ahead);
     let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
@@ -100,9 +100,9 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     state.apply(&first);
     #[cfg(feature = "fault-injection")]
     let tape = Tape::new(tape, None);
-    let card = registry.show(None, "s", "session");
-    let live = Live::new(host, slot, card.0.clone(), 0, tape, state);
-    Bench { live, disk, store, _card: card, _folder: folder }
+    let node = registry.show(None, "s", "session");
+    let live = Live::new(host, slot, node.0.clone(), 0, tape, state);
+    Bench { live, disk, store, _card: node, _folder: folder }
 }
 
 /// What somebody waits for.
@@ -126,7 +126,7 @@ impl Bench {
 
     /// A worker reports, and the actor works.
     fn report(&mut self, ticket: Seq, report: Report) {
-        self.live.slot.report(self.live.life, ticket, report);
+        self.live.slot.report(self.live.incarnation, ticket, report);
         self.work();
     }
 
@@ -199,7 +199,7 @@ impl Bench {
     /// The actor dies, and its next incarnation begins over what the tape has.
     fn dies(self) -> Bench {
         let Bench { live, disk, store, _card, _folder } = self;
-        let Live { host, slot, card, life, tape, .. } = live;
+        let Live { host, slot, node, incarnation, tape, .. } = live;
         drop(tape);
         let loaded = host.store.load(&slot.id, &slot.notify(), Duration::from_secs(60)).unwrap();
         let state = build::fold_of(&slot.id, &loaded.entries).unwrap();
@@ -207,8 +207,8 @@ impl Bench {
         let tape = Tape::new(loaded.tape, None);
         #[cfg(not(feature = "fault-injection"))]
         let tape = loaded.tape;
-        slot.next_life(life + 1, state.seq);
-        let live = Live::new(host, slot, card, life + 1, tape, state);
+        slot.next_incarnation(incarnation + 1, state.seq);
+        let live = Live::new(host, slot, node, incarnation + 1, tape, state);
         let mut bench = Bench { live, disk, store, _card, _folder };
         bench.work();
         bench
@@ -531,8 +531,8 @@ async fn an_input_that_two_incarnations_died_over_is_given_up() {
     let (_, poison) = bench.live.slot.command(message("poison", Delivery::Queue)).unwrap();
     assert!(bench.live.slot.take(&bench.live.state, bench.live.now()).is_some());
     let slot = bench.live.slot.clone();
-    slot.next_life(1, bench.live.state.seq);
-    (bench.live.life, bench.live.workers) = (1, Default::default());
+    slot.next_incarnation(1, bench.live.state.seq);
+    (bench.live.incarnation, bench.live.workers) = (1, Default::default());
     let (_, behind) = slot.command(Pause).unwrap();
     let state = bench.live.state.clone();
     let take = || match slot.take(&state, bench.live.now()) {
@@ -597,7 +597,7 @@ async fn what_is_on_its_way_to_the_tape_is_not_refused_as_if_it_were_not() {
     bench.hold_up_the_disk();
     let mut taken = bench.send("m");
     let mut waits = bench.send("late");
-    bench.live.slot.set_door(crate::actor::slot::Door::Closed);
+    bench.live.slot.set_admission(crate::actor::slot::Admission::Closed);
     assert!(matches!(waits.try_recv(), Ok(Err(SendError::Closed))));
     assert!(taken.try_recv().is_err(), "its append is under way");
     bench.live.slot.give_up();
@@ -639,7 +639,7 @@ async fn a_fork_of_now_has_what_is_published() {
     assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, published);
 }
 
-/// A clock that was set back between two lives makes no wait longer: the second before a retry is a second, and is over when it is
+/// A clock that was set back between two incarnations makes no wait longer: the second before a retry is a second, and is over when it is
 /// over.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_back_makes_no_wait_longer() {

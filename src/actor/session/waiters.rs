@@ -12,7 +12,7 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// Those who wait. Nothing of it outlives the life of the actor; whoever waits asks the next one.
+/// Those who wait. Nothing of it outlives the incarnation of the actor; whoever waits asks the next one.
 #[derive(Default)]
 pub(super) struct Waiters(Vec<Waiter>);
 

@@ -7,9 +7,9 @@ use crate::{
         child::Watcher,
         compaction::{Order, Tries, Writing},
         session::{Live, build},
-        worker::{CallWorker, Post, RequestWorker},
+        worker::{CallWorker, RequestWorker, WorkerContext},
     },
-    kernel::{Due, Open, Report, Stop, Told, compaction_prompt},
+    kernel::{Due, Open, Report, Stop, StopLevel, compaction_prompt},
     words::ids::Seq,
 };
 
@@ -64,19 +64,19 @@ impl Live {
                 _ => {}
             },
             Stop::Task(ticket) => match self.workers.get(&ticket) {
-                Some(Worker::Child(watcher)) => watcher.tell(Told::Stop, Default::default()),
+                Some(Worker::Child(watcher)) => watcher.tell(StopLevel::Stop, Default::default()),
                 // Nobody watches yet; or the task was decided just now, and then there is nothing to stop.
-                _ => self.watch_over(ticket, Some(Told::Stop)),
+                _ => self.watch_over(ticket, Some(StopLevel::Stop)),
             },
         }
     }
 
-    pub(super) fn post(&self, ticket: Seq) -> Post {
+    pub(super) fn post(&self, ticket: Seq) -> WorkerContext {
         let turn = self.state.turn.as_ref();
-        Post {
+        WorkerContext {
             host: self.host.clone(),
             slot: self.slot.clone(),
-            life: self.life,
+            incarnation: self.incarnation,
             ticket,
             turn: turn.map(|turn| turn.id),
             step: turn.map(|turn| turn.step),
@@ -91,8 +91,8 @@ impl Live {
             "model {model}{}",
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
-        let card = self.host.registry.worker(&self.card, &format!("request {ticket}"), "request", doing);
-        let Some(worker) = RequestWorker::start(self.post(ticket), model, request, card) else { return };
+        let node = self.host.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
+        let Some(worker) = RequestWorker::start(self.post(ticket), model, request, node) else { return };
         self.workers.insert(ticket, Worker::Request(worker));
         fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
     }
@@ -104,8 +104,8 @@ impl Live {
         let order = Order {
             asked,
             key: format!("{id}/{ticket}"),
-            id: format!("compaction {ticket}.{} of {id}", self.life),
-            under: Some(self.card.clone()),
+            id: format!("compaction {ticket}.{} of {id}", self.incarnation),
+            under: Some(self.node.clone()),
             tries: tries.clone(),
             tasks: self.slot.tasks(),
         };
@@ -122,8 +122,8 @@ impl Live {
         match build::call(&self.host, &self.state, ticket, open) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
-                let card = self.host.registry.worker(&self.card, &id, "call", build::call_title(open));
-                let Some(worker) = CallWorker::start(self.post(ticket), call, tool, context, card) else { return };
+                let node = self.host.registry.worker(&self.node, &id, "call", build::call_title(open));
+                let Some(worker) = CallWorker::start(self.post(ticket), call, tool, context, node) else { return };
                 self.workers.insert(ticket, Worker::Call(worker));
                 fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
             }
@@ -132,7 +132,7 @@ impl Live {
     }
 
     /// Watches over the child of a task, and tells it what the state says it is told, or that.
-    fn watch_over(&mut self, ticket: Seq, told: Option<Told>) {
+    fn watch_over(&mut self, ticket: Seq, told: Option<StopLevel>) {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
         let above = std::sync::Arc::new(self.state.settings.above_children());
         let why = self.state.closed.clone().unwrap_or_default();

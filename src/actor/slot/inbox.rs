@@ -14,7 +14,7 @@ use crate::{
     actor::{slot::Slept, tapes::OpenTape},
     error::{PassivateError, SendError},
     kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
-    supervisor::{ActorCard, shell},
+    supervisor::{NodeState, shell},
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
 };
@@ -28,7 +28,7 @@ pub(crate) type OutcomeReply = oneshot::Sender<Result<Arc<TurnEnd>, SendError>>;
 /// Who is told that something is so, or why it will not be.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
 
-/// Commands that are over, and what became of them. Told outside of every lock.
+/// Commands that are over, and what became of them. StopLevel outside of every lock.
 pub(super) type Ends = Vec<(Reply<Held>, Result<Held, SendError>)>;
 
 /// What wakes a session's actor: there is something in the slot.
@@ -123,8 +123,8 @@ pub(super) struct Inbox {
     pub(super) actor: Option<shell::Mailbox<Wake>>,
     woken: bool,
     /// Where it is shown how much waits here, also while the actor is stuck.
-    pub(super) card: Option<Arc<ActorCard>>,
-    /// Everything that a life of the actor started.
+    pub(super) node: Option<Arc<NodeState>>,
+    /// Everything that an incarnation of the actor started.
     pub(super) tasks: TaskTracker,
     /// What waits for the actor.
     pub(super) mailbox: Mailbox,
@@ -138,7 +138,7 @@ pub(super) struct Inbox {
     stop: CancellationToken,
     /// The tickets that a worker of the turn is at.
     pub(super) at_work: Vec<Seq>,
-    /// A tape with its state, ready for the first life.
+    /// A tape with its state, ready for the first incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,
     /// Who is told when it sleeps.
     pub(super) sleepers: Vec<Slept>,
@@ -157,7 +157,7 @@ impl Inbox {
         Inbox {
             actor: None,
             woken: false,
-            card: None,
+            node: None,
             tasks: TaskTracker::new(),
             mailbox: Mailbox::default(),
             replies: BTreeMap::new(),
@@ -187,8 +187,8 @@ impl Inbox {
             gone.into_iter().filter(|to| self.mailbox.withdraw(*to)).for_each(|to| drop(self.replies.remove(&to)));
         }
         if let Err(not_taken) = self.mailbox.command(to, command, Some(CommandId::new())) {
-            if let Some(card) = &self.card {
-                card.rejected();
+            if let Some(node) = &self.node {
+                node.rejected();
             }
             return Err(match not_taken {
                 NotTaken::Full(depth) => SendError::InboxFull { depth },
@@ -272,8 +272,8 @@ impl Inbox {
     }
 
     pub(super) fn show_depth(&self) {
-        if let Some(card) = &self.card {
-            card.inbox(self.mailbox.depth());
+        if let Some(node) = &self.node {
+            node.inbox(self.mailbox.depth());
         }
     }
 
@@ -288,23 +288,23 @@ impl Inbox {
         self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && self.waiting.is_empty()
     }
 
-    /// A life begins, over a tape that ends there. Gives who is told what became of what its predecessor had in hand.
-    pub(super) fn begin_life(
+    /// An incarnation begins, over a tape that ends there. Gives who is told what became of what its predecessor had in hand.
+    pub(super) fn begin_incarnation(
         &mut self,
-        life: u32,
+        incarnation: u32,
         actor: shell::Mailbox<Wake>,
-        card: Arc<ActorCard>,
+        node: Arc<NodeState>,
         recover: Input,
         last: Seq,
     ) -> Ends {
         self.actor = Some(actor);
-        self.card = Some(card);
+        self.node = Some(node);
         self.settled = None;
         self.at_work.clear();
         self.woken = false;
         self.idle = false;
         self.stopped = false;
-        let ends = self.mailbox.begin(life, recover, last);
+        let ends = self.mailbox.begin(incarnation, recover, last);
         let ends = self.ends(ends);
         self.wake();
         ends
@@ -327,7 +327,7 @@ impl Inbox {
     }
 
     /// Takes out all who wait for an answer, but for those whose command is in hand: it may be on its way to the tape, and keeps
-    /// its place until that is settled. Stops leave too, or stay for the next life.
+    /// its place until that is settled. Stops leave too, or stay for the next incarnation.
     pub(super) fn take_waiters(&mut self, stops_too: bool) -> Waiters {
         let commands =
             self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();

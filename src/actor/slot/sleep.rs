@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     actor::{
-        activation::Flight,
+        activation::Activation,
         host::Host,
         slot::{Inner, Phase, Question, Resting, Slept, Slot, Unsettled},
     },
@@ -31,22 +31,22 @@ impl Slot {
     }
 
     /// Begins an activation by hand, where none is on its way and none is needed.
-    pub(crate) fn begin_activation(self: &Arc<Self>) -> Option<Flight> {
+    pub(crate) fn begin_activation(self: &Arc<Self>) -> Option<Activation> {
         let mut inner = self.inner();
         if inner.phase == Phase::Passive { self.take_off(&mut inner) } else { None }
     }
 
-    pub(super) fn take_off(self: &Arc<Self>, inner: &mut Inner) -> Option<Flight> {
+    pub(super) fn take_off(self: &Arc<Self>, inner: &mut Inner) -> Option<Activation> {
         let host = self.host.upgrade()?;
         inner.phase = Phase::Activating;
         inner.used = Instant::now();
         inner.inbox().born = Instant::now();
         host.slots.awake(self);
-        Some(Flight::new(host, self.clone()))
+        Some(Activation::new(host, self.clone()))
     }
 
     /// An activation is over.
-    pub(crate) fn landed(self: &Arc<Self>, result: Result<(), OpenError>) {
+    pub(crate) fn finished(self: &Arc<Self>, result: Result<(), OpenError>) {
         let mut inner = self.inner();
         match result {
             Ok(()) => {
@@ -135,7 +135,7 @@ impl Slot {
             // Giving a tape back may wait for a disk, so it is not done under the lock.
             inbox.take_waiters(true).refuse(refusal);
             let unsettled = inbox.take_hand();
-            // The tape that was put by for a life goes with it, and must be free to be looked at.
+            // The tape that was put by for an incarnation goes with it, and must be free to be looked at.
             drop(inbox);
             self.settle(unsettled, refusal.clone());
         }
@@ -163,7 +163,7 @@ impl Slot {
     /// is awake again.
     pub(crate) fn given_back(&self) -> Option<CancellationToken> {
         let host = self.host.upgrade()?;
-        // No other life can have begun under the lock, so the tape is the one that is on its way back.
+        // No other incarnation can have begun under the lock, so the tape is the one that is on its way back.
         let inner = self.inner();
         if inner.phase == Phase::Passive { host.store.given_back(&self.id) } else { None }
     }

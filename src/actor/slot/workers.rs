@@ -10,7 +10,7 @@ use crate::{actor::slot::Slot, words::ids::Seq};
 /// A worker of a turn, held by its task. When that is dropped, reported or not, the worker is down.
 pub(crate) struct AtWork {
     slot: Arc<Slot>,
-    life: u32,
+    incarnation: u32,
     ticket: Seq,
     /// Stops it.
     pub(crate) stop: CancellationToken,
@@ -19,7 +19,7 @@ pub(crate) struct AtWork {
 impl Drop for AtWork {
     fn drop(&mut self) {
         let mut inner = self.slot.inner();
-        if inner.life == self.life
+        if inner.incarnation == self.incarnation
             && let Some(inbox) = &mut inner.inbox
         {
             inbox.at_work.retain(|at_work| *at_work != self.ticket);
@@ -35,12 +35,12 @@ impl Slot {
         self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.may_begin())
     }
 
-    /// A worker of the turn begins, in that life. `None` where it may not: a stop came meanwhile.
-    pub(crate) fn begin_worker(self: &Arc<Self>, life: u32, ticket: Seq) -> Option<AtWork> {
+    /// A worker of the turn begins, in that incarnation. `None` where it may not: a stop came meanwhile.
+    pub(crate) fn begin_worker(self: &Arc<Self>, incarnation: u32, ticket: Seq) -> Option<AtWork> {
         let mut inner = self.inner();
         let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
         inbox.at_work.push(ticket);
-        Some(AtWork { slot: self.clone(), life, ticket, stop: inbox.stop_token() })
+        Some(AtWork { slot: self.clone(), incarnation, ticket, stop: inbox.stop_token() })
     }
 
     /// Returns when no worker of the turn is at work.

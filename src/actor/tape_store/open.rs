@@ -24,7 +24,7 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// How long a life waits for a tape that the life before it has.
+/// How long an incarnation waits for a tape that the incarnation before it has.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
 
 /// What a new tape begins with.

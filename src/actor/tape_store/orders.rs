@@ -24,7 +24,7 @@ use crate::{
     error::OpenError,
     lock::Lock,
     ops::sweep::{Sweep, SweepPolicy},
-    supervisor::{ActorCard, shell::Mailbox},
+    supervisor::{NodeState, shell::Mailbox},
     tape::TapeError,
     words::ids::SessionId,
 };
@@ -65,7 +65,7 @@ pub(crate) struct Orders {
 #[derive(Default)]
 struct List {
     /// Who takes the orders, and where it is shown how many have no answer.
-    actor: Option<(Mailbox<Msg>, Arc<ActorCard>)>,
+    actor: Option<(Mailbox<Msg>, Arc<NodeState>)>,
     /// How many actors have ended.
     ended: u64,
     /// Waits for the next actor while there is none, and gives up some time.
@@ -88,8 +88,8 @@ impl List {
     }
 
     fn show(&self) {
-        if let Some((_, card)) = &self.actor {
-            card.inbox(self.opening.len());
+        if let Some((_, node)) = &self.actor {
+            node.inbox(self.opening.len());
         }
     }
 
@@ -196,17 +196,17 @@ impl Orders {
 
     // ---- the actor -----------------------------------------------------------------------------------------------------
 
-    /// A life of the actor begins.
-    pub(super) fn begin(&self, actor: Mailbox<Msg>, card: Arc<ActorCard>) {
+    /// An incarnation of the actor begins.
+    pub(super) fn begin(&self, actor: Mailbox<Msg>, node: Arc<NodeState>) {
         let mut list = self.list();
         // What waited for it.
         let _ = actor.send(Msg::Look);
-        (list.actor, list.given_up) = (Some((actor, card)), false);
+        (list.actor, list.given_up) = (Some((actor, node)), false);
         list.patience.abort_all();
         list.show();
     }
 
-    /// A life of the actor is over. Where none follows, those who wait are told so.
+    /// An incarnation of the actor is over. Where none follows, those who wait are told so.
     pub(super) fn end(&self, host: &Arc<Host>) {
         let mut list = self.list();
         list.actor = None;
@@ -225,7 +225,7 @@ impl Orders {
         list.patience.spawn_on(give_up, &tokio);
     }
 
-    /// So many lives are over; where that was the last one, none has followed it for too long.
+    /// So many incarnations are over; where that was the last one, none has followed it for too long.
     fn give_up(&self, ended: u64) {
         let mut list = self.list();
         if list.ended == ended && list.actor.is_none() {
@@ -261,7 +261,7 @@ impl Orders {
         self.list().actor.is_some()
     }
 
-    /// How many lives of the actor are over.
+    /// How many incarnations of the actor are over.
     pub(crate) fn ended(&self) -> u64 {
         self.list().ended
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::{CallState, Judged, Open, OpenCall, Outcome, Settings, Spent, State},
+    kernel::{CallState, CallVerdict, Open, OpenCall, Outcome, Settings, Spent, State},
     tape::{Forked, ImportedFrom},
     tool::ToolResult,
     words::ids::Seq,
@@ -71,7 +71,7 @@ impl State {
     fn leave_open(&mut self, why: &str, reason: String) {
         let open: Vec<_> = self.calls().map(|(ticket, call)| (ticket, untold(call, why))).collect();
         for (ticket, result) in open {
-            self.take_result(ticket, &Arc::new(result), Judged::Lost);
+            self.take_result(ticket, &Arc::new(result), CallVerdict::Lost);
         }
         self.open.clear();
         // A message that waits there was never said here: sent again, it is new.
@@ -95,7 +95,7 @@ impl State {
 
 /// What the model is told of a call whose result will never be here.
 fn untold(call: &OpenCall, why: &str) -> ToolResult {
-    // One that ran in an earlier life may be asked about again.
+    // One that ran in an earlier incarnation may be asked about again.
     let begun = call.attempts > 0 || matches!(call.state, CallState::Running | CallState::Closing);
     let what = match begun {
         true => "was running, and what came of it is not known here: check before you rely on it or do it again",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Down, DownReason, Open, Outcome, Seen, State, Steering, TaskEnd, Tie, Told, Turn,
+        Delivery, Disposition, Down, DownReason, Open, Outcome, Seen, State, Steering, StopLevel, TaskEnd, Tie, Turn,
         Waiting, state::TASKS_REMEMBERED,
     },
     permission::Chain,
@@ -21,9 +21,9 @@ impl State {
         let ended = self.closed.is_some();
         if let Some(Open::Task(task)) = self.open.get_mut(&ticket) {
             task.told = match (ended, task.link.ends_with_parent) {
-                (false, _) => Told::Stop,
-                (true, true) => Told::End,
-                (true, false) => Told::Leave,
+                (false, _) => StopLevel::Stop,
+                (true, true) => StopLevel::End,
+                (true, false) => StopLevel::Leave,
             };
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use crate::{
     ops::listing::ListedSession,
-    tape::{Standing, TapeError},
+    tape::{SessionStatus, TapeError},
     words::ids::{Millis, SessionId},
 };
 
@@ -35,7 +35,7 @@ pub struct SessionQuery {
     /// Of this agent only.
     pub agent: Option<String>,
     /// That stand so only. Those that were deleted are listed only where this asks for them, or in a tree.
-    pub standing: Option<Standing>,
+    pub status: Option<SessionStatus>,
     /// As a list or a tree.
     pub shape: Shape,
     /// Sessions at most, or roots of a tree: 1 to 200; 20 by default.
@@ -51,7 +51,7 @@ impl Default for SessionQuery {
         SessionQuery {
             text: String::new(),
             agent: None,
-            standing: None,
+            status: None,
             shape: Shape::List,
             limit: 20,
             after: None,
@@ -77,7 +77,7 @@ impl SessionQuery {
         Ok(Filter {
             words: self.text.split_whitespace().map(str::to_lowercase).collect(),
             agent: self.agent.clone(),
-            standing: self.standing,
+            status: self.status,
             hidden_too: self.shape == Shape::Tree,
         })
     }
@@ -87,14 +87,14 @@ impl SessionQuery {
 pub(super) struct Filter {
     words: Vec<String>,
     agent: Option<String>,
-    standing: Option<Standing>,
+    status: Option<SessionStatus>,
     hidden_too: bool,
 }
 
 impl Filter {
     pub(super) fn takes(&self, listed: &ListedSession) -> bool {
-        let hidden = listed.standing == Standing::Hidden && !self.hidden_too;
-        if self.standing.map_or(hidden, |wanted| listed.standing != wanted) {
+        let hidden = listed.status == SessionStatus::Hidden && !self.hidden_too;
+        if self.status.map_or(hidden, |wanted| listed.status != wanted) {
             return false;
         }
         if self.agent.is_some() && self.agent != listed.agent {

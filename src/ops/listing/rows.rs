@@ -1,9 +1,12 @@
 //! The list from the rows of the index.
 
 use crate::{
-    kernel::{Cradle, Digest},
-    ops::listing::{ListedSession, Looked, SessionPage, SessionQuery, Shape, beside, cursor_behind, query::Filter},
-    tape::{Access, Card, Cards, FORK_DEPTH_MAX, Fold, Folded, SessionSummary, Standings, Store, TapeError},
+    kernel::{Digest, Parent},
+    ops::listing::{ListCost, ListedSession, SessionPage, SessionQuery, Shape, beside, cursor_behind, query::Filter},
+    tape::{
+        Access, FORK_DEPTH_MAX, Fold, Folded, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
+        TapeError,
+    },
     words::ids::SessionId,
 };
 
@@ -19,59 +22,57 @@ fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
     // What cannot be read back was not written by this form; then it is better to know less.
     let mut digest: Digest = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     entries.iter().for_each(|entry| digest.take(entry));
-    let parent = digest.origin.clone().map(|cradle| match cradle {
-        Cradle::Fork { parent, .. } => (parent, true),
-        Cradle::Task { parent, .. } => (parent, false),
-    });
+    let parent =
+        digest.origin.as_ref().map(|parent| (parent.session().clone(), matches!(parent, Parent::ForkOf { .. })));
     Folded { digest: serde_json::to_string(&digest).unwrap_or_default(), parent }
 }
 
 /// A page; `None` where there is no index and none can be made. Only a damaged one is made anew: what is busy, or has no room, is
 /// there again later, with all that it took long to read.
 pub(super) fn page(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<Option<SessionPage>, TapeError> {
-    let looked = match look(store, query, filter) {
+    let cost = match look(store, query, filter) {
         // It broke while it was read: made anew, it is asked once more.
         Err(TapeError::Index { is_damaged: true, .. }) if store.access() == Access::Write => {
             let healed = store.index_to_search().and_then(|mut index| index.heal());
             healed.and_then(|()| look(store, query, filter))
         }
-        looked => looked,
+        cost => cost,
     };
-    match looked {
+    match cost {
         Err(TapeError::Index { .. }) => Ok(None),
         // Its files, or the one that is locked for them, cannot be made or opened just now.
         Err(TapeError::Io { path, .. }) if store.is_of_index(&path) => Ok(None),
-        looked => looked.map(Some),
+        cost => cost.map(Some),
     }
 }
 
 fn look(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
-    let (brought, behind) = index.bring_cards(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
-    let looked = Looked { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
-    let mut rows = Rows { store, standings: Standings::of_all(store)?, cards: index.cards()?, looked };
+    let (brought, behind) = index.bring_rows(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
+    let cost = ListCost { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
+    let mut rows = Rows { store, statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
     let (mut sessions, is_more) = rows.newest_first(query, filter)?;
     let next = if is_more { cursor_behind(&sessions) } else { None };
     let cut = query.shape == Shape::Tree && rows.put_below(&mut sessions)?;
     sessions.iter_mut().try_for_each(|listed| rows.fill(listed))?;
-    Ok(SessionPage { sessions, next, behind, indexed: true, cut, looked: rows.looked })
+    Ok(SessionPage { sessions, next, behind, indexed: true, cut, cost: rows.cost })
 }
 
 struct Rows<'i> {
     store: &'i Store,
-    standings: Standings<'i>,
-    cards: Cards<'i>,
-    looked: Looked,
+    statuses: SessionStatuses<'i>,
+    session_rows: SessionRows<'i>,
+    cost: ListCost,
 }
 
 /// The session that this one is a fork of.
-fn fork_parent(card: &Card) -> Option<&SessionId> {
-    card.parent.as_ref().filter(|(_, is_fork)| *is_fork).map(|(parent, _)| parent)
+fn fork_parent(row: &SessionRow) -> Option<&SessionId> {
+    row.parent.as_ref().filter(|(_, is_fork)| *is_fork).map(|(parent, _)| parent)
 }
 
 /// What its entries said. What cannot be read back was not written by this form; then it is better to know less.
-fn digest(card: &Card) -> Digest {
-    serde_json::from_str(&card.digest).unwrap_or_default()
+fn digest(row: &SessionRow) -> Digest {
+    serde_json::from_str(&row.digest).unwrap_or_default()
 }
 
 impl Rows<'_> {
@@ -84,11 +85,11 @@ impl Rows<'_> {
             // A piece at a time, so that no row is held while others are looked up.
             let piece = (limit + 1 - found.len()).clamp(PIECE_MIN, PIECE_MAX);
             let behind = after.as_ref().map(|(last, session)| (*last, session.as_str()));
-            let cards = self.cards.newest_first(behind, piece, query.shape == Shape::Tree)?;
-            let Some((session, newest)) = cards.last() else { return Ok((found, false)) };
+            let session_rows = self.session_rows.newest_first(behind, piece, query.shape == Shape::Tree)?;
+            let Some((session, newest)) = session_rows.last() else { return Ok((found, false)) };
             after = Some((newest.last, session.clone()));
-            for (session, card) in cards {
-                let listed = self.listed(session, &card)?;
+            for (session, row) in session_rows {
+                let listed = self.listed(session, &row)?;
                 if !filter.takes(&listed) {
                     continue;
                 }
@@ -105,30 +106,30 @@ impl Rows<'_> {
         let mut cut = false;
         for top in std::mem::take(sessions) {
             let room = TREE_MAX.saturating_sub(sessions.len() + 1);
-            let below = self.cards.below(&top.session, room + 1)?;
+            let below = self.session_rows.below(&top.session, room + 1)?;
             cut |= below.len() > room;
             sessions.push(top);
-            for (depth, (session, card)) in below.into_iter().take(room) {
-                sessions.push(ListedSession { depth, ..self.listed(session, &card)? });
+            for (depth, (session, row)) in below.into_iter().take(room) {
+                sessions.push(ListedSession { depth, ..self.listed(session, &row)? });
             }
         }
         Ok(cut)
     }
 
-    fn listed(&mut self, session: SessionId, card: &Card) -> Result<ListedSession, TapeError> {
-        self.looked.rows += 1;
-        let (created, last) = ((card.entries > 0).then_some(card.created), (card.entries > 0).then_some(card.last));
-        let summary = SessionSummary { id: session, from: None, created, last, seq: card.seq, bytes: card.bytes };
-        let mut listed = ListedSession::bare(summary, &self.standings);
-        listed.take(&digest(card));
-        listed.goes_on_from(fork_parent(card));
-        listed.entries = Some(card.entries);
+    fn listed(&mut self, session: SessionId, row: &SessionRow) -> Result<ListedSession, TapeError> {
+        self.cost.rows += 1;
+        let (created, last) = ((row.entries > 0).then_some(row.created), (row.entries > 0).then_some(row.last));
+        let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
+        let mut listed = ListedSession::bare(summary, &self.statuses);
+        listed.take(&digest(row));
+        listed.goes_on_from(fork_parent(row));
+        listed.entries = Some(row.entries);
         // Of a fork's parent, and of what that goes on from itself.
-        let mut next = fork_parent(card).cloned();
+        let mut next = fork_parent(row).cloned();
         for _ in 0..FORK_DEPTH_MAX {
             let Some(parent) = next.filter(|_| listed.lacks_something()) else { break };
-            self.looked.rows += 1;
-            let Some(above) = self.cards.one(&parent)? else { break };
+            self.cost.rows += 1;
+            let Some(above) = self.session_rows.one(&parent)? else { break };
             listed.inherit(&digest(&above));
             next = fork_parent(&above).cloned();
         }
@@ -138,7 +139,7 @@ impl Rows<'_> {
     /// What only those need that are shown.
     fn fill(&mut self, listed: &mut ListedSession) -> Result<(), TapeError> {
         listed.beside_bytes = beside(self.store, &listed.session);
-        (listed.forks, listed.children) = self.cards.count_below(&listed.session)?;
+        (listed.forks, listed.children) = self.session_rows.count_below(&listed.session)?;
         Ok(())
     }
 }

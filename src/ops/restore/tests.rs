@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    kernel::{CallOpened, Judged, Record, Settings, State},
+    kernel::{CallOpened, CallVerdict, Record, Settings, State},
     tool::{CallFacts, ChangeLog, Effect, ToolContext, ToolResult, Toolbox},
     tools::{Setup, bash::BashOptions, bash::LookLimits},
     words::ids::Millis,
@@ -95,7 +95,7 @@ impl Scene {
         let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), facts: facts(tool, effect) };
         let ticket = self.push(None, Record::Call(call));
         let result = self.run(tool, arguments, ticket);
-        self.push(Some(ticket), Record::Result { result: Arc::new(result.clone()), judged: Judged::Allowed });
+        self.push(Some(ticket), Record::Result { result: Arc::new(result.clone()), judged: CallVerdict::Allowed });
         result
     }
 
@@ -116,7 +116,7 @@ impl Scene {
         let ticket = self.push(None, Record::Call(call));
         drop(self.run(tool, arguments, ticket));
         let result = ToolResult::failed(ErrorReason::Unknown, "unknown");
-        self.push(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
+        self.push(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
     }
 
     pub(super) fn write(&mut self, path: &str, content: &str) {

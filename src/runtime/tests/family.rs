@@ -2,20 +2,20 @@
 
 use super::*;
 use crate::{
-    actor::{activation::Flight, child::Birth},
+    actor::{activation::Activation, child::SpawnArgs},
     error::SpawnError,
     kernel::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder},
     words::message::Message,
 };
 
 /// As if it were waking up, for as long as the test wants: whoever wants it waits.
-fn stuck(runtime: &Runtime, id: &SessionId) -> Flight {
+fn stuck(runtime: &Runtime, id: &SessionId) -> Activation {
     runtime.session(id).slot.begin_activation().unwrap()
 }
 
-fn birth(child: &SessionId, parent: &Session, ticket: Seq) -> Birth {
+fn spawn_args(child: &SessionId, parent: &Session, ticket: Seq) -> SpawnArgs {
     let (link, grant) = (Link::default(), Limits::default());
-    Birth {
+    SpawnArgs {
         child: child.clone(),
         parent: parent.id().clone(),
         ticket,
@@ -57,7 +57,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(1)).await;
     tokio::time::resume();
-    flight.land(Err(OpenError::Tape(TapeError::Missing { session: child.clone() })));
+    flight.finish(Err(OpenError::Tape(TapeError::Missing { session: child.clone() })));
     let told = given.await.unwrap().map(drop);
     assert!(matches!(&told, Err(SpawnError::Open(OpenError::NotStarted { .. }))), "{told:?}");
     let exists = || runtime.inner.host.store.exists(&child);
@@ -67,7 +67,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     assert!(matches!(end.down.as_ref().map(|down| &down.reason), Some(DownReason::Aborted { .. })), "{end:?}");
 
     // The same where the parent was looked at before it was told to stop.
-    let late = Birth { order, ..birth(&child, &parent, ticket) };
+    let late = SpawnArgs { order, ..spawn_args(&child, &parent, ticket) };
     let up = runtime.inner.host.nursery.get().unwrap().bring_up(late).await.map(drop);
     assert!(matches!(up, Err(OpenError::Tape(TapeError::Missing { .. }))), "{up:?}");
     assert!(!exists(), "its parent was not asked once more");
@@ -80,12 +80,12 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
     let parent = create(&runtime, folder.path()).await;
-    // Two ids that had one of sixteen lanes together.
+    // Two ids that had one of sixteen keyed_mutex together.
     let [a, q] = ["a", "q"].map(|id| id.parse::<SessionId>().unwrap());
     let flight = stuck(&runtime, &a);
     let slot = runtime.session(&a).slot;
     let nursery = runtime.inner.host.nursery.get().unwrap().clone();
-    let waits = tokio::spawn(nursery.bring_up(birth(&a, &parent, Seq(1))));
+    let waits = tokio::spawn(nursery.bring_up(spawn_args(&a, &parent, Seq(1))));
     until("it is looked for", || slot.asked() == 1).await;
     let options = SessionOptions::new(folder.path()).profile(Profile::Auto).id(q);
     let child = timeout(SOON, parent.spawn_child(options, "hello", Link::default())).await;

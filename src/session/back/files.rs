@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     error::SendError,
-    kernel::{BranchSummary, RecordRestored, RestoredFiles, RolledBack, Wanted},
+    kernel::{BranchSummary, RecordRestored, RestoredFiles, RollbackTarget, RolledBack},
     ops::restore::{self, Bench, FilePlan, Restore, RestoreError},
     session::{Rollback, RollbackError, Session},
     words::ids::{MessageId, Seq},
@@ -39,7 +39,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::rollback`]; [`RollbackError::Files`] where the workspace cannot be read.
-    pub async fn plan_rollback(&self, to: impl Into<Wanted>) -> Result<RollbackPlan, RollbackError> {
+    pub async fn plan_rollback(&self, to: impl Into<RollbackTarget>) -> Result<RollbackPlan, RollbackError> {
         let (_, back) = self.way_back(to.into()).await?;
         let files = self.changes(back.to).await?;
         let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
@@ -67,7 +67,7 @@ impl Session {
     ) -> Result<Rollback, RollbackError> {
         let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
         let (host, id, since) = (self.host.clone(), self.id().clone(), back.to);
-        // The next life waits for this, and not for the answers to what follows, which it gives.
+        // The next incarnation waits for this, and not for the answers to what follows, which it gives.
         let put_back = self.slot.tasks().spawn_blocking(move || {
             let (plan, bench) = restore::prepare(&*host.store, &id, since, tools).map_err(RestoreError::from)?;
             #[cfg(feature = "fault-injection")]

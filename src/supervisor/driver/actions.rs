@@ -7,13 +7,13 @@ use crate::supervisor::{
     driver::{
         Driver, Msg,
         answers::status,
-        place::{Life, Timer},
+        place::{Incarnation, Timer},
     },
     exit::{Down, ExitReason},
-    minder::{self, Charge, News, Stage},
+    monitor::{self, ChildEvent, Stage, StartArgs},
     planner::{Action, Event, Generation},
     report::{Context as During, CrashReport, Decision},
-    shell::{Birth, Context, Mailbox},
+    shell::{Context, Mailbox, SpawnArgs},
     spec::{ChildId, Restart, Shutdown},
     status::Status,
     watch::Happening,
@@ -78,7 +78,7 @@ impl Driver {
                     self.tell(&id, Happening::Parked {});
                 }
                 Action::Booted => {
-                    cx.card().set_status(Status::Running);
+                    cx.node().set_status(Status::Running);
                     if let Some(ready) = self.ready.take() {
                         // A root's start may have been given up.
                         let _ = ready.send(Ok(()));
@@ -93,46 +93,48 @@ impl Driver {
     }
 
     fn spawn(&mut self, id: &ChildId, generation: Generation, incarnation: u64, cx: &Context<Msg>) {
-        fault!(self.registry.faults, "supervisor.spawn", cx.card().path());
+        fault!(self.registry.faults, "supervisor.spawn", cx.node().path());
         let mailbox = cx.mailbox();
         let Some(place) = self.places.get_mut(id) else { return };
         let start = match place.restart {
             Restart::Temporary => place.start.take(),
             Restart::Permanent | Restart::Transient => place.start.clone(),
         };
-        let (name, card) = (id.clone(), place.shown.0.clone());
-        let tell = move |news| {
+        let (name, node) = (id.clone(), place.shown.0.clone());
+        let tell = move |child_event| {
             // Where the driver is gone its children are being killed, and there is nobody left to tell.
-            let _ = mailbox.send(Msg::News(name.clone(), generation, news));
+            let _ = mailbox.send(Msg::Child(name.clone(), generation, child_event));
         };
         let Some(start) = start else {
-            return tell(News::StartFailed(ExitReason::StartFailed("a temporary child is started once".to_owned())));
+            return tell(ChildEvent::StartFailed(ExitReason::StartFailed(
+                "a temporary child is started once".to_owned(),
+            )));
         };
-        card.born(incarnation, generation.0);
+        node.born(incarnation, generation.0);
         let (stage, of_stage) = watch::channel(Stage::Starting);
         let cancel = CancellationToken::new();
         place.timer = None;
         place.info = None;
-        place.life = Some(Life {
+        place.incarnation = Some(Incarnation {
             generation,
             stage: of_stage,
             cancel: cancel.clone(),
             _cancel_with_driver: cancel.clone().drop_guard(),
         });
-        let birth = Birth { linker: cx.linker(), card, incarnation, registry: self.registry.clone() };
+        let spawn = SpawnArgs { linker: cx.linker(), node, incarnation, registry: self.registry.clone() };
         let (start_timeout, workers) = (place.start_timeout, place.workers.clone());
-        let charge = Charge { birth, start, start_timeout, cancel, stage, workers };
-        self.tasks.spawn(minder::mind(charge, tell));
+        let args = StartArgs { spawn, start, start_timeout, cancel, stage, workers };
+        self.tasks.spawn(monitor::watch(args, tell));
     }
 
     fn stop(&mut self, id: &ChildId, generation: Generation, shutdown: Shutdown, mailbox: &Mailbox<Msg>) {
-        let Some(life) = self.life(id, generation) else { return };
-        let (stage, cancel) = (life.stage.clone(), life.cancel.clone());
+        let Some(incarnation) = self.incarnation(id, generation) else { return };
+        let (stage, cancel) = (incarnation.stage.clone(), incarnation.cancel.clone());
         let (mailbox, id) = (mailbox.clone(), id.clone());
         self.tasks.spawn(async move {
-            if !minder::stop(stage, cancel, shutdown).await {
+            if !monitor::stop(stage, cancel, shutdown).await {
                 // Where the driver is gone there is nobody left to tell.
-                let _ = mailbox.send(Msg::News(id, generation, News::Unkillable));
+                let _ = mailbox.send(Msg::Child(id, generation, ChildEvent::Unkillable));
             }
         });
     }
@@ -147,27 +149,27 @@ impl Driver {
         cx: &Context<Msg>,
     ) {
         let Some(place) = self.places.get(&id) else { return };
-        let card = &place.shown.0;
-        let incarnation = card.incarnation();
+        let node = &place.shown.0;
+        let incarnation = node.incarnation();
         let crash = crash.map(|context| {
-            let report = CrashReport::of(card, cx.card(), id.clone(), context, reason.clone(), decision, in_window);
+            let report = CrashReport::of(node, cx.node(), id.clone(), context, reason.clone(), decision, in_window);
             self.registry.crash(report)
         });
-        card.died(&reason);
+        node.died(&reason);
         self.tell(&id, Happening::Exited { incarnation, reason, decision, crash });
     }
 
     /// Tells those who watch the tree what happened to a child.
     pub(super) fn tell(&self, child: &ChildId, what: Happening) {
-        self.registry.tell(&format!("{}/{child}", self.card.path()), what);
+        self.registry.tell(&format!("{}/{child}", self.node.path()), what);
     }
 
-    /// Writes what the planner thinks of a child onto its card.
+    /// Writes what the planner thinks of a child onto its node.
     fn sync(&self, id: &ChildId) {
         if let (Some(place), Some(view)) = (self.places.get(id), self.planner.view(id)) {
-            let card = &place.shown.0;
-            card.set_status(status(view.state));
-            card.set_restarts(view.restarts, view.in_window);
+            let node = &place.shown.0;
+            node.set_status(status(view.state));
+            node.set_restarts(view.restarts, view.in_window);
         }
     }
 }

@@ -30,7 +30,7 @@ impl Driver {
                 let event = Event::Start { call, id: id.clone(), policy: spec.policy };
                 let actions = self.planner.on(event, self.born.elapsed());
                 if self.planner.view(&id).is_some() && !self.places.contains_key(&id) {
-                    let place = Place::new(*spec, &self.registry, cx.card());
+                    let place = Place::new(*spec, &self.registry, cx.node());
                     self.places.insert(id, place);
                 }
                 return self.carry_out(actions, cx);
@@ -58,7 +58,7 @@ impl Driver {
             incarnation: view.incarnation,
             restarts: view.restarts,
             info: place.info.clone(),
-            card: place.shown.0.clone(),
+            node: place.shown.0.clone(),
         })
     }
 

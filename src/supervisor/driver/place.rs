@@ -1,4 +1,4 @@
-//! A child's place under its supervisor, and the life in it.
+//! A child's place under its supervisor, and the incarnation in it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,8 +6,8 @@ use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::supervisor::{
-    card::ActorCard,
-    minder::{Stage, Workers},
+    monitor::{Stage, Workers},
+    node_state::NodeState,
     planner::Generation,
     registry::Registry,
     shell::StartFn,
@@ -27,12 +27,12 @@ pub(super) struct Place {
     pub(super) workers: Option<Workers>,
     /// What the last start had to say.
     pub(super) info: Option<Arc<str>>,
-    pub(super) life: Option<Life>,
+    pub(super) incarnation: Option<Incarnation>,
     pub(super) timer: Option<Timer>,
 }
 
 impl Place {
-    pub(super) fn new(spec: ChildSpec, registry: &Registry, supervisor: &ActorCard) -> Place {
+    pub(super) fn new(spec: ChildSpec, registry: &Registry, supervisor: &NodeState) -> Place {
         Place {
             shown: registry.show(Some(supervisor), spec.id.as_str(), spec.label),
             kind: spec.kind,
@@ -41,7 +41,7 @@ impl Place {
             start_timeout: spec.start_timeout,
             workers: spec.workers,
             info: None,
-            life: None,
+            incarnation: None,
             timer: None,
         }
     }
@@ -49,7 +49,7 @@ impl Place {
     /// What is left of the child when its supervisor ends, by name.
     pub(super) fn leftover(&self) -> Vec<String> {
         let id = self.shown.0.id();
-        match self.life.as_ref().map(|life| life.stage.borrow().clone()) {
+        match self.incarnation.as_ref().map(|incarnation| incarnation.stage.borrow().clone()) {
             Some(Stage::Held(names)) if !names.is_empty() => names.iter().map(|name| format!("{id}/{name}")).collect(),
             _ => vec![id.to_owned()],
         }
@@ -57,7 +57,7 @@ impl Place {
 }
 
 /// One incarnation of a child.
-pub(super) struct Life {
+pub(super) struct Incarnation {
     pub(super) generation: Generation,
     pub(super) stage: watch::Receiver<Stage>,
     pub(super) cancel: CancellationToken,

@@ -10,7 +10,7 @@ use crate::supervisor::{
     driver,
     handle::{Shared, SupervisorHandle},
     intensity::Intensity,
-    minder::Workers,
+    monitor::Workers,
     shell::{self, Behaviour, StartFn},
     spec::{BadSpec, ChildId, ChildKind, Restart, Shutdown, SupervisorSpec},
 };
@@ -73,14 +73,14 @@ impl ChildSpec {
         let run = Arc::new(run);
         ChildSpec::with_start(id, move |cx| {
             let run = run.clone();
-            // The call belongs to the child's life: where it panics, the child has crashed and not failed to start.
-            let life = async move {
-                let life = run(cx);
+            // The call belongs to the child's incarnation: where it panics, the child has crashed and not failed to start.
+            let work = async move {
+                let work = run(cx);
                 // What it holds is needed for further calls only, and there may be none.
                 drop(run);
-                life.await
+                work.await
             };
-            async move { Ok(Start::run(life)) }
+            async move { Ok(Start::run(work)) }
         })
     }
 
@@ -94,12 +94,12 @@ impl ChildSpec {
     /// let spec = ChildSpec::with_start("listener", |cx| async move {
     ///     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     ///     let address = listener.local_addr()?.to_string();
-    ///     let life = async move {
+    ///     let work = async move {
     ///         cx.stopping().await;
     ///         drop(listener);
     ///         Ok(())
     ///     };
-    ///     Ok(Start::run(life).with(address))
+    ///     Ok(Start::run(work).with(address))
     /// });
     /// assert_eq!(spec.id().as_str(), "listener");
     /// ```
@@ -211,9 +211,9 @@ impl ChildSpec {
             policy: Policy { shutdown: Shutdown::Infinity, ..Policy::default() },
             start_timeout: None,
             workers: None,
-            start: Arc::new(move |birth| {
+            start: Arc::new(move |spawn| {
                 let (spec, shared) = (spec.clone(), shared.clone());
-                Box::pin(driver::launch(spec, shared, birth, None))
+                Box::pin(driver::launch(spec, shared, spawn, None))
             }),
         };
         Ok((child, handle))

@@ -91,11 +91,11 @@ async fn otp_22_what_a_start_has_to_say_is_passed_on_by_starts_and_restarts() {
     assert_eq!(lab.info("a").await.info.as_deref(), Some("port 3"));
     // The same through the public way.
     let spec = ChildSpec::with_start("b", |cx| async move {
-        let life = async move {
+        let work = async move {
             cx.stopping().await;
             Ok(())
         };
-        Ok(Start::run(life).with("ready"))
+        Ok(Start::run(work).with("ready"))
     });
     assert_eq!(lab.sup.start_child(spec).await, Ok(Done::StartedWith("ready".into())));
     lab.end().await;
@@ -175,25 +175,25 @@ async fn otp_58_what_is_killed_or_restarted_comes_back_under_its_name() {
     let inner = SupervisorSpec::new("inner", Strategy::OneForOne).child(children.puppet("w", Restart::Permanent));
     let (inner, handle) = ChildSpec::supervisor(inner).unwrap();
     let lab = Lab::with(children, one_for_one().child(inner)).await;
-    let life = || {
+    let incarnation = || {
         let tree = lab.registry.snapshot();
         let worker = tree[0].find("w").unwrap();
         assert_eq!(worker.path, "s/inner/w");
         (tree[0].find("inner").unwrap().incarnation, worker.incarnation)
     };
-    assert_eq!(life(), (1, 1));
+    assert_eq!(incarnation(), (1, 1));
     for (order, expected) in [(Order::Kill, (1, 2)), (Order::Return, (1, 3))] {
         lab.order("w", order).await;
-        assert_eq!(life(), expected);
+        assert_eq!(incarnation(), expected);
     }
     handle.terminate_child("w").await.unwrap();
     assert_eq!(handle.restart_child("w").await, Ok(Done::Started));
-    assert_eq!(life(), (1, 4));
+    assert_eq!(incarnation(), (1, 4));
     handle.kill();
     quiet().await;
-    assert_eq!(life(), (2, 1));
-    assert_eq!(lab.info("inner").await.card.last_exit(), Some(ExitReason::Killed));
-    assert_eq!(handle.count_children().await.unwrap().active, 1, "the old handle reaches the new life");
+    assert_eq!(incarnation(), (2, 1));
+    assert_eq!(lab.info("inner").await.node.last_exit(), Some(ExitReason::Killed));
+    assert_eq!(handle.count_children().await.unwrap().active, 1, "the old handle reaches the new incarnation");
     lab.end().await;
 }
 
@@ -205,7 +205,7 @@ async fn otp_74_an_id_that_is_taken_gives_already_started_and_shows_who_has_it()
     let refused = lab.sup.start_child(lab.children.puppet("a", Restart::Permanent)).await;
     assert_eq!(refused, Err(AdminError::AlreadyStarted));
     let holder = lab.info("a").await;
-    assert_eq!((holder.card.kind(), holder.incarnation), ("host", 1));
+    assert_eq!((holder.node.kind(), holder.incarnation), ("host", 1));
     lab.end().await;
 }
 

@@ -78,10 +78,10 @@ async fn the_tree_shows_children_and_workers_with_what_they_do() {
     lab.add("a", Restart::Transient).await;
     lab.crash("a").await;
     lab.until("a", 2).await;
-    let card = lab.info("a").await.card;
-    card.queue(3);
-    card.queue(1);
-    let worker = lab.registry.worker(&card, "call-7", "tool", "bash");
+    let node = lab.info("a").await.node;
+    node.queue(3);
+    node.queue(1);
+    let worker = lab.registry.worker(&node, "call-7", "tool", "bash");
     tokio::time::sleep(Duration::from_secs(5)).await;
     let tree = lab.registry.snapshot();
     let text = render(&tree);

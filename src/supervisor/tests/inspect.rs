@@ -252,7 +252,7 @@ async fn a_node_shown_under_one_that_is_gone_is_shown_under_its_supervisor() {
     let lab = Lab::start(park_after(2)).await;
     lab.add("parent", Restart::Transient).await;
     lab.add("child", Restart::Transient).await;
-    let (parent, child) = (lab.info("parent").await.card, lab.info("child").await.card);
+    let (parent, child) = (lab.info("parent").await.node, lab.info("child").await.node);
     child.show_under(&parent);
     let tree = lab.registry.snapshot();
     assert_eq!(tree[0].children.len(), 1);
@@ -265,7 +265,7 @@ async fn a_node_shown_under_one_that_is_gone_is_shown_under_its_supervisor() {
     assert_eq!(tree[0].children[0].id, "child");
     // Two that are shown under each other are roots rather than lost.
     lab.add("other", Restart::Transient).await;
-    let other = lab.info("other").await.card;
+    let other = lab.info("other").await.node;
     child.show_under(&other);
     other.show_under(&child);
     let tree = lab.registry.snapshot();
@@ -273,27 +273,27 @@ async fn a_node_shown_under_one_that_is_gone_is_shown_under_its_supervisor() {
     lab.end().await;
 }
 
-/// A card keeps what its last life did, and its trace says nothing of what was said until that is asked for.
+/// A node keeps what its last incarnation did, and its trace says nothing of what was said until that is asked for.
 #[tokio::test(start_paused = true)]
 async fn a_trace_is_redacted_by_default_and_what_a_dead_node_did_can_still_be_read() {
     let lab = Lab::start(park_after(0)).await;
     lab.add("a", Restart::Transient).await;
-    let card = lab.info("a").await.card;
+    let state = lab.info("a").await.node;
     let said = || Some("the password".to_owned() + &"!".repeat(1_000));
-    card.take_up("send", Some(7), said);
+    state.take_up("send", Some(7), said);
     let trace = || lab.registry.trace("a").unwrap();
     assert_eq!(trace().last().unwrap().to_string(), "send 7");
-    card.trace_in_full(true);
-    card.take_up("send", Some(8), said);
+    state.trace_in_full(true);
+    state.take_up("send", Some(8), said);
     let detail = trace().last().unwrap().detail.clone().unwrap();
     assert!(detail.starts_with("the password!") && detail.len() == 200, "{detail}");
-    card.doing("holding the password");
+    state.doing("holding the password");
     lab.crash("a").await;
     lab.until_status("a", Status::Parked).await;
     let crash = lab.registry.crashes().remove(0);
     assert!(!serde_json::to_string(&crash.recent).unwrap().contains("password"));
     assert_eq!(crash.doing.as_deref(), Some("holding the password"));
-    card.trace_in_full(false);
+    state.trace_in_full(false);
     assert!(!serde_json::to_string(&trace()).unwrap().contains("password"));
 
     let tree = lab.registry.snapshot();
@@ -301,7 +301,7 @@ async fn a_trace_is_redacted_by_default_and_what_a_dead_node_did_can_still_be_re
     assert_eq!((node.reading, node.doing.as_deref()), (Reading::PostMortem, Some("holding the password")));
     assert!(render(&tree).contains("parked   was at holding the password, last exit 0 ms ago: panic: boom"));
     for _ in 0..100 {
-        card.take_up("again", None, || None);
+        state.take_up("again", None, || None);
     }
     assert_eq!(trace().len(), 32);
     assert_eq!(lab.registry.trace("nobody"), None);
@@ -314,9 +314,9 @@ async fn crash_reports_are_bounded_and_their_log_is_throttled_by_node() {
     let lab = Lab::start(park_after(1_000)).await;
     lab.add("a", Restart::Transient).await;
     lab.add("b", Restart::Transient).await;
-    for life in 1..=300 {
+    for incarnation in 1..=300 {
         lab.crash("a").await;
-        lab.until("a", life + 1).await;
+        lab.until("a", incarnation + 1).await;
     }
     lab.crash("b").await;
     lab.until("b", 2).await;
@@ -329,15 +329,18 @@ async fn crash_reports_are_bounded_and_their_log_is_throttled_by_node() {
     assert_eq!(heard, [1, 2, 4, 8, 16, 32, 64, 128, 256]);
     assert!(loud(&crashes[255]), "another node's first");
     let text = crashes[255].to_string();
-    for fact in
-        ["offender    host b, life 1, under sessions", "context     crashed", "panic: boom", "location    unknown"]
-    {
+    for fact in [
+        "offender    host b, incarnation 1, under sessions",
+        "context     crashed",
+        "panic: boom",
+        "location    unknown",
+    ] {
         assert!(text.contains(fact), "{text}");
     }
     assert!(
         crashes[255]
             .line()
-            .ends_with("host b crashed in life 1: panic: boom → restarted at once, crash 1 in the window")
+            .ends_with("host b crashed in incarnation 1: panic: boom → restarted at once, crash 1 in the window")
     );
     lab.end().await;
 }

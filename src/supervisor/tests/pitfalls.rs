@@ -58,7 +58,7 @@ async fn invariant_28_shutdown_twice_side_by_side_and_from_a_child_all_return() 
     assert_eq!(lab.end().await, one);
 }
 
-/// P1, P5, and invariant 1: nothing of the old life is there when the new one begins, and so its name is free.
+/// P1, P5, and invariant 1: nothing of the old incarnation is there when the new one begins, and so its name is free.
 #[tokio::test(start_paused = true)]
 async fn invariant_27_a_new_life_begins_when_the_old_one_and_its_state_are_gone() {
     let lab = Lab::start(SupervisorSpec::dynamic("s").intensity(Intensity::new(1000, SECOND))).await;

@@ -18,7 +18,7 @@ async fn otp_02_an_actor_whose_init_says_ignore_ends_normally_and_its_starter_is
     assert_eq!(lab.sup.start_child(spec).await, Ok(Done::Ignored));
     quiet().await;
     assert_eq!(lab.list().await, "a:stopped");
-    assert_eq!(lab.registry.snapshot()[0].find("a").unwrap().age_ms, None, "it has no life to show");
+    assert_eq!(lab.registry.snapshot()[0].find("a").unwrap().age_ms, None, "it has no incarnation to show");
     assert_eq!(lab.registry.crashes(), vec![]);
     lab.end().await;
 }

@@ -62,9 +62,12 @@ const STEPS: &[&str] = &[
         delete from entries_fts where rowid = old.id;
     end;
 ",
+    // The table `cards`, which the next step makes anew under its present name.
+    "",
     "
-    -- What a list shows of a session (cards.rs), and up to where its files were read for that.
-    create table cards (
+    drop table if exists cards;
+    -- What a list shows of a session (session_rows.rs), and up to where its files were read for that.
+    create table session_rows (
         session text primary key,
         form integer not null,
         digest text not null,
@@ -82,8 +85,8 @@ const STEPS: &[&str] = &[
         files integer not null,
         bytes integer not null
     ) without rowid;
-    create index cards_by_last on cards (last, session);
-    create index cards_by_parent on cards (parent, last) where parent is not null;
+    create index session_rows_by_last on session_rows (last, session);
+    create index session_rows_by_parent on session_rows (parent, last) where parent is not null;
 ",
 ];
 

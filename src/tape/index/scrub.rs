@@ -82,7 +82,7 @@ fn forget_all(
     let there = layout.session_ids()?;
     let there: BTreeSet<&str> = there.iter().map(SessionId::as_str).collect();
     let gone: BTreeSet<String> = {
-        let mut known = database.prepare("select session from files union select session from cards")?;
+        let mut known = database.prepare("select session from files union select session from session_rows")?;
         let known = known.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
         known.into_iter().filter(|name| !there.contains(name.as_str())).chain(deleted).collect()
     };
@@ -98,7 +98,7 @@ fn forget_all(
                 forget(&change, session)?;
                 // One that forks go on from is still asked for its title.
                 if !session.parse().is_ok_and(|id: SessionId| layout.hidden_mark(&id).exists()) {
-                    change.execute("delete from cards where session = ?1", [session])?;
+                    change.execute("delete from session_rows where session = ?1", [session])?;
                 }
             }
             change.commit()?;

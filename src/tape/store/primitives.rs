@@ -7,9 +7,10 @@ use std::{
 };
 
 use super::{
-    Claiming, Store, notes,
+    Claiming, Store,
+    folder_lock::FolderLock,
+    notes,
     sound::{SoundEnd, sound_end},
-    stay::Stay,
     summary,
 };
 use crate::{
@@ -142,7 +143,7 @@ impl TapeStore for Store {
         // Only now nobody else can begin a turn.
         self.must_be_there(session)?;
         // Nor keep it from going, without being told that it has.
-        let decided = Stay::decide(layout, session)?;
+        let decided = FolderLock::decide(layout, session)?;
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
         for mark in unless {
             if !self.marked(*mark, Some(session))?.is_empty() {

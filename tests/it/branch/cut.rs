@@ -144,7 +144,7 @@ async fn a_rollback_with_files_that_is_killed_anywhere_is_completed_by_the_same_
     };
 
     use tamtam::{
-        session::{Point, Wanted},
+        session::{Point, RollbackTarget},
         tools,
     };
 
@@ -197,7 +197,7 @@ async fn a_rollback_with_files_that_is_killed_anywhere_is_completed_by_the_same_
             let entries = crate::back::entries(&session).await;
             let backs = entries.iter().filter(|entry| matches!(entry.record, Record::RolledBack(_))).count();
             assert_eq!(backs, 1);
-            session.rollback_with(Wanted::Redo, whole()).await.unwrap();
+            session.rollback_with(RollbackTarget::Redo, whole()).await.unwrap();
             assert_eq!(files(folder.path()), all, "{point} {nth}");
             assert!(runtime.shutdown().await.is_empty());
         }

@@ -8,7 +8,7 @@ use tamtam::{
     model::{Reply, Scripted},
     ops::{Restore, RestoreError},
     permission::Profile,
-    session::{MergeError, Point, Record, RollbackError, RollbackOptions, Wanted},
+    session::{MergeError, Point, Record, RollbackError, RollbackOptions, RollbackTarget},
     tape::Deleted,
     tools,
 };
@@ -100,9 +100,9 @@ async fn a_rollback_takes_the_files_along_and_shows_it_before() {
     assert!(matches!(newest_two[0].record, Record::RolledBack(_)) && newest_two[0].seq == back.entry);
     assert!(matches!(newest_two[1].record, Record::Restored(_)));
 
-    assert_eq!(session.rollback_with(Wanted::Redo, whole()).await.unwrap().again.len(), 2);
+    assert_eq!(session.rollback_with(RollbackTarget::Redo, whole()).await.unwrap().again.len(), 2);
     assert_eq!(files(folder.path()), all);
-    session.rollback_with(Wanted::Undo, whole()).await.unwrap();
+    session.rollback_with(RollbackTarget::Undo, whole()).await.unwrap();
     assert_eq!(files(folder.path()), named(&[("a", "two")]));
     // Without them the files stay.
     session.undo().await.unwrap();
@@ -201,9 +201,9 @@ async fn files_that_a_merged_fork_changed_go_back_with_the_merge() {
         assert_eq!((merge.items, merge.deleted), (8, deleted.then_some(Deleted::Gone)));
         let shown = session.changes(before).await.unwrap().to_string();
         assert!(shown.contains("restore   a\ndelete    b\n"), "{shown}");
-        session.rollback_with(Wanted::Undo, whole()).await.unwrap();
+        session.rollback_with(RollbackTarget::Undo, whole()).await.unwrap();
         assert_eq!(files(folder.path()), named(&[("a", "one"), ("c", "kept")]));
-        session.rollback_with(Wanted::Redo, whole()).await.unwrap();
+        session.rollback_with(RollbackTarget::Redo, whole()).await.unwrap();
         assert_eq!(files(folder.path()), named(&[("a", "two"), ("b", "new"), ("c", "kept")]));
         if deleted {
             assert!(matches!(session.merge(fork.id()).await, Err(MergeError::Open(_))));

@@ -19,7 +19,7 @@ fn the_demo_steers_crashes_recovers_and_ends_0() {
         "crashed (panic: the glitch of the demo)",
         "restarts 1",
         "The crashes:\n#1 20",
-        "session demo crashed in life 2: panic: the glitch of the demo → restarted at once, crash 1 in the window",
+        "session demo crashed in incarnation 2: panic: the glitch of the demo → restarted at once, crash 1 in the window",
         "each delivered once",
     ] {
         assert!(ended.stdout.contains(said), "{said:?} is missing in {}", ended.stdout);

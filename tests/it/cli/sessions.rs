@@ -185,7 +185,7 @@ fn z_04_sessions_are_listed_by_title_with_their_cost_and_as_a_tree() {
     let json = lab.run(&["sessions", "--json"]).lines();
     let of = |id: &str| json.iter().find(|line| line["session"] == id).unwrap();
     assert_eq!((&of("b")["cost"], &of("b")["usage"]["input"]), (&json!(3000), &json!(1000)));
-    assert_eq!((&of("b")["standing"], &of("b")["open"]), (&json!("passive"), &json!(false)));
+    assert_eq!((&of("b")["status"], &of("b")["open"]), (&json!("passive"), &json!(false)));
     assert_eq!(of("f")["parent"]["fork_of"]["session"], "a");
     assert_eq!((&of("a")["forks"], &of("a")["model"]), (&json!(1), &json!("scripted/script")));
     let first = lab.run(&["sessions", "--json", "--limit", "2"]).lines();

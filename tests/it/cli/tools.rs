@@ -125,7 +125,7 @@ fn nasty_03_a_full_disk_leaves_the_old_content() {
 /// Carries out each call with the binary, in a folder that only it knows, as `docker exec` or `ssh` would.
 struct Binary(Lab);
 
-impl tamtam::tools::Elsewhere for Binary {
+impl tamtam::tools::RemoteExecutor for Binary {
     fn carry_out<'a>(
         &'a self,
         tool: &'a str,
@@ -150,7 +150,7 @@ async fn the_tools_work_in_another_process() {
     let lab = Lab::new();
     std::fs::write(lab.work("there.txt"), "over there\n").unwrap();
     let folder = lab.work("");
-    let tools = tamtam::tools::elsewhere(&tamtam::tools::full(), std::sync::Arc::new(Binary(lab)));
+    let tools = tamtam::tools::remote(&tamtam::tools::full(), std::sync::Arc::new(Binary(lab)));
     let context = tamtam::tool::ToolContext::detached("/nowhere".into(), "/nowhere".into());
     let call = async |name: &str, arguments: Value| tools.find(name).unwrap().run(arguments, &context).await;
     assert_eq!(call("read", json!({"path": "there.txt"})).await.content, "     1\tover there");

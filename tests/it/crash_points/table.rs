@@ -73,7 +73,7 @@ async fn recovery_of_a_session() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// A session that dies between its tape and those who wait: the next life finds the turn over, and tells them all the same.
+/// A session that dies between its tape and those who wait: the next incarnation finds the turn over, and tells them all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_on_the_tape_and_was_not_told_is_told_by_the_next_life() {
     let folder = taped::folder();
@@ -223,7 +223,7 @@ async fn the_end_of_the_root_is_told_to_whoever_sends() {
     let runtime = builder.faults(strike.faults()).start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     let point = "supervisor.message runtime/sessions";
-    // Four crashes of the sessions' supervisor within its window are more than the root lets pass. Between two of its lives it takes
+    // Four crashes of the sessions' supervisor within its window are more than the root lets pass. Between two of its incarnations it takes
     // no message.
     let strikes = async {
         loop {
@@ -286,7 +286,7 @@ async fn a_restart_by_hand_in_the_middle_of_a_start_is_no_crash() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// The points that only a life after a crash passes: a crash there, too, changes at most the call that was running.
+/// The points that only an incarnation after a crash passes: a crash there, too, changes at most the call that was running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_in_the_life_after_a_crash_is_one_more_crash() {
     let reference = super::named::play_struck(tamtam::tape::Durability::Process, Strike::default()).await.told;
@@ -303,7 +303,7 @@ async fn a_crash_in_the_life_after_a_crash_is_one_more_crash() {
         let calls = strike.clone();
         strike.at(first, nth, move || {
             // The third thing that the actor takes is the report of the first read. The others are let into the slot before it
-            // crashes, so that its next life finds them there.
+            // crashes, so that its next incarnation finds them there.
             for _ in 0..200 {
                 if second != "session.late_report" || calls.passed().get("worker.call_made") == Some(&3) {
                     break;

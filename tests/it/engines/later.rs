@@ -1,4 +1,4 @@
-//! Appends that are on their way when a life ends, or that settle when nobody looks.
+//! Appends that are on their way when an incarnation ends, or that settle when nobody looks.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use tamtam::{
 
 use super::{Engine, Gate, Kept, Own, each_engine, say, seen, until};
 
-/// An abort that waits behind an append when its actor dies is decided by the next life in its order: it does not end the turn of a
+/// An abort that waits behind an append when its actor dies is decided by the next incarnation in its order: it does not end the turn of a
 /// message that was sent after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_behind_an_append_is_decided_in_its_order_by_the_next_life() {

@@ -41,14 +41,14 @@ pub(super) struct Own {
     made_late: Arc<Mutex<Option<SessionId>>>,
     /// Somebody looks at this session when it is next to be erased, once.
     looked_at: Arc<Mutex<Option<SessionId>>>,
-    standing: Arc<Standing>,
+    standing: Arc<SessionStatus>,
     is_late: Arc<AtomicBool>,
     /// What keeps the threads of handles that are gone from giving their sessions back.
     leaving: Arc<Mutex<Vec<mpsc::Sender<Job>>>>,
 }
 
 #[derive(Debug, Default)]
-struct Standing {
+struct SessionStatus {
     inner: Mutex<Inner>,
     moved: Condvar,
 }

@@ -8,7 +8,7 @@ use tamtam::{
     Outcome, SendError, SessionOptions,
     ops::SessionQuery,
     session::{DownReason, Link, Record},
-    tape::{Standing, TapeError},
+    tape::{SessionStatus, TapeError},
 };
 
 use super::{Engine, Kept, Own, count, say, seen, until};
@@ -97,7 +97,7 @@ async fn a_session_sleeps_when_its_engine_has_it_back_and_no_earlier() {
     own.give_back();
     assert_eq!((asleep.await, again.await), (Ok(()), Ok(())));
     let listed = runtime.sessions(SessionQuery::default()).await.unwrap().sessions;
-    assert_eq!(listed[0].standing, Standing::Passive);
+    assert_eq!(listed[0].status, SessionStatus::Passive);
 
     // What comes in meanwhile wakes it, and the one who put it to sleep does not wait for the next time.
     say(&session, "again").await;
@@ -209,7 +209,7 @@ async fn who_waits_for_a_session_that_cannot_be_read_after_a_crash_is_told_so() 
 }
 
 /// An engine that panics when its connection breaks loses no result: a call that runs once is not answered "outcome unknown" by the
-/// next life, because its result was in hand.
+/// next incarnation, because its result was in hand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_panics_in_an_append_loses_no_report() {
     for (kind, prompt) in [("result", "call gate"), ("answer", "hello")] {

@@ -9,7 +9,7 @@ use tamtam::{
     ops::{KeptReason, SessionQuery, SweepPolicy},
     permission::Profile,
     session::{Budget, Limits, OnBreach, Record},
-    tape::{Standing, TapeError},
+    tape::{SessionStatus, TapeError},
 };
 
 use super::{count, each_engine, reply, say, seen, until};
@@ -56,7 +56,7 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_stays_so() {
         tools.bomb.goes_off(0);
         assert!(second.parked()[0].why.contains("the bomb goes off"), "{:?}", second.parked());
         assert!(matches!(second.open(session.id()).await, Err(OpenError::Parked { .. })));
-        assert_eq!(second.sessions(SessionQuery::default()).await.unwrap().sessions[0].standing, Standing::Parked);
+        assert_eq!(second.sessions(SessionQuery::default()).await.unwrap().sessions[0].status, SessionStatus::Parked);
         second.unpark(session.id()).await.unwrap();
         let session = second.session(session.id());
         session.abort("give it up").await.unwrap();
@@ -224,10 +224,10 @@ async fn sessions_are_listed_and_swept() {
         assert_eq!(row(fork.id().as_str()).title.as_deref(), Some("the words of new"), "it has none of its own yet");
         let parent = row(fork.id().as_str()).parent.clone().unwrap();
         assert_eq!(parent.session().as_str(), "new");
-        assert_eq!((row("new").requests, row("new").forks, row("new").standing), (Some(1), 1, Standing::Live));
+        assert_eq!((row("new").requests, row("new").forks, row("new").status), (Some(1), 1, SessionStatus::Live));
         assert_eq!(
-            (row("old").standing, row("old").protected, row("protected").protected),
-            (Standing::Passive, false, true)
+            (row("old").status, row("old").protected, row("protected").protected),
+            (SessionStatus::Passive, false, true)
         );
         assert!(row("old").usage.is_some_and(|usage| usage.total() > 0) && row("old").cost.is_some());
         assert!(row("old").bytes > 500 && row("old").seq > tamtam::Seq(3) && row("old").created <= row("old").last);

@@ -89,7 +89,7 @@ async fn an_actor_that_crashes_in_mid_call_goes_on_from_its_tape() {
         assert_eq!(count(&session, |record| matches!(record, Record::Recovered { .. })).await, 1);
         let expected = ["before", "re before", "call bomb", "", "nothing happened", "that is all"];
         assert_eq!(seen(&session).await, expected);
-        // A restart by hand is one more life of the same.
+        // A restart by hand is one more incarnation of the same.
         runtime.restart(session.id()).await.unwrap();
         assert_eq!(seen(&session).await, expected);
         assert_eq!(say(&session, "after").await, "re after");

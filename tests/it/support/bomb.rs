@@ -16,7 +16,7 @@ use tamtam::{
 /// What it crashes with.
 pub(crate) const WORDS: &str = "the bomb goes off";
 
-/// Harmless until it is armed. It may run again after a crash, so it goes off in each life, or as often as it was told to.
+/// Harmless until it is armed. It may run again after a crash, so it goes off in each incarnation, or as often as it was told to.
 #[derive(Clone)]
 pub(crate) struct Bomb {
     operator: Arc<OnceLock<Operator>>,

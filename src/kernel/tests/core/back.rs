@@ -6,7 +6,7 @@ use tamtam::{
     MessageId, Seq,
     kernel::{
         BeginAnchor, Compact, Delivery, End, Held, NoPoint, Outcome, Point, Record, Refusal, ReplyTo, Report, RollBack,
-        RolledBack, Steering, Transcript, Wanted, Way, context::Window, look_back,
+        RollbackTarget, RolledBack, Steering, Transcript, Way, context::Window, look_back,
     },
     model::ErrorKind,
 };
@@ -14,7 +14,7 @@ use tamtam::{
 use super::play::Play;
 use crate::kernel::tests::sim::rng::Rng;
 
-fn found(play: &Play, wanted: &Wanted) -> Result<RolledBack, NoPoint> {
+fn found(play: &Play, wanted: &RollbackTarget) -> Result<RolledBack, NoPoint> {
     Ok(look_back(&play.entries_of_the_tape(), &play.state, wanted, true)?
         .expect("there is nothing before the first entry"))
 }
@@ -26,14 +26,14 @@ fn submit(play: &mut Play, back: RolledBack) -> Result<Held, Refusal> {
 }
 
 /// Goes there; it must be taken.
-fn go(play: &mut Play, wanted: Wanted) -> RolledBack {
+fn go(play: &mut Play, wanted: RollbackTarget) -> RolledBack {
     let back = found(play, &wanted).unwrap();
     submit(play, back.clone()).unwrap();
     back
 }
 
-fn to(point: impl Into<Point>) -> Wanted {
-    Wanted::Point(point.into())
+fn to(point: impl Into<Point>) -> RollbackTarget {
+    RollbackTarget::Point(point.into())
 }
 
 /// A conversation of turns, each a message and its answer.
@@ -91,20 +91,20 @@ fn a_request_after_a_rollback_is_that_of_a_session_that_never_said_more() {
 #[test]
 fn undo_and_redo_go_step_by_step_until_something_is_said() {
     let mut play = talked(&["a", "b"]);
-    assert_eq!(go(&mut play, Wanted::Undo).gone, [MessageId::from("b")]);
-    assert_eq!(go(&mut play, Wanted::Undo).gone, [MessageId::from("a")]);
+    assert_eq!(go(&mut play, RollbackTarget::Undo).gone, [MessageId::from("b")]);
+    assert_eq!(go(&mut play, RollbackTarget::Undo).gone, [MessageId::from("a")]);
     assert_eq!(play.history(), [""; 0]);
-    assert_eq!(found(&play, &Wanted::Undo), Err(NoPoint::NothingToUndo));
-    let redone = go(&mut play, Wanted::Redo);
+    assert_eq!(found(&play, &RollbackTarget::Undo), Err(NoPoint::NothingToUndo));
+    let redone = go(&mut play, RollbackTarget::Redo);
     assert_eq!((redone.way, redone.again, redone.keep, redone.items.len()), (Way::Redo, vec!["a".into()], 0, 2));
-    go(&mut play, Wanted::Redo);
+    go(&mut play, RollbackTarget::Redo);
     assert_eq!(play.history(), ["user: a", "model: re a", "user: b", "model: re b"]);
     assert_eq!(transcript(&play), ["a", "re a", "b", "re b"]);
-    assert_eq!(found(&play, &Wanted::Redo), Err(NoPoint::NothingToRedo));
-    go(&mut play, Wanted::Undo);
+    assert_eq!(found(&play, &RollbackTarget::Redo), Err(NoPoint::NothingToRedo));
+    go(&mut play, RollbackTarget::Undo);
     play.send("c");
     play.answer_text("re c");
-    assert_eq!(found(&play, &Wanted::Redo), Err(NoPoint::NothingToRedo));
+    assert_eq!(found(&play, &RollbackTarget::Redo), Err(NoPoint::NothingToRedo));
     assert_eq!(transcript(&play), ["a", "re a", "c", "re c"]);
     // Nothing left the tape: what was taken back can be gone to all the same.
     let before_undo = play.entries_of_the_tape().iter().find_map(|entry| match &entry.record {
@@ -152,7 +152,7 @@ fn a_point_where_a_call_has_no_result_is_refused() {
 #[test]
 fn a_busy_session_and_one_that_went_on_refuse() {
     let mut play = talked(&["a", "b"]);
-    let back = found(&play, &Wanted::Undo).unwrap();
+    let back = found(&play, &RollbackTarget::Undo).unwrap();
     play.send("c");
     let turn = play.state.turn.as_ref().unwrap().id;
     assert_eq!(submit(&mut play, back.clone()), Err(Refusal::Busy { turn }));
@@ -160,7 +160,7 @@ fn a_busy_session_and_one_that_went_on_refuse() {
     let (expected, actual) = (back.from, play.state.seq);
     assert_eq!(submit(&mut play, back), Err(Refusal::Moved { expected, actual }));
     assert_eq!(play.history().len(), 6);
-    let back = found(&play, &Wanted::Undo).unwrap();
+    let back = found(&play, &RollbackTarget::Undo).unwrap();
     let reply = play.reply_to();
     play.signal(End { reason: "over".into() }.to(reply));
     assert_eq!(submit(&mut play, back), Err(Refusal::Ended));
@@ -170,7 +170,7 @@ fn a_busy_session_and_one_that_went_on_refuse() {
 #[test]
 fn the_same_rollback_twice_is_one() {
     let mut play = talked(&["a", "b"]);
-    let back = found(&play, &Wanted::Undo).unwrap();
+    let back = found(&play, &RollbackTarget::Undo).unwrap();
     let first = submit(&mut play, back.clone());
     play.crash();
     assert_eq!((submit(&mut play, back), play.entries.len()), (first, 0));
@@ -187,7 +187,7 @@ fn points_that_are_not_there_are_named() {
         (to(MessageId::from("x")), NoPoint::NoMessage { id: "x".into() }),
         (to(Point::BeforeTurn(Seq(2))), NoPoint::NoTurn { seq: Seq(2) }),
         (to(newest), NoPoint::Nothing),
-        (Wanted::Redo, NoPoint::NothingToRedo),
+        (RollbackTarget::Redo, NoPoint::NothingToRedo),
     ];
     for (wanted, why) in cases {
         assert_eq!(found(&play, &wanted), Err(why), "{wanted:?}");
@@ -238,7 +238,7 @@ fn a_summary_of_what_is_gone_is_not_waited_for() {
     let mut play = compacting();
     let (ticket, cut) = play.state.compaction().map(|(ticket, open)| (ticket, open.first_kept)).unwrap();
     assert_eq!(cut, 7);
-    go(&mut play, Wanted::Undo);
+    go(&mut play, RollbackTarget::Undo);
     assert!(play.state.compaction().is_some() && play.is_quiet(), "eight items stay");
     summarised(&mut play);
     assert_eq!(play.history().len(), 2);
@@ -278,7 +278,7 @@ fn a_rollback_across_a_compaction_brings_what_was_summed_up() {
     let mut opened = play.state.clone();
     play.entries_of_the_tape()[anchor..].iter().for_each(|entry| opened.apply(entry));
     assert_eq!(opened, play.state);
-    go(&mut play, Wanted::Redo);
+    go(&mut play, RollbackTarget::Redo);
     assert_eq!((play.history().len(), play.state.context.front), (1 + 3 + 2, 1));
     assert_eq!(play.state.context.summary.as_deref(), Some("sum"));
 }
@@ -315,7 +315,7 @@ fn a_list_of_messages_says_what_a_conversation_is() {
                     model.said.push(text);
                     model.undone.clear();
                 }
-                5 | 6 => match found(&play, &Wanted::Undo) {
+                5 | 6 => match found(&play, &RollbackTarget::Undo) {
                     Ok(back) => {
                         submit(&mut play, back).unwrap();
                         let mut said = model.said.clone();
@@ -324,7 +324,7 @@ fn a_list_of_messages_says_what_a_conversation_is() {
                     }
                     Err(why) => assert_eq!((why, model.said.len()), (NoPoint::NothingToUndo, 0), "{place}"),
                 },
-                7 | 8 => match found(&play, &Wanted::Redo) {
+                7 | 8 => match found(&play, &RollbackTarget::Redo) {
                     Ok(back) => {
                         submit(&mut play, back).unwrap();
                         model.said = model.undone.pop().expect(&place);

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use tamtam::{
-    kernel::{Grant, Judged, OnBreach, Record, Settings, Steering},
+    kernel::{CallVerdict, Grant, OnBreach, Record, Settings, Steering},
     model::BoxFuture,
     permission::Action,
     session::{ErrorReason, Finish},
@@ -13,7 +13,7 @@ use tamtam::{
 use super::play::{Play, call, rules};
 
 /// Of each result on the tape, in order.
-fn judged(play: &Play) -> Vec<Judged> {
+fn judged(play: &Play) -> Vec<CallVerdict> {
     let results = play.entries_of_the_tape().into_iter().filter_map(|entry| match entry.record {
         Record::Result { judged, .. } => Some(judged),
         _ => None,
@@ -40,36 +40,36 @@ fn a_call_that_cannot_run_says_what_is_missing() {
     let only_read = |settings: &mut Settings| settings.tools = Some(["read".to_owned()].into());
     let one_step = |settings: &mut Settings| settings.steps_max = Some(1);
     let tools = Finish::ToolCalls;
-    assert_eq!(judged(&called(free, &[("gong", "{}")], tools)), [Judged::NoTool]);
-    assert_eq!(judged(&called(only_read, &[("bash", "{}")], tools)), [Judged::NotOffered]);
-    assert_eq!(judged(&called(free, &[("read", "[1]")], tools)), [Judged::BadArguments]);
-    assert_eq!(judged(&called(free, &[("read", "{}")], Finish::Length)), [Judged::CutShort]);
-    assert_eq!(judged(&called(free, &[("read", "{}")], Finish::ContentFilter)), [Judged::Withheld]);
-    assert_eq!(judged(&called(one_step, &[("read", "{}")], tools)), [Judged::LastStep]);
+    assert_eq!(judged(&called(free, &[("gong", "{}")], tools)), [CallVerdict::NoTool]);
+    assert_eq!(judged(&called(only_read, &[("bash", "{}")], tools)), [CallVerdict::NotOffered]);
+    assert_eq!(judged(&called(free, &[("read", "[1]")], tools)), [CallVerdict::BadArguments]);
+    assert_eq!(judged(&called(free, &[("read", "{}")], Finish::Length)), [CallVerdict::CutShort]);
+    assert_eq!(judged(&called(free, &[("read", "{}")], Finish::ContentFilter)), [CallVerdict::Withheld]);
+    assert_eq!(judged(&called(one_step, &[("read", "{}")], tools)), [CallVerdict::LastStep]);
     let mut ran = called(free, &[("read", "{}")], tools);
     let ticket = ran.started()[0];
     ran.returned(ticket, "Permission denied: it says so itself.");
-    assert_eq!(judged(&ran), [Judged::Allowed]);
+    assert_eq!(judged(&ran), [CallVerdict::Allowed]);
 }
 
 /// A call that may not run says who says so.
 #[test]
 fn a_call_that_may_not_run_says_who_says_so() {
-    assert_eq!(judged(&called(asks, &[("write", "{}")], Finish::ToolCalls)), [Judged::Denied]);
+    assert_eq!(judged(&called(asks, &[("write", "{}")], Finish::ToolCalls)), [CallVerdict::Denied]);
     let mut alone = Play::with(asks);
     alone.heard = false;
     alone.send("go");
     alone.answer_calls(&["bash"]);
-    assert_eq!(judged(&alone), [Judged::Unheard]);
+    assert_eq!(judged(&alone), [CallVerdict::Unheard]);
     for grant in [Grant::Reject(None), Grant::Reject(Some("not now".into()))] {
         let mut rejected = called(asks, &[("bash", "{}")], Finish::ToolCalls);
         let ask = rejected.asks()[0];
         rejected.grant(ask, grant).unwrap();
-        assert_eq!(judged(&rejected), [Judged::Rejected]);
+        assert_eq!(judged(&rejected), [CallVerdict::Rejected]);
     }
     let mut late = called(asks, &[("bash", "{}")], Finish::ToolCalls);
     late.later(600_001);
-    assert_eq!(judged(&late), [Judged::Expired]);
+    assert_eq!(judged(&late), [CallVerdict::Expired]);
 }
 
 /// A call that nobody started, or saw the end of, says what came first.
@@ -77,13 +77,13 @@ fn a_call_that_may_not_run_says_who_says_so() {
 fn a_call_that_was_not_begun_or_not_seen_to_its_end_says_what_came_first() {
     let mut steered = called(asks, &[("bash", "{}")], Finish::ToolCalls);
     steered.steer("else", Steering::SkipRemaining);
-    assert_eq!(judged(&steered), [Judged::Skipped]);
+    assert_eq!(judged(&steered), [CallVerdict::Skipped]);
     let mut aborted = called(asks, &[("bash", "{}")], Finish::ToolCalls);
     aborted.abort("enough");
-    assert_eq!(judged(&aborted), [Judged::Aborted]);
+    assert_eq!(judged(&aborted), [CallVerdict::Aborted]);
     let mut crashed = called(|_| {}, &[("bash", "{}")], Finish::ToolCalls);
     crashed.crash();
-    assert_eq!(judged(&crashed), [Judged::Lost]);
+    assert_eq!(judged(&crashed), [CallVerdict::Lost]);
     let one_call = |settings: &mut Settings| {
         settings.budget.session.calls = Some(1);
         settings.budget.on_breach = OnBreach::Stop;
@@ -91,7 +91,7 @@ fn a_call_that_was_not_begun_or_not_seen_to_its_end_says_what_came_first() {
     let mut spent = called(one_call, &[("bash", "{}"), ("bash", "{}")], Finish::ToolCalls);
     let ticket = spent.started()[0];
     spent.returned(ticket, "ok");
-    assert_eq!(judged(&spent), [Judged::Allowed, Judged::OverBudget]);
+    assert_eq!(judged(&spent), [CallVerdict::Allowed, CallVerdict::OverBudget]);
 }
 
 /// A tool that crashes when it is asked what a call wants.
@@ -126,7 +126,7 @@ fn a_tool_that_crashes_over_arguments_says_so() {
     play.toolbox = play.toolbox.with(Brittle);
     play.send("go");
     play.answer_calls(&["brittle"]);
-    assert_eq!(judged(&play), [Judged::Crashed]);
+    assert_eq!(judged(&play), [CallVerdict::Crashed]);
     let reason = play.entries_of_the_tape().into_iter().find_map(|entry| match entry.record {
         Record::Result { result, .. } => result.error,
         _ => None,

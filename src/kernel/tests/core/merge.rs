@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamtam::{
     Seq,
     kernel::{
-        Entry, Grant, Held, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, State, Wanted,
+        Entry, Grant, Held, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, RollbackTarget, State,
         context::Window, look_back, plan_merge,
     },
     model::{Item, MicroUsd, Price, Usage},
@@ -44,7 +44,7 @@ fn submit(parent: &mut Play, merged: &Merged) -> Result<Held, Refusal> {
     parent.reply.clone().unwrap()
 }
 
-fn back(play: &mut Play, wanted: &Wanted) {
+fn back(play: &mut Play, wanted: &RollbackTarget) {
     let back = look_back(&play.entries_of_the_tape(), &play.state, wanted, true).unwrap().unwrap();
     let reply = play.reply_to();
     play.signal(RollBack { back: Arc::new(back), files: None, summary: None }.to(reply));
@@ -101,7 +101,7 @@ fn what_the_fork_used_counts_once_whatever_is_taken_back() {
     let own = parent.state.spent_in_all();
     let first = plan(&parent, &fork, at);
     submit(&mut parent, &first).unwrap();
-    back(&mut parent, &Wanted::Undo);
+    back(&mut parent, &RollbackTarget::Undo);
     fork.send("y");
     fork.answer_using(vec![text("re y")], Finish::Stop, usage);
     let again = plan(&parent, &fork, at);
@@ -113,7 +113,7 @@ fn what_the_fork_used_counts_once_whatever_is_taken_back() {
     // What was said and taken back in the fork was used all the same.
     fork.send("z");
     fork.answer_using(vec![text("re z")], Finish::Stop, usage);
-    back(&mut fork, &Wanted::Undo);
+    back(&mut fork, &RollbackTarget::Undo);
     let rest = plan(&parent, &fork, at);
     assert_eq!((rest.items.len(), rest.spent.requests, rest.is_nothing()), (0, 1, false));
     let seen = parent.history();
@@ -123,7 +123,7 @@ fn what_the_fork_used_counts_once_whatever_is_taken_back() {
     expected += fork.state.spent_in_all();
     assert_eq!(parent.state.spent_in_all(), expected);
     // An undo takes back what was said, and not the account.
-    back(&mut parent, &Wanted::Undo);
+    back(&mut parent, &RollbackTarget::Undo);
     assert_eq!(parent.history(), ["user: a", "model: re a"]);
     assert_eq!(parent.state.spent_in_all(), expected);
 }
@@ -264,9 +264,9 @@ fn a_message_that_was_merged_is_gone_back_from_with_the_merge() {
     let merged = plan(&parent, &fork, at);
     submit(&mut parent, &merged).unwrap();
     assert_eq!((merged.from, merged.to), (Seq(at as u64 + 1), fork.state.seq));
-    back(&mut parent, &Wanted::Point(Point::BeforeMessage("y".into())));
+    back(&mut parent, &RollbackTarget::Point(Point::BeforeMessage("y".into())));
     assert_eq!(parent.history(), ["user: a", "model: re a"]);
-    back(&mut parent, &Wanted::Redo);
+    back(&mut parent, &RollbackTarget::Redo);
     assert_eq!(parent.history().len(), 6);
 }
 

@@ -51,7 +51,7 @@ fn settings_that_change_under_an_open_request_do_not_change_it() {
     assert_eq!((&*next.system, next.params.temperature), ("You are somebody else.", Some(0.7)));
 }
 
-/// A report that an earlier life did not get to is recorded without starting what follows from it: else the calls that it
+/// A report that an earlier incarnation did not get to is recorded without starting what follows from it: else the calls that it
 /// opens would look as if they had run, and those of `Once` would be answered "unknown".
 #[test]
 fn calls_that_a_late_report_opens_are_not_taken_for_calls_that_ran() {

@@ -1,12 +1,12 @@
-//! What decisions looked at is on the tape also where no request says it: each of these is followed by a life of the session in
+//! What decisions looked at is on the tape also where no request says it: each of these is followed by an incarnation of the session in
 //! which models, prices and tools are others, so that whoever guesses by what comes later guesses wrong. The tape is replayed
 //! when the test lets go of it, as every tape of these tests is.
 
 use tamtam::{
     ModelRef, Outcome,
     kernel::{
-        BranchSummary, Compact, EnvSeen, LeaveBranch, ModelSeen, OnBreach, RollBack, Settings, Wanted, context::Window,
-        look_back,
+        BranchSummary, Compact, EnvSeen, LeaveBranch, ModelSeen, OnBreach, RollBack, RollbackTarget, Settings,
+        context::Window, look_back,
     },
     model::{Item, MicroUsd, Price, Usage},
     session::{Finish, Grant},
@@ -32,7 +32,7 @@ fn with(change: impl FnOnce(&mut Settings)) -> Play {
 }
 
 /// The host comes back with other models, prices and tools, and a budget that is no limit; a turn is played.
-fn another_life(play: &mut Play) {
+fn another_incarnation(play: &mut Play) {
     play.prices.set(model("fake/model"), CHEAP);
     play.prices.set(model("fake/other"), DEAR);
     (play.window, play.tools_tokens) = (Window::new(50_000, 4_000), 5_000);
@@ -63,7 +63,7 @@ fn a_request_that_a_person_is_asked_about_is_decided_again_by_what_was_seen() {
     assert_eq!(seen.models["fake/model"], ModelSeen { window: play.window, price: Some(DEAR) });
     assert_eq!(seen.tools.as_ref().unwrap().tokens, 900);
     play.grant(ask, Grant::Reject(None)).unwrap();
-    another_life(&mut play);
+    another_incarnation(&mut play);
 }
 
 /// The same where nobody listens, and where nobody is to be asked.
@@ -78,7 +78,7 @@ fn a_turn_that_ends_at_its_budget_before_its_request_is_decided_again_by_what_wa
         play.send("go");
         assert!(matches!(play.outcome(), Some(Outcome::Budget { .. })));
         assert_eq!(looks(&play).len(), 1);
-        another_life(&mut play);
+        another_incarnation(&mut play);
     }
 }
 
@@ -92,7 +92,7 @@ fn a_turn_that_ended_for_want_of_a_price_is_decided_again_without_one() {
     play.send("go");
     assert!(matches!(play.outcome(), Some(Outcome::Failed { .. })));
     assert_eq!(looks(&play)[0].models["fake/other"].price, None);
-    another_life(&mut play);
+    another_incarnation(&mut play);
 }
 
 /// A request that goes to the second model says what the first one was; one that neither may have says it of both.
@@ -112,7 +112,7 @@ fn the_second_model_is_chosen_again_by_what_was_seen_of_the_first() {
     play.send("and more");
     let models: Vec<_> = looks(&play).iter().map(|seen| seen.models.len()).collect();
     assert_eq!(models, [2], "both were seen once, and stayed what they were");
-    another_life(&mut play);
+    another_incarnation(&mut play);
 }
 
 /// A summary is cut by windows that no request was made in.
@@ -127,7 +127,7 @@ fn a_compaction_is_opened_again_by_the_windows_that_were_seen() {
     let reply = play.reply_to();
     play.signal(Compact.to(reply));
     assert_eq!(looks(&play).len(), 2, "{:?}", play.reply);
-    another_life(&mut play);
+    another_incarnation(&mut play);
 }
 
 /// Rolled back, undone and redone, then left for a fork: the fork replays from the first entry of its parent on.
@@ -144,9 +144,9 @@ fn a_fork_of_a_session_that_went_back_and_forth_replays() {
         play.send(said);
         play.answer_text(said);
     }
-    go(&mut play, Wanted::Undo);
-    go(&mut play, Wanted::Undo);
-    go(&mut play, Wanted::Redo);
+    go(&mut play, RollbackTarget::Undo);
+    go(&mut play, RollbackTarget::Undo);
+    go(&mut play, RollbackTarget::Redo);
     play.send("four");
     play.answer_calls(&["read", "bash"]);
     let written = play.written();
@@ -155,10 +155,10 @@ fn a_fork_of_a_session_that_went_back_and_forth_replays() {
     fork.signal(LeaveBranch { branch: branch().into() }.to(reply));
     fork.send("five");
     fork.answer_text("five");
-    go(&mut fork, Wanted::Undo);
+    go(&mut fork, RollbackTarget::Undo);
     let said = fork.state.history.iter().filter(|item| matches!(item.as_ref(), Item::User(_))).count();
     assert!(said >= 3, "{:?}", fork.history());
-    another_life(&mut fork);
+    another_incarnation(&mut fork);
 }
 
 fn branch() -> BranchSummary {

@@ -4,7 +4,7 @@ use tamtam::{
     ModelRef,
     kernel::{
         Bill, BillKind, BranchRequest, BranchSummary, Compact, GiveUpBranch, Held, LeaveBranch, Link, OpenBranch,
-        Record, Refusal, Report, Reserve, RollBack, Spawn, SumUpBranch, TaskOrder, Wanted, look_back,
+        Record, Refusal, Report, Reserve, RollBack, RollbackTarget, Spawn, SumUpBranch, TaskOrder, look_back,
     },
     model::{Cost, ErrorKind, MicroUsd, PicoUsd, Price, Usage},
     session::Finish,
@@ -378,7 +378,7 @@ fn the_summary_of_a_branch_that_is_not_taken_is_paid_for() {
 fn a_summary_that_is_given_up_or_lost_counts_whole() {
     let (mut play, ticket, read) = summing_up();
     let before = play.state.spent;
-    let back = look_back(&play.tape(), &play.state, &Wanted::Undo, true).unwrap().unwrap();
+    let back = look_back(&play.tape(), &play.state, &RollbackTarget::Undo, true).unwrap().unwrap();
     let reply = play.reply_to();
     play.signal(RollBack { back: back.into(), files: None, summary: None }.to(reply));
     assert_eq!(play.state.compaction(), None);

@@ -6,7 +6,7 @@ use tamtam::{
     Message, Outcome, Seq, SessionId,
     kernel::{
         Adopt, BeAdopted, Down, DownReason, Due, End, Held, Limits, Link, Open, Origin, Orphan, Record, Refusal,
-        Report, Settings, Spawn, State, Steering, Stop, StopTask, TaskOrder, Tie, Told,
+        Report, Settings, Spawn, State, Steering, Stop, StopLevel, StopTask, TaskOrder, Tie,
     },
     permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
     tool::Access,
@@ -43,7 +43,7 @@ fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
     ended.map(|end| (end.child.clone(), end.down.as_ref().map(|down| down.reason.as_str()))).collect()
 }
 
-fn told(play: &Play, ticket: Seq) -> Option<Told> {
+fn told(play: &Play, ticket: Seq) -> Option<StopLevel> {
     match play.state.open.get(&ticket) {
         Some(Open::Task(task)) => Some(task.told),
         _ => None,
@@ -194,7 +194,10 @@ fn an_abort_stops_linked_children_and_no_others() {
         play.abort("enough");
         let stops: Vec<_> = play.stops.iter().filter(|one| matches!(one, Stop::Task(_))).collect();
         assert_eq!(stops, [&Stop::Task(tickets[0])]);
-        assert_eq!(tickets.map(|ticket| told(&play, ticket)), [Told::Stop, Told::Run, Told::Run].map(Some));
+        assert_eq!(
+            tickets.map(|ticket| told(&play, ticket)),
+            [StopLevel::Stop, StopLevel::Run, StopLevel::Run].map(Some)
+        );
         if running {
             play.cut_off("");
         }
@@ -214,7 +217,7 @@ fn steering_a_parent_leaves_its_children_alone() {
         play.send("go");
         play.answer_calls(&["bash", "write"]);
         play.steer("no", steering);
-        assert_eq!(told(&play, ticket), Some(Told::Run), "{steering:?}");
+        assert_eq!(told(&play, ticket), Some(StopLevel::Run), "{steering:?}");
     }
 }
 
@@ -225,7 +228,7 @@ fn a_turn_ends_and_its_children_work_on() {
     let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
     play.send("go");
     play.answer_text("done");
-    assert_eq!((told(&play, ticket), play.state.is_idle()), (Some(Told::Run), true));
+    assert_eq!((told(&play, ticket), play.state.is_idle()), (Some(StopLevel::Run), true));
 }
 
 /// The recovery rule of a task: seen to again, as far as it had been told. Also outside of a turn.
@@ -234,16 +237,16 @@ fn an_open_task_is_seen_to_again_after_a_crash() {
     let mut play = Play::new();
     let ticket = spawn(&mut play, "c", Link::LINKED).unwrap();
     play.crash();
-    assert_eq!((play.follows(), told(&play, ticket)), ((vec![Due::Task(ticket)], vec![]), Some(Told::Run)));
+    assert_eq!((play.follows(), told(&play, ticket)), ((vec![Due::Task(ticket)], vec![]), Some(StopLevel::Run)));
     assert_eq!(play.entries, []);
     play.abort("enough");
     play.crash();
     assert_eq!(play.follows(), (vec![], vec![Stop::Task(ticket)]));
     end(&mut play);
     // Who watches over it tells it what the state says.
-    assert_eq!((told(&play, ticket), play.is_quiet()), (Some(Told::End), true));
+    assert_eq!((told(&play, ticket), play.is_quiet()), (Some(StopLevel::End), true));
     play.crash();
-    assert_eq!((play.follows(), told(&play, ticket)), ((vec![Due::Task(ticket)], vec![]), Some(Told::End)));
+    assert_eq!((play.follows(), told(&play, ticket)), ((vec![Due::Task(ticket)], vec![]), Some(StopLevel::End)));
     down(&mut play, ticket, DownReason::Ended { why: "over".into() });
     play.crash();
     assert!(play.is_quiet() && play.state.open.is_empty());
@@ -304,7 +307,11 @@ fn an_end_takes_linked_children_along_and_leaves_the_others() {
         } else {
             play.cut_off("");
         }
-        assert_eq!(tickets.map(|ticket| told(&play, ticket)), [Told::End, Told::Leave, Told::Leave].map(Some), "{cut}");
+        assert_eq!(
+            tickets.map(|ticket| told(&play, ticket)),
+            [StopLevel::End, StopLevel::Leave, StopLevel::Leave].map(Some),
+            "{cut}"
+        );
         assert_eq!((play.waiting(), play.outcome().is_some()), ((vec![], vec![]), true), "after a cut at {cut}");
         down(&mut play, tickets[0], DownReason::Ended { why: "over".into() });
         for ticket in &tickets[1..] {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tamtam::{
     MessageId, Seq,
-    kernel::{Entry, NoPoint, Point, Record, RollBack, RolledBack, State, Trail, Wanted, look_back},
+    kernel::{Entry, NoPoint, Point, Record, RollBack, RollbackTarget, RolledBack, State, Trail, look_back},
 };
 
 use super::{Broken, hold, host::Wish, world::World};
@@ -33,15 +33,15 @@ pub(super) fn taken_back(entries: &[Entry], id: &MessageId) -> bool {
 }
 
 impl World {
-    fn wanted(&mut self) -> Wanted {
+    fn wanted(&mut self) -> RollbackTarget {
         let seq = Seq(self.rng.below(self.state.seq.0 as usize + 2) as u64);
         let ids = self.host.ids();
         match self.rng.below(6) {
-            0 | 1 => Wanted::Undo,
-            2 => Wanted::Redo,
-            3 => Wanted::Point(Point::BeforeTurn(seq)),
-            4 if !ids.is_empty() => Wanted::Point(Point::BeforeMessage(self.rng.pick(&ids))),
-            _ => Wanted::Point(Point::At(seq)),
+            0 | 1 => RollbackTarget::Undo,
+            2 => RollbackTarget::Redo,
+            3 => RollbackTarget::Point(Point::BeforeTurn(seq)),
+            4 if !ids.is_empty() => RollbackTarget::Point(Point::BeforeMessage(self.rng.pick(&ids))),
+            _ => RollbackTarget::Point(Point::At(seq)),
         }
     }
 
@@ -83,7 +83,7 @@ impl World {
     fn read_less_of_it(
         &self,
         entries: &[Entry],
-        wanted: &Wanted,
+        wanted: &RollbackTarget,
         found: &Result<Option<RolledBack>, NoPoint>,
     ) -> Result<(), Broken> {
         let anchor = entries.iter().rposition(|entry| matches!(entry.record, Record::State(_))).unwrap_or(0);

@@ -17,8 +17,8 @@ use tamtam::{
     kernel::{
         Abort, Adopt, AnswerAsk, BeginAnchor, Bill, Branch, Compact, Configure, Delivery, End, Entry, Env,
         GiveUpBranch, GoOn, Grant, HandOff, Input, Link, NoSummary, Open, PinMessage, Point, Record, ReplyTo, Report,
-        Resume, RollBack, SendMessage, Settings, Spawn, State, Steering, TaskOrder, Trail, Transcript, Undone, Wanted,
-        context::Window, decide, look_back, plan_merge,
+        Resume, RollBack, RollbackTarget, SendMessage, Settings, Spawn, State, Steering, TaskOrder, Trail, Transcript,
+        Undone, context::Window, decide, look_back, plan_merge,
     },
     model::{Answer, ErrorKind, ModelError},
     ops::replay::Replay,
@@ -178,7 +178,11 @@ fn read(entries: &[Entry], rng: &mut Rng) {
     drop(Undone::of(entries));
     drop(Trail::new(&Default::default(), state.seq));
     drop(plan_merge(state.seq, entries, &half, entries));
-    for wanted in [Wanted::Undo, Wanted::Redo, Wanted::Point(Point::At(Seq(rng.below(entries.len() + 2) as u64)))] {
+    for wanted in [
+        RollbackTarget::Undo,
+        RollbackTarget::Redo,
+        RollbackTarget::Point(Point::At(Seq(rng.below(entries.len() + 2) as u64))),
+    ] {
         if let Ok(Some(back)) = look_back(entries, &state, &wanted, true) {
             let reply = ReplyTo(2);
             judge(&state, &RollBack { back: back.into(), files: None, summary: None }.to(reply));

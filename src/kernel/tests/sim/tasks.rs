@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tamtam::{
     Message, Seq, SessionId,
     kernel::{
-        BeAdopted, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State, StopTask,
-        TaskOrder, Tie, Told,
+        BeAdopted, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State, StopLevel,
+        StopTask, TaskOrder, Tie,
     },
     model::Item,
 };
@@ -18,7 +18,7 @@ use super::{Broken, budgets, hold, host::Wish, world::World};
 pub(super) struct Family {
     /// Each child that was made, and how its task ended.
     children: BTreeMap<SessionId, Option<Down>>,
-    watchers: BTreeMap<Seq, (SessionId, Told)>,
+    watchers: BTreeMap<Seq, (SessionId, StopLevel)>,
     spawned: u32,
 }
 
@@ -158,7 +158,7 @@ impl World {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return Ok(()) };
         let (child, told) = (task.child.clone(), task.told);
         hold!(self.is_written(ticket), "child {child} is started and its parent's tape does not have it");
-        if told == Told::Run {
+        if told == StopLevel::Run {
             self.family.children.entry(child.clone()).or_default();
         }
         self.family.watchers.insert(ticket, (child, told));
@@ -168,8 +168,8 @@ impl World {
     /// Stops do not wait for the tape, and may come before the start: then there is nothing to stop.
     pub(super) fn stop_task(&mut self, ticket: Seq) {
         if let Some(Open::Task(task)) = self.state.open.get(&ticket) {
-            let (_, told) = self.family.watchers.entry(ticket).or_insert((task.child.clone(), Told::Stop));
-            *told = (*told).max(Told::Stop);
+            let (_, told) = self.family.watchers.entry(ticket).or_insert((task.child.clone(), StopLevel::Stop));
+            *told = (*told).max(StopLevel::Stop);
         }
     }
 
@@ -210,11 +210,11 @@ impl World {
         let end = self.family.children.get_mut(&child);
         let why = "its parent".to_owned();
         let down = match (end, told) {
-            (Some(_), Told::Leave) => None,
+            (Some(_), StopLevel::Leave) => None,
             (Some(Some(down)), _) => Some(down.clone()),
-            (Some(None), Told::Run) => return Ok(()),
-            (Some(end), Told::Stop) => Some(end.insert(Down::without_a_word(DownReason::Aborted { why })).clone()),
-            (Some(end), Told::End) => Some(end.insert(Down::without_a_word(DownReason::Ended { why })).clone()),
+            (Some(None), StopLevel::Run) => return Ok(()),
+            (Some(end), StopLevel::Stop) => Some(end.insert(Down::without_a_word(DownReason::Aborted { why })).clone()),
+            (Some(end), StopLevel::End) => Some(end.insert(Down::without_a_word(DownReason::Ended { why })).clone()),
             (None, _) => Some(Down::without_a_word(DownReason::Aborted { why: "never made".into() })),
         };
         self.family.watchers.remove(&ticket);

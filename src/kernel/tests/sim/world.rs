@@ -107,7 +107,7 @@ pub(super) struct World {
     /// A ticket over whose report two incarnations die.
     pub(super) poisoned_ticket: Option<Seq>,
     pub(super) report_deaths: u32,
-    /// How often each call was really started, over all lives of the session.
+    /// How often each call was really started, over all incarnations of the session.
     pub(super) ran: BTreeMap<Seq, u32>,
     pub(super) family: Family,
 }

@@ -383,7 +383,7 @@ fn a_workspace_beyond_the_bound_is_said() {
 #[test]
 fn what_ran_elsewhere_is_listed_as_not_restorable() {
     struct There;
-    impl crate::tools::Elsewhere for There {
+    impl crate::tools::RemoteExecutor for There {
         fn carry_out<'a>(
             &'a self,
             _: &'a str,
@@ -395,7 +395,7 @@ fn what_ran_elsewhere_is_listed_as_not_restorable() {
     }
     let mut scene = Scene::new();
     let before = scene.seq();
-    let here = std::mem::replace(&mut scene.tools, crate::tools::elsewhere(&crate::tools::full(), Arc::new(There)));
+    let here = std::mem::replace(&mut scene.tools, crate::tools::remote(&crate::tools::full(), Arc::new(There)));
     scene.call("write", json!({"path": "f", "content": "x"}));
     scene.call("bash", json!({"command": "ls"}));
     scene.call("read", json!({"path": "f"}));
@@ -545,7 +545,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
     drop(carry_out(&plan, &bench, Restore::Whole));
     assert_eq!((scene.text("f"), scene.text("g")), ("old\n".into(), "old\n".into()));
     assert_eq!(seen_by_fork(&scene, forked_at).0, [], "a restore of the parent is the parent's");
-    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
+    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
 }
 
 /// Finding: an anchor may begin while a call waits for its turn, or for somebody's word. What the call changes once it runs belongs to
@@ -563,7 +563,7 @@ fn a_call_that_waited_while_an_anchor_began_is_taken_back_too() {
     let anchor = scene.push(None, Record::State(Arc::new(state)));
     scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None });
     let result = scene.run("write", json!({"path": "f", "content": "new\n"}), ticket);
-    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: Judged::Allowed });
+    scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
     // Read from the anchor on, as for any entry behind it.
     scene.entries.drain(..2);
     assert_eq!(scene.steps(anchor), [("f".to_owned(), Step::Restore)]);

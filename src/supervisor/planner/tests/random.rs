@@ -18,7 +18,7 @@ const WORLDS: u64 = 1_000;
 const RESTARTS: [Restart; 3] = [Restart::Permanent, Restart::Transient, Restart::Temporary];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Life {
+enum Stage {
     Starting,
     Up,
     Stopping,
@@ -33,7 +33,7 @@ struct World {
     /// Of forty starts, so many fail.
     failing: usize,
     now: Duration,
-    live: HashMap<ChildId, (Generation, Life)>,
+    live: HashMap<ChildId, (Generation, Stage)>,
     timers: HashMap<ChildId, (Generation, Duration)>,
     news: Vec<Event>,
     spawned: HashMap<ChildId, u32>,
@@ -158,31 +158,31 @@ impl World {
 
     /// The world's answer to what one child was told, or a crash.
     fn answer(&mut self, id: ChildId, alive: bool) {
-        let (generation, life) = self.live[&id];
+        let (generation, stage) = self.live[&id];
         let reason = match pick(&mut self.dice, 4) {
             0 => ExitReason::Normal,
             1 => ExitReason::Shutdown("x".into()),
             2 => ExitReason::Killed,
             _ => boom(),
         };
-        let event = match life {
-            Life::Starting => match pick(&mut self.dice, 40) {
+        let event = match stage {
+            Stage::Starting => match pick(&mut self.dice, 40) {
                 0 => Event::Ignored { id: id.clone(), generation },
                 n if n <= self.failing => Event::StartFailed { id: id.clone(), generation, reason },
                 _ => Event::Started { id: id.clone(), generation, info: None },
             },
-            Life::Up if !alive => return,
-            Life::Up | Life::Stopping if pick(&mut self.dice, 20) == 0 => {
+            Stage::Up if !alive => return,
+            Stage::Up | Stage::Stopping if pick(&mut self.dice, 20) == 0 => {
                 Event::Unkillable { id: id.clone(), generation }
             }
-            Life::Up | Life::Stopping | Life::Stuck => Event::Exited { id: id.clone(), generation, reason },
+            Stage::Up | Stage::Stopping | Stage::Stuck => Event::Exited { id: id.clone(), generation, reason },
         };
         match event {
             Event::Started { .. } => {
-                self.live.insert(id, (generation, Life::Up));
+                self.live.insert(id, (generation, Stage::Up));
             }
             Event::Unkillable { .. } => {
-                self.live.insert(id, (generation, Life::Stuck));
+                self.live.insert(id, (generation, Stage::Stuck));
             }
             _ => {
                 self.live.remove(&id);
@@ -191,7 +191,7 @@ impl World {
         self.feed(event);
     }
 
-    /// An event that has been told before, or belongs to a life long gone, must change nothing.
+    /// An event that has been told before, or belongs to a stage long gone, must change nothing.
     fn old_news(&mut self) {
         let event = self.news[pick(&mut self.dice, self.news.len())].clone();
         let (Some(id), Some(generation)) = (event.about().cloned(), generation(&event)) else { return };
@@ -288,7 +288,7 @@ impl World {
                 let down = self.planner.is_going_down();
                 self.must(6, !down, || format!("{id} was started while all go down"));
                 if ordered {
-                    let busy = self.live.values().any(|(_, life)| matches!(life, Life::Starting | Life::Stopping));
+                    let busy = self.live.values().any(|(_, stage)| matches!(stage, Stage::Starting | Stage::Stopping));
                     self.must(2, !busy, || format!("{id} was started while something moved"));
                 }
                 if ordered && !self.spawned.contains_key(&id) && self.boot_order.contains(&id) {
@@ -304,16 +304,16 @@ impl World {
                 *times += 1;
                 let again = *times > 1 && self.policies[&id].restart == Restart::Temporary;
                 self.must(3, !again, || format!("temporary {id} was started again"));
-                let copy = self.live.insert(id.clone(), (generation, Life::Starting));
+                let copy = self.live.insert(id.clone(), (generation, Stage::Starting));
                 self.must(1, copy.is_none(), || format!("{id} is alive twice"));
                 let timed = self.timers.contains_key(&id);
                 self.must(14, !timed, || format!("{id} was started while its timer runs"));
             }
             Action::Stop { id, generation, .. } => {
                 let known = self.live.get_mut(&id).filter(|(current, _)| *current == generation);
-                let fits = known.is_some_and(|(_, life)| {
-                    let fits = matches!(life, Life::Starting | Life::Up);
-                    *life = Life::Stopping;
+                let fits = known.is_some_and(|(_, stage)| {
+                    let fits = matches!(stage, Stage::Starting | Stage::Up);
+                    *stage = Stage::Stopping;
                     fits
                 });
                 self.must(6, fits, || format!("{id} was stopped, which is not there to be stopped"));
@@ -343,8 +343,8 @@ impl World {
             }
             Action::Exit { reason, leftover } => {
                 self.exited = Some(reason);
-                let alive: BTreeMap<&ChildId, Life> = self.live.iter().map(|(id, (_, life))| (id, *life)).collect();
-                let only_stuck = alive.values().all(|life| *life == Life::Stuck);
+                let alive: BTreeMap<&ChildId, Stage> = self.live.iter().map(|(id, (_, stage))| (id, *stage)).collect();
+                let only_stuck = alive.values().all(|stage| *stage == Stage::Stuck);
                 let named = alive.len() == leftover.len() && leftover.iter().all(|id| alive.contains_key(id));
                 let text = format!("it left {alive:?} behind and named {leftover:?}");
                 let no_timers = self.timers.is_empty();
@@ -362,8 +362,8 @@ impl World {
     fn check(&mut self) {
         let wrong = self.planner_books();
         self.must(12, wrong.is_none(), || wrong.unwrap_or_default());
-        let stuck = self.live.values().any(|(_, life)| *life == Life::Stuck);
-        let moving = self.live.values().any(|(_, life)| matches!(life, Life::Starting | Life::Stopping));
+        let stuck = self.live.values().any(|(_, stage)| *stage == Stage::Stuck);
+        let moving = self.live.values().any(|(_, stage)| matches!(stage, Stage::Starting | Stage::Stopping));
         if self.exited.is_some() || moving {
             return;
         }
@@ -386,13 +386,13 @@ impl World {
             self.must(6, false, || text);
         }
         let wrong = self.planner.children.values().find_map(|child| {
-            let life = self.live.get(&child.id).map(|(_, life)| *life);
+            let stage = self.live.get(&child.id).map(|(_, stage)| *stage);
             let fits = match child.state {
-                State::Running => life == Some(Life::Up) && child.want,
-                State::Stuck => life == Some(Life::Stuck),
-                _ => life.is_none(),
+                State::Running => stage == Some(Stage::Up) && child.want,
+                State::Stuck => stage == Some(Stage::Stuck),
+                _ => stage.is_none(),
             };
-            (!fits).then(|| format!("{} is {:?} for the planner and {life:?} in the world", child.id, child.state))
+            (!fits).then(|| format!("{} is {:?} for the planner and {stage:?} in the world", child.id, child.state))
         });
         self.must(7, wrong.is_none(), || wrong.unwrap_or_default());
     }

@@ -5,7 +5,8 @@ use super::*;
 use crate::{
     ops::sweep::{SweepPolicy, sweep},
     tape::{
-        Behind, Card, Deleted, Entry, Fold, Folded, Query, Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
+        Behind, Deleted, Entry, Fold, Folded, Query, SessionRow, Store, StoreOptions, TapeStore as _,
+        TapeStoreExt as _,
         index::Index,
         tests::support::{entry, id, own_folder},
     },
@@ -38,10 +39,10 @@ fn texts(before: Option<&str>, entries: &[Entry]) -> Folded {
     Folded { digest, parent: None }
 }
 
-fn card(store: &Store, name: &str) -> Option<Card> {
+fn row(store: &Store, name: &str) -> Option<SessionRow> {
     let mut index = store.index().unwrap();
-    index.bring_cards(&Fold { form: 1, take: &texts }, LONG).unwrap();
-    index.cards().unwrap().one(&id(name)).unwrap()
+    index.bring_rows(&Fold { form: 1, take: &texts }, LONG).unwrap();
+    index.session_rows().unwrap().one(&id(name)).unwrap()
 }
 
 fn found(store: &Store, words: &str) -> Vec<(String, u64)> {
@@ -81,14 +82,17 @@ fn talked(store: &Store) {
         // The search table has a part for each of these.
         assert_eq!(found(store, SECRET).len() as u64, (n + 1).min(3));
     }
-    assert!(card(store, "s1").unwrap().digest.contains(SECRET));
+    assert!(row(store, "s1").unwrap().digest.contains(SECRET));
     assert!(in_files(store, SECRET) > 0);
 }
 
 fn has(store: &Store, session: &str) -> (bool, bool) {
     let index = store.index().unwrap();
     let count = |sql: &str| index.database.query_row(sql, [session], |row| row.get::<_, i64>(0)).unwrap() > 0;
-    (count("select count(*) from entries where session = ?1"), count("select count(*) from cards where session = ?1"))
+    (
+        count("select count(*) from entries where session = ?1"),
+        count("select count(*) from session_rows where session = ?1"),
+    )
 }
 
 /// All of it, in one go.
@@ -179,7 +183,7 @@ fn what_could_not_be_forgotten_at_once_is_the_next_time() {
     assert!(found.hits.is_empty(), "a search finds nothing of it all the same");
     drop(busy);
     let reads = one.index().unwrap();
-    let reads = reads.cards().unwrap();
+    let reads = reads.session_rows().unwrap();
     reads.one(&id("s4")).unwrap().unwrap();
     assert!(!one.scrub(&|| false).unwrap(), "the write-ahead log is still read");
     drop(reads);
@@ -317,13 +321,13 @@ fn a_session_that_was_made_anew_under_its_id_has_nothing_of_the_old_one() {
         let store = store(folder.path());
         session(&store, "s", &[old.clone(), old_two.clone()]);
         assert_eq!(found(&store, SECRET).len(), 1);
-        let before = card(&store, "s").unwrap();
+        let before = row(&store, "s").unwrap();
         fs::remove_dir_all(folder.path().join("sessions/s")).unwrap();
         session(&store, "s", &entries);
         assert_eq!(found(&store, SECRET), [], "{n}");
         if n != 2 {
             // As long as before, it is found by whoever searches, and by no list.
-            let now = card(&store, "s").unwrap();
+            let now = row(&store, "s").unwrap();
             assert_ne!(now.digest, before.digest, "{n}");
             assert!(!now.digest.contains(SECRET), "{n}");
         }

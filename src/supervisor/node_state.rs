@@ -1,6 +1,6 @@
 //! The state of one node of the tree, readable without asking the node.
 //!
-//! A card belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them.
+//! It belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them.
 //! Writing never waits for a reader for longer than a few copies take, so a stuck or flooded actor stays visible.
 
 use std::{
@@ -31,7 +31,7 @@ use crate::{
 /// What a node says about itself.
 ///
 /// Counters are plain stores of the owner; nothing here is taken back by a reader.
-pub struct ActorCard {
+pub struct NodeState {
     key: u64,
     id: Arc<str>,
     path: Arc<str>,
@@ -59,9 +59,9 @@ pub struct ActorCard {
     words: Lock<Words>,
 }
 
-/// The part of a card that is not a number.
+/// The part of a node that is not a number.
 ///
-/// What it did last stays when its life ends, to be read after that.
+/// What it did last stays when its incarnation ends, to be read after that.
 #[derive(Default)]
 pub(crate) struct Words {
     pub(crate) status: Status,
@@ -95,7 +95,7 @@ pub(crate) struct Presented {
     pub(crate) waiting: usize,
 }
 
-impl ActorCard {
+impl NodeState {
     pub(crate) fn new(
         key: u64,
         owner: Option<u64>,
@@ -104,8 +104,8 @@ impl ActorCard {
         path: Arc<str>,
         kind: &'static str,
         shelf: Weak<Shelf>,
-    ) -> ActorCard {
-        ActorCard {
+    ) -> NodeState {
+        NodeState {
             key,
             id,
             path,
@@ -165,7 +165,7 @@ impl ActorCard {
         self.handled.load(Relaxed)
     }
 
-    /// Which life it is in: 1 for the first.
+    /// Which incarnation it is in: 1 for the first.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.incarnation.load(Relaxed)
@@ -217,7 +217,7 @@ impl ActorCard {
 
     /// Shows it under another node from now on, without changing who supervises it. Where that node goes, it is shown under
     /// its supervisor again.
-    pub fn show_under(&self, parent: &ActorCard) {
+    pub fn show_under(&self, parent: &NodeState) {
         self.shown_under.store(parent.key, Relaxed);
     }
 
@@ -292,7 +292,7 @@ impl ActorCard {
         words.set_status(Status::Starting);
     }
 
-    /// Its life is over. What it said last is kept for whoever looks after that.
+    /// Its incarnation is over. What it said last is kept for whoever looks after that.
     pub(crate) fn died(&self, reason: &ExitReason) {
         let mut words = self.words();
         words.last_exit = Some((reason.clone(), Instant::now()));
@@ -307,7 +307,7 @@ impl ActorCard {
 
     /// Says how to ask this supervisor things.
     pub(crate) fn set_admin(&self, handle: SupervisorHandle) {
-        // The handle is the same in every life.
+        // The handle is the same in every incarnation.
         let _ = self.admin.set(handle);
     }
 
@@ -398,13 +398,13 @@ impl Ring {
     }
 }
 
-impl fmt::Debug for ActorCard {
+impl fmt::Debug for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActorCard").field("path", &self.path).field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("NodeState").field("path", &self.path).field("status", &self.status()).finish_non_exhaustive()
     }
 }
 
-/// The numbers of a card at one moment.
+/// The numbers of a node at one moment.
 pub(crate) struct Numbers {
     pub(crate) handled: u64,
     pub(crate) depth: u64,

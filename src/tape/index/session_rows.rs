@@ -58,7 +58,7 @@ pub(crate) struct Brought {
 
 /// A session's row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Card {
+pub(crate) struct SessionRow {
     pub(crate) digest: String,
     pub(crate) parent: Option<(SessionId, bool)>,
     pub(crate) created: Millis,
@@ -80,7 +80,7 @@ impl Index {
     ///
     /// # Errors
     /// As catching up.
-    pub(crate) fn bring_cards(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(Brought, Behind), TapeError> {
+    pub(crate) fn bring_rows(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(Brought, Behind), TapeError> {
         let until = Instant::now() + wait;
         let brought = match self.only_reads {
             true => {
@@ -94,23 +94,23 @@ impl Index {
     }
 
     /// The rows, as they are at one moment.
-    pub(crate) fn cards(&self) -> Result<Cards<'_>, TapeError> {
+    pub(crate) fn session_rows(&self) -> Result<SessionRows<'_>, TapeError> {
         let at_once = self.database.unchecked_transaction();
-        at_once.map(|at_once| Cards { at_once }).map_err(|error| Failed::from(error).into_error("read"))
+        at_once.map(|at_once| SessionRows { at_once }).map_err(|error| Failed::from(error).into_error("read"))
     }
 }
 
 /// The rows, as they were at one moment.
-pub(crate) struct Cards<'i> {
+pub(crate) struct SessionRows<'i> {
     at_once: Transaction<'i>,
 }
 
 /// A session and its row; `None` of a name that is none: what is in the database is not believed.
-fn card(row: &Row<'_>) -> rusqlite::Result<Option<(SessionId, Card)>> {
-    let number = |column: &str| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
-    let (parent, is_fork): (Option<String>, bool) = (row.get("parent")?, row.get("is_fork")?);
-    let card = Card {
-        digest: row.get("digest")?,
+fn read_row(columns: &Row<'_>) -> rusqlite::Result<Option<(SessionId, SessionRow)>> {
+    let number = |column: &str| columns.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
+    let (parent, is_fork): (Option<String>, bool) = (columns.get("parent")?, columns.get("is_fork")?);
+    let row = SessionRow {
+        digest: columns.get("digest")?,
         parent: parent.and_then(|parent| Some((parent.parse().ok()?, is_fork))),
         created: Millis(number("created")?),
         last: Millis(number("last")?),
@@ -118,21 +118,21 @@ fn card(row: &Row<'_>) -> rusqlite::Result<Option<(SessionId, Card)>> {
         entries: number("entries")?,
         bytes: number("bytes")?,
         files: number("files")?,
-        anchor: row.get("anchor")?,
+        anchor: columns.get("anchor")?,
         offset: number("offset")?,
-        sum: row.get("sum")?,
+        sum: columns.get("sum")?,
     };
-    Ok(row.get::<_, String>("session")?.parse().ok().map(|session| (session, card)))
+    Ok(columns.get::<_, String>("session")?.parse().ok().map(|session| (session, row)))
 }
 
-const NEWEST_FIRST: &str = "select * from cards where (last, session) < (?1, ?2)
-    and (not ?4 or not exists (select 1 from cards above where above.session = cards.parent))
+const NEWEST_FIRST: &str = "select * from session_rows where (last, session) < (?1, ?2)
+    and (not ?4 or not exists (select 1 from session_rows above where above.session = session_rows.parent))
     order by last desc, session desc limit ?3";
 
-/// A session and its card.
-pub(crate) type Named = (SessionId, Card);
+/// A session and its row.
+pub(crate) type Named = (SessionId, SessionRow);
 
-impl Cards<'_> {
+impl SessionRows<'_> {
     /// The rows behind that place, those that were used last first, so many at most; of a tree those at its top, which belong to
     /// nobody who is there.
     pub(crate) fn newest_first(
@@ -152,13 +152,13 @@ impl Cards<'_> {
         let read = || -> rusqlite::Result<Vec<_>> {
             let mut query = self.at_once.prepare(
                 "with recursive below as (
-                   select 1 as depth, * from cards where parent = ?1
-                   union all select depth + 1, cards.* from below join cards on cards.parent = below.session
+                   select 1 as depth, * from session_rows where parent = ?1
+                   union all select depth + 1, session_rows.* from below join session_rows on session_rows.parent = below.session
                    order by depth desc, last desc, session desc limit ?2)
                  select * from below",
             )?;
-            let rows = query.query_map(params![top.as_str(), signed(limit as u64)], |row| {
-                Ok(card(row)?.map(|card| (row.get("depth").unwrap_or(u32::MAX), card)))
+            let rows = query.query_map(params![top.as_str(), signed(limit as u64)], |columns| {
+                Ok(read_row(columns)?.map(|row| (columns.get("depth").unwrap_or(u32::MAX), row)))
             })?;
             rows.filter_map(Result::transpose).collect()
         };
@@ -166,14 +166,13 @@ impl Cards<'_> {
     }
 
     /// The row of a session.
-    pub(crate) fn one(&self, session: &SessionId) -> Result<Option<Card>, TapeError> {
+    pub(crate) fn one(&self, session: &SessionId) -> Result<Option<SessionRow>, TapeError> {
         one(&self.at_once, session).map_err(failed)
     }
 
     /// How many forks, and how many children with a task, a session has.
     pub(crate) fn count_below(&self, parent: &SessionId) -> Result<(u64, u64), TapeError> {
-        let sql =
-            "select count(*) filter (where is_fork), count(*) filter (where not is_fork) from cards where parent = ?1";
+        let sql = "select count(*) filter (where is_fork), count(*) filter (where not is_fork) from session_rows where parent = ?1";
         let mut query = self.at_once.prepare(sql).map_err(failed)?;
         let counted = query.query_row([parent.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
         counted.map(|(forks, tasks)| (forks.unsigned_abs(), tasks.unsigned_abs())).map_err(failed)
@@ -181,14 +180,14 @@ impl Cards<'_> {
 
     fn rows(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Named>, TapeError> {
         let mut query = self.at_once.prepare(sql).map_err(failed)?;
-        let rows = query.query_map(values, card).map_err(failed)?;
+        let rows = query.query_map(values, read_row).map_err(failed)?;
         rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
     }
 }
 
-fn one(database: &Connection, session: &SessionId) -> rusqlite::Result<Option<Card>> {
-    let mut query = database.prepare("select * from cards where session = ?1")?;
-    Ok(query.query_row([session.as_str()], card).optional()?.flatten().map(|(_, card)| card))
+fn one(database: &Connection, session: &SessionId) -> rusqlite::Result<Option<SessionRow>> {
+    let mut query = database.prepare("select * from session_rows where session = ?1")?;
+    Ok(query.query_row([session.as_str()], read_row).optional()?.flatten().map(|(_, row)| row))
 }
 
 fn failed(error: rusqlite::Error) -> TapeError {
@@ -209,7 +208,7 @@ struct Stale {
 
 fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<Stale, Failed> {
     let mut known: BTreeMap<String, (u32, u64, u64)> = {
-        let mut query = database.prepare("select session, form, files, bytes from cards")?;
+        let mut query = database.prepare("select session, form, files, bytes from session_rows")?;
         let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
         let rows = query.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, number(row, 2)?, number(row, 3)?))))?;
         rows.collect::<Result<_, _>>()?
@@ -252,7 +251,7 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
     let mut done = Brought { looked_at: stale.looked_at, ..Brought::default() };
     let mut change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for gone in stale.gone {
-        change.execute("delete from cards where session = ?1", [gone])?;
+        change.execute("delete from session_rows where session = ?1", [gone])?;
     }
     let (mut bytes, mut read) = (0, 0);
     for (session, is_known) in &stale.sessions {
@@ -297,16 +296,16 @@ fn bring(
         Some(before) => read(before)?,
         None => None,
     };
-    let card = match on {
+    let row = match on {
         Some(on) => on,
-        None => read(Card::default())?.unwrap_or_default(),
+        None => read(SessionRow::default())?.unwrap_or_default(),
     };
-    if card.bytes == 0 {
+    if row.bytes == 0 {
         // Nobody was told that it exists.
-        change.execute("delete from cards where session = ?1", [session.as_str()])?;
+        change.execute("delete from session_rows where session = ?1", [session.as_str()])?;
         return Ok(read_bytes);
     }
-    let parent = match &card.parent {
+    let parent = match &row.parent {
         // It was brought in, and goes on from nobody here: who has that name now is another.
         Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != *named) => None,
         Some((named, _)) if is_above(change, session, named)? => None,
@@ -315,25 +314,25 @@ fn bring(
     let (parent, is_fork) = parent.map_or((None, false), |(parent, is_fork)| (Some(parent), is_fork));
     change
         .prepare(
-            "insert or replace into cards
+            "insert or replace into session_rows
          (session, form, digest, parent, is_fork, created, last, seq, entries, anchor, offset, sum, files, bytes)
          values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
             session.as_str(),
             fold.form,
-            card.digest,
+            row.digest,
             parent.as_ref().map(SessionId::as_str),
             is_fork,
-            signed(card.created.0),
-            signed(card.last.0),
-            signed(card.seq.0),
-            signed(card.entries),
-            card.anchor,
-            signed(card.offset),
-            card.sum,
-            signed(card.files),
-            signed(card.bytes),
+            signed(row.created.0),
+            signed(row.last.0),
+            signed(row.seq.0),
+            signed(row.entries),
+            row.anchor,
+            signed(row.offset),
+            row.sum,
+            signed(row.files),
+            signed(row.bytes),
         ])?;
     Ok(read_bytes)
 }
@@ -343,37 +342,37 @@ fn bring(
 fn is_above(change: &Transaction<'_>, session: &SessionId, other: &SessionId) -> rusqlite::Result<bool> {
     let mut query = change.prepare(
         "with recursive above (session) as (
-           select ?2 union select parent from cards join above using (session) where parent is not null)
+           select ?2 union select parent from session_rows join above using (session) where parent is not null)
          select exists (select 1 from above where session = ?1)",
     )?;
     query.query_row([session.as_str(), other.as_str()], |row| row.get(0))
 }
 
-/// Reads all that comes after `card`; `None` where the files are not what was read before.
+/// Reads all that comes after `row`; `None` where the files are not what was read before.
 fn read_on(
     layout: &Layout,
     session: &SessionId,
     anchors: &[String],
-    mut card: Card,
+    mut row: SessionRow,
     fold: &Fold<'_>,
     read_bytes: &mut u64,
-) -> Result<Option<Card>, Failed> {
-    (card.files, card.bytes) = (0, 0);
-    let begun = anchors.iter().position(|anchor| *anchor == card.anchor);
+) -> Result<Option<SessionRow>, Failed> {
+    (row.files, row.bytes) = (0, 0);
+    let begun = anchors.iter().position(|anchor| *anchor == row.anchor);
     for (n, anchor) in anchors.iter().enumerate() {
         let Some(mut tail) = Tail::open(&layout.entries(session, anchor))? else { continue };
-        card.files += 1;
+        row.files += 1;
         if tail.length == 0 {
             continue;
         }
         if begun.is_some_and(|begun| n < begun) {
-            card.bytes += tail.length;
+            row.bytes += tail.length;
             continue;
         }
         let goes_on = begun == Some(n);
-        let mut place = goes_on.then(|| Place { offset: card.offset, seq: card.seq, sum: card.sum.clone() });
+        let mut place = goes_on.then(|| Place { offset: row.offset, seq: row.seq, sum: row.sum.clone() });
         let mut is_first = goes_on;
-        card.bytes += loop {
+        row.bytes += loop {
             let Some(piece) = tail.read(session, anchor, place.as_ref())? else { return Ok(None) };
             *read_bytes += piece.bytes;
             let entries = &piece.decoded.entries;
@@ -382,16 +381,16 @@ fn read_on(
             }
             is_first = false;
             if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
-                if card.entries == 0 {
-                    card.created = first.time;
+                if row.entries == 0 {
+                    row.created = first.time;
                 }
-                (card.last, card.seq) = (last.time, last.seq);
-                card.entries += entries.len() as u64;
-                let before = (!card.digest.is_empty()).then_some(card.digest.as_str());
-                Folded { digest: card.digest, parent: card.parent } = (fold.take)(before, entries);
+                (row.last, row.seq) = (last.time, last.seq);
+                row.entries += entries.len() as u64;
+                let before = (!row.digest.is_empty()).then_some(row.digest.as_str());
+                Folded { digest: row.digest, parent: row.parent } = (fold.take)(before, entries);
             }
             let end = piece.end();
-            (card.offset, card.sum) = (end.offset, end.sum.clone());
+            (row.offset, row.sum) = (end.offset, end.sum.clone());
             // A newer line is not for us, and no reason not to list what is before it.
             if piece.is_bad() || piece.is_newer {
                 break tail.length;
@@ -401,9 +400,9 @@ fn read_on(
             }
             place = Some(end);
         };
-        card.anchor.clone_from(anchor);
+        row.anchor.clone_from(anchor);
     }
-    Ok(Some(card))
+    Ok(Some(row))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl Behind {
 /// How a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum SessionStatus {
     /// Somebody has it open: this process or another one.
     Live,
     /// It sleeps; the next message to it wakes it.
@@ -50,7 +50,7 @@ pub enum Standing {
 
 /// How the sessions of a store stand, as they were looked at.
 #[derive(Debug)]
-pub(crate) struct Standings<'s> {
+pub(crate) struct SessionStatuses<'s> {
     store: &'s dyn TapeStore,
     parked: Vec<SessionId>,
     hidden: Vec<SessionId>,
@@ -58,23 +58,23 @@ pub(crate) struct Standings<'s> {
     open: Vec<SessionId>,
 }
 
-impl<'s> Standings<'s> {
+impl<'s> SessionStatuses<'s> {
     /// Reads four kinds of marks.
-    pub(crate) fn of_all(store: &'s dyn TapeStore) -> Result<Standings<'s>, TapeError> {
+    pub(crate) fn of_all(store: &'s dyn TapeStore) -> Result<SessionStatuses<'s>, TapeError> {
         let marked = |mark| -> Result<Vec<SessionId>, TapeError> {
             Ok(store.marks(mark, None)?.into_iter().map(|(session, _)| session).collect())
         };
         let (parked, hidden) = (marked(Mark::Parked)?, marked(Mark::Hidden)?);
-        Ok(Standings { store, parked, hidden, protected: marked(Mark::Protected)?, open: marked(Mark::Open)? })
+        Ok(SessionStatuses { store, parked, hidden, protected: marked(Mark::Protected)?, open: marked(Mark::Open)? })
     }
 
     /// How a session stands. Looks up who has it.
-    pub(crate) fn of(&self, session: &SessionId) -> Standing {
+    pub(crate) fn of(&self, session: &SessionId) -> SessionStatus {
         match () {
-            () if self.is_hidden(session) => Standing::Hidden,
-            () if has(&self.parked, session) => Standing::Parked,
-            () if self.is_held(session) => Standing::Live,
-            () => Standing::Passive,
+            () if self.is_hidden(session) => SessionStatus::Hidden,
+            () if has(&self.parked, session) => SessionStatus::Parked,
+            () if self.is_held(session) => SessionStatus::Live,
+            () => SessionStatus::Passive,
         }
     }
 

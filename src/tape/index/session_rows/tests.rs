@@ -22,12 +22,12 @@ fn ranges(before: Option<&str>, entries: &[Entry]) -> Folded {
 }
 
 fn bring(index: &mut Index) -> Brought {
-    index.bring_cards(&Fold { form: 1, take: &ranges }, LONG).unwrap().0
+    index.bring_rows(&Fold { form: 1, take: &ranges }, LONG).unwrap().0
 }
 
 fn digest(index: &Index, session: &str) -> Option<(String, Seq, u64)> {
-    let card = index.cards().unwrap().one(&id(session)).unwrap()?;
-    Some((card.digest, card.seq, card.entries))
+    let row = index.session_rows().unwrap().one(&id(session)).unwrap()?;
+    Some((row.digest, row.seq, row.entries))
 }
 
 fn append(store: &Store, session: &str, seqs: std::ops::RangeInclusive<u64>) {
@@ -98,7 +98,7 @@ fn what_is_not_what_was_read_is_read_anew() {
     assert_eq!(bring(&mut index).read, 1);
     assert_eq!((digest(&index, "a").unwrap().1, bring(&mut index).read), (Seq(3), 0));
     // Another form is another sum.
-    index.bring_cards(&Fold { form: 2, take: &ranges }, LONG).unwrap();
+    index.bring_rows(&Fold { form: 2, take: &ranges }, LONG).unwrap();
     assert_eq!(digest(&index, "a"), Some(("1-3".to_owned(), Seq(3), 3)));
 }
 
@@ -133,30 +133,33 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
     };
     let mut index = store.index().unwrap();
     let fold = Fold { form: 1, take: &count };
-    let (first, _) = index.bring_cards(&fold, LONG * 10).unwrap();
+    let (first, _) = index.bring_rows(&fold, LONG * 10).unwrap();
     assert_eq!((first.looked_at, first.read, *folds.borrow()), (10_000, 10_000, 10_000));
-    let (second, _) = index.bring_cards(&fold, LONG * 10).unwrap();
+    let (second, _) = index.bring_rows(&fold, LONG * 10).unwrap();
     assert_eq!(second, Brought { looked_at: 10_000, ..Brought::default() });
     assert_eq!(*folds.borrow(), 10_000);
-    let cards = index.cards().unwrap();
+    let session_rows = index.session_rows().unwrap();
     let mut after: Option<(Millis, SessionId)> = None;
     let mut n = 10_000;
     for _ in 0..3 {
-        let page = cards.newest_first(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50, false).unwrap();
+        let page = session_rows.newest_first(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50, false).unwrap();
         for (session, _) in &page {
             n -= 1;
             assert_eq!(session.as_str(), format!("s{n:05}"));
         }
-        after = page.last().map(|(session, card)| (card.last, session.clone()));
+        after = page.last().map(|(session, row)| (row.last, session.clone()));
     }
     assert_eq!(n, 9_850);
     // By the index of that order and no other way: no row is read that is not given, and nothing is sorted.
     for top_only in [false, true] {
-        let mut plan = cards.at_once.prepare(&format!("explain query plan {NEWEST_FIRST}")).unwrap();
+        let mut plan = session_rows.at_once.prepare(&format!("explain query plan {NEWEST_FIRST}")).unwrap();
         let steps = plan.query_map(params![5_000, "x", 50, top_only], |row| row.get::<_, String>("detail")).unwrap();
         let steps: Vec<String> = steps.map(Result::unwrap).collect();
-        assert!(steps[0].contains("SEARCH cards USING") && steps[0].contains("cards_by_last"), "{steps:?}");
-        assert!(steps.iter().all(|step| !step.contains("TEMP") && !step.contains("SCAN cards")), "{steps:?}");
+        assert!(
+            steps[0].contains("SEARCH session_rows USING") && steps[0].contains("session_rows_by_last"),
+            "{steps:?}"
+        );
+        assert!(steps.iter().all(|step| !step.contains("TEMP") && !step.contains("SCAN session_rows")), "{steps:?}");
     }
 }
 
@@ -168,9 +171,9 @@ fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
     (0..5).for_each(|n| by_hand(folder.path(), &format!("s{n}"), n));
     let mut index = store.index().unwrap();
     let fold = Fold { form: 1, take: &ranges };
-    let (none, behind) = index.bring_cards(&fold, Duration::ZERO).unwrap();
+    let (none, behind) = index.bring_rows(&fold, Duration::ZERO).unwrap();
     assert_eq!((none.read, behind), (0, Behind::Sessions(5)));
-    assert_eq!(index.bring_cards(&fold, LONG).unwrap().1, Behind::No);
+    assert_eq!(index.bring_rows(&fold, LONG).unwrap().1, Behind::No);
 }
 
 /// What stands before a line of a later version is summed up, and what is behind it is not looked for again until there is more.
@@ -199,15 +202,15 @@ fn a_session_of_the_last_time_of_all_is_in_the_list() {
     times.iter().for_each(|(name, time)| by_hand(folder.path(), name, *time));
     let mut index = store.index().unwrap();
     bring(&mut index);
-    let cards = index.cards().unwrap();
+    let session_rows = index.session_rows().unwrap();
     let (mut found, mut after) = (Vec::new(), None);
-    while let Some((session, card)) = cards
+    while let Some((session, row)) = session_rows
         .newest_first(after.as_ref().map(|(last, name): &(Millis, String)| (*last, name.as_str())), 1, false)
         .unwrap()
         .pop()
     {
         found.push(session.to_string());
-        after = Some((card.last, session.to_string()));
+        after = Some((row.last, session.to_string()));
     }
     assert_eq!(found, ["d", "c", "b", "a"]);
 }

@@ -1,8 +1,8 @@
 //! How a driver handles the starts and exits of its children.
 
 use crate::supervisor::{
-    driver::{Driver, Msg, place::Life},
-    minder::News,
+    driver::{Driver, Msg, place::Incarnation},
+    monitor::ChildEvent,
     planner::{Event, Generation},
     shell::Context,
     spec::ChildId,
@@ -11,10 +11,16 @@ use crate::supervisor::{
 };
 
 impl Driver {
-    pub(super) fn news(&mut self, id: &ChildId, generation: Generation, news: News, cx: &mut Context<Msg>) {
+    pub(super) fn child_event(
+        &mut self,
+        id: &ChildId,
+        generation: Generation,
+        child_event: ChildEvent,
+        cx: &mut Context<Msg>,
+    ) {
         let owned = id.clone();
-        match news {
-            News::Started(info) => {
+        match child_event {
+            ChildEvent::Started(info) => {
                 if let Some(place) = self.places.get_mut(id) {
                     place.info.clone_from(&info);
                 }
@@ -25,26 +31,26 @@ impl Driver {
                     self.tell(id, Happening::Started { incarnation: view.incarnation });
                 }
             }
-            News::Ignored => {
-                self.end_life(id, generation);
+            ChildEvent::Ignored => {
+                self.end_incarnation(id, generation);
                 self.on(Event::Ignored { id: owned, generation }, cx);
                 self.show_at_rest(id);
             }
-            News::StartFailed(reason) => {
-                self.end_life(id, generation);
+            ChildEvent::StartFailed(reason) => {
+                self.end_incarnation(id, generation);
                 self.on(Event::StartFailed { id: owned, generation, reason }, cx);
                 self.show_at_rest(id);
             }
-            News::Ended { reason, workers_left } => {
+            ChildEvent::Ended { reason, workers_left } => {
                 if workers_left > 0 {
                     let path = self.places.get(id).map(|place| place.shown.0.path().to_owned());
                     tracing::error!(child = path, workers_left, "workers did not end in their time");
                     self.tell(id, Happening::WorkersLeft { count: workers_left });
                 }
-                self.end_life(id, generation);
+                self.end_incarnation(id, generation);
                 self.on(Event::Exited { id: owned, generation, reason }, cx);
             }
-            News::Unkillable => {
+            ChildEvent::Unkillable => {
                 let path = self.places.get(id).map(|place| place.shown.0.path().to_owned());
                 tracing::error!(child = path, "a child did not end although it was killed");
                 self.on(Event::Unkillable { id: owned, generation }, cx);
@@ -53,19 +59,19 @@ impl Driver {
         }
     }
 
-    pub(super) fn life(&mut self, id: &ChildId, generation: Generation) -> Option<&mut Life> {
-        self.places.get_mut(id)?.life.as_mut().filter(|life| life.generation == generation)
+    pub(super) fn incarnation(&mut self, id: &ChildId, generation: Generation) -> Option<&mut Incarnation> {
+        self.places.get_mut(id)?.incarnation.as_mut().filter(|incarnation| incarnation.generation == generation)
     }
 
-    fn end_life(&mut self, id: &ChildId, generation: Generation) {
+    fn end_incarnation(&mut self, id: &ChildId, generation: Generation) {
         if let Some(place) = self.places.get_mut(id) {
-            place.life.take_if(|life| life.generation == generation);
+            place.incarnation.take_if(|incarnation| incarnation.generation == generation);
         }
     }
 
-    /// A start that led to nothing is no life to show on the card.
+    /// A start that led to nothing is no incarnation to show on the node.
     fn show_at_rest(&self, id: &ChildId) {
-        if let Some(place) = self.places.get(id).filter(|place| place.life.is_none()) {
+        if let Some(place) = self.places.get(id).filter(|place| place.incarnation.is_none()) {
             let mut words = place.shown.0.words();
             words.started_at = None;
             words.in_hand = None;

@@ -11,17 +11,17 @@ use crate::{lock::Lock, words::ids::SessionId};
 
 /// A lane for each child that somebody brings up, or waits to. Those for nobody are gone.
 #[derive(Default)]
-pub(super) struct Lanes(Lock<BTreeMap<SessionId, Weak<Mutex<()>>>>);
+pub(super) struct KeyedMutex(Lock<BTreeMap<SessionId, Weak<Mutex<()>>>>);
 
 /// A place in the lane of one child. Dropped, it lets the next one in, in the order in which they came.
 pub(super) struct Lane {
-    lanes: Arc<Lanes>,
+    keyed_mutex: Arc<KeyedMutex>,
     child: SessionId,
     lane: Option<Arc<Mutex<()>>>,
     turn: Option<OwnedMutexGuard<()>>,
 }
 
-impl Lanes {
+impl KeyedMutex {
     fn table(&self) -> MutexGuard<'_, BTreeMap<SessionId, Weak<Mutex<()>>>> {
         // Each change under this lock is whole before anything can panic.
         self.0.lock()
@@ -38,7 +38,7 @@ impl Lanes {
     pub(super) async fn enter(self: &Arc<Self>, child: &SessionId) -> Lane {
         let lane = self.of(child);
         // Made first, so that whoever stops waiting clears up too.
-        let mut place = Lane { lanes: self.clone(), child: child.clone(), lane: Some(lane.clone()), turn: None };
+        let mut place = Lane { keyed_mutex: self.clone(), child: child.clone(), lane: Some(lane.clone()), turn: None };
         place.turn = Some(lane.lock_owned().await);
         place
     }
@@ -46,7 +46,7 @@ impl Lanes {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        let mut table = self.lanes.table();
+        let mut table = self.keyed_mutex.table();
         (self.turn, self.lane) = (None, None);
         if table.get(&self.child).is_some_and(|lane| lane.strong_count() == 0) {
             table.remove(&self.child);
@@ -66,16 +66,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_child_is_one_lane_and_holds_up_no_other() {
-        let lanes = Arc::<Lanes>::default();
+        let keyed_mutex = Arc::<KeyedMutex>::default();
         let [a, b] = ["a", "q"].map(|id| id.parse::<SessionId>().unwrap());
-        let first = lanes.enter(&a).await;
+        let first = keyed_mutex.enter(&a).await;
         let second =
-            timeout(Duration::from_secs(1), lanes.enter(&b)).await.expect("another child has a lane of its own");
-        assert!(timeout(Duration::from_secs(1), lanes.enter(&a)).await.is_err(), "it is not its turn");
-        assert_eq!(lanes.table().len(), 2);
+            timeout(Duration::from_secs(1), keyed_mutex.enter(&b)).await.expect("another child has a lane of its own");
+        assert!(timeout(Duration::from_secs(1), keyed_mutex.enter(&a)).await.is_err(), "it is not its turn");
+        assert_eq!(keyed_mutex.table().len(), 2);
         drop(first);
-        let again = timeout(Duration::from_secs(1), lanes.enter(&a)).await.unwrap();
+        let again = timeout(Duration::from_secs(1), keyed_mutex.enter(&a)).await.unwrap();
         drop((again, second));
-        assert!(lanes.table().is_empty(), "nothing is left of a lane that nobody is in");
+        assert!(keyed_mutex.table().is_empty(), "nothing is left of a lane that nobody is in");
     }
 }

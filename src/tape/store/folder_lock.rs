@@ -25,16 +25,16 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// A session's folder, locked until this is dropped; also where it was moved away since.
 #[derive(Debug)]
-pub(super) struct Stay {
+pub(super) struct FolderLock {
     _folder: File,
 }
 
-impl Stay {
+impl FolderLock {
     /// Waits for others who decide about this session, 10 s at most.
     ///
     /// # Errors
     /// [`TapeError::Missing`] where there is no such folder, by now; [`TapeError::Io`].
-    pub(super) fn decide(layout: &Layout, session: &SessionId) -> Result<Stay, TapeError> {
+    pub(super) fn decide(layout: &Layout, session: &SessionId) -> Result<FolderLock, TapeError> {
         let path = layout.session(session);
         let failed = |op| TapeError::io(op, &path);
         let looked = |looked: io::Result<File>| match looked {
@@ -59,7 +59,7 @@ impl Stay {
             let there = looked(File::open(&path))?.metadata().map_err(failed("look at"))?;
             let ours = folder.metadata().map_err(failed("look at"))?;
             if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) {
-                return Ok(Stay { _folder: folder });
+                return Ok(FolderLock { _folder: folder });
             }
         }
     }

@@ -9,7 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::supervisor::{
     exit::{ExitReason, PanicReport},
-    shell::{Birth, Live, NotStarted, Running, StartFn},
+    shell::{Live, NotStarted, Running, SpawnArgs, StartFn},
     spec::Shutdown,
 };
 
@@ -17,7 +17,7 @@ use crate::supervisor::{
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(1);
 
 /// What a minder has to tell.
-pub(crate) enum News {
+pub(crate) enum ChildEvent {
     /// It is up, and this is what its start had to say.
     Started(Option<Arc<str>>),
     Ignored,
@@ -42,8 +42,8 @@ pub(crate) enum Stage {
 }
 
 /// What a minder is given.
-pub(crate) struct Charge {
-    pub(crate) birth: Birth,
+pub(crate) struct StartArgs {
+    pub(crate) spawn: SpawnArgs,
     pub(crate) start: StartFn,
     pub(crate) start_timeout: Option<Duration>,
     pub(crate) cancel: CancellationToken,
@@ -60,9 +60,9 @@ pub(crate) struct Workers {
 }
 
 /// Starts a child and waits for its end, and tells each step.
-pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
-    let Charge { birth, start, start_timeout, cancel, stage, workers } = charge;
-    let begin = AssertUnwindSafe(async move { start(birth).await }).catch_unwind();
+pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
+    let StartArgs { spawn, start, start_timeout, cancel, stage, workers } = args;
+    let begin = AssertUnwindSafe(async move { start(spawn).await }).catch_unwind();
     let begun = tokio::select! {
         biased;
         () = cancel.cancelled() => Err(NotStarted::Failed(ExitReason::Cancelled)),
@@ -80,8 +80,8 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
         Err(not_started) => {
             gone(&stage, workers).await;
             return tell(match not_started {
-                NotStarted::Ignored => News::Ignored,
-                NotStarted::Failed(reason) => News::StartFailed(reason),
+                NotStarted::Ignored => ChildEvent::Ignored,
+                NotStarted::Failed(reason) => ChildEvent::StartFailed(reason),
             });
         }
     };
@@ -104,7 +104,7 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
         },
     };
     if failed.is_none() {
-        tell(News::Started(info));
+        tell(ChildEvent::Started(info));
     }
     // Only the join proves that the old state is gone. An error there is a state that panicked when it was dropped; gone it
     // is.
@@ -120,15 +120,15 @@ pub(crate) async fn mind(charge: Charge, tell: impl Fn(News)) {
         names = held => {
             if let Ok(names) = names {
                 stage.send_replace(Stage::Held(names));
-                tell(News::Unkillable);
+                tell(ChildEvent::Unkillable);
             }
             join.await
         }
     };
     let workers_left = gone(&stage, workers).await;
     tell(match failed {
-        Some(reason) => News::StartFailed(reason),
-        None => News::Ended { reason: last_word.reason(&joined), workers_left },
+        Some(reason) => ChildEvent::StartFailed(reason),
+        None => ChildEvent::Ended { reason: last_word.reason(&joined), workers_left },
     });
 }
 

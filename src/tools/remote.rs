@@ -20,7 +20,7 @@ use crate::{
 ///
 /// **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. Answer "aborted" only of what is known not
 /// to happen any more; the future is dropped two seconds later.
-pub trait Elsewhere: Send + Sync + 'static {
+pub trait RemoteExecutor: Send + Sync + 'static {
     /// Carries out one call of the tool of that name.
     fn carry_out<'a>(&'a self, tool: &'a str, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
 }
@@ -30,12 +30,12 @@ pub trait Elsewhere: Send + Sync + 'static {
 /// ```
 /// use std::sync::Arc;
 /// use serde_json::Value;
-/// use tamtam::{model::BoxFuture, tool::{ToolContext, ToolResult}, tools::Elsewhere};
+/// use tamtam::{model::BoxFuture, tool::{ToolContext, ToolResult}, tools::{self, RemoteExecutor}};
 ///
 /// /// Works in another folder, as a container would.
 /// struct Moved(tools::Setup);
 ///
-/// impl Elsewhere for Moved {
+/// impl RemoteExecutor for Moved {
 ///     fn carry_out<'a>(&'a self, tool: &'a str, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
 ///         Box::pin(async move {
 ///             let tools = self.0.full();
@@ -46,11 +46,11 @@ pub trait Elsewhere: Send + Sync + 'static {
 ///     }
 /// }
 ///
-/// let tools = tools::elsewhere(&tools::full(), Arc::new(Moved(tools::Setup::new())));
+/// let tools = tools::remote(&tools::full(), Arc::new(Moved(tools::Setup::new())));
 /// assert!(tools.find("read").is_some());
 /// ```
 #[must_use]
-pub fn elsewhere(tools: &Toolbox, place: Arc<dyn Elsewhere>) -> Toolbox {
+pub fn remote(tools: &Toolbox, place: Arc<dyn RemoteExecutor>) -> Toolbox {
     let names: Vec<String> = tools.names().map(str::to_owned).collect();
     let moved = names.iter().filter_map(|name| tools.find(name)).map(|tool| {
         let moved: Arc<dyn Tool> = Arc::new(Moved { tool: tool.clone(), place: place.clone() });
@@ -75,7 +75,7 @@ fn changed_elsewhere(tool: &str, access: &[Access]) -> Changes {
 /// A tool that is carried out elsewhere.
 struct Moved {
     tool: Arc<dyn Tool>,
-    place: Arc<dyn Elsewhere>,
+    place: Arc<dyn RemoteExecutor>,
 }
 
 impl Tool for Moved {
@@ -138,7 +138,7 @@ mod tests {
 
     struct Nowhere;
 
-    impl Elsewhere for Nowhere {
+    impl RemoteExecutor for Nowhere {
         fn carry_out<'a>(&'a self, tool: &'a str, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
             Box::pin(async move { ToolResult::error(format!("{tool} cannot be reached")) })
         }
@@ -148,7 +148,7 @@ mod tests {
     #[tokio::test]
     async fn a_moved_tool_is_the_same_to_all_but_the_files() {
         let here = crate::tools::full();
-        let there = elsewhere(&here, Arc::new(Nowhere));
+        let there = remote(&here, Arc::new(Nowhere));
         assert_eq!(there.specs(), here.specs());
         let arguments = json!({"path": "/etc/hosts", "pattern": "x", "command": "ls", "timeout": 7});
         for name in here.names() {
