@@ -32,7 +32,7 @@ mod transfer;
 mod typed;
 
 use std::{
-    io::{IsTerminal as _, Write as _},
+    io::{IsTerminal as _, Write},
     process::ExitCode,
     time::Duration,
 };
@@ -53,18 +53,25 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => return arguments::refuse(&error),
     };
     if let Command::Watch { owner } = &arguments.command {
-        return end(place::keep_watch(owner));
+        return end(place::keep_watch(owner), &mut std::io::stderr());
     }
-    log_to_stderr();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return end(Err(Failure::failed(format!("failed to start: {error}")))),
+    let started = output::Lines::start()
+        .and_then(|stderr| Ok((stderr, tokio::runtime::Builder::new_multi_thread().enable_all().build()?)));
+    let (mut stderr, runtime) = match started {
+        Ok(started) => started,
+        Err(error) => return end(Err(failed_to_start(&error)), &mut std::io::stderr()),
     };
+    log_to(&stderr);
     let environment = Environment::of_process();
     let ended = runtime.block_on(carry_out(arguments.command, &environment));
     runtime.shutdown_timeout(LAST_WAIT);
-    end(ended)
+    let code = end(ended, &mut stderr);
+    stderr.finish();
+    code
+}
+
+fn failed_to_start(error: &std::io::Error) -> Failure {
+    Failure::failed(format!("failed to start: {error}"))
 }
 
 async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, Failure> {
@@ -94,13 +101,15 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
     }
 }
 
-fn end(ended: Result<Exit, Failure>) -> ExitCode {
+/// How the process ends. What there is to say is said on stderr.
+fn end(ended: Result<Exit, Failure>, stderr: &mut impl Write) -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(failure) => {
             if !failure.message.is_empty() {
                 // Where stderr is gone too, nobody is left to be told.
-                drop(writeln!(std::io::stderr(), "error: {}", escape::line(&failure.message)));
+                let line = format!("error: {}\n", escape::line(&failure.message));
+                drop(stderr.write_all(line.as_bytes()));
             }
             failure.exit.into()
         }
@@ -108,16 +117,17 @@ fn end(ended: Result<Exit, Failure>) -> ExitCode {
 }
 
 /// Logs go to stderr, and only where `TAMTAM_LOG` asks for them (`info`, `tamtam=debug`, …).
-fn log_to_stderr() {
+fn log_to(stderr: &output::Lines) {
     let Ok(wanted) = std::env::var("TAMTAM_LOG") else { return };
     let filter = match tracing_subscriber::EnvFilter::try_new(&wanted) {
         Ok(filter) => filter,
         Err(error) => {
-            drop(writeln!(std::io::stderr(), "warning: TAMTAM_LOG is not understood, so nothing is logged: {error}"));
-            return;
+            let line = format!("warning: TAMTAM_LOG is not understood, so nothing is logged: {error}\n");
+            return drop(stderr.clone().write_all(line.as_bytes()));
         }
     };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let stderr = stderr.clone();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || stderr.clone());
     log.with_ansi(std::io::stderr().is_terminal()).init();
 }
 

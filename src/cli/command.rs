@@ -10,7 +10,7 @@ use tamtam::{
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    Send { text: String, delivery: Delivery, pin: bool },
+    Send { text: String, id: Option<MessageId>, delivery: Delivery, pin: bool },
     Abort { reason: String },
     Queue,
     Withdraw { message: MessageId },
@@ -24,6 +24,7 @@ pub(super) enum Command {
 #[serde(deny_unknown_fields)]
 struct SendLine {
     send: String,
+    id: Option<String>,
     #[serde(default)]
     delivery: DeliveryWord,
     steering: Option<Steering>,
@@ -38,6 +39,19 @@ enum DeliveryWord {
     Queue,
     Steer,
     Reject,
+}
+
+/// A command that is one field.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "only the form is looked at")]
+struct PlainLine {
+    abort: Option<Value>,
+    queue: Option<Value>,
+    withdraw: Option<Value>,
+    pin: Option<Value>,
+    unpin: Option<Value>,
+    tree: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -114,7 +128,7 @@ const COMMANDS: [&str; 8] = ["send", "abort", "queue", "withdraw", "answer", "pi
 impl Command {
     /// Reads one line, or says what is wrong with it.
     pub(super) fn read(line: &str) -> Result<Command, String> {
-        let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+        let value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
         let Value::Object(fields) = &value else { return Err("a command is a JSON object".to_owned()) };
         // In a message `pin` is a mark, and no command beside it.
         let is_mark = |name: &str| name == "pin" && fields.contains_key("send");
@@ -122,13 +136,13 @@ impl Command {
         match (named.next(), named.next()) {
             (None, _) => Err(format!("no command: use one of {}", COMMANDS.join(", "))),
             (Some(one), Some(two)) => Err(format!("two commands in one line: {one} and {two}")),
-            (Some("send"), None) => send(value),
-            (Some("answer"), None) => answer(value),
-            (Some(name @ ("queue" | "tree")), None) => match only(fields, name)? {
+            (Some("send"), None) => send(line),
+            (Some("answer"), None) => answer(line),
+            (Some(name @ ("queue" | "tree")), None) => match only(line, fields, name)? {
                 Value::Bool(true) => Ok(if name == "queue" { Command::Queue } else { Command::Tree }),
                 _ => Err(format!("`{name}` must be true")),
             },
-            (Some(name), None) => match only(fields, name)? {
+            (Some(name), None) => match only(line, fields, name)? {
                 Value::String(text) if name == "abort" => Ok(Command::Abort { reason: text.clone() }),
                 Value::String(text) if name == "pin" => Ok(Command::Pin { message: text.as_str().into() }),
                 Value::String(text) if name == "unpin" => Ok(Command::Unpin { message: text.as_str().into() }),
@@ -151,12 +165,24 @@ impl Command {
         }
     }
 
-    /// Carries the command out, and gives the line that answers it.
+    /// Whether it ends what runs.
+    pub(super) fn stops(&self) -> bool {
+        matches!(self, Command::Abort { .. })
+    }
+
+    /// The answer where the run has come to its end: nothing was done.
+    pub(super) fn too_late(self) -> Value {
+        let message = "the run has ended, so nothing was done: `tamtam run --session ID` continues the session";
+        json!({"command": self.name(), "error": {"kind": "closed", "message": message}})
+    }
+
+    /// Carries the command out, and gives the answer.
     pub(super) async fn carry_out(self, session: &Session, runtime: &Runtime) -> Value {
         let name = self.name();
         let done = match self {
-            Command::Send { text, delivery, pin } => {
+            Command::Send { text, id, delivery, pin } => {
                 let message = Message::user(text);
+                let message = if let Some(id) = id { message.with_id(id) } else { message };
                 let message = if pin { message.pinned() } else { message };
                 session.send(message, delivery).await.map(
                     |receipt| json!({"message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition}),
@@ -178,13 +204,19 @@ impl Command {
                 reply.insert("error".to_owned(), refused(&error));
             }
         }
-        json!({"reply": reply})
+        Value::Object(reply)
     }
 }
 
-/// The line that answers a bad line.
-pub(super) fn bad_line(number: u64, message: &str) -> Value {
-    json!({"error": {"line": number, "message": message}})
+/// The answer to a bad line.
+pub(super) fn bad_line(message: &str) -> Value {
+    json!({"error": {"kind": "bad_line", "message": message}})
+}
+
+/// The line that answers a line of stdin; they are counted from 1.
+pub(super) fn reply(number: u64, mut answer: Value) -> Value {
+    answer["re"] = number.into();
+    json!({"reply": answer})
 }
 
 /// What a reply says of a command that was refused: a word for programs, and the library's own words.
@@ -211,26 +243,26 @@ fn kind(error: &SendError) -> &'static str {
     }
 }
 
-fn only<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a Value, String> {
-    match fields.keys().find(|key| *key != name) {
-        Some(other) => Err(format!("unknown field `{other}` beside `{name}`")),
-        None => Ok(&fields[name]),
-    }
+/// The only field of that line.
+fn only<'a>(line: &str, fields: &'a Map<String, Value>, name: &str) -> Result<&'a Value, String> {
+    typed::<PlainLine>(line)?;
+    Ok(&fields[name])
 }
 
-fn send(value: Value) -> Result<Command, String> {
-    let line: SendLine = typed(value)?;
+fn send(line: &str) -> Result<Command, String> {
+    let line: SendLine = typed(line)?;
     let delivery = match (line.delivery, line.steering) {
         (DeliveryWord::Steer, steering) => Delivery::Steer(steering.unwrap_or_default()),
         (_, Some(_)) => return Err("`steering` needs \"delivery\":\"steer\"".to_owned()),
         (DeliveryWord::Queue, None) => Delivery::Queue,
         (DeliveryWord::Reject, None) => Delivery::Reject,
     };
-    Ok(Command::Send { text: line.send, delivery, pin: line.pin })
+    let id = line.id.map(MessageId::from);
+    Ok(Command::Send { text: line.send, id, delivery, pin: line.pin })
 }
 
-fn answer(value: Value) -> Result<Command, String> {
-    let fields = typed::<AnswerLine>(value)?.answer;
+fn answer(line: &str) -> Result<Command, String> {
+    let fields = typed::<AnswerLine>(line)?.answer;
     let ask = match fields.ask {
         AskId::Number(number) => number,
         AskId::Text(text) => text.trim().parse().map_err(|_| format!("`ask` names no ask: {text:?}"))?,
@@ -250,8 +282,10 @@ fn answer(value: Value) -> Result<Command, String> {
     Ok(Command::Answer { ask: Seq(ask), grant })
 }
 
-fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
+/// Reads the line as it stands, so that a key that is there twice is found: which of the two was meant cannot be told.
+fn typed<T: serde::de::DeserializeOwned>(line: &str) -> Result<T, String> {
+    let mut json = serde_json::Deserializer::from_str(line);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string().as_str() {
         "." => error.into_inner().to_string(),
         path => format!("`{path}`: {}", error.inner()),
     })
@@ -282,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_commands_of_the_interface_are_read() {
-        let send = |delivery| Command::Send { text: "x".to_owned(), delivery, pin: false };
+        let send = |delivery| Command::Send { text: "x".to_owned(), id: None, delivery, pin: false };
         let answer = |grant| Command::Answer { ask: Seq(9), grant };
         let dollars = |usd: &str| Grant::Raise(Limits { usd: Some(usd.parse().unwrap()), ..Limits::default() });
         let cases = [
@@ -300,7 +334,11 @@ mod tests {
             ),
             (
                 r#"{"send":"x","pin":true}"#,
-                Command::Send { text: "x".to_owned(), delivery: Delivery::Queue, pin: true },
+                Command::Send { text: "x".to_owned(), id: None, delivery: Delivery::Queue, pin: true },
+            ),
+            (
+                r#"{"send":"x","id":"m"}"#,
+                Command::Send { text: "x".to_owned(), id: Some("m".into()), delivery: Delivery::Queue, pin: false },
             ),
             (r#"{"pin":"ID"}"#, Command::Pin { message: "ID".into() }),
             (r#"{"unpin":"ID"}"#, Command::Unpin { message: "ID".into() }),
@@ -333,6 +371,9 @@ mod tests {
             ("[]", "a command is a JSON object"),
             ("{}", "no command: use one of send, abort"),
             (r#"{"sent":"x"}"#, "no command"),
+            (r#"{"send":"x","send":"y"}"#, "duplicate field `send`"),
+            (r#"{"abort":"x","abort":"y"}"#, "duplicate field `abort`"),
+            (r#"{"answer":{"ask":9,"grant":"once","grant":"reject"}}"#, "duplicate field `grant`"),
             (r#"{"send":"x","abort":"y"}"#, "two commands in one line: send and abort"),
             (r#"{"send":7}"#, "`send`"),
             (r#"{"send":"x","delivery":"later"}"#, "`delivery`: unknown variant `later`"),

@@ -28,8 +28,6 @@ pub(super) enum Show {
     Out(String),
     /// A line for stderr, without its end.
     Note(String),
-    /// Nothing follows.
-    End,
 }
 
 /// What the pieces depend on beside the event.

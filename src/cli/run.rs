@@ -3,35 +3,39 @@
 //! ```text
 //! stdin ─► listener: one line after the other is carried out and answered ─┐
 //! Ctrl-C ─► abort; a second one leaves                                     ├─► output (its own thread)
-//! session's events ─► shown as they come ──────────────────────────────────┘
+//! session's events ─► narrator: shown as they come ────────────────────────┘
 //! ```
 //!
 //! The command ends when the session is idle, with the outcome of its newest turn. It leaves a session that runs (to be gone
 //! on with by `resume`) where the tape cannot be written, nobody reads its output, or Ctrl-C is pressed twice.
+//!
+//! Only the narrator waits for whoever reads the output, so a reader who takes nothing is between nobody and a stop.
 
 mod listener;
+mod narrator;
 mod open;
 mod view;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Message, Outcome, Runtime, SendError, Seq, Session,
+    Message, Outcome, Seq, Session,
     model::ErrorKind,
     session::{EventStream, Next, Spent, TurnEnd},
 };
+use tokio::sync::mpsc;
 
 use super::{
     arguments::{ResumeArguments, RunArguments},
-    attach, escape,
+    attach, escape, failed_to_start,
     failure::{Exit, Failure},
     models,
     output::Output,
     place::Environment,
 };
 use listener::Listener;
+use narrator::{Heard, Narrator};
 use open::Opened;
 use view::View;
 
@@ -54,66 +58,43 @@ pub(super) async fn resume(given: ResumeArguments, environment: &Environment) ->
     drive(opened, None, given.turn.json).await
 }
 
-/// How the driving ended.
-enum Ended {
-    /// Nothing runs and nothing waits to run.
-    Idle,
-    /// It goes on another time.
-    Left(Failure),
-}
-
 async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Exit, Failure> {
     let Opened { runtime, session, events, hints, asked } = opened;
-    let output = Output::start().map_err(|error| Failure::failed(format!("failed to start: {error}")))?;
-    let mut drive = Drive {
-        view: View::new(json, session.clone(), output.clone()),
-        runtime: runtime.clone(),
-        session,
-        events,
-        output,
-        hints,
-        is_resumed: prompt.is_none(),
-        failed_with: None,
-        has_ended: false,
-    };
-    let ended = drive.carry_through(prompt, &asked).await;
-    let Drive { view, failed_with, hints, output, .. } = drive;
+    let output = Output::start().map_err(|error| failed_to_start(&error))?;
+    let view = View::new(json, session.clone(), output.clone());
+    let listener = Listener::start(runtime.clone(), session.clone(), view.clone());
+    let mut listener = listener.map_err(|error| failed_to_start(&error))?;
+    let drive = Drive { view: view.clone(), session, output: output.clone() };
+    let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;
     let used = ended.as_ref().ok().and_then(|end| used(end.as_deref()?));
     let (exit, result, message) = match ended {
-        Ok(end) => finished(end.as_deref(), failed_with, &hints),
+        Ok(end) => finished(end.as_deref(), heard.failed_with, &hints),
         Err(failure) => {
             let result = json!({"outcome": "interrupted", "error": failure.message});
             (failure.exit, result, failure.message)
         }
     };
-    if let Some(line) = used.filter(|_| !json) {
-        view.note(line).await;
-    }
-    view.result(result).await;
-    output.finish().await;
+    // Before the reader is waited for: what is left must not run while nobody reads.
     let shut = tokio::time::timeout(LEAVE_LIMIT, runtime.shutdown()).await;
     if let Ok(leftover) = shut
         && !leftover.is_empty()
     {
         tracing::warn!(?leftover, "something could not be stopped");
     }
+    listener.stop().await;
+    if let Some(line) = used.filter(|_| !json) {
+        view.note(line);
+    }
+    view.result(&result);
+    output.finish().await;
     if exit == Exit::Done || message.is_empty() { Ok(exit) } else { Err(Failure { exit, message }) }
 }
 
 /// What is driven, and by what.
 struct Drive {
-    runtime: Runtime,
     session: Session,
-    events: EventStream,
     output: Output,
     view: View,
-    hints: Hints,
-    /// Whether what was begun is gone on with because the user said so: then an interrupted turn does not wait for that.
-    is_resumed: bool,
-    /// The kind of the newest failure of a model request.
-    failed_with: Option<ErrorKind>,
-    /// Whether a turn has ended since the beginning.
-    has_ended: bool,
 }
 
 /// What a failed request is explained with.
@@ -123,28 +104,24 @@ pub(super) struct Hints {
 }
 
 impl Drive {
-    /// The turn that ended last since the beginning; `None` where there was none.
+    /// The turn that ended last since the beginning, `None` where there was none; and what was heard meanwhile.
     async fn carry_through(
-        &mut self,
+        &self,
         prompt: Option<Message>,
         asked: &[Seq],
-    ) -> Result<Option<std::sync::Arc<TurnEnd>>, Failure> {
-        self.view.begin().await;
-        self.ask_again(asked).await?;
-        let mut listener = Listener::start(self.runtime.clone(), self.session.clone(), self.view.clone())
-            .map_err(|error| Failure::failed(format!("failed to start: {error}")))?;
-        if let Some(prompt) = prompt {
-            self.session.prompt(prompt).await?;
-        }
-        let ended = self.until_idle(&mut listener).await;
-        listener.stop().await;
-        match ended? {
-            Ended::Left(failure) => Err(failure),
-            Ended::Idle => {
-                let state = self.session.state().await?;
-                Ok(state.ended.back().filter(|_| self.has_ended).cloned())
-            }
-        }
+        events: EventStream,
+        listener: &mut Listener,
+    ) -> (Result<Option<Arc<TurnEnd>>, Failure>, Heard) {
+        let is_resumed = prompt.is_none();
+        let mut narrator = Narrator::start(self.session.clone(), self.view.clone(), events, is_resumed);
+        let ended = self.until_idle(prompt, asked, listener, &mut narrator).await;
+        let heard = narrator.stop().await;
+        let ended = match ended {
+            Ok(()) if heard.has_ended => self.session.state().await.map(|state| state.ended.back().cloned()),
+            Ok(()) => Ok(None),
+            Err(failure) => return (Err(failure), heard),
+        };
+        (ended.map_err(Failure::from), heard)
     }
 
     /// Shows questions that were asked before this process began.
@@ -158,81 +135,54 @@ impl Drive {
         Ok(())
     }
 
-    async fn until_idle(&mut self, listener: &mut Listener) -> Result<Ended, Failure> {
-        loop {
-            let session = self.session.clone();
-            let idle = session.wait();
-            tokio::pin!(idle);
+    /// Sends the prompt, and waits until nothing runs, nothing waits to run, and all of it is shown; or until it is to be left.
+    async fn until_idle(
+        &self,
+        prompt: Option<Message>,
+        asked: &[Seq],
+        listener: &mut Listener,
+        narrator: &mut Narrator,
+    ) -> Result<(), Failure> {
+        let (lines, shown) = (listener.asks(), narrator.catch_up());
+        let idle = async {
+            self.view.begin();
+            self.ask_again(asked).await?;
+            if let Some(prompt) = prompt {
+                self.session.prompt(prompt).await?;
+            }
             loop {
-                tokio::select! {
-                    // What happened is shown before it is looked at whether more can come.
-                    biased;
-                    left = listener.left() => return Ok(Ended::Left(left)),
-                    () = self.output.closed() => return Ok(Ended::Left(Failure::quiet(Exit::Failed))),
-                    next = self.events.next() => {
-                        if let Some(left) = self.take(next).await? {
-                            return Ok(Ended::Left(left));
-                        }
-                    }
-                    idle = &mut idle => {
-                        idle?;
-                        break;
-                    }
+                // Commands that were there before the turn ended are carried out; they may begin another one.
+                lines.catch_up().await;
+                self.session.wait().await?;
+                shown.now().await;
+                if self.session.state().await?.is_idle() && lines.close().await {
+                    return Ok(());
                 }
             }
-            // Commands that were there before the turn ended are carried out; they may begin another one.
-            listener.catch_up().await;
-            while let Some(next) = self.events.next().now_or_never() {
-                let is_over = next.is_none();
-                if let Some(left) = self.take(next).await? {
-                    return Ok(Ended::Left(left));
-                }
-                if is_over {
-                    break;
-                }
-            }
-            if self.session.state().await?.is_idle() {
-                return Ok(Ended::Idle);
-            }
+        };
+        tokio::select! {
+            biased;
+            left = next(&mut listener.left) => Err(left),
+            left = next(&mut narrator.left) => Err(left),
+            () = self.unread() => Err(Failure::quiet(Exit::Failed)),
+            ended = idle => ended,
         }
     }
 
-    /// Shows what happened, and says whether that is a reason to leave.
-    async fn take(&mut self, next: Option<Next>) -> Result<Option<Failure>, Failure> {
-        let event = match next {
-            Some(Next::Event(event)) => event,
-            Some(Next::Lagged(missed)) => {
-                let after = self.view.last_seen();
-                tracing::info!(missed, %after, "reading missed events from the tape");
-                self.events = self.session.events_after(after).await?;
-                return Ok(None);
-            }
-            None => return Err(SendError::Closed.into()),
-        };
-        self.view.event(&event).await;
-        Ok(match &event.kind {
-            EventKind::RequestFailed { kind, .. } => {
-                self.failed_with = Some(*kind);
-                None
-            }
-            EventKind::StepFinished { .. } => {
-                self.failed_with = None;
-                None
-            }
-            EventKind::TurnFinished { .. } => {
-                self.has_ended = true;
-                None
-            }
-            EventKind::StorageFailed { error } => Some(Failure::failed(format!(
-                "{error}: free some space; nothing that was accepted is lost, `tamtam resume {}` continues",
-                self.session.id()
-            ))),
-            EventKind::SessionRecovered { resumed: false, .. } if !self.is_resumed => Some(Failure::failed(format!(
-                "the session crashed twice without progress; `tamtam resume {}` tries again",
-                self.session.id()
-            ))),
-            _ => None,
-        })
+    /// Resolves when nobody reads the output, and nobody has asked for a stop: then it ends without a reader, too.
+    async fn unread(&self) {
+        self.output.closed().await;
+        if self.output.is_stopping() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The next one; where none comes any more, it waits for ever.
+async fn next(left: &mut mpsc::Receiver<Failure>) -> Failure {
+    match left.recv().await {
+        Some(failure) => failure,
+        None => std::future::pending().await,
     }
 }
 

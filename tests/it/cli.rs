@@ -15,5 +15,6 @@ mod rescue;
 mod search;
 mod sessions;
 mod steering;
+mod stop;
 mod terminal;
 mod tools;

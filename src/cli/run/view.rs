@@ -65,12 +65,12 @@ impl View {
     }
 
     /// Says which session it is.
-    pub(super) async fn begin(&self) {
+    pub(super) fn begin(&self) {
         let id = self.session.id();
         if self.json {
-            self.line(json!({"session": id, "format": FORMAT_VERSION})).await;
+            self.line(&json!({"session": id, "format": FORMAT_VERSION}));
         } else {
-            self.note(format!("session {id}")).await;
+            self.note(format!("session {id}"));
         }
     }
 
@@ -145,21 +145,31 @@ impl View {
         Seq(self.shown().last.map_or(0, |last| last.seq.0.saturating_sub(1)))
     }
 
-    /// A line of JSON that is no event.
-    pub(super) async fn line(&self, line: Value) {
-        self.output.show(Show::Out(format!("{line}\n"))).await;
+    /// A line of JSON that is no event. Waits for nothing.
+    pub(super) fn line(&self, line: &Value) {
+        self.output.put(Show::Out(format!("{line}\n")));
     }
 
-    /// A line for people.
-    pub(super) async fn note(&self, line: String) {
-        self.output.show(Show::Note(line)).await;
+    /// A line for people. Waits for nothing.
+    pub(super) fn note(&self, line: String) {
+        self.output.put(Show::Note(line));
     }
 
     /// The last line.
-    pub(super) async fn result(&self, result: Value) {
+    pub(super) fn result(&self, result: &Value) {
         if self.json {
-            self.line(json!({"result": result})).await;
+            self.line(&json!({"result": result}));
         }
+    }
+
+    /// Whether a stop was asked for: then a reader who takes nothing is no reason to wait any more.
+    pub(super) fn stop_waiting(&self, is_stopping: bool) {
+        self.output.stop_waiting(is_stopping);
+    }
+
+    /// Waits until another line may be asked.
+    pub(super) async fn room_for_answers(&self) {
+        self.output.room_for_answers().await;
     }
 
     /// Whether the lines are JSON.

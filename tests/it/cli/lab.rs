@@ -160,6 +160,23 @@ impl Live {
         stdin.flush().unwrap();
     }
 
+    /// Says a line; whether it went out.
+    pub(super) fn try_say(&mut self, line: &str) -> bool {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok()
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        Path::new(&format!("/proc/{}", self.child.id())).join("exe").read_link().is_ok()
+    }
+
+    /// Waits for the end, and reads nothing of the output. `None` where it hung and was killed.
+    pub(super) fn end_unread(mut self) -> Option<i32> {
+        let status = self.child.wait().unwrap();
+        self.alive = None;
+        status.code()
+    }
+
     pub(super) fn close_stdin(&mut self) {
         self.stdin = None;
     }

@@ -120,26 +120,24 @@ fn every_line_is_answered_in_order_and_a_bad_one_changes_nothing() {
     let lines = ended.lines();
     let answers: Vec<String> = lines
         .iter()
-        .filter_map(|line| match (&line["error"]["line"], &line["reply"]) {
-            (Value::Number(number), _) if line["event"].is_null() => Some(format!("bad {number}")),
-            (_, Value::Object(reply)) => Some(match reply.get("error") {
-                Some(error) => format!("{} {}", reply["command"].as_str()?, error["kind"].as_str()?),
-                None => reply["command"].as_str()?.to_owned(),
-            }),
-            _ => None,
+        .filter_map(|line| {
+            let reply = line["reply"].as_object()?;
+            let word = |value: &Value| value.as_str().map_or("-".to_owned(), str::to_owned);
+            let (command, kind) = (word(&line["reply"]["command"]), word(&line["reply"]["error"]["kind"]));
+            Some(format!("{} {command} {kind}", reply["re"]))
         })
         .collect();
     let expected = [
-        "bad 1",
-        "bad 2",
-        "send",
-        "send busy",
-        "send",
-        "queue",
-        "answer ask_closed",
-        "tree",
-        "withdraw",
-        "withdraw not_waiting",
+        "1 - bad_line",
+        "2 - bad_line",
+        "3 send -",
+        "4 send busy",
+        "5 send -",
+        "6 queue -",
+        "7 answer ask_closed",
+        "8 tree -",
+        "9 withdraw -",
+        "10 withdraw not_waiting",
     ];
     assert_eq!(answers, expected);
     let tree = &lines.iter().find(|line| line["reply"]["command"] == "tree").unwrap()["reply"]["tree"];

@@ -1,0 +1,135 @@
+//! Stops and the last moment of a run, where the reader of the output takes nothing, or has gone.
+
+use serde_json::{Value, json};
+
+use super::lab::{Ended, Lab, Live};
+
+/// Runs that came before the stop: what they wrote is more than every pipe and queue between holds.
+const RUNS: usize = 30;
+
+/// A model that goes on for ever: much text, and a call that leaves a line in `count`. Rules that let it.
+fn endless(lab: &Lab) -> String {
+    std::fs::write(lab.path("rules"), r#"{"permission":"doom_loop","pattern":"*","action":"allow"}"#).unwrap();
+    let call = json!({"name": "bash", "input": {"command": "echo x >> count"}});
+    lab.script_with(json!({"replies": [{"when": ["user:"], "text": "x".repeat(60_000), "calls": [call]}]}))
+}
+
+fn counted(lab: &Lab) -> usize {
+    std::fs::read_to_string(lab.work("count")).map_or(0, |lines| lines.lines().count())
+}
+
+/// A run whose output nobody reads, when its agent is [`RUNS`] calls on.
+fn unread(lab: &Lab, arguments: &[&str]) -> Live {
+    let mut command = lab.command(arguments);
+    command.arg("--rules").arg(lab.path("rules"));
+    // The log fills stderr, too.
+    command.env("TAMTAM_LOG", "trace").stdin(std::process::Stdio::piped());
+    let run = Live::start(command);
+    while counted(lab) < RUNS {
+        assert!(run.is_running(), "it ended after {} calls", counted(lab));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    run
+}
+
+/// Every stop, in text and as JSON: the process ends although nobody reads, and nothing of the agent begins after the stop.
+#[test]
+fn a_stop_ends_the_agent_while_nobody_reads() {
+    let stops =
+        [("-INT", ""), ("-INT", "--json"), ("-TERM", ""), ("-TERM", "--json"), ("-HUP", "--json"), ("abort", "--json")];
+    for (stop, form) in stops {
+        let lab = Lab::new();
+        let model = endless(&lab);
+        let mut arguments =
+            vec!["run", "--session", "s", "--permission", "auto", "--model", &model, "--max-steps", "100000"];
+        arguments.extend(Some(form).filter(|form| !form.is_empty()));
+        arguments.push("go");
+        let mut run = unread(&lab, &arguments);
+        let asked = std::time::Instant::now();
+        match stop {
+            "abort" => run.say(r#"{"abort":"enough"}"#),
+            signal => run.signal(signal),
+        }
+        assert_eq!(run.end_unread(), Some(130), "{stop} {form}");
+        // With `--nocapture`: how long each takes.
+        eprintln!("{stop} {form}: over after {:?}", asked.elapsed());
+        let began = counted(&lab);
+        let tape = lab.tape("s");
+        let of = |kind: &str| tape.iter().filter(|entry| entry["kind"] == kind).count();
+        // What ran at the stop may have left its line or not.
+        assert!(began.abs_diff(of("call_started")) <= 1, "{stop} {form}: {began} of {}", of("call_started"));
+        if stop == "-INT" || stop == "abort" {
+            let reason = if stop == "abort" { "enough" } else { "interrupted by the user" };
+            let last = tape.iter().rfind(|entry| entry["kind"] == "turn_finished").unwrap();
+            let ended = (&last["data"]["outcome"], &last["data"]["reason"]);
+            assert_eq!(ended, (&json!("aborted"), &json!(reason)), "{stop} {form}");
+        }
+        assert_eq!(lab.processes("bash"), 0, "{stop} {form}");
+    }
+}
+
+/// A reader who has gone is no reader to wait for either: the process ends by itself, and the session can be gone on with.
+#[test]
+fn a_run_whose_reader_has_gone_ends() {
+    let lab = Lab::new();
+    let model = endless(&lab);
+    let mut run = unread(&lab, &["run", "--json", "--session", "s", "--permission", "auto", "--model", &model, "go"]);
+    run.close_stdout();
+    assert_eq!(run.end_unread(), Some(1));
+}
+
+/// What a client does at the last moment: it answers to `turn_finished` with a message, under an id of its own.
+fn answers_the_end(lab: &Lab, model: &str, id: &str) -> (Vec<Value>, Ended) {
+    let mut run = lab.start(&["run", "--json", "--session", "s", "--model", model, "go"]);
+    run.until_event("turn_finished");
+    // The process may be gone, which is an answer, too.
+    run.try_say(&json!({"send": "more", "id": id}).to_string());
+    let ended = run.end();
+    let replies = ended.lines().into_iter().filter(|line| line["reply"].is_object()).collect();
+    (replies, ended)
+}
+
+/// CLI-RUN-001: a message that comes with the end of a turn is taken and answered, or refused; sent again with its id it is never
+/// doubled. `TAMTAM_ENDS=150` sends 300.
+#[test]
+fn a_message_at_the_end_of_a_turn_is_answered_and_never_doubled() {
+    let rounds = std::env::var("TAMTAM_ENDS").map_or(6, |rounds| rounds.parse().unwrap());
+    for round in 0..rounds {
+        let lab = Lab::new();
+        let model = lab.script_with(json!({"replies": [{"when": ["user:"], "text": "said"}]}));
+        let id = format!("mine-{round}");
+        let (replies, ended) = answers_the_end(&lab, &model, &id);
+        assert_eq!((ended.code, replies.len()), (0, 1), "{}", ended.stdout);
+        let was_taken = replies[0]["reply"]["error"].is_null();
+        assert!(was_taken || replies[0]["reply"]["error"]["kind"] == "closed", "{}", ended.stdout);
+        let (again, _) = answers_the_end(&lab, &model, &id);
+        assert_eq!(again.len(), 1);
+        if was_taken && again[0]["reply"]["error"].is_null() {
+            assert_eq!(again[0]["reply"]["seq"], replies[0]["reply"]["seq"]);
+        }
+        let tape = lab.tape("s");
+        let mine =
+            tape.iter().filter(|entry| entry["kind"] == "accepted" && entry["data"]["message"]["id"] == id.as_str());
+        assert!(mine.count() <= 1);
+        let sessions = lab.run(&["sessions", "--json"]).lines();
+        assert_eq!(sessions[0]["open"], json!(false), "no turn of it is left open");
+    }
+}
+
+/// A line that was in the pipe before the process began comes behind the prompt.
+#[test]
+fn a_piped_command_never_overtakes_the_prompt() {
+    let lab = Lab::new();
+    let model = lab.script_with(json!({"replies": [{"when": ["user:"], "text": "said"}]}));
+    for round in 0..5 {
+        let session = format!("s{round}");
+        let mut command = lab.command(&["run", "--json", "--session", &session, "--model", &model, "the prompt"]);
+        let lines = lab.path("lines");
+        std::fs::write(&lines, "{\"send\":\"the line\"}\n").unwrap();
+        command.stdin(std::fs::File::open(&lines).unwrap());
+        assert_eq!(Live::start(command).end().code, 0);
+        let said: Vec<Value> = lab.tape(&session).into_iter().filter(|entry| entry["kind"] == "accepted").collect();
+        let texts: Vec<_> = said.iter().map(|entry| &entry["data"]["message"]["parts"][0]["text"]).collect();
+        assert_eq!(texts, ["the prompt", "the line"]);
+    }
+}
