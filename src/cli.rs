@@ -62,6 +62,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => return end(Err(failed_to_start(&error)), &mut std::io::stderr()),
     };
     log_to(&stderr);
+    keep_environment_private();
     let environment = Environment::of_process();
     let ended = runtime.block_on(carry_out(arguments.command, &environment));
     runtime.shutdown_timeout(LAST_WAIT);
@@ -113,6 +114,14 @@ fn end(ended: Result<Exit, Failure>, stderr: &mut impl Write) -> ExitCode {
             }
             failure.exit.into()
         }
+    }
+}
+
+/// What a call runs has none of our keys in its environment, and must not read them from ours (`/proc/PID/environ`) either.
+fn keep_environment_private() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "the environment of this process cannot be made private");
     }
 }
 

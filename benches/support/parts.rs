@@ -43,8 +43,13 @@ impl Model for Calls {
         &self.name
     }
 
-    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        // A long history is summed up now and then; that request is no step, and offers no tool.
+        let is_summary = request.tools.is_empty() && !request.key.is_empty();
         Box::pin(async move {
+            if is_summary {
+                return Ok(Answer::new(vec![AnswerPart::Text { text: "so far".into(), extra: None }], Finish::Stop));
+            }
             self.asked.lock().unwrap().push(Instant::now());
             if !self.think.is_zero() {
                 tokio::time::sleep(self.think).await;

@@ -160,3 +160,36 @@ async fn the_tools_work_in_another_process() {
     assert!(call("read", json!({"path": "../x"})).await.is_error());
     assert_eq!(std::fs::read_to_string(folder.join("there.txt")).unwrap(), "right there\n");
 }
+
+/// A key of the host's is in no process of a call, and no such process reads it from the host: not even through `/proc`.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_call_cannot_read_the_keys_of_the_host() {
+    use std::os::unix::{fs::chown, process::CommandExt as _};
+    const CANARY: &str = "sk-CANARY-of-the-host";
+    const NOBODY: u32 = 65_534;
+    let lab = Lab::new();
+    let seen = json!({"name": "bash", "input": {"command": "env; cat /proc/$PPID/environ; echo looked"}});
+    let model = lab.script(json!([{"calls": [seen]}, {"expect": ["looked"], "text": "done"}]));
+    let program = lab.path("tamtam");
+    std::fs::copy(env!("CARGO_BIN_EXE_tamtam"), &program).unwrap();
+    let usual = lab.command(&["run", "--session", "s", "--permission", "auto", "--model", &model, "go"]);
+    let mut command = std::process::Command::new(&program);
+    command.args(usual.get_args()).current_dir(lab.path("work")).env_clear();
+    command.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("OPENAI_API_KEY", CANARY).stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    // Root reads everything; so the run is somebody else's.
+    if rustix::process::geteuid().is_root() {
+        for path in ["", "work", "home", "tmp"] {
+            chown(lab.path(path), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let ended = super::lab::Live::start(command).end();
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    let tape = lab.tape("s");
+    let result = tape.iter().find(|entry| entry["kind"] == "result").unwrap();
+    assert!(result.to_string().contains("Permission denied"), "{result}");
+    assert!(!tape.iter().any(|entry| entry.to_string().contains(CANARY)), "{tape:?}");
+}
