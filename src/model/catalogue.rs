@@ -25,14 +25,6 @@ pub struct KnownProvider {
     pub quirks: Quirks,
 }
 
-const PLAIN: Quirks = Quirks {
-    max_tokens: MaxTokensField::MaxTokens,
-    stream_options: true,
-    reasoning: ReasoningBack::Never,
-    schema: SchemaDialect::Plain,
-    auto_cache: false,
-};
-
 const fn openai_compatible(
     name: &'static str,
     base_url: &'static str,
@@ -46,28 +38,28 @@ const fn openai_compatible(
         key_variables,
         base_url_variable,
         needs_key: true,
-        quirks: PLAIN,
+        quirks: Quirks::NONE,
     }
 }
 
 /// The providers that are known by name (W-01), and `local` for a server on this machine.
 pub const PROVIDERS: &[KnownProvider] = &[
     KnownProvider {
-        quirks: Quirks { max_tokens: MaxTokensField::MaxCompletionTokens, ..PLAIN },
+        quirks: Quirks { max_tokens: MaxTokensField::MaxCompletionTokens, ..Quirks::NONE },
         ..openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL")
     },
     KnownProvider {
         api: Api::AnthropicMessages,
-        quirks: Quirks { auto_cache: true, ..PLAIN },
+        quirks: Quirks { auto_cache: true, ..Quirks::NONE },
         ..openai_compatible("anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL")
     },
     KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
+        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..Quirks::NONE },
         ..openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
     },
     openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL"),
     KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
+        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..Quirks::NONE },
         ..openai_compatible(
             "zhipu",
             "https://open.bigmodel.cn/api/paas/v4",
@@ -82,11 +74,11 @@ pub const PROVIDERS: &[KnownProvider] = &[
         "DASHSCOPE_BASE_URL",
     ),
     KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
+        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..Quirks::NONE },
         ..openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
     },
     KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::Details, ..PLAIN },
+        quirks: Quirks { reasoning: ReasoningBack::Details, ..Quirks::NONE },
         ..openai_compatible(
             "openrouter",
             "https://openrouter.ai/api/v1",
@@ -95,7 +87,7 @@ pub const PROVIDERS: &[KnownProvider] = &[
         )
     },
     KnownProvider {
-        quirks: Quirks { schema: SchemaDialect::Gemini, ..PLAIN },
+        quirks: Quirks { schema: SchemaDialect::Gemini, ..Quirks::NONE },
         ..openai_compatible(
             "gemini",
             "https://generativelanguage.googleapis.com/v1beta/openai",

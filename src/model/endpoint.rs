@@ -44,15 +44,20 @@ pub struct Quirks {
     pub auto_cache: bool,
 }
 
+impl Quirks {
+    /// Nothing is particular.
+    pub(crate) const NONE: Quirks = Quirks {
+        max_tokens: MaxTokensField::MaxTokens,
+        stream_options: true,
+        reasoning: ReasoningBack::Never,
+        schema: SchemaDialect::Plain,
+        auto_cache: false,
+    };
+}
+
 impl Default for Quirks {
     fn default() -> Quirks {
-        Quirks {
-            max_tokens: MaxTokensField::MaxTokens,
-            stream_options: true,
-            reasoning: ReasoningBack::Never,
-            schema: SchemaDialect::Plain,
-            auto_cache: false,
-        }
+        Quirks::NONE
     }
 }
 

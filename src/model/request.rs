@@ -109,6 +109,14 @@ impl History {
         self.full.iter().flat_map(|chunk| chunk.iter()).chain(self.tail.iter())
     }
 
+    /// The answers of the model, oldest first.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &Answer> {
+        self.iter().filter_map(|item| match item.as_ref() {
+            Item::Assistant(answer) => Some(answer),
+            _ => None,
+        })
+    }
+
     /// How many items.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -187,16 +195,14 @@ impl Item {
     /// The fragment of request body that a wire made of this item, made by `render` the first time and kept.
     ///
     /// `wire` names the format and everything that its rendering depends on. One fragment is kept; another wire renders anew.
-    pub fn fragment(&self, wire: &str, render: impl FnOnce() -> Bytes) -> Bytes {
+    pub fn fragment(&self, wire: &str, render: impl Fn() -> Bytes) -> Bytes {
         let cell = match self {
             Item::User(item) => &item.fragment,
             Item::Assistant(item) => &item.fragment,
             Item::Result(item) => &item.fragment,
         };
-        let mut render = Some(render);
-        let mut make = || render.take().map_or_else(Bytes::new, |f| f());
-        let (kept_for, kept) = cell.0.get_or_init(|| (wire.into(), make()));
-        if **kept_for == *wire { kept.clone() } else { make() }
+        let (kept_for, kept) = cell.0.get_or_init(|| (wire.into(), render()));
+        if **kept_for == *wire { kept.clone() } else { render() }
     }
 }
 

@@ -38,14 +38,10 @@ impl Provider {
     pub fn known(name: &str) -> Option<Provider> {
         let known = PROVIDERS.iter().find(|known| known.name == name)?;
         Some(Provider {
-            name: known.name.to_owned(),
-            api: known.api,
-            base_url: known.base_url.to_owned(),
-            key: None,
             key_from: known.key_variables.first().copied().unwrap_or_default().to_owned(),
             needs_key: known.needs_key,
-            limits: None,
             quirks: known.quirks,
+            ..Provider::custom(known.name, known.api, known.base_url)
         })
     }
 
@@ -79,7 +75,7 @@ impl Provider {
         self
     }
 
-    fn endpoint(&self, model: &str) -> Result<Endpoint, ModelError> {
+    fn endpoint(&self, model: &str, limits: ModelLimits) -> Result<Endpoint, ModelError> {
         if self.needs_key && self.key.is_none() {
             let message = match self.key_from.as_str() {
                 "" => format!("no key for provider {}", self.name),
@@ -88,13 +84,10 @@ impl Provider {
             return Err(ModelError::new(ErrorKind::Auth, message));
         }
         Ok(Endpoint {
-            provider: self.name.clone(),
-            base_url: self.base_url.clone(),
-            api: self.api,
             key: self.key.clone(),
-            model: model.to_owned(),
-            limits: self.limits.unwrap_or_else(|| known_limits(model)),
+            limits,
             quirks: self.quirks,
+            ..Endpoint::new(self.api, &self.name, &self.base_url, model)
         })
     }
 }
@@ -165,11 +158,7 @@ impl Router {
             let message = format!("unknown provider {:?}: use one of {}", name.provider, known.join(", "));
             return Err(ModelError::new(ErrorKind::NotFound, message));
         };
-        let mut endpoint = provider.endpoint(&name.model)?;
-        if let Some(limits) = self.limits.get(name) {
-            endpoint.limits = *limits;
-        }
-        Ok(endpoint)
+        provider.endpoint(&name.model, self.limits_of(name))
     }
 }
 
