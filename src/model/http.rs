@@ -98,10 +98,8 @@ impl HttpModel {
         let mut clock = Clock::start(options);
         let body = wire::body(&self.endpoint, &self.rendering, request);
         let client = self.client.for_scheme(self.url.scheme()).await?;
-        let response = match timeout_at(clock.until(), self.post(&client, body).send()).await {
-            Ok(sent) => sent.map_err(|error| self.not_sent(&error))?,
-            Err(_) => return Err(self.timed_out(&clock)),
-        };
+        let sent = timeout_at(clock.until(), self.post(&client, body).send()).await;
+        let response = sent.map_err(|_| self.timed_out(&clock))?.map_err(|error| self.not_sent(&error))?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(self.refused(response).await);
         }
@@ -144,7 +142,8 @@ impl HttpModel {
         let mut reading = Reading::new(&self.endpoint, request, deltas);
         let mut decoder = Decoder::new(options.event_bytes_max);
         let mut bytes_read = 0_usize;
-        let mut start = Start::default();
+        // What has arrived, until it is clear what it is the beginning of.
+        let mut start = Some(Vec::new());
         loop {
             let chunk = match timeout_at(clock.until(), response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
@@ -159,8 +158,13 @@ impl HttpModel {
                 let what = format!("sent an answer of more than {} bytes", options.answer_bytes_max);
                 return Err(self.endpoint.error(ErrorKind::Protocol, what));
             }
-            if let Some(other) = start.other_than_events(&chunk) {
-                return Err(self.no_events(other, response).await);
+            if let Some(seen) = &mut start {
+                seen.extend_from_slice(&chunk);
+                match is_events(seen) {
+                    Some(true) => start = None,
+                    Some(false) => return Err(self.no_events(std::mem::take(seen), response).await),
+                    None => {}
+                }
             }
             let events = decoder.push(&chunk).map_err(|error| self.endpoint.error(ErrorKind::Protocol, error))?;
             for event in events {
@@ -307,32 +311,15 @@ fn after(time: Duration) -> Instant {
     Instant::now() + time.min(NEVER)
 }
 
-/// The first bytes of a body, to tell a stream of events from a page or an object. No line of a stream begins with `<`, `{`
-/// or `[`; the content type is not asked, because servers and proxies get it wrong.
-#[derive(Default)]
-struct Start {
-    seen: Vec<u8>,
-    is_known: bool,
-}
-
-impl Start {
-    /// What has arrived, once it is clear that it is no stream of events.
-    fn other_than_events(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
-        if self.is_known {
-            return None;
-        }
-        self.seen.extend_from_slice(chunk);
-        let start = self.seen.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.seen);
-        let first = start.iter().find(|byte| !byte.is_ascii_whitespace());
-        match first {
-            Some(b'<' | b'{' | b'[') => Some(std::mem::take(&mut self.seen)),
-            // The mark itself may be split over chunks; a stream of white space is not kept.
-            None if self.seen.len() < 64 => None,
-            _ => {
-                self.is_known = self.seen.len() >= 3;
-                None
-            }
-        }
+/// Whether a body that begins so is a stream of events, and not a page or an object; `None` where that is not clear yet. No line
+/// of a stream begins with `<`, `{` or `[`; the content type is not asked, because servers and proxies get it wrong.
+fn is_events(start: &[u8]) -> Option<bool> {
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'<' | b'{' | b'[') => Some(false),
+        // The mark itself may be split over chunks; a stream of white space is not kept.
+        None if start.len() < 64 => None,
+        _ => (start.len() >= 3).then_some(true),
     }
 }
 

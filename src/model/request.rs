@@ -37,14 +37,8 @@ impl Request {
     /// A request with that history and nothing else.
     #[must_use]
     pub fn new(history: History) -> Request {
-        Request {
-            system: "".into(),
-            tools: Arc::new([]),
-            history,
-            reminder: None,
-            params: Params::default(),
-            key: String::new(),
-        }
+        let (system, tools, params) = (Arc::default(), Arc::default(), Params::default());
+        Request { system, tools, history, reminder: None, params, key: String::new() }
     }
 }
 

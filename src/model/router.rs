@@ -48,16 +48,8 @@ impl Provider {
     /// A provider of the host's own: any server that speaks one of the wire formats. It needs no key.
     #[must_use]
     pub fn custom(name: impl Into<String>, api: Api, base_url: impl Into<String>) -> Provider {
-        Provider {
-            name: name.into(),
-            api,
-            base_url: base_url.into(),
-            key: None,
-            key_from: String::new(),
-            needs_key: false,
-            limits: None,
-            quirks: Quirks::default(),
-        }
+        let (name, base_url, key_from) = (name.into(), base_url.into(), String::new());
+        Provider { name, api, base_url, key: None, key_from, needs_key: false, limits: None, quirks: Quirks::NONE }
     }
 
     /// The same provider with a key.

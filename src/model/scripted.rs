@@ -251,15 +251,8 @@ fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut Stat
             let attempt = state.attempts.entry(answers).or_default();
             *attempt += 1;
             // The replies that may be given after that many answers: those behind the answer before, up to the next one.
-            let mut before = 0;
-            let turn = sequence().skip_while(|reply| {
-                let is_earlier = before < answers;
-                before += usize::from(reply.leaves_an_answer());
-                is_earlier
-            });
-            let mut open = true;
-            let turn: Vec<&Arc<Reply>> =
-                turn.take_while(|reply| std::mem::replace(&mut open, !reply.leaves_an_answer())).collect();
+            let replies: Vec<&Arc<Reply>> = sequence().collect();
+            let turn = replies.split_inclusive(|reply| reply.leaves_an_answer()).nth(answers).unwrap_or_default();
             turn.get(*attempt - 1).or(turn.last()).copied()
         }
     };

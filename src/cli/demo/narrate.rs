@@ -28,15 +28,11 @@ impl Narrator {
     pub(super) fn tell(&mut self, kind: &EventKind) -> Vec<String> {
         let line = match kind {
             EventKind::Queued { message, .. } => {
-                let text = message.text();
-                let waits = !self.running.is_empty();
-                let line = waits.then(|| format!("  A message is queued behind this turn: {text}"));
-                self.queued.push_back(text);
-                return line
-                    .into_iter()
-                    .map(|line| escape::short(&line, LINE_MAX))
-                    .map(|line| format!("  {line}"))
-                    .collect();
+                self.queued.push_back(message.text());
+                if self.running.is_empty() {
+                    return vec![];
+                }
+                format!("A message is queued behind this turn: {}", message.text())
             }
             EventKind::TurnStarted { .. } => {
                 self.turns += 1;

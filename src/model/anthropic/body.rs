@@ -27,32 +27,34 @@ const NOTHING_EARLIER: &str = "(the earlier part of this conversation is left ou
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
     let mut out = begin(&endpoint.model, &request.params, fields(endpoint, request));
+    let marks = endpoint.quirks.auto_cache;
     let tools = tools(endpoint, request);
     if !tools.is_empty() {
         out.extend_from_slice(b",\"tools\":");
         write_json(&mut out, &tools);
+        if marks && !request.tools.is_empty() {
+            let last = out.len() - 1;
+            mark(&mut out, last);
+        }
     }
     if !request.system.trim().is_empty() {
         out.extend_from_slice(b",\"system\":");
-        match endpoint.quirks.auto_cache {
-            true => write_json(
-                &mut out,
-                &json!([{"type": "text", "text": &*request.system, "cache_control": {"type": "ephemeral"}}]),
-            ),
-            false => write_json(&mut out, &*request.system),
+        if marks {
+            write_json(&mut out, &[text_block(&request.system)]);
+            let block = out.len() - 1;
+            mark(&mut out, block);
+        } else {
+            write_json(&mut out, &*request.system);
         }
     }
     out.extend_from_slice(b",\"messages\":[");
-    let mut messages = Messages { out: &mut out, role: None, has_block: false, ends: [None; 2] };
+    let mut messages = Messages { out: &mut out, role: None, ends: [None; 2] };
     messages.all(endpoint, wire, request);
     let ends = messages.ends;
     out.extend_from_slice(b"]}");
-    if endpoint.quirks.auto_cache {
-        // The later one first, so that the other stays where it is.
-        for end in ends.into_iter().rev().flatten() {
-            let before_the_brace = end.saturating_sub(1);
-            out.splice(before_the_brace..before_the_brace, MARK.iter().copied());
-        }
+    // The later one first, so that the other stays where it is.
+    for end in ends.into_iter().rev().flatten().filter(|_| marks) {
+        mark(&mut out, end);
     }
     out.into()
 }
@@ -63,6 +65,12 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
 /// the user's message before the newest answer: there the request before this one ended, so what it had kept is found
 /// however many calls came between. The marks are no part of what is compared, so they may move.
 const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
+
+/// Marks the block that ends there.
+fn mark(out: &mut Vec<u8>, end: usize) {
+    let before_the_brace = end.saturating_sub(1);
+    out.splice(before_the_brace..before_the_brace, MARK.iter().copied());
+}
 
 /// The plain fields beside those that both APIs have.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
@@ -86,19 +94,13 @@ fn tools(endpoint: &Endpoint, request: &Request) -> Vec<Value> {
         let called = called.collect::<BTreeSet<_>>();
         return called.iter().map(|name| tool(name, "Not on offer now.", &json!({}))).collect();
     }
-    let offered = request.tools.iter().map(|offered| tool(&offered.name, &offered.description, &offered.schema));
-    let mut offered: Vec<Value> = offered.collect();
-    if let Some(last) = offered.last_mut().filter(|_| endpoint.quirks.auto_cache) {
-        last["cache_control"] = json!({ "type": "ephemeral" });
-    }
-    offered
+    request.tools.iter().map(|offered| tool(&offered.name, &offered.description, &offered.schema)).collect()
 }
 
 /// Writes the messages: opens one where the role changes, and puts blocks into it.
 struct Messages<'a> {
     out: &'a mut Vec<u8>,
     role: Option<&'static str>,
-    has_block: bool,
     /// Where the newest two messages of the user end: behind the last block of each.
     ends: [Option<usize>; 2],
 }
@@ -163,9 +165,8 @@ impl Messages<'_> {
             self.out.extend_from_slice(role.as_bytes());
             self.out.extend_from_slice(b"\",\"content\":[");
             self.role = Some(role);
-            self.has_block = false;
         }
-        if std::mem::replace(&mut self.has_block, true) {
+        if !self.out.ends_with(b"[") {
             self.out.push(b',');
         }
         self.out.extend_from_slice(blocks);

@@ -30,7 +30,7 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
         write_json(&mut out, &tools.collect::<Value>());
     }
     out.extend_from_slice(b",\"messages\":[");
-    Messages { out: &mut out, first: true, files: Vec::new() }.all(endpoint, wire, request);
+    Messages { out: &mut out, files: Vec::new() }.all(endpoint, wire, request);
     out.extend_from_slice(b"]}");
     out.into()
 }
@@ -54,7 +54,6 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
 /// Writes the messages, one fragment after the other.
 struct Messages<'a> {
     out: &'a mut Vec<u8>,
-    first: bool,
     /// Images of the results of this batch, already rendered. A tool message takes text only, and nothing may stand between
     /// the tool messages of a batch, so they follow as one user's message.
     files: Vec<Bytes>,
@@ -95,7 +94,7 @@ impl Messages<'_> {
         if message.is_empty() {
             return;
         }
-        if !std::mem::take(&mut self.first) {
+        if !self.out.ends_with(b"[") {
             self.out.push(b',');
         }
         self.out.extend_from_slice(message);

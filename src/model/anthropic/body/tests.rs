@@ -44,8 +44,8 @@ fn the_whole_body_has_its_fixed_order() {
     endpoint.quirks.auto_cache = true;
     let expected = concat!(
         r#"{"model":"m","stream":true,"max_tokens":8192,"temperature":0.5,"#,
-        r#""thinking":{"type":"adaptive"},"tools":[{"cache_control":{"type":"ephemeral"},"description":"d","input_schema":{"properties":{},"type":"object"},"name":"t"}],"#,
-        r#""system":[{"cache_control":{"type":"ephemeral"},"text":"be brief","type":"text"}],"#,
+        r#""thinking":{"type":"adaptive"},"tools":[{"description":"d","input_schema":{"properties":{},"type":"object"},"name":"t","cache_control":{"type":"ephemeral"}}],"#,
+        r#""system":[{"text":"be brief","type":"text","cache_control":{"type":"ephemeral"}}],"#,
         r#""messages":[{"role":"user","content":[{"text":"hi","type":"text","cache_control":{"type":"ephemeral"}}]}]}"#,
     );
     assert_eq!(body(&endpoint, &rendering(&endpoint), &request), expected.as_bytes());
