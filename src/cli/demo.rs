@@ -195,11 +195,7 @@ impl Play {
                 Some(Next::Lagged(missed)) => return Err(Failure::failed(format!("{missed} events were missed"))),
                 None => return Err(Failure::failed("the session was closed before the demo ended")),
             };
-            if let EventKind::SessionRecovered { .. } = &event.kind {
-                let crashes = self.runtime.crashes();
-                self.narrator.crashed(crashes.iter().map(|crash| crash.reason.to_string()));
-            }
-            for line in self.narrator.tell(&event.kind) {
+            for line in self.narrator.tell(&event.kind, &self.runtime.crashes()) {
                 print(&format!("{line}\n"))?;
             }
             match &event.kind {

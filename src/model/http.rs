@@ -87,12 +87,6 @@ impl HttpModel {
         Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, endpoint, client })
     }
 
-    /// Where it is reached.
-    #[must_use]
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
         let options = self.client.options();
         let mut clock = Clock::start(options);

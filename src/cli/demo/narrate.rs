@@ -1,6 +1,6 @@
 //! The events of the demo in plain words. Pure: an event and the lines before it give the next lines.
 
-use tamtam::{EventKind, Outcome, Part, session::ErrorReason};
+use tamtam::{EventKind, Outcome, Part, session::ErrorReason, supervisor::CrashReport};
 
 use crate::cli::escape;
 
@@ -14,18 +14,12 @@ pub(super) struct Narrator {
     running: Vec<String>,
     /// The texts of messages that wait for a turn.
     queued: std::collections::VecDeque<String>,
-    crashes: Vec<String>,
     crashes_told: usize,
 }
 
 impl Narrator {
-    /// The reasons of all crashes so far, for the next recovery to be told with.
-    pub(super) fn crashed(&mut self, reasons: impl Iterator<Item = String>) {
-        self.crashes = reasons.collect();
-    }
-
-    /// The lines that an event is worth.
-    pub(super) fn tell(&mut self, kind: &EventKind) -> Vec<String> {
+    /// The lines that an event is worth. A recovery is told with the crash before it, where there was one.
+    pub(super) fn tell(&mut self, kind: &EventKind, crashes: &[CrashReport]) -> Vec<String> {
         let line = match kind {
             EventKind::Queued { message, .. } => {
                 self.queued.push_back(message.text());
@@ -61,11 +55,11 @@ impl Narrator {
             }
             EventKind::Delivered { messages } => format!("The model is given {} new message(s).", messages.len()),
             EventKind::SessionRecovered { resumed, .. } => {
-                let how = match self.crashes.get(self.crashes_told) {
-                    Some(reason) => format!("crashed ({reason})"),
+                let how = match crashes.get(self.crashes_told) {
+                    Some(crash) => format!("crashed ({})", crash.reason),
                     None => "was torn down".to_owned(),
                 };
-                self.crashes_told = self.crashes.len();
+                self.crashes_told = crashes.len();
                 // What ran went down with it.
                 self.running.clear();
                 let then = if *resumed { "goes on" } else { "waits" };

@@ -27,35 +27,27 @@ const NOTHING_EARLIER: &str = "(the earlier part of this conversation is left ou
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
     let mut out = begin(&endpoint.model, &request.params, fields(endpoint, request));
-    let marks = endpoint.quirks.auto_cache;
-    let tools = tools(endpoint, request);
+    let mut tools = blocks(tools(endpoint, request));
     if !tools.is_empty() {
-        out.extend_from_slice(b",\"tools\":");
-        write_json(&mut out, &tools);
-        if marks && !request.tools.is_empty() {
-            let last = out.len() - 1;
-            mark(&mut out, last);
+        if endpoint.quirks.auto_cache && !request.tools.is_empty() {
+            tools = marked(&tools);
         }
+        out.extend_from_slice(&[b",\"tools\":[", &tools[..], b"]"].concat());
     }
     if !request.system.trim().is_empty() {
         out.extend_from_slice(b",\"system\":");
-        if marks {
-            write_json(&mut out, &[text_block(&request.system)]);
-            let block = out.len() - 1;
-            mark(&mut out, block);
-        } else {
-            write_json(&mut out, &*request.system);
+        match endpoint.quirks.auto_cache {
+            true => out.extend_from_slice(&[b"[", &marked(&blocks([text_block(&request.system)]))[..], b"]"].concat()),
+            false => write_json(&mut out, &*request.system),
         }
     }
     out.extend_from_slice(b",\"messages\":[");
-    let mut messages = Messages { out: &mut out, role: None, ends: [None; 2] };
-    messages.all(endpoint, wire, request);
-    let ends = messages.ends;
-    out.extend_from_slice(b"]}");
-    // The later one first, so that the other stays where it is.
-    for end in ends.into_iter().rev().flatten().filter(|_| marks) {
-        mark(&mut out, end);
+    for (n, (role, blocks)) in messages(endpoint, wire, request).iter().enumerate() {
+        let comma: &[u8] = if n == 0 { b"" } else { b"," };
+        let head = [comma, b"{\"role\":\"", role.as_bytes(), b"\",\"content\":["].concat();
+        out.extend_from_slice(&[&head[..], &blocks.join(&b","[..])[..], b"]}"].concat());
     }
+    out.extend_from_slice(b"]}");
     out.into()
 }
 
@@ -66,10 +58,10 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
 /// however many calls came between. The marks are no part of what is compared, so they may move.
 const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
 
-/// Marks the block that ends there.
-fn mark(out: &mut Vec<u8>, end: usize) {
-    let before_the_brace = end.saturating_sub(1);
-    out.splice(before_the_brace..before_the_brace, MARK.iter().copied());
+/// Blocks with a mark on the last one.
+fn marked(blocks: &[u8]) -> Bytes {
+    let before_the_brace = &blocks[..blocks.len().saturating_sub(1)];
+    [before_the_brace, MARK, b"}"].concat().into()
 }
 
 /// The plain fields beside those that both APIs have.
@@ -97,79 +89,50 @@ fn tools(endpoint: &Endpoint, request: &Request) -> Vec<Value> {
     request.tools.iter().map(|offered| tool(&offered.name, &offered.description, &offered.schema)).collect()
 }
 
-/// Writes the messages: opens one where the role changes, and puts blocks into it.
-struct Messages<'a> {
-    out: &'a mut Vec<u8>,
-    role: Option<&'static str>,
-    /// Where the newest two messages of the user end: behind the last block of each.
-    ends: [Option<usize>; 2],
+/// The messages: what follows each other in one role is one of them.
+type Messages = Vec<(&'static str, Vec<Bytes>)>;
+
+fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
+    let takes = Takes { images: endpoint.limits.images, pdf: endpoint.limits.images };
+    let text = |text: &str| blocks([text_block(text)]);
+    let mut messages = Messages::new();
+    for said in paired(&request.history) {
+        let (role, blocks) = match said {
+            Said::User(item, user) => {
+                ("user", item.fragment(wire, || blocks(pieces(&user.parts, takes).iter().map(block))))
+            }
+            Said::Answer(item, answer) => ("assistant", item.fragment(wire, || answer_blocks(endpoint, answer))),
+            Said::Result(item, result) => ("user", item.fragment(wire, || result_fragment(result, takes))),
+            Said::NoResult(call) => ("user", tool_result(call, NO_RESULT.into(), true)),
+            Said::Stray(result) => ("user", text(&stray_text(result))),
+        };
+        if role == "assistant" && messages.is_empty() && !blocks.is_empty() {
+            add(&mut messages, "user", text(NOTHING_EARLIER));
+        }
+        add(&mut messages, role, blocks);
+    }
+    if endpoint.quirks.auto_cache {
+        let of_the_user = messages.iter_mut().rev().filter(|(role, _)| *role == "user");
+        for last in of_the_user.take(2).filter_map(|(_, blocks)| blocks.last_mut()) {
+            *last = marked(last);
+        }
+    }
+    // Behind the marks comes what is for this request only.
+    if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
+        add(&mut messages, "user", text(reminder));
+    }
+    if messages.is_empty() {
+        add(&mut messages, "user", text(NOTHING_EARLIER));
+    }
+    messages
 }
 
-impl Messages<'_> {
-    fn all(&mut self, endpoint: &Endpoint, wire: &str, request: &Request) {
-        let takes = Takes { images: endpoint.limits.images, pdf: endpoint.limits.images };
-        for said in paired(&request.history) {
-            match said {
-                Said::User(item, user) => {
-                    let fragment = item.fragment(wire, || blocks(pieces(&user.parts, takes).iter().map(block)));
-                    self.blocks("user", &fragment);
-                }
-                Said::Answer(item, answer) => {
-                    let fragment = item.fragment(wire, || answer_blocks(endpoint, answer));
-                    if self.role.is_none() && !fragment.is_empty() {
-                        self.text(NOTHING_EARLIER);
-                    }
-                    self.blocks("assistant", &fragment);
-                }
-                Said::Result(item, result) => {
-                    self.blocks("user", &item.fragment(wire, || result_fragment(result, takes)));
-                }
-                Said::NoResult(call) => self.blocks("user", &tool_result(call, NO_RESULT.into(), true)),
-                Said::Stray(result) => self.text(&stray_text(result)),
-            }
-        }
-        // Behind it comes what is for this request only.
-        self.note_end();
-        if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
-            self.text(reminder);
-        }
-        if self.role.is_none() {
-            self.text(NOTHING_EARLIER);
-        }
-        self.out.extend_from_slice(b"]}");
-    }
-
-    /// A message of the user ends here, for now.
-    fn note_end(&mut self) {
-        let end = Some(self.out.len());
-        if self.role == Some("user") && self.ends[1] != end {
-            self.ends = [self.ends[1], end];
-        }
-    }
-
-    /// A text of the user.
-    fn text(&mut self, text: &str) {
-        self.blocks("user", &blocks([text_block(text)]));
-    }
-
-    fn blocks(&mut self, role: &'static str, blocks: &[u8]) {
-        if blocks.is_empty() {
-            return;
-        }
-        if self.role != Some(role) {
-            self.note_end();
-            if self.role.is_some() {
-                self.out.extend_from_slice(b"]},");
-            }
-            self.out.extend_from_slice(b"{\"role\":\"");
-            self.out.extend_from_slice(role.as_bytes());
-            self.out.extend_from_slice(b"\",\"content\":[");
-            self.role = Some(role);
-        }
-        if !self.out.ends_with(b"[") {
-            self.out.push(b',');
-        }
-        self.out.extend_from_slice(blocks);
+/// Adds blocks to the message of that role, or begins one.
+fn add(messages: &mut Messages, role: &'static str, blocks: Bytes) {
+    match messages.last_mut() {
+        _ if blocks.is_empty() => {}
+        Some((newest, before)) if *newest == role => before.push(blocks),
+        _ => messages.push((role, vec![blocks])),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
         write_json(&mut out, &tools.collect::<Value>());
     }
     out.extend_from_slice(b",\"messages\":[");
-    Messages { out: &mut out, files: Vec::new() }.all(endpoint, wire, request);
+    out.extend_from_slice(&messages(endpoint, wire, request).join(&b","[..]));
     out.extend_from_slice(b"]}");
     out.into()
 }
@@ -51,61 +51,42 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     fields
 }
 
-/// Writes the messages, one fragment after the other.
-struct Messages<'a> {
-    out: &'a mut Vec<u8>,
-    /// Images of the results of this batch, already rendered. A tool message takes text only, and nothing may stand between
-    /// the tool messages of a batch, so they follow as one user's message.
-    files: Vec<Bytes>,
+fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
+    let takes = Takes { images: endpoint.limits.images, pdf: false };
+    let mut messages = Vec::new();
+    // Images of the results of this batch, already rendered. A tool message takes text only, and nothing may stand between the
+    // tool messages of a batch, so they follow as one user's message.
+    let mut files: Vec<Bytes> = Vec::new();
+    if !request.system.is_empty() {
+        messages.push(message("system", &*request.system));
+    }
+    for said in paired(&request.history) {
+        if !matches!(said, Said::Result(..) | Said::NoResult(_)) {
+            messages.extend(message_of(std::mem::take(&mut files)));
+        }
+        messages.push(match said {
+            Said::User(item, user) => item.fragment(wire, || user_message(&pieces(&user.parts, takes))),
+            Said::Answer(item, answer) => item.fragment(wire, || assistant(endpoint, answer)),
+            Said::Result(item, result) => {
+                let fragment = item.fragment(wire, || result_fragment(result, takes));
+                let end = memchr::memchr(FILES_FOLLOW, &fragment);
+                files.extend(end.map(|end| fragment.slice(end + 1..)));
+                fragment.slice(..end.unwrap_or(fragment.len()))
+            }
+            Said::NoResult(call) => to_json(&tool_message(call, NO_RESULT)),
+            Said::Stray(result) => message("user", stray_text(result)),
+        });
+    }
+    messages.extend(message_of(files));
+    messages.extend(request.reminder.as_deref().map(|reminder| message("user", reminder)));
+    messages.retain(|message| !message.is_empty());
+    messages
 }
 
-impl Messages<'_> {
-    fn all(mut self, endpoint: &Endpoint, wire: &str, request: &Request) {
-        let takes = Takes { images: endpoint.limits.images, pdf: false };
-        if !request.system.is_empty() {
-            self.message(&message("system", &*request.system));
-        }
-        for said in paired(&request.history) {
-            if !matches!(said, Said::Result(..) | Said::NoResult(_)) {
-                self.flush_files();
-            }
-            match said {
-                Said::User(item, user) => {
-                    self.message(&item.fragment(wire, || user_message(&pieces(&user.parts, takes))));
-                }
-                Said::Answer(item, answer) => self.message(&item.fragment(wire, || assistant(endpoint, answer))),
-                Said::Result(item, result) => {
-                    let fragment = item.fragment(wire, || result_fragment(result, takes));
-                    let end = memchr::memchr(FILES_FOLLOW, &fragment);
-                    self.message(&fragment[..end.unwrap_or(fragment.len())]);
-                    self.files.extend(end.map(|end| fragment.slice(end + 1..)));
-                }
-                Said::NoResult(call) => self.message(&to_json(&tool_message(call, NO_RESULT))),
-                Said::Stray(result) => self.message(&message("user", stray_text(result))),
-            }
-        }
-        self.flush_files();
-        if let Some(reminder) = &request.reminder {
-            self.message(&message("user", &**reminder));
-        }
-    }
-
-    fn message(&mut self, message: &[u8]) {
-        if message.is_empty() {
-            return;
-        }
-        if !self.out.ends_with(b"[") {
-            self.out.push(b',');
-        }
-        self.out.extend_from_slice(message);
-    }
-
-    fn flush_files(&mut self) {
-        let files = std::mem::take(&mut self.files);
-        if !files.is_empty() {
-            self.message(&[b"{\"role\":\"user\",\"content\":[", &files.join(&b","[..])[..], b"]}"].concat());
-        }
-    }
+/// The user's message of those files, where there are any.
+fn message_of(files: Vec<Bytes>) -> Option<Bytes> {
+    let message = [b"{\"role\":\"user\",\"content\":[", &files.join(&b","[..])[..], b"]}"].concat();
+    (!files.is_empty()).then(|| message.into())
 }
 
 fn message(role: &str, content: impl Into<Value>) -> Bytes {
