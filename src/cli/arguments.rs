@@ -60,7 +60,7 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 pub(super) struct StoreArguments {
     /// Folder of the tapes [default: tamtam in the user's data folder]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, display_order = 900)]
     pub(super) store: Option<PathBuf>,
 }
 
