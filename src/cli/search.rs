@@ -61,7 +61,7 @@ fn page_json(page: &Page) -> String {
     let mut text = String::new();
     for hit in &page.hits {
         let Hit { session, seq, kind, anchor, time, snippet, entry } = hit;
-        let entry = entry.as_ref().map(|entry| tapes::entry_json(entry));
+        let entry = entry.as_ref().map(tapes::entry_json);
         let hits: Vec<_> = snippet.hits.iter().map(|hit| [hit.start, hit.end]).collect();
         let line = json!({
             "session": session, "seq": seq, "kind": kind, "anchor": anchor, "time": time,
