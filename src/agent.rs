@@ -128,36 +128,32 @@ impl Agent {
     /// # Errors
     /// [`BadAgent::Field`] names the first field that cannot be as it is.
     pub fn check(&self) -> Result<(), BadAgent> {
-        let bad = |field, problem: String| Err(BadAgent::Field { name: self.name.clone(), field, problem });
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-        if self.name.is_empty() || self.name.len() > NAME_MAX || !self.name.chars().all(is_plain) {
-            return bad("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _"));
-        }
-        if self.description.trim().is_empty() && !self.hidden {
-            return bad("description", "is missing: nobody could tell what the agent is for".to_owned());
-        }
-        if self.description.chars().count() > DESCRIPTION_MAX {
-            return bad("description", format!("is longer than {DESCRIPTION_MAX} characters"));
-        }
-        if self.prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
-            return bad("prompt", "is empty: leave it out for the default one".to_owned());
-        }
-        if self.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > PROMPT_MAX) {
-            return bad("prompt", format!("is longer than {PROMPT_MAX} characters"));
-        }
-        if self.tools.iter().flatten().any(|tool| tool.trim().is_empty()) {
-            return bad("tools", "names a tool without a name".to_owned());
-        }
-        if self.permission.iter().any(|rule| rule.permission.trim().is_empty() || rule.pattern.is_empty()) {
-            return bad("permission", "has a rule without a permission or a pattern: write * for all".to_owned());
-        }
-        if self.limits.steps_max == Some(0) {
-            return bad("limits.steps_max", "is 0: a turn takes at least 1 step".to_owned());
-        }
-        if self.limits.output_max == Some(0) {
-            return bad("limits.output_max", "is 0: an answer takes at least 1 token".to_owned());
-        }
-        Ok(())
+        let is_empty = |rule: &Rule| rule.permission.trim().is_empty() || rule.pattern.is_empty();
+        let prompt = self.prompt.as_deref();
+        let (field, problem) = if self.name.is_empty() || self.name.len() > NAME_MAX || !self.name.chars().all(is_plain)
+        {
+            ("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _"))
+        } else if self.description.trim().is_empty() && !self.hidden {
+            ("description", "is missing: nobody could tell what the agent is for".to_owned())
+        } else if self.description.chars().count() > DESCRIPTION_MAX {
+            ("description", format!("is longer than {DESCRIPTION_MAX} characters"))
+        } else if prompt.is_some_and(|prompt| prompt.trim().is_empty()) {
+            ("prompt", "is empty: leave it out for the default one".to_owned())
+        } else if prompt.is_some_and(|prompt| prompt.chars().count() > PROMPT_MAX) {
+            ("prompt", format!("is longer than {PROMPT_MAX} characters"))
+        } else if self.tools.iter().flatten().any(|tool| tool.trim().is_empty()) {
+            ("tools", "names a tool without a name".to_owned())
+        } else if self.permission.iter().any(is_empty) {
+            ("permission", "has a rule without a permission or a pattern: write * for all".to_owned())
+        } else if self.limits.steps_max == Some(0) {
+            ("limits.steps_max", "is 0: a turn takes at least 1 step".to_owned())
+        } else if self.limits.output_max == Some(0) {
+            ("limits.output_max", "is 0: an answer takes at least 1 token".to_owned())
+        } else {
+            return Ok(());
+        };
+        Err(BadAgent::Field { name: self.name.clone(), field, problem })
     }
 
     /// Its rules as a layer under the host's; `None` where it has none.

@@ -33,6 +33,7 @@ mod typed;
 
 use std::{
     io::{IsTerminal as _, Write},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -86,19 +87,27 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),
-        Command::Tape { command: TapeCommand::Show(arguments) } => tapes::show(&arguments, environment),
-        Command::Tape { command: TapeCommand::Search(arguments) } => search::search(&arguments, environment),
-        Command::Tape { command: TapeCommand::Export(arguments) } => transfer::export(&arguments, environment),
-        Command::Tape { command: TapeCommand::Import(arguments) } => transfer::import(&arguments, environment),
-        Command::Tape { command: TapeCommand::Merge(arguments) } => branch::merge(&arguments, environment).await,
-        Command::Tape { command: TapeCommand::Rollback(arguments) } => branch::rollback(&arguments, environment).await,
-        Command::Tape { command: TapeCommand::Verify(arguments) } => tapes::verify(&arguments, environment),
-        Command::Tape { command: TapeCommand::Changes(arguments) } => restore::changes(&arguments, environment),
-        Command::Tape { command: TapeCommand::Restore(arguments) } => restore::restore(&arguments, environment),
-        Command::Tape { command: TapeCommand::Fork(arguments) } => branch::fork(&arguments, environment),
-        Command::Tape { command: TapeCommand::Sweep(arguments) } => sweep::sweep(&arguments, environment),
-        Command::Tape { command: TapeCommand::Protect(arguments) } => sweep::protect(&arguments, environment),
-        Command::Tape { command: TapeCommand::Rebuild(arguments) } => tapes::rebuild(&arguments, environment),
+        Command::Tape { store, command } => {
+            tape(command, &environment.store(store.store.as_deref())?, environment).await
+        }
+    }
+}
+
+async fn tape(command: TapeCommand, store: &Path, environment: &Environment) -> Result<Exit, Failure> {
+    match command {
+        TapeCommand::Show { id, json } => tapes::show(store, &id, json),
+        TapeCommand::Search(given) => search::search(&given, store),
+        TapeCommand::Export(given) => transfer::export(&given, store),
+        TapeCommand::Import(given) => transfer::import(&given, store, environment),
+        TapeCommand::Merge(given) => branch::merge(given, store, environment).await,
+        TapeCommand::Rollback(given) => branch::rollback(&given, store, environment).await,
+        TapeCommand::Verify { id } => tapes::verify(store, id.as_ref()),
+        TapeCommand::Changes(given) => restore::changes(&given, store),
+        TapeCommand::Restore(given) => restore::restore(&given, store, environment),
+        TapeCommand::Fork(given) => branch::fork(given, store),
+        TapeCommand::Sweep(given) => sweep::sweep(&given, store),
+        TapeCommand::Protect { id, off } => sweep::protect(store, &id, off),
+        TapeCommand::Rebuild => tapes::rebuild(store),
     }
 }
 
@@ -140,11 +149,12 @@ fn log_to(stderr: &output::Lines) {
     log.with_ansi(std::io::stderr().is_terminal()).init();
 }
 
-/// Writes the whole answer of a command that ends at once. A reader who has gone ends the command quietly.
-fn print(text: &str) -> Result<(), Failure> {
+/// Writes the answer of a command, which is done then. A reader who has gone ends the command quietly.
+fn print(text: &str) -> Result<Exit, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(Exit::Done),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::quiet(Exit::Done)),
-        written => written.map_err(|error| Failure::failed(format!("failed to write to stdout: {error}"))),
+        Err(error) => Err(Failure::failed(format!("failed to write to stdout: {error}"))),
     }
 }

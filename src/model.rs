@@ -50,6 +50,8 @@ mod wire;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
+use serde::Deserialize;
+
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
@@ -72,7 +74,8 @@ use crate::words::message::ModelRef;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a model can take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ModelLimits {
     /// Tokens of one request and its answer together.
@@ -113,28 +116,6 @@ pub trait Model: Send + Sync + 'static {
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, ModelError>>;
-}
-
-impl<M: Model + ?Sized> Model for Arc<M> {
-    fn id(&self) -> &ModelRef {
-        (**self).id()
-    }
-
-    fn limits(&self) -> ModelLimits {
-        (**self).limits()
-    }
-
-    fn price(&self) -> Option<Price> {
-        (**self).price()
-    }
-
-    fn stream<'a>(
-        &'a self,
-        request: &'a Request,
-        deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
-        (**self).stream(request, deltas)
-    }
 }
 
 /// Finds a model by its name, for messages and settings that name one.

@@ -10,9 +10,8 @@ use tamtam::{SessionId, ops::SessionCursor, permission::Profile, tape::SessionSt
 use super::{budget::BudgetArguments, escape, failure::Exit};
 
 pub(super) use tape::{
-    ChangesArguments, ExportArguments, ForkArguments, ImportArguments, MergeArguments, ProtectArguments,
-    RebuildArguments, RestoreArguments, RollbackArguments, SearchArguments, ShowArguments, SweepArguments, TapeCommand,
-    VerifyArguments,
+    BeforeArguments, ChangesArguments, ExportArguments, ForkArguments, ImportArguments, MergeArguments,
+    RestoreArguments, RollbackArguments, SearchArguments, SweepArguments, TapeCommand,
 };
 
 /// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or
@@ -50,6 +49,8 @@ pub(super) enum Command {
     },
     /// Look at tapes
     Tape {
+        #[command(flatten)]
+        store: StoreArguments,
         #[command(subcommand)]
         command: TapeCommand,
     },
@@ -59,7 +60,7 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 pub(super) struct StoreArguments {
     /// Folder of the tapes [default: tamtam in the user's data folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true, display_order = 900)]
     pub(super) store: Option<PathBuf>,
 }
 
@@ -141,11 +142,9 @@ pub(super) struct ResumeArguments {
 #[derive(Args, Debug)]
 pub(super) struct ToolArguments {
     /// read, write, edit, bash, grep, find or ls
-    #[arg(value_name = "NAME")]
     pub(super) name: String,
     /// Its arguments: a JSON object
-    #[arg(value_name = "JSON")]
-    pub(super) arguments: String,
+    pub(super) json: String,
     /// Folder that the tool works in [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -154,11 +153,9 @@ pub(super) struct ToolArguments {
 #[derive(Args, Debug)]
 pub(super) struct PermitArguments {
     /// The tool
-    #[arg(value_name = "TOOL")]
     pub(super) tool: String,
     /// The arguments of the call: a JSON object
-    #[arg(value_name = "JSON")]
-    pub(super) arguments: String,
+    pub(super) json: String,
     /// Folder that the call would work in [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -169,7 +166,6 @@ pub(super) struct PermitArguments {
 #[derive(Args, Debug)]
 pub(super) struct ModelsArguments {
     /// Only those whose name contains this
-    #[arg(value_name = "PART")]
     pub(super) part: Option<String>,
     /// One model a line, as JSON
     #[arg(long)]
@@ -233,8 +229,8 @@ impl From<State> for SessionStatus {
 #[derive(Args, Debug)]
 pub(super) struct ReplayArguments {
     /// The session
-    #[arg(value_name = "ID", required_unless_present = "test")]
-    pub(super) session: Option<SessionId>,
+    #[arg(required_unless_present = "test")]
+    pub(super) id: Option<SessionId>,
     /// Show every decision and its number; on a terminal one at a time: Enter continues, f makes a fork there, q quits
     #[arg(long)]
     pub(super) step: bool,
@@ -255,7 +251,7 @@ pub(super) struct ReplayArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) to_test: Option<PathBuf>,
     /// Check a file that --to-test has written, on any machine
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["session", "step", "fork_at", "from_anchor", "prompt", "to_test", "against"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "step", "fork_at", "from_anchor", "prompt", "to_test", "against"])]
     pub(super) test: Option<PathBuf>,
     /// Compare with the tape of another session; ends 1 where the two differ
     #[arg(long, value_name = "ID", conflicts_with_all = ["step", "fork_at", "from_anchor", "prompt", "to_test"])]

@@ -5,27 +5,33 @@ use std::{fmt::Write as _, path::Path, sync::Arc};
 use tamtam::{
     MessageId, Millis, Runtime, SendError, Seq, SessionId,
     model::Scripted,
-    ops::{FilePlan, Restore, RestoreError},
-    session::{ForkError, Merge, MergeError, NoPoint, Point, Rollback, RollbackError, RollbackOptions, State, fork_at},
-    tape::{Deleted, Store, StoreOptions, TapeError, TapeStore as _, TapeStoreExt as _},
+    ops::RestoreError,
+    session::{
+        BranchSummary, ForkError, Merge, MergeError, NoPoint, Point, Rollback, RollbackError, RollbackOptions, State,
+        fork_at,
+    },
+    tape::{Deleted, Store, TapeError, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::{
-    arguments::{ForkArguments, MergeArguments, RollbackArguments},
+    arguments::{BeforeArguments, ForkArguments, MergeArguments, RollbackArguments},
     escape,
     failure::{Exit, Failure},
     models,
     place::Environment,
     print,
     progress::Progress,
-    tapes,
+    restore, tapes,
 };
 
 /// Takes a conversation back to a point.
-pub(super) async fn rollback(given: &RollbackArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let store = environment.store(given.store.store.as_deref())?;
-    let id = &given.session;
-    let state = resting(&store, id)?;
+pub(super) async fn rollback(
+    given: &RollbackArguments,
+    store: &Path,
+    environment: &Environment,
+) -> Result<Exit, Failure> {
+    let id = &given.id;
+    let state = resting(store, id)?;
     let models = match given.summary {
         true => Some(summariser(given, &state, environment).await?),
         false if given.model.model.is_some() || given.model.base_url.is_some() => {
@@ -33,15 +39,14 @@ pub(super) async fn rollback(given: &RollbackArguments, environment: &Environmen
         }
         false => None,
     };
-    let runtime = start(&store, models, environment).await?;
+    let runtime = start(store, models, environment).await?;
     let said = go_back(&runtime, given).await;
     drop(runtime.shutdown().await);
     let (mut said, back) = said?;
     if let Some(back) = back.filter(|back| back.summary) {
-        said.push_str(&summed_up(&store, id, back.entry)?);
+        said.push_str(&summed_up(store, id, back.entry)?);
     }
-    print(&escape::text(&said))?;
-    Ok(Exit::Done)
+    print(&escape::text(&said))
 }
 
 /// The model that sums up in the session, and who finds it.
@@ -55,7 +60,7 @@ async fn summariser(
     let choice = models::choose(&given.model, Some(sums_up), environment).await?;
     let is_script = given.model.model.as_ref().is_some_and(|named| named.starts_with("scripted:"));
     if choice.model != *sums_up && !is_script {
-        let id = &given.session;
+        let id = &given.id;
         return Err(Failure::usage(format!(
             "{sums_up} writes the summaries of session {id}: leave --model out; `tamtam resume {id} --model {}` changes the model of the session",
             choice.model
@@ -66,10 +71,10 @@ async fn summariser(
 
 /// What was written of what was left.
 fn summed_up(store: &Path, id: &SessionId, back: Seq) -> Result<String, Failure> {
-    let entries = tapes::open(store)?.map(|store| store.read(id, back)).transpose()?.unwrap_or_default();
+    let entries = tapes::open_for(store, id)?.read(id, back)?;
     let summary = entries.iter().find(|entry| entry.kind == "branch_summary");
-    let summary = summary.and_then(|entry| serde_json::from_str::<Summary>(entry.data.get()).ok());
-    Ok(summary.map_or_else(String::new, |Summary { summary, request, usage }| {
+    let summary = summary.and_then(|entry| serde_json::from_str::<BranchSummary>(entry.data.get()).ok());
+    Ok(summary.map_or_else(String::new, |BranchSummary { summary, request, usage, .. }| {
         let by = match request {
             Some(request) if usage.total() > 0 || request.estimated.is_some() => format!("by {}", request.model),
             _ => "made of the first words of its messages, because no model could write one".to_owned(),
@@ -78,77 +83,54 @@ fn summed_up(store: &Path, id: &SessionId, back: Seq) -> Result<String, Failure>
     }))
 }
 
-#[derive(serde::Deserialize)]
-struct Summary {
-    summary: String,
-    #[serde(default)]
-    request: Option<tamtam::session::BranchRequest>,
-    #[serde(default)]
-    usage: tamtam::model::Usage,
-}
-
 /// Goes back, and says so. With files the diff comes first, and without `--yes` nothing else does.
 async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<(String, Option<Rollback>), Failure> {
-    let id = &given.session;
+    let id = &given.id;
     let session = runtime.open(id).await?;
+    // The arguments are no command without one of the three.
+    let point = point(given.to, given.before.clone()).unwrap_or(Point::At(Seq::ZERO));
     let mut said = String::new();
     let mut options = RollbackOptions::new();
     if given.summary {
         options = options.with_summary();
     }
     if given.files {
-        let plan = session.plan_rollback(point(given)).await.map_err(|error| failure(id, error))?;
-        let how = match (given.rest, given.over) {
-            (_, true) => Restore::Over,
-            (true, _) => Restore::Rest,
-            (false, false) => Restore::Whole,
-        };
+        let plan = session.plan_rollback(point.clone()).await.map_err(|error| failure(id, error))?;
         said = plan.files.to_string();
         if !given.yes {
             let (gone, again) = (messages("would be undone", &plan.gone), messages("would be restored", &plan.again));
-            // Writing to a String cannot fail.
-            let _ =
-                write!(said, "\nsession {id} would return to entry {}{gone}{again}\n{}", plan.to, would(&plan.files));
+            let would = restore::would(&plan.files);
+            said.push_str(&format!("\nsession {id} would return to entry {}{gone}{again}\n{would}", plan.to));
             return Ok((said, None));
         }
-        options = options.with_files(how);
+        said.push('\n');
+        options = options.with_files(restore::how(given.rest, given.over));
     }
-    let back = session.rollback_with(point(given), options).await.map_err(|error| failure(id, error))?;
+    let back = session.rollback_with(point, options).await.map_err(|error| failure(id, error))?;
     let (gone, again) = (messages("undone", &back.gone), messages("restored", &back.again));
-    let files = back.files.as_ref().map_or_else(String::new, |files| {
-        let left = files
-            .refused
-            .iter()
-            .map(|file| format!("\nnot changed: {}: {}", escape::line(&file.path), escape::line(&file.why)));
-        format!("\n{} files were restored{}", files.files.len(), left.collect::<String>())
-    });
-    let with_files = if given.files { " --files --yes" } else { "" };
-    let undo =
-        format!("nothing left the tape: `tamtam tape rollback {id} --to {}{with_files}` undoes this", back.entry.0 - 1);
-    let space = if said.is_empty() { "" } else { "\n" };
-    let _ = writeln!(said, "{space}session {id} is back at entry {}{gone}{again}{files}\n{undo}", back.to);
+    // Writing to a String cannot fail.
+    let _ = writeln!(said, "session {id} is back at entry {}{gone}{again}", back.to);
+    if let Some(files) = &back.files {
+        let _ = writeln!(said, "{} files were restored", files.files.len());
+        for file in &files.refused {
+            let _ = writeln!(said, "not changed: {}: {}", escape::line(&file.path), escape::line(&file.why));
+        }
+    }
+    let (before, files) = (back.entry.0 - 1, if given.files { " --files --yes" } else { "" });
+    let _ = writeln!(said, "nothing left the tape: `tamtam tape rollback {id} --to {before}{files}` undoes this");
     Ok((said, Some(back)))
 }
 
-fn would(files: &FilePlan) -> String {
-    let (to_change, refused) = (files.to_change().count(), files.refused().count());
-    format!("{to_change} files would change, {refused} are refused; --yes writes them\n")
+/// The point that the arguments name.
+fn point(entry: Option<u64>, BeforeArguments { message, turn }: BeforeArguments) -> Option<Point> {
+    let entry = entry.map(|entry| Point::At(Seq(entry)));
+    let message = || message.map(|message| Point::BeforeMessage(message.as_str().into()));
+    entry.or_else(message).or_else(|| turn.map(|turn| Point::BeforeTurn(Seq(turn))))
 }
 
 /// Makes a session that goes on from a point of another one. That one may be running.
-pub(super) fn fork(given: &ForkArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let id = given.session.clone();
-    let path = environment.store(given.store.store.as_deref())?;
-    if !path.exists() {
-        return Err(TapeError::Missing { session: id }.into());
-    }
-    let point = match (given.at, &given.message, given.turn) {
-        (None, None, None) => None,
-        (Some(seq), ..) => Some(Point::At(Seq(seq))),
-        (_, Some(message), _) => Some(Point::BeforeMessage(message.as_str().into())),
-        (.., Some(turn)) => Some(Point::BeforeTurn(Seq(turn))),
-    };
-    make_fork(&path, &id, point.as_ref(), given.fork.clone())
+pub(super) fn fork(given: ForkArguments, path: &Path) -> Result<Exit, Failure> {
+    make_fork(path, &given.id, point(given.at, given.before).as_ref(), given.fork)
 }
 
 /// Makes a fork that goes on from a point, or from the newest entry, and prints its id. Where something is bad, the newest is the
@@ -159,7 +141,7 @@ pub(super) fn make_fork(
     point: Option<&Point>,
     fork: Option<SessionId>,
 ) -> Result<Exit, Failure> {
-    let store = Store::open(path, StoreOptions::default())?;
+    let store = tapes::open_to_change(path, id)?;
     let fork = fork.unwrap_or_else(SessionId::new);
     match point {
         None => {
@@ -171,8 +153,7 @@ pub(super) fn make_fork(
         }
         Some(point) => at(&store, id, point, &fork)?,
     }
-    print(&format!("{fork}\n"))?;
-    Ok(Exit::Done)
+    print(&format!("{fork}\n"))
 }
 
 fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<(), Failure> {
@@ -185,35 +166,28 @@ fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<
                 Err(error.into())
             }
         },
-        Err(ForkError::NoPoint(why)) => {
-            Err(Failure::usage(format!("{why}; `tamtam tape show {id}` lists its entries")))
-        }
+        Err(ForkError::NoPoint(why)) => Err(no_point(id, why)),
         Err(ForkError::Open(error)) => Err(error.into()),
         Err(other) => Err(Failure::failed(other.to_string())),
     }
 }
 
 /// Makes what was said in a fork part of the conversation that it was forked from.
-pub(super) async fn merge(given: &MergeArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let path = environment.store(given.store.store.as_deref())?;
-    let fork = &given.fork;
-    let missing = || TapeError::Missing { session: fork.clone() };
-    let store = tapes::open(&path)?.ok_or_else(missing)?;
-    let forked = store.forked_from(fork)?.ok_or_else(|| {
+pub(super) async fn merge(given: MergeArguments, path: &Path, environment: &Environment) -> Result<Exit, Failure> {
+    let MergeArguments { fork, into, delete } = given;
+    let forked = tapes::open_for(path, &fork)?.forked_from(&fork)?.ok_or_else(|| {
         Failure::usage(format!("session {fork} is not a fork: `tamtam tape fork` makes a fork of a session"))
     })?;
-    drop(store);
-    let into = given.into.clone().unwrap_or(forked.parent);
-    resting(&path, &into)?;
-    let runtime = start(&path, None, environment).await?;
+    let into = into.unwrap_or(forked.parent);
+    resting(path, &into)?;
+    let runtime = start(path, None, environment).await?;
     let merged = match runtime.open(&into).await {
-        Ok(session) if given.delete => session.merge_and_delete(fork).await.map_err(|error| unmerged(&into, error)),
-        Ok(session) => session.merge(fork).await.map_err(|error| unmerged(&into, error)),
+        Ok(session) if delete => session.merge_and_delete(&fork).await,
+        Ok(session) => session.merge(&fork).await,
         Err(error) => Err(error.into()),
     };
     drop(runtime.shutdown().await);
-    print(&merged_in_words(fork, &into, &merged?))?;
-    Ok(Exit::Done)
+    print(&merged_in_words(&fork, &into, &merged.map_err(|error| unmerged(&into, error))?))
 }
 
 fn merged_in_words(fork: &SessionId, into: &SessionId, merge: &Merge) -> String {
@@ -252,24 +226,15 @@ fn unmerged(into: &SessionId, error: MergeError) -> Failure {
     }
 }
 
-fn point(given: &RollbackArguments) -> Point {
-    match (&given.to, &given.message, &given.turn) {
-        (_, Some(message), _) => Point::BeforeMessage(MessageId::from(message.as_str())),
-        (_, _, Some(turn)) => Point::BeforeTurn(Seq(*turn)),
-        (to, ..) => Point::At(Seq(to.unwrap_or_default())),
-    }
-}
-
 fn messages(what: &str, ids: &[MessageId]) -> String {
     match ids {
         [] => String::new(),
         [one] => format!("\n{what}: message {}", escape::line(one.as_str())),
-        many => format!("\n{what}: {} messages, {} to {}", many.len(), word(many.first()), word(many.last())),
+        [first, .., last] => {
+            let (first, last) = (escape::line(first.as_str()), escape::line(last.as_str()));
+            format!("\n{what}: {} messages, {first} to {last}", ids.len())
+        }
     }
-}
-
-fn word(id: Option<&MessageId>) -> String {
-    escape::line(id.map_or("", MessageId::as_str))
 }
 
 /// A session that has nothing under way, as its tape says.
@@ -287,20 +252,24 @@ fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
 
 /// A runtime whose sessions are changed and not gone on with. Without a model nobody can be asked anything.
 async fn start(store: &Path, model: Option<models::Choice>, environment: &Environment) -> Result<Runtime, Failure> {
-    let builder = Runtime::builder().store(store).tools(environment.tools());
+    let builder = Runtime::builder().store(store).tools(environment.tools()).without_auto_resume();
     let builder = match model {
         Some(choice) => builder.models(choice.models, choice.model),
         None => builder.model(Arc::new(Scripted::new([]))),
     };
-    Ok(builder.without_auto_resume().start().await?)
+    Ok(builder.start().await?)
+}
+
+fn no_point(id: &SessionId, why: NoPoint) -> Failure {
+    match why {
+        NoPoint::Nothing => Failure::failed(why.to_string()),
+        why => Failure::usage(format!("{why}; `tamtam tape show {id}` lists its entries")),
+    }
 }
 
 fn failure(id: &SessionId, error: RollbackError) -> Failure {
     match error {
-        RollbackError::NoPoint(why @ (NoPoint::Nothing | NoPoint::NothingToUndo | NoPoint::NothingToRedo)) => {
-            Failure::failed(why.to_string())
-        }
-        RollbackError::NoPoint(why) => Failure::usage(format!("{why}; `tamtam tape show {id}` lists its entries")),
+        RollbackError::NoPoint(why) => no_point(id, why),
         RollbackError::Session(SendError::Busy { turn }) => {
             Failure::failed(format!("session {id} is busy with turn {turn}: wait until it is over"))
         }

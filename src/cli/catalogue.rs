@@ -53,8 +53,7 @@ pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Resu
     if !given.json {
         text.push_str(NOTE);
     }
-    print(&text)?;
-    Ok(Exit::Done)
+    print(&text)
 }
 
 fn row(text: &mut String, [model, key, context, input, output, read, write, seen]: [String; 8]) {

@@ -5,14 +5,9 @@
 //! not fit the demo says so and ends 1.
 
 mod check;
-mod glitch;
 mod narrate;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tamtam::{
@@ -21,14 +16,14 @@ use tamtam::{
     permission::Profile,
     session::{Entry, EventStream, ModelRef, Next},
     supervisor::Status,
-    tape::{Access, Store, StoreOptions, TapeStoreExt as _},
+    tape::TapeStoreExt as _,
     tool::Toolbox,
 };
 
 use super::{
     failure::{Exit, Failure},
     place::Environment,
-    print,
+    print, tapes,
 };
 use narrate::Narrator;
 
@@ -78,8 +73,7 @@ fn script() -> Scripted {
             .expecting("outcome is unknown"),
         Reply::text("The computation was cut off before it wrote late.txt; all other files are there.")
             .expecting("farewell.txt"),
-        Reply::call("glitch", json!({})).expecting(GOODBYE),
-        Reply::text("Goodbye.").expecting("nothing was done"),
+        Reply::empty().at_barrier(GOODBYE).with_text("Goodbye.").expecting(format!("user: {GOODBYE}")),
     ];
     Scripted::from_list(replies, tamtam::model::By::Answers)
         .named(ModelRef { provider: "scripted".into(), model: "demo".into() })
@@ -88,54 +82,33 @@ fn script() -> Scripted {
 /// Runs the demo.
 pub(super) async fn demo(environment: &Environment) -> Result<Exit, Failure> {
     let folder = std::env::temp_dir().join(format!("tamtam-demo-{}", SessionId::new()));
-    let stage = Stage { project: folder.join("project"), store: folder.join("store"), folder };
-    stage.set().map_err(|error| {
-        Failure::failed(format!(
-            "failed to make {}: {error}: set TMPDIR to a folder that can be written",
-            stage.folder.display()
-        ))
+    set_up(&folder.join("project")).map_err(|error| {
+        let folder = folder.display();
+        Failure::failed(format!("failed to make {folder}: {error}: set TMPDIR to a folder that can be written"))
     })?;
-    print(&format!("All of this happens in {}\n", stage.folder.display()))?;
+    print(&format!("All of this happens in {}\n", folder.display()))?;
     // Nothing of it depends on how it was started, so whatever goes wrong is a failure.
-    let played = play(&stage, environment.tools()).await.map_err(|failure| match failure.message.is_empty() {
+    play(&folder, environment.tools()).await.map_err(|failure| match failure.message.is_empty() {
         true => failure,
         false => Failure::failed(failure.message),
-    });
-    played.map(|()| Exit::Done)
+    })
 }
 
-/// The folders it happens in.
-struct Stage {
-    folder: PathBuf,
-    project: PathBuf,
-    store: PathBuf,
+fn set_up(project: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(project)?;
+    FILES.iter().try_for_each(|(name, content)| std::fs::write(project.join(name), content))
 }
 
-impl Stage {
-    fn set(&self) -> std::io::Result<()> {
-        std::fs::create_dir_all(&self.project)?;
-        for (name, content) in FILES {
-            std::fs::write(self.project.join(name), content)?;
-        }
-        Ok(())
-    }
-}
-
-async fn play(stage: &Stage, tools: Toolbox) -> Result<(), Failure> {
-    let glitch = glitch::Glitch::default();
-    let runtime = Runtime::builder()
-        .store(&stage.store)
-        .model(Arc::new(script()))
-        .tools(tools.with(glitch.clone()))
-        .watch(Environment::watch())
-        .start()
-        .await?;
-    glitch.arm(&runtime);
-    let options = SessionOptions::new(&stage.project).id("demo".parse().unwrap_or_else(|_| SessionId::new()));
+async fn play(folder: &Path, tools: Toolbox) -> Result<Exit, Failure> {
+    let (project, store) = (folder.join("project"), folder.join("store"));
+    let script = script();
+    let builder = Runtime::builder().store(&store).model(Arc::new(script.clone())).tools(tools);
+    let runtime = builder.watch(Environment::watch()).start().await?;
+    let options = SessionOptions::new(&project).id("demo".parse().unwrap_or_else(|_| SessionId::new()));
     let session = runtime.create(options.profile(Profile::Auto)).await?;
     let events = session.events();
-    let mut play =
-        Play { runtime: runtime.clone(), session, events, narrator: Narrator::default(), acknowledged: vec![] };
+    let (narrator, acknowledged) = (Narrator::default(), vec![]);
+    let mut play = Play { runtime: runtime.clone(), script, session, events, narrator, acknowledged };
     let acted = tokio::time::timeout(LIMIT, play.act()).await;
     let acted = acted.unwrap_or_else(|_| Err(Failure::failed(format!("it took longer than {} s", LIMIT.as_secs()))));
     let tree = settled_tree(&runtime, play.session.id()).await;
@@ -144,15 +117,15 @@ async fn play(stage: &Stage, tools: Toolbox) -> Result<(), Failure> {
     let left = runtime.shutdown().await;
     acted?;
     print(&format!("\nThe supervision tree:\n{tree}\nThe crashes:\n{crashes}"))?;
-    let facts = check_all(stage, &id, &play.acknowledged)?;
+    let facts = check_all(&project, &store, &id, &play.acknowledged)?;
     if !left.is_empty() {
         return Err(Failure::failed(format!("some parts could not be stopped: {left:?}")));
     }
     print(&format!(
         "\nThe tape: {}\n  {facts}\n  Read it:      tamtam tape show {id} --store {}\n  Throw it away: rm -r {}\n",
-        stage.store.join("sessions").join(id.as_str()).display(),
-        stage.store.display(),
-        stage.folder.display(),
+        store.join("sessions").join(id.as_str()).display(),
+        store.display(),
+        folder.display(),
     ))
 }
 
@@ -171,6 +144,7 @@ async fn settled_tree(runtime: &Runtime, id: &SessionId) -> String {
 /// The play: what a host does and what it sees.
 struct Play {
     runtime: Runtime,
+    script: Scripted,
     session: Session,
     events: EventStream,
     narrator: Narrator,
@@ -193,9 +167,16 @@ impl Play {
         self.until(|kind| matches!(kind, EventKind::CallStarted { .. })).await?;
         self.say(GOODBYE).await?;
         self.runtime.restart(self.session.id()).await?;
-        for _ in 0..2 {
-            self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
-        }
+        self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
+
+        // The worst of bugs: the actor panics while the model is about to answer.
+        let goodbye = self.script.barrier(GOODBYE);
+        goodbye.reached().await;
+        let crashed = self.runtime.operate().crash(self.session.id().as_str(), "the glitch of the demo");
+        crashed.map_err(|error| Failure::failed(error.to_string()))?;
+        self.until(|kind| matches!(kind, EventKind::SessionRecovered { .. })).await?;
+        goodbye.release();
+        self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
         self.session.wait().await?;
         Ok(())
     }
@@ -214,11 +195,7 @@ impl Play {
                 Some(Next::Lagged(missed)) => return Err(Failure::failed(format!("{missed} events were missed"))),
                 None => return Err(Failure::failed("the session was closed before the demo ended")),
             };
-            if let EventKind::SessionRecovered { .. } = &event.kind {
-                let crashes = self.runtime.crashes();
-                self.narrator.crashed(crashes.iter().map(|crash| crash.reason.to_string()));
-            }
-            for line in self.narrator.tell(&event.kind) {
+            for line in self.narrator.tell(&event.kind, &self.runtime.crashes()) {
                 print(&format!("{line}\n"))?;
             }
             match &event.kind {
@@ -236,16 +213,15 @@ impl Play {
 }
 
 /// Holds the tape on the disk, and the files, against what was promised.
-fn check_all(stage: &Stage, id: &SessionId, acknowledged: &[MessageId]) -> Result<String, Failure> {
-    let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
-    let store = Store::open(&stage.store, options)?;
+fn check_all(project: &Path, store: &Path, id: &SessionId, acknowledged: &[MessageId]) -> Result<String, Failure> {
+    let store = tapes::open_for(store, id)?;
     if let Some(finding) = store.verify(id)?.first() {
         return Err(Failure::failed(format!("the tape is damaged: {finding}")));
     }
     let entries: Result<Vec<Entry>, _> = store.read(id, Seq::ZERO)?.iter().map(Entry::from_tape).collect();
     let entries = entries.map_err(|error| Failure::failed(error.to_string()))?;
     let facts = check::tape(&entries, acknowledged).map_err(Failure::failed)?;
-    files(&stage.project).map_err(Failure::failed)?;
+    files(project).map_err(Failure::failed)?;
     Ok(facts)
 }
 

@@ -50,9 +50,8 @@ pub(super) fn line(text: &str) -> String {
 
 /// The beginning of a text as one line, of at most so many characters; `...` says that there is more.
 pub(super) fn short(text: &str, characters_max: usize) -> String {
-    let words = text.split(|c: char| c.is_whitespace()).filter(|word| !word.is_empty());
     let mut out = String::new();
-    for (n, word) in words.enumerate() {
+    for (n, word) in text.split_whitespace().enumerate() {
         if n > 0 {
             out.push(' ');
         }

@@ -6,29 +6,24 @@ use tamtam::{OpenError, Outcome, SendError, runtime::StartError, tape::TapeError
 
 /// How a command ended. The numbers are a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Exit {
     /// It did what it was asked to.
-    Done,
+    Done = 0,
     /// Something went wrong on the way: a refused key, an unreachable server, a claimed session, a full disk.
-    Failed,
+    Failed = 1,
     /// It could not be begun: arguments or configuration.
-    Usage,
+    Usage = 2,
     /// A person, a budget or the limit of steps stopped it.
-    Stopped,
+    Stopped = 3,
     /// It was ended by the user.
-    Aborted,
+    Aborted = 130,
 }
 
 impl Exit {
     /// The number that the shell sees.
     pub(super) fn code(self) -> u8 {
-        match self {
-            Exit::Done => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::Stopped => 3,
-            Exit::Aborted => 130,
-        }
+        self as u8
     }
 
     /// How a turn's outcome ends the command.
@@ -75,29 +70,27 @@ impl Failure {
 
 impl From<TapeError> for Failure {
     fn from(error: TapeError) -> Failure {
-        let message = match &error {
-            _ if error.is_full() => format!("{error}: free some space there; nothing that was accepted is lost"),
-            TapeError::Missing { .. } => {
-                return Failure::usage(format!("{error}: `tamtam sessions` lists those there are"));
-            }
-            TapeError::Query { .. } => return Failure::usage(format!("{error} (see `tamtam tape search --help`)")),
+        let (exit, advice) = match &error {
+            _ if error.is_full() => (Exit::Failed, ": free some space there; nothing that was accepted is lost"),
             TapeError::Index { message, .. } if message.contains("disk") => {
-                format!("{error}: free some space there; the tapes are as they were")
+                (Exit::Failed, ": free some space there; the tapes are as they were")
             }
-            TapeError::Index { .. } => format!("{error}: `tamtam tape rebuild` rebuilds it"),
-            TapeError::Claimed { .. } => format!("{error}: wait until it ends, or use another session"),
-            TapeError::NoEntry { .. } | TapeError::InsideAppend { .. } => return Failure::usage(error.to_string()),
-            TapeError::Exists { .. } => return Failure::usage(format!("{error}: choose another id")),
+            TapeError::Index { .. } => (Exit::Failed, ": `tamtam tape rebuild` rebuilds it"),
+            TapeError::Claimed { .. } => (Exit::Failed, ": wait until it ends, or use another session"),
             TapeError::Damaged(_) => {
-                format!("{error}: `tamtam tape verify` lists the damage, `tamtam tape fork ID` continues before it")
+                (Exit::Failed, ": `tamtam tape verify` lists the damage, `tamtam tape fork ID` continues before it")
             }
-            TapeError::Newer { .. } => format!("{error}: use a newer tamtam"),
+            TapeError::Newer { .. } => (Exit::Failed, ": use a newer tamtam"),
+            TapeError::Missing { .. } => (Exit::Usage, ": `tamtam sessions` lists those there are"),
+            TapeError::Query { .. } => (Exit::Usage, " (see `tamtam tape search --help`)"),
+            TapeError::NoEntry { .. } | TapeError::InsideAppend { .. } => (Exit::Usage, ""),
+            TapeError::Exists { .. } => (Exit::Usage, ": choose another id"),
             TapeError::Io { source, .. } if is_a_matter_of_place(source.kind()) => {
-                return Failure::usage(format!("{error}: choose another folder with --store"));
+                (Exit::Usage, ": choose another folder with --store")
             }
-            _ => error.to_string(),
+            _ => (Exit::Failed, ""),
         };
-        Failure::failed(message)
+        Failure { exit, message: format!("{error}{advice}") }
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn choose(
         (None, Some(model)) => model.clone(),
         (None, None) => find(base_url, environment).await?,
     };
-    let router = router(&model.provider, base_url, environment)?;
+    let router = router(&model.provider, base_url, environment);
     // What cannot be had is said before anything is begun.
     let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
     let provider = router.providers().find(|provider| provider.name == model.provider);
@@ -79,7 +79,7 @@ fn scripted(file: &str) -> Result<Choice, Failure> {
 }
 
 /// A router with the keys and addresses of the environment, and one address from the arguments.
-fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Result<Router, Failure> {
+fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Router {
     let mut router = Router::new(HttpOptions::default());
     for known in PROVIDERS {
         let Some(mut provider) = Provider::known(known.name) else { continue };
@@ -103,7 +103,7 @@ fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Re
         provider.key_from = variable;
         router = router.with(provider);
     }
-    Ok(router)
+    router
 }
 
 /// The first of those variables that holds a key, and the key.

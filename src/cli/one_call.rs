@@ -19,7 +19,7 @@ use super::{
 
 /// Runs one tool and prints its result. Who types the command is the one who would be asked, so nobody is.
 pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let (tool, arguments) = call(&given.name, &given.arguments, environment)?;
+    let (tool, arguments) = call(&given.name, &given.json, environment)?;
     let workspace = environment.workspace(given.workspace.as_deref())?;
     // Large outputs stay for whoever reads the result. Under a name that nobody can guess and take before us.
     let spill: PathBuf = std::env::temp_dir().join(format!("tamtam-tool-{}", SessionId::new()));
@@ -47,7 +47,7 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 
 /// Judges one call as a session in that workspace would, and prints the decision.
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let (tool, arguments) = call(&given.tool, &given.arguments, environment)?;
+    let (tool, arguments) = call(&given.tool, &given.json, environment)?;
     let root = environment.workspace(given.workspace.as_deref())?;
     let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
     let globs = Globs::default();
@@ -70,8 +70,7 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
         "layer": judgement.as_ref().map_or("default", |judgement| judgement.layer.as_str()),
         "why": why(judgement.as_ref(), access.as_ref(), is_stopped),
     });
-    print(&format!("{shown}\n"))?;
-    Ok(Exit::Done)
+    print(&format!("{shown}\n"))
 }
 
 /// What an access comes to where its path goes through links that stay inside. A link that leads out is refused by the tool.

@@ -12,7 +12,7 @@ use tamtam::{
     SessionId,
     ops::replay::{CheckError, Replay, ReplayError, Step, check, diverge, write_test},
     session::Point,
-    tape::{Store, TapeError},
+    tape::Store,
 };
 
 use super::{
@@ -47,14 +47,7 @@ impl From<CheckError> for Failure {
 pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Result<Exit, Failure> {
     if let Some(file) = &given.test {
         return match check(file) {
-            Ok(checked) => {
-                let (entries, decisions) = (checked.entries, checked.decisions);
-                print(&format!(
-                    "{}: {entries} entries in {decisions} decisions replay as recorded\n",
-                    checked.session
-                ))?;
-                Ok(Exit::Done)
-            }
+            Ok(checked) => as_recorded(&checked.session, checked.entries, checked.decisions),
             Err(CheckError::Differs { session, difference }) => {
                 print(&format!("{session} does not replay: {}\n", escape::text(&difference.to_string())))?;
                 Ok(Exit::Failed)
@@ -62,11 +55,11 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
             Err(error) => Err(error.into()),
         };
     }
-    let Some(session) = &given.session else {
+    let Some(session) = &given.id else {
         return Err(Failure::usage("which session? `tamtam sessions` lists those there are"));
     };
     let path = environment.store(given.store.store.as_deref())?;
-    let store = tapes::open(&path)?.ok_or_else(|| TapeError::Missing { session: session.clone() })?;
+    let store = tapes::open_for(&path, session)?;
     if let Some(other) = &given.against {
         return compare(&store, session, other);
     }
@@ -87,69 +80,58 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
             .map_err(|error| Failure::usage(format!("cannot read the prompt in {}: {error}", file.display())))?;
         replay = replay.prompt(prompt);
     }
-    Walk { session, path: &path, given }.through(replay)
+    walk(replay, session, &path, given)
 }
 
-/// A walk through the decisions of a session.
-struct Walk<'a> {
-    session: &'a SessionId,
-    /// The store.
-    path: &'a Path,
-    given: &'a ReplayArguments,
+/// Goes through all decisions, or as far as the one that is to be forked, and ends at the first that does not match the tape.
+fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArguments) -> Result<Exit, Failure> {
+    // A session that goes on from behind a decision. What was replayed is not changed.
+    let fork = |step: &Step| branch::make_fork(path, session, Some(&Point::At(step.last())), given.fork.clone());
+    let by_hand = given.step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let wanted = given.fork_at.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
+    let (mut decisions, mut entries, mut last) = (0, 0, 0);
+    let all = replay.decisions();
+    if by_hand {
+        note("Enter: next decision; f: fork the session here; q: quit");
+    }
+    for step in replay {
+        decisions += 1;
+        entries += step.recorded.len();
+        last = step.number;
+        if given.step {
+            print(&told(&step))?;
+        }
+        if let Some(difference) = &step.difference {
+            let text = format!(
+                "{session} does not replay: decision {} ({}) does not match the tape\n{difference}\n",
+                step.number, step.signal
+            );
+            print(&escape::text(&text))?;
+            return Ok(Exit::Failed);
+        }
+        if wanted == Some(step.number) {
+            return fork(&step);
+        }
+        if wanted.is_some_and(|wanted| wanted < step.number) {
+            break;
+        }
+        match if by_hand { typed() } else { Key::GoOn } {
+            Key::GoOn => {}
+            Key::Fork => return fork(&step),
+            Key::End => return Ok(Exit::Done),
+        }
+    }
+    if let Some(wanted) = wanted {
+        let from = last + 1 - decisions.max(1);
+        return Err(Failure::usage(format!(
+            "decision {wanted} is not among those that are replayed, {from} to {all}: `tamtam replay {session} --step` numbers them"
+        )));
+    }
+    as_recorded(session, entries, decisions)
 }
 
-impl Walk<'_> {
-    /// Goes through all decisions, or as far as the one that is to be forked, and ends at the first that does not match the tape.
-    fn through(&self, replay: Replay) -> Result<Exit, Failure> {
-        let Walk { session, given, .. } = self;
-        let by_hand = given.step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let (mut decisions, mut entries, mut last) = (0, 0, 0);
-        let all = replay.decisions();
-        if by_hand {
-            note("Enter: next decision; f: fork the session here; q: quit");
-        }
-        for step in replay {
-            decisions += 1;
-            entries += step.recorded.len();
-            last = step.number;
-            if given.step {
-                print(&told(&step))?;
-            }
-            if let Some(difference) = &step.difference {
-                let text = format!(
-                    "{session} does not replay: decision {} ({}) does not match the tape\n{difference}\n",
-                    step.number, step.signal
-                );
-                print(&escape::text(&text))?;
-                return Ok(Exit::Failed);
-            }
-            match given.fork_at.map(|wanted| step.number.cmp(&usize::try_from(wanted).unwrap_or(usize::MAX))) {
-                Some(std::cmp::Ordering::Equal) => return self.fork(&step),
-                Some(std::cmp::Ordering::Greater) => break,
-                Some(std::cmp::Ordering::Less) | None => {}
-            }
-            if by_hand {
-                match typed() {
-                    Key::GoOn => {}
-                    Key::Fork => return self.fork(&step),
-                    Key::End => return Ok(Exit::Done),
-                }
-            }
-        }
-        if let Some(wanted) = given.fork_at {
-            let from = last + 1 - decisions.max(1);
-            return Err(Failure::usage(format!(
-                "decision {wanted} is not among those that are replayed, {from} to {all}: `tamtam replay {session} --step` numbers them"
-            )));
-        }
-        print(&format!("{session}: {entries} entries in {decisions} decisions replay as recorded\n"))?;
-        Ok(Exit::Done)
-    }
-
-    /// Makes a session that goes on from behind a decision. What was replayed is not changed.
-    fn fork(&self, step: &Step) -> Result<Exit, Failure> {
-        branch::make_fork(self.path, self.session, Some(&Point::At(step.last())), self.given.fork.clone())
-    }
+fn as_recorded(session: &SessionId, entries: usize, decisions: usize) -> Result<Exit, Failure> {
+    print(&format!("{session}: {entries} entries in {decisions} decisions replay as recorded\n"))
 }
 
 /// A word to whoever sits there, beside what the command prints.
@@ -181,9 +163,8 @@ enum Key {
 fn typed() -> Key {
     loop {
         let mut line = String::new();
-        match std::io::stdin().lock().read_line(&mut line) {
-            Ok(0) | Err(_) => return Key::End,
-            Ok(_) => {}
+        if !std::io::stdin().lock().read_line(&mut line).is_ok_and(|read| read > 0) {
+            return Key::End;
         }
         match line.trim() {
             "" => return Key::GoOn,
@@ -196,10 +177,7 @@ fn typed() -> Key {
 
 fn compare(store: &Store, session: &SessionId, other: &SessionId) -> Result<Exit, Failure> {
     match diverge(&store.appends(session)?, &store.appends(other)?) {
-        None => {
-            print(&format!("{session} and {other} are the same, except for ids and times\n"))?;
-            Ok(Exit::Done)
-        }
+        None => print(&format!("{session} and {other} are the same, except for ids and times\n")),
         Some(divergence) => {
             print(&format!("{}\n", escape::text(&divergence.to_string())))?;
             Ok(Exit::Failed)

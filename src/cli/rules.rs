@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tamtam::permission::{Profile, Rule, Ruleset};
+use serde::Deserialize;
+use tamtam::permission::{Action, Profile, Rule, Ruleset};
 
 use super::{arguments::PermissionArguments, failure::Failure};
 
@@ -52,23 +53,24 @@ fn parse(text: &str) -> Result<Vec<Rule>, String> {
     rules.map(|(n, line)| parse_line(line).map_err(|why| format!("line {n}: {why}"))).collect()
 }
 
+/// A line. A misspelt field must not become a rule that says something else.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleLine {
+    permission: String,
+    pattern: String,
+    action: Action,
+}
+
 fn parse_line(line: &str) -> Result<Rule, String> {
-    let value: serde_json::Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    // A misspelt field must not become a rule that says something else.
-    let unknown = value
-        .as_object()
-        .and_then(|object| object.keys().find(|key| !["permission", "pattern", "action"].contains(&key.as_str())));
-    if let Some(unknown) = unknown {
-        return Err(format!("unknown field `{unknown}`, expected `permission`, `pattern` and `action`"));
-    }
-    serde_json::from_value(value).map_err(|error| error.to_string())
+    let read: Result<RuleLine, _> = serde_json::from_str(line);
+    read.map(|rule| Rule::new(rule.permission, rule.pattern, rule.action)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use tamtam::permission::Action;
 
     #[test]
     fn a_rules_file_has_one_rule_a_line() {

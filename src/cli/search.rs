@@ -1,26 +1,24 @@
 //! `tamtam tape search`: entries by their words.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tamtam::{
     Millis,
-    tape::{Access, Behind, CaughtUp, Hit, Order, Page, Query, Store, StoreOptions, TapeError},
+    tape::{Access, Behind, CaughtUp, Hit, Order, Page, Query, Store, TapeError},
 };
 
 use super::{
     arguments::SearchArguments,
     escape,
     failure::{Exit, Failure},
-    place::Environment,
     print,
     progress::Progress,
     tapes,
 };
 
 /// Searches in the index, which is brought up to date first: a person waits for that, however long it takes.
-pub(super) fn search(given: &SearchArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let path = environment.store(given.store.store.as_deref())?;
+pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failure> {
     let query = Query {
         session: given.session.clone(),
         kinds: given.kind.clone(),
@@ -32,34 +30,28 @@ pub(super) fn search(given: &SearchArguments, environment: &Environment) -> Resu
         after: given.after,
         whole: given.json,
         wait: Duration::from_secs(2),
-        ..Query::new(given.words.join(" "))
+        ..Query::new(given.query.join(" "))
     };
     if !path.exists() {
-        print(if given.json { "" } else { "nothing found: there are no tapes\n" })?;
-        return Ok(Exit::Done);
+        return print(if given.json { "" } else { "nothing found: there are no tapes\n" });
     }
-    let page = match Store::open(&path, StoreOptions::default()) {
-        Ok(store) => searched(&store, &query)?,
-        // Where nothing can be written, what is in the index is what there is.
-        Err(TapeError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotADirectory => {
-            let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
-            Store::open(&path, options)?.search(&query)?
-        }
-        Err(error) => return Err(error.into()),
-    };
-    print(&if given.json { page_json(&page) } else { page_text(&page) })?;
+    let page = searched(&tapes::open_with_index(path)?, &query)?;
+    let done = print(&if given.json { page_json(&page) } else { page_text(&page) })?;
     let behind = match page.behind {
-        Behind::No => return Ok(Exit::Done),
+        Behind::No => return Ok(done),
         Behind::Sessions(count) => format!("{count} sessions are not completely indexed"),
         Behind::Unknown => "another process is writing the index".to_owned(),
     };
     Progress::warn(&format!("hits may be missing: {behind}; search again, or `tamtam tape rebuild`"));
-    Ok(Exit::Done)
+    Ok(done)
 }
 
+/// A page, once all was read that can be: where nothing can be written, what is in the index is what there is.
 fn searched(store: &Store, query: &Query) -> Result<Page, TapeError> {
     let page = store.search(query)?;
-    let Behind::Sessions(_) = page.behind else { return Ok(page) };
+    if !matches!(page.behind, Behind::Sessions(_)) || store.access() == Access::Read {
+        return Ok(page);
+    }
     let mut progress = Progress::new();
     store.index()?.catch_up_telling(&mut |CaughtUp { added, .. }| progress.show(&format!("{added} entries read")))?;
     store.search(query)
@@ -69,8 +61,7 @@ fn page_json(page: &Page) -> String {
     let mut text = String::new();
     for hit in &page.hits {
         let Hit { session, seq, kind, anchor, time, snippet, entry } = hit;
-        let entry: Option<Value> =
-            entry.as_ref().and_then(|entry| serde_json::from_str(&tapes::entry_json(entry)).ok());
+        let entry = entry.as_ref().map(tapes::entry_json);
         let hits: Vec<_> = snippet.hits.iter().map(|hit| [hit.start, hit.end]).collect();
         let line = json!({
             "session": session, "seq": seq, "kind": kind, "anchor": anchor, "time": time,

@@ -1,12 +1,12 @@
 //! The sessions of the store, as a list or a tree, newest first.
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
     Millis,
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
-    tape::{Access, Behind, SessionStatus, Store, StoreOptions, TapeError},
+    tape::{Behind, SessionStatus, Store, TapeError},
     tool::truncate::format_bytes,
 };
 
@@ -17,6 +17,7 @@ use super::{
     place::Environment,
     print,
     progress::Progress,
+    tapes,
 };
 
 /// How many are shown to a person where nothing is said.
@@ -31,7 +32,7 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     if !path.exists() {
         return Ok(Exit::Done);
     }
-    let store = open(&path)?;
+    let store = tapes::open_with_index(&path)?;
     let mut query = SessionQuery::default();
     query.text = given.text.join(" ");
     query.agent.clone_from(&given.agent);
@@ -77,16 +78,6 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     Ok(Exit::Done)
 }
 
-/// To write, so that the index can be brought up to date; where that cannot be, to read what is there.
-fn open(path: &Path) -> Result<Store, TapeError> {
-    match Store::open(path, StoreOptions::default()) {
-        Err(TapeError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotADirectory => {
-            Store::open(path, StoreOptions { access: Access::Read, ..StoreOptions::default() })
-        }
-        opened => opened,
-    }
-}
-
 /// A page, once all was read that can be.
 fn page(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut progress = Progress::new();
@@ -119,30 +110,34 @@ fn lines_json(sessions: &[ListedSession], text: &mut String) {
 
 fn lines(sessions: &[ListedSession], with_head: bool, text: &mut String) {
     if with_head && !sessions.is_empty() {
-        let _ = writeln!(text, "{}", row("id", "used", "state", "entries", "size", "tokens", "cost", "title"));
+        row(text, ["id", "used", "state", "entries", "size", "tokens", "cost", "title"].map(str::to_owned));
     }
     let now = Millis::now();
     for listed in sessions {
-        let used = listed.last.map_or_else(|| "-".to_owned(), |last| age(now, last));
         let unknown = || "-".to_owned();
-        let entries = listed.entries.map_or(listed.seq.0, |entries| entries).to_string();
         let bytes = listed.bytes.saturating_add(listed.beside_bytes);
-        let size = format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let tokens = listed.usage.map_or_else(unknown, |usage| usage.total().to_string());
         let cost = listed.cost.map_or_else(unknown, |cost| match (cost.exact(), cost.known.0) {
             (Some(exact), _) => exact.to_string(),
             (None, 0) => "unknown".to_owned(),
             (None, _) => format!(">={}", cost.known),
         });
-        let id = escape::line(listed.session.as_str());
-        let _ = writeln!(text, "{}", row(&id, &used, state(listed), &entries, &size, &tokens, &cost, &title(listed)));
+        let columns = [
+            escape::line(listed.session.as_str()),
+            listed.last.map_or_else(unknown, |last| age(now, last)),
+            state(listed).to_owned(),
+            listed.entries.unwrap_or(listed.seq.0).to_string(),
+            format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            listed.usage.map_or_else(unknown, |usage| usage.total().to_string()),
+            cost,
+            title(listed),
+        ];
+        row(text, columns);
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the columns of a table")]
-fn row(id: &str, used: &str, state: &str, entries: &str, size: &str, tokens: &str, cost: &str, title: &str) -> String {
+fn row(text: &mut String, [id, used, state, entries, size, tokens, cost, title]: [String; 8]) {
     let row = format!("{id:36}  {used:>8}  {state:9}  {entries:>7}  {size:>8}  {tokens:>9}  {cost:>9}  {title}");
-    row.trim_end().to_owned()
+    let _ = writeln!(text, "{}", row.trim_end());
 }
 
 /// What a person wants to know first of how a session stands.
@@ -171,8 +166,7 @@ fn title(listed: &ListedSession) -> String {
         1 => Some(format!("1 {what}")),
         n => Some(format!("{n} {what}s")),
     };
-    let belongs: Vec<String> =
-        [count(listed.forks, "fork"), count(listed.children, "task")].into_iter().flatten().collect();
+    let belongs: Vec<_> = [count(listed.forks, "fork"), count(listed.children, "task")].into_iter().flatten().collect();
     let belongs = if belongs.is_empty() { String::new() } else { format!(" [{}]", belongs.join(", ")) };
     let title = escape::line(listed.title.as_deref().unwrap_or("(no message)"));
     format!("{indent}{below}{title}{protected}{belongs}")

@@ -3,29 +3,30 @@
 use std::{
     fmt::Write as _,
     io::{BufRead as _, IsTerminal as _, Write as _},
+    path::Path,
     time::Duration,
 };
 
 use serde_json::json;
 use tamtam::{
-    Millis,
+    Millis, SessionId,
     ops::{self, KeptSession, Sweep, SweepPolicy, SweptSession},
     tape::{Access, Store, StoreOptions, TapeError, TapeStoreExt as _},
     tool::truncate::format_bytes,
 };
 
 use super::{
-    arguments::{ProtectArguments, SweepArguments},
+    arguments::SweepArguments,
     escape,
     failure::{Exit, Failure},
-    place::Environment,
     print,
     progress::Progress,
+    tapes,
 };
 
 /// Removes sessions by age, number or size. What would go is said first, and nothing goes before somebody said yes: with
 /// `--yes`, or when asked on a terminal.
-pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result<Exit, Failure> {
+pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure> {
     let mut policy = SweepPolicy::default();
     policy.older_than = given.older_than;
     policy.keep_newest = given.keep;
@@ -40,7 +41,6 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
             "nothing was removed, because there is no terminal to ask on: --dry-run shows what would be removed, --yes removes it",
         ));
     }
-    let path = environment.store(given.store.store.as_deref())?;
     if !path.exists() {
         return said(&Sweep::default(), given.json, given.yes);
     }
@@ -54,8 +54,7 @@ pub(super) fn sweep(given: &SweepArguments, environment: &Environment) -> Result
             return Ok(shown);
         }
         if !is_agreed("remove them for good? [y/N] ") {
-            print("nothing was removed\n")?;
-            return Ok(Exit::Done);
+            return print("nothing was removed\n");
         }
     }
     // What was shown and nothing else: what became old meanwhile goes another time.
@@ -116,49 +115,35 @@ fn as_text(sweep: &Sweep, removed: bool) -> String {
 }
 
 /// Keeps a session from being swept, or lets it be swept again.
-pub(super) fn protect(given: &ProtectArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let missing = || TapeError::Missing { session: given.session.clone() };
-    let path = environment.store(given.store.store.as_deref())?;
-    if !path.exists() {
-        return Err(missing().into());
+pub(super) fn protect(path: &Path, id: &SessionId, off: bool) -> Result<Exit, Failure> {
+    let store = tapes::open_to_change(path, id)?;
+    if !store.exists(id) {
+        return Err(TapeError::Missing { session: id.clone() }.into());
     }
-    let store = Store::open(path, StoreOptions::default())?;
-    if !store.exists(&given.session) {
-        return Err(missing().into());
-    }
-    match given.off {
-        true => store.unprotect(&given.session)?,
-        false => store.protect(&given.session)?,
+    match off {
+        true => store.unprotect(id)?,
+        false => store.protect(id)?,
     }
     Ok(Exit::Done)
 }
 
 /// A length of time: a number and `d`, `h`, `m` or `s`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wanted = || "expected a length of time such as 30d, 12h, 90m or 45s".to_owned();
-    let (number, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
-    let seconds = match unit {
-        "d" => 24 * 60 * 60,
-        "h" => 60 * 60,
-        "m" => 60,
-        "s" => 1,
-        _ => return Err(wanted()),
-    };
-    let number: u64 = number.parse().map_err(|_| wanted())?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wanted)
+    let seconds = amount(text, &[("d", 24 * 60 * 60), ("h", 60 * 60), ("m", 60), ("s", 1)]);
+    let seconds = seconds.ok_or_else(|| "expected a length of time such as 30d, 12h, 90m or 45s".to_owned());
+    seconds.map(Duration::from_secs)
 }
 
 /// A number of bytes: a number, alone or with `K`, `M` or `G`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let wanted = || "expected a number of bytes such as 1000000, 500K, 200M or 2G".to_owned();
-    let (number, times) = match text.char_indices().next_back() {
-        Some((at, 'K')) => (&text[..at], 1024),
-        Some((at, 'M')) => (&text[..at], 1024 * 1024),
-        Some((at, 'G')) => (&text[..at], 1024 * 1024 * 1024),
-        _ => (text, 1),
-    };
-    let number: u64 = number.parse().map_err(|_| wanted())?;
-    number.checked_mul(times).ok_or_else(wanted)
+    let bytes = amount(text, &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("", 1)]);
+    bytes.ok_or_else(|| "expected a number of bytes such as 1000000, 500K, 200M or 2G".to_owned())
+}
+
+/// A number with one of those units behind it.
+fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let of = |(unit, times): &(&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*times);
+    units.iter().find_map(of)
 }
 
 #[cfg(test)]

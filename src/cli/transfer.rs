@@ -19,24 +19,17 @@ use super::{
 };
 
 /// Writes a session to a file that must not be there yet, or to stdout.
-pub(super) fn export(given: &ExportArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let missing = || TapeError::Missing { session: given.session.clone() };
-    let path = environment.store(given.store.store.as_deref())?;
-    let store = tapes::open(&path)?.ok_or_else(missing)?;
+pub(super) fn export(given: &ExportArguments, path: &Path) -> Result<Exit, Failure> {
+    let store = tapes::open_for(path, &given.id)?;
     let spills = if given.spills { Spills::Taken } else { Spills::Left };
     let Some(to) = given.to.as_deref() else {
         // Whole in memory, so that a reader never gets half of one that fails.
         let mut file = Vec::new();
-        store.export(&given.session, spills, &mut file)?;
-        let text = String::from_utf8(file).map_err(|_| Failure::failed("the tape is not text"))?;
-        print(&text)?;
-        return Ok(Exit::Done);
+        store.export(&given.id, spills, &mut file)?;
+        return print(&String::from_utf8(file).map_err(|_| Failure::failed("the tape is not text"))?);
     };
-    let exported = export_to(&store, given, spills, to)?;
-    let Exported { last, anchors, spills } = exported;
-    let text = format!("{last} entries, {anchors} anchors, {spills} large outputs: {}\n", to.display());
-    print(&text)?;
-    Ok(Exit::Done)
+    let Exported { last, anchors, spills } = export_to(&store, given, spills, to)?;
+    print(&format!("{last} entries, {anchors} anchors, {spills} large outputs: {}\n", to.display()))
 }
 
 fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) -> Result<Exported, Failure> {
@@ -49,7 +42,7 @@ fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) 
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(to).map_err(failed)?;
     let mut out = BufWriter::new(file);
-    let exported = store.export(&given.session, spills, &mut out).map_err(Failure::from).and_then(|exported| {
+    let exported = store.export(&given.id, spills, &mut out).map_err(Failure::from).and_then(|exported| {
         out.flush().and_then(|()| out.get_ref().sync_all()).map_err(failed)?;
         Ok(exported)
     });
@@ -61,7 +54,7 @@ fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) 
 }
 
 /// Brings in a session from a file.
-pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Result<Exit, Failure> {
+pub(super) fn import(given: &ImportArguments, path: &Path, environment: &Environment) -> Result<Exit, Failure> {
     let file = std::fs::File::open(&given.file)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", given.file.display())))?;
     let (options, standing) = match given.as_it_was {
@@ -79,7 +72,7 @@ pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Resu
         }
     };
     let options = given.as_id.clone().into_iter().fold(options, ImportOptions::under);
-    let store = Store::open(environment.store(given.store.store.as_deref())?, StoreOptions::default())?;
+    let store = Store::open(path, StoreOptions::default())?;
     let imported = store.import(&mut BufReader::new(file), &options);
     let Imported { session, last, anchors, spills } = imported.map_err(|error| match error {
         TapeError::Exists { .. } => Failure::failed(format!("{error}: import it under another id with --as ID")),
@@ -88,6 +81,5 @@ pub(super) fn import(given: &ImportArguments, environment: &Environment) -> Resu
     print(&escape::text(&format!(
         "session {session}: {last} entries, {anchors} anchors, {spills} large outputs\n{standing}\
          Read it: tamtam tape show {session}\n"
-    )))?;
-    Ok(Exit::Done)
+    )))
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, Item, ModelError};
+use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, ModelError};
 use crate::{
     words::ids::{CallId, Millis},
     words::message::{Extra, Span},
@@ -13,8 +13,10 @@ use crate::{
 pub(crate) const CALLS_MAX: usize = 1024;
 
 /// The parts that have arrived.
-pub(crate) struct Assembly {
-    parts: Vec<AnswerPart>,
+pub(crate) struct Assembly<'a> {
+    pub(crate) parts: Vec<AnswerPart>,
+    /// Where every piece goes first.
+    deltas: &'a mut dyn Deltas,
     ids: CallIds,
     calls: u32,
     /// The thought that is not complete yet: always the last part.
@@ -22,19 +24,19 @@ pub(crate) struct Assembly {
 }
 
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
-impl Assembly {
+impl<'a> Assembly<'a> {
     /// Nothing yet. The history is that of the request: call ids are made unique within it.
-    pub(crate) fn new(history: &History) -> Assembly {
-        Assembly { parts: Vec::new(), ids: CallIds::new(history), calls: 0, thinking: false }
+    pub(crate) fn new(history: &History, deltas: &'a mut dyn Deltas) -> Assembly<'a> {
+        Assembly { parts: Vec::new(), deltas, ids: CallIds::new(history), calls: 0, thinking: false }
     }
 
     /// More text. Text that follows text continues it.
-    pub(crate) fn text(&mut self, text: &str, deltas: &mut dyn Deltas) {
+    pub(crate) fn text(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
-        self.end_reasoning(deltas);
-        deltas.delta(Delta::Text(text.to_owned()));
+        self.end_reasoning();
+        self.deltas.delta(Delta::Text(text.to_owned()));
         match self.parts.last_mut() {
             Some(AnswerPart::Text { text: before, .. }) => before.push_str(text),
             _ => self.parts.push(AnswerPart::Text { text: text.to_owned(), extra: None }),
@@ -42,104 +44,74 @@ impl Assembly {
     }
 
     /// Begins a thought, unless one is being thought.
-    pub(crate) fn start_reasoning(&mut self, deltas: &mut dyn Deltas) {
+    pub(crate) fn start_reasoning(&mut self) {
         if !self.thinking {
             self.thinking = true;
             let time = Span { start: Millis::now(), end: None };
             self.parts.push(AnswerPart::Reasoning { text: String::new(), time, extra: None });
-            deltas.delta(Delta::ReasoningStarted);
+            self.deltas.delta(Delta::ReasoningStarted);
         }
     }
 
     /// More of a thought; begins one where none is being thought.
-    pub(crate) fn reasoning(&mut self, more: &str, deltas: &mut dyn Deltas) {
+    pub(crate) fn reasoning(&mut self, more: &str) {
         if more.is_empty() {
             return;
         }
-        self.start_reasoning(deltas);
-        deltas.delta(Delta::Reasoning(more.to_owned()));
+        self.start_reasoning();
+        self.deltas.delta(Delta::Reasoning(more.to_owned()));
         if let Some(AnswerPart::Reasoning { text, .. }) = self.parts.last_mut() {
             text.push_str(more);
         }
     }
 
     /// The thought is complete.
-    pub(crate) fn end_reasoning(&mut self, deltas: &mut dyn Deltas) {
+    pub(crate) fn end_reasoning(&mut self) {
         if std::mem::take(&mut self.thinking) {
             if let Some(AnswerPart::Reasoning { time, .. }) = self.parts.last_mut() {
                 time.end = Some(Millis::now());
             }
-            deltas.delta(Delta::ReasoningEnded);
-        }
-    }
-
-    /// Keeps what the provider wants back with the newest thought; makes an empty one where there is none.
-    pub(crate) fn reasoning_extra(&mut self, extra: Extra) {
-        let newest = self.parts.iter_mut().rev().find_map(|part| match part {
-            AnswerPart::Reasoning { extra, .. } => Some(extra),
-            _ => None,
-        });
-        match newest {
-            Some(place) => *place = Some(extra),
-            None => {
-                let thought = AnswerPart::Reasoning { text: String::new(), time: Span::default(), extra: Some(extra) };
-                self.parts.insert(0, thought);
-            }
+            self.deltas.delta(Delta::ReasoningEnded);
         }
     }
 
     /// Adds a thought that is not shown, whole.
-    pub(crate) fn hidden_reasoning(&mut self, extra: Extra, deltas: &mut dyn Deltas) {
-        self.end_reasoning(deltas);
+    pub(crate) fn hidden_reasoning(&mut self, extra: Extra) {
+        self.end_reasoning();
         let now = Millis::now();
         let time = Span { start: now, end: Some(now) };
         self.parts.push(AnswerPart::Reasoning { text: String::new(), time, extra: Some(extra) });
     }
 
     /// Begins a call and gives its place among the parts.
-    pub(crate) fn start_call(
-        &mut self,
-        given_id: &str,
-        name: &str,
-        deltas: &mut dyn Deltas,
-    ) -> Result<usize, ModelError> {
+    pub(crate) fn start_call(&mut self, given_id: &str, name: &str) -> Result<usize, ModelError> {
         if self.calls as usize >= CALLS_MAX {
             return Err(ModelError::new(ErrorKind::Protocol, format!("one answer has more than {CALLS_MAX} calls")));
         }
-        self.end_reasoning(deltas);
+        self.end_reasoning();
         let id = self.ids.unique(given_id);
-        deltas.delta(Delta::CallPending { index: self.calls, id: id.clone(), name: name.to_owned() });
+        self.deltas.delta(Delta::CallPending { index: self.calls, id: id.clone(), name: name.to_owned() });
         self.calls += 1;
         self.parts.push(AnswerPart::Call { id, name: name.to_owned(), input: String::new(), extra: None });
         Ok(self.parts.len() - 1)
     }
 
     /// More of the arguments of the call at that place.
-    pub(crate) fn call_input(&mut self, place: usize, more: &str, deltas: &mut dyn Deltas) {
+    pub(crate) fn call_input(&mut self, place: usize, more: &str) {
         if more.is_empty() {
             return;
         }
         let before = &self.parts[..place.min(self.parts.len())];
         let index = before.iter().filter(|part| matches!(part, AnswerPart::Call { .. })).count();
-        deltas.delta(Delta::CallInput { index: u32::try_from(index).unwrap_or(u32::MAX), text: more.to_owned() });
+        self.deltas.delta(Delta::CallInput { index: u32::try_from(index).unwrap_or(u32::MAX), text: more.to_owned() });
         if let Some(AnswerPart::Call { input, .. }) = self.parts.get_mut(place) {
             input.push_str(more);
         }
     }
 
-    /// The part at that place.
-    pub(crate) fn part_mut(&mut self, place: usize) -> Option<&mut AnswerPart> {
-        self.parts.get_mut(place)
-    }
-
-    /// The newest part.
-    pub(crate) fn last_mut(&mut self) -> Option<&mut AnswerPart> {
-        self.parts.last_mut()
-    }
-
     /// All parts; the answer is complete.
-    pub(crate) fn finish(mut self, deltas: &mut dyn Deltas) -> Vec<AnswerPart> {
-        self.end_reasoning(deltas);
+    pub(crate) fn finish(mut self) -> Vec<AnswerPart> {
+        self.end_reasoning();
         self.parts
     }
 }
@@ -161,18 +133,13 @@ impl CallIds {
 
     fn unique(&mut self, given: &str) -> CallId {
         if let Some(history) = self.history.take() {
-            let answers = history.iter().filter_map(|item| match item.as_ref() {
-                Item::Assistant(answer) => Some(answer),
-                _ => None,
-            });
-            self.taken = answers.flat_map(|answer| calls(answer).map(|(id, _)| id.as_str().to_owned())).collect();
+            self.taken = history.answers().flat_map(calls).map(|(id, _)| id.as_str().to_owned()).collect();
         }
         let given = given.trim();
-        let (stem, mut n) = match given {
-            "" => ("call", self.taken.len()),
-            given => (given, 1),
+        let (stem, mut n, mut id) = match given {
+            "" => ("call", self.taken.len(), format!("call_{}", self.taken.len())),
+            given => (given, 1, given.to_owned()),
         };
-        let mut id = if given.is_empty() { format!("{stem}_{n}") } else { given.to_owned() };
         while self.taken.contains(&id) {
             n += 1;
             id = format!("{stem}_{n}");
@@ -195,7 +162,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
-    use crate::words::message::Finish;
+    use crate::{model::Item, words::message::Finish};
 
     /// V11
     #[test]
@@ -211,11 +178,12 @@ mod tests {
 
     #[test]
     fn a_call_may_not_be_one_too_many() {
-        let mut assembly = Assembly::new(&History::default());
         let mut deltas = |_: Delta| {};
+        let history = History::default();
+        let mut assembly = Assembly::new(&history, &mut deltas);
         for _ in 0..CALLS_MAX {
-            assembly.start_call("", "t", &mut deltas).unwrap();
+            assembly.start_call("", "t").unwrap();
         }
-        assert_eq!(assembly.start_call("", "t", &mut deltas).unwrap_err().kind, ErrorKind::Protocol);
+        assert_eq!(assembly.start_call("", "t").unwrap_err().kind, ErrorKind::Protocol);
     }
 }

@@ -7,17 +7,23 @@ use serde_json::Value;
 use super::{Endpoint, Params, pieces::write_json};
 use crate::words::message::Extra;
 
-/// The beginning of a body: the model, that it streams, and the plain fields in the order given.
-pub(crate) fn begin(model: &str, fields: &[(String, Value)]) -> Vec<u8> {
+/// Fields that are ours alone: options cannot set them.
+const OWN_FIELDS: &[&str] = &["model", "messages", "stream", "tools", "system"];
+
+/// The beginning of a body: the model, that it streams, and the plain fields in a fixed order: those given, temperature and the
+/// like, which both APIs call the same, then the options by name. An option replaces a field of ours of its name.
+pub(crate) fn begin(model: &str, params: &Params, mut fields: Vec<(String, Value)>) -> Vec<u8> {
+    let sampling = [("temperature", params.temperature), ("top_p", params.top_p)];
+    fields.extend(sampling.into_iter().filter_map(|(name, value)| Some((name.to_owned(), short_float(value?)))));
     let mut out = Vec::with_capacity(4096);
     out.extend_from_slice(b"{\"model\":");
     write_json(&mut out, model);
     out.extend_from_slice(b",\"stream\":true");
-    for (name, value) in fields {
+    for (name, value) in with_options(fields, &params.options) {
         out.push(b',');
-        write_json(&mut out, name);
+        write_json(&mut out, &name);
         out.push(b':');
-        write_json(&mut out, value);
+        write_json(&mut out, &value);
     }
     out
 }
@@ -29,22 +35,16 @@ pub(crate) fn to_json(value: &impl serde::Serialize) -> Bytes {
     out.into()
 }
 
-/// Temperature and the like, which both APIs call the same.
-pub(crate) fn sampling(params: &Params) -> impl Iterator<Item = (String, Value)> + use<> {
-    let named = [("temperature", params.temperature), ("top_p", params.top_p)];
-    named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), short_float(value?))))
-}
-
 /// 0.7 as 0.7, and not as the nearest double of the nearest float.
 fn short_float(value: f32) -> Value {
     value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-/// The fields with the host's options put over them. The fields of `own` are ours alone: options cannot set them.
-pub(crate) fn with_options(mut fields: Vec<(String, Value)>, options: &Value, own: &[&str]) -> Vec<(String, Value)> {
+/// The fields with the host's options put over them.
+fn with_options(mut fields: Vec<(String, Value)>, options: &Value) -> Vec<(String, Value)> {
     for (name, value) in options.as_object().into_iter().flatten() {
         match fields.iter_mut().find(|(field, _)| field == name) {
-            _ if own.contains(&name.as_str()) => {}
+            _ if OWN_FIELDS.contains(&name.as_str()) => {}
             Some((_, place)) => *place = value.clone(),
             None => fields.push((name.clone(), value.clone())),
         }
@@ -52,11 +52,17 @@ pub(crate) fn with_options(mut fields: Vec<(String, Value)>, options: &Value, ow
     fields
 }
 
-/// What the provider of this endpoint wants back, where the extra is its own: same provider, same API.
-pub(crate) fn own_extra<'a>(endpoint: &Endpoint, extra: &'a Option<Extra>) -> Option<&'a Value> {
-    let extra = extra.as_ref()?;
-    let is_own = extra.provider == endpoint.provider && extra.api == endpoint.api.name();
-    is_own.then_some(&extra.value)
+impl Endpoint {
+    /// Something that this provider wants back.
+    pub(crate) fn extra(&self, value: Value) -> Extra {
+        Extra { provider: self.provider.clone(), api: self.api.name().to_owned(), value }
+    }
+
+    /// What this provider wants back, where the extra is its own: same provider, same API.
+    pub(crate) fn own<'a>(&self, extra: &'a Option<Extra>) -> Option<&'a Value> {
+        let extra = extra.as_ref().filter(|extra| extra.provider == self.provider && extra.api == self.api.name())?;
+        Some(&extra.value)
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +75,7 @@ mod tests {
     #[test]
     fn an_extra_goes_back_to_the_same_provider_and_api_only() {
         let extra = Some(Extra { provider: "p".into(), api: "openai-chat".into(), value: json!(7) });
-        let own = |api, provider: &str| own_extra(&Endpoint::new(api, provider, "http://h", "m"), &extra).cloned();
+        let own = |api, provider: &str| Endpoint::new(api, provider, "http://h", "m").own(&extra).cloned();
         assert_eq!(own(Api::OpenAiChat, "p"), Some(json!(7)));
         assert_eq!(own(Api::OpenAiChat, "q"), None);
         assert_eq!(own(Api::AnthropicMessages, "p"), None);
@@ -80,6 +86,6 @@ mod tests {
         let fields = vec![("max_tokens".to_owned(), json!(1))];
         let options = json!({"max_tokens": 2, "model": "other", "seed": 3});
         let expected = [("max_tokens".to_owned(), json!(2)), ("seed".to_owned(), json!(3))];
-        assert_eq!(with_options(fields, &options, &["model"]), expected);
+        assert_eq!(with_options(fields, &options), expected);
     }
 }

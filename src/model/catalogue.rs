@@ -25,84 +25,63 @@ pub struct KnownProvider {
     pub quirks: Quirks,
 }
 
-const PLAIN: Quirks = Quirks {
-    max_tokens: MaxTokensField::MaxTokens,
-    stream_options: true,
-    reasoning: ReasoningBack::Never,
-    schema: SchemaDialect::Plain,
-    auto_cache: false,
-};
-
 const fn openai_compatible(
     name: &'static str,
     base_url: &'static str,
     key_variables: &'static [&'static str],
     base_url_variable: &'static str,
 ) -> KnownProvider {
-    KnownProvider {
-        name,
-        api: Api::OpenAiChat,
-        base_url,
-        key_variables,
-        base_url_variable,
-        needs_key: true,
-        quirks: PLAIN,
+    let api = Api::OpenAiChat;
+    KnownProvider { name, api, base_url, key_variables, base_url_variable, needs_key: true, quirks: Quirks::NONE }
+}
+
+impl KnownProvider {
+    const fn with(self, quirks: Quirks) -> KnownProvider {
+        KnownProvider { quirks, ..self }
     }
+}
+
+/// A provider that gets its model's reasoning back.
+const fn reasoning(reasoning: ReasoningBack) -> Quirks {
+    Quirks { reasoning, ..Quirks::NONE }
 }
 
 /// The providers that are known by name (W-01), and `local` for a server on this machine.
 pub const PROVIDERS: &[KnownProvider] = &[
-    KnownProvider {
-        quirks: Quirks { max_tokens: MaxTokensField::MaxCompletionTokens, ..PLAIN },
-        ..openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL")
-    },
+    openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL")
+        .with(Quirks { max_tokens: MaxTokensField::MaxCompletionTokens, ..Quirks::NONE }),
     KnownProvider {
         api: Api::AnthropicMessages,
-        quirks: Quirks { auto_cache: true, ..PLAIN },
+        quirks: Quirks { auto_cache: true, ..Quirks::NONE },
         ..openai_compatible("anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL")
     },
-    KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
-        ..openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
-    },
+    openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
+        .with(reasoning(ReasoningBack::WithCalls)),
     openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL"),
-    KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
-        ..openai_compatible(
-            "zhipu",
-            "https://open.bigmodel.cn/api/paas/v4",
-            &["ZHIPU_API_KEY", "ZHIPUAI_API_KEY", "ZAI_API_KEY"],
-            "ZHIPU_BASE_URL",
-        )
-    },
+    openai_compatible(
+        "zhipu",
+        "https://open.bigmodel.cn/api/paas/v4",
+        &["ZHIPU_API_KEY", "ZHIPUAI_API_KEY", "ZAI_API_KEY"],
+        "ZHIPU_BASE_URL",
+    )
+    .with(reasoning(ReasoningBack::WithCalls)),
     openai_compatible(
         "qwen",
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
         &["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
         "DASHSCOPE_BASE_URL",
     ),
-    KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::WithCalls, ..PLAIN },
-        ..openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
-    },
-    KnownProvider {
-        quirks: Quirks { reasoning: ReasoningBack::Details, ..PLAIN },
-        ..openai_compatible(
-            "openrouter",
-            "https://openrouter.ai/api/v1",
-            &["OPENROUTER_API_KEY"],
-            "OPENROUTER_BASE_URL",
-        )
-    },
-    KnownProvider {
-        quirks: Quirks { schema: SchemaDialect::Gemini, ..PLAIN },
-        ..openai_compatible(
-            "gemini",
-            "https://generativelanguage.googleapis.com/v1beta/openai",
-            &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-            "GEMINI_BASE_URL",
-        )
-    },
+    openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
+        .with(reasoning(ReasoningBack::WithCalls)),
+    openai_compatible("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL")
+        .with(reasoning(ReasoningBack::Details)),
+    openai_compatible(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        "GEMINI_BASE_URL",
+    )
+    .with(Quirks { schema: SchemaDialect::Gemini, ..Quirks::NONE }),
     KnownProvider {
         needs_key: false,
         ..openai_compatible("local", "http://127.0.0.1:11434/v1", &["LOCAL_API_KEY"], "LOCAL_BASE_URL")

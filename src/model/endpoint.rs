@@ -44,15 +44,20 @@ pub struct Quirks {
     pub auto_cache: bool,
 }
 
+impl Quirks {
+    /// Nothing is particular.
+    pub(crate) const NONE: Quirks = Quirks {
+        max_tokens: MaxTokensField::MaxTokens,
+        stream_options: true,
+        reasoning: ReasoningBack::Never,
+        schema: SchemaDialect::Plain,
+        auto_cache: false,
+    };
+}
+
 impl Default for Quirks {
     fn default() -> Quirks {
-        Quirks {
-            max_tokens: MaxTokensField::MaxTokens,
-            stream_options: true,
-            reasoning: ReasoningBack::Never,
-            schema: SchemaDialect::Plain,
-            auto_cache: false,
-        }
+        Quirks::NONE
     }
 }
 
@@ -117,15 +122,8 @@ impl Endpoint {
         base_url: impl Into<String>,
         model: impl Into<String>,
     ) -> Endpoint {
-        Endpoint {
-            provider: provider.into(),
-            base_url: base_url.into(),
-            api,
-            key: None,
-            model: model.into(),
-            limits: ModelLimits::default(),
-            quirks: Quirks::default(),
-        }
+        let (provider, base_url, model) = (provider.into(), base_url.into(), model.into());
+        Endpoint { provider, base_url, api, key: None, model, limits: ModelLimits::default(), quirks: Quirks::NONE }
     }
 
     /// The same endpoint with a key.
@@ -150,13 +148,7 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint")
-            .field("provider", &self.provider)
-            .field("base_url", &without_secrets(&self.base_url))
-            .field("api", &self.api)
-            .field("key", &self.key)
-            .field("model", &self.model)
-            .finish_non_exhaustive()
+        write!(f, "Endpoint({}/{} at {})", self.provider, self.model, without_secrets(&self.base_url))
     }
 }
 

@@ -3,51 +3,49 @@
 //! The order (`loop.md` §3.1): a code or type that is unmistakable, then the status, then patterns in the text. A status of
 //! 429 is never a context overflow. The message is one line of at most 500 characters of what the server said, without keys.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt::Display,
+    time::{Duration, SystemTime},
+};
 
 use serde_json::Value;
 
-use super::{ErrorKind, ModelError, Secret, redact::redact};
+use super::{Endpoint, ErrorKind, ModelError, redact::redact};
 
 /// Characters of the server's own words that an error repeats.
 const DETAIL_CHARS_MAX: usize = 500;
 
-/// What came instead of an answer.
-pub(crate) struct Refusal<'a> {
-    /// Who said it.
-    pub(crate) provider: &'a str,
-    /// With which status; `None` for an error inside a stream that began well.
-    pub(crate) status: Option<u16>,
-    /// The body, or the error event.
-    pub(crate) body: &'a str,
-    /// The wait that a header asks for.
-    pub(crate) retry_after: Option<Duration>,
-    /// What must not be repeated.
-    pub(crate) keys: &'a [&'a Secret],
-}
+impl Endpoint {
+    /// An error of this provider: what it did follows its name.
+    pub(crate) fn error(&self, kind: ErrorKind, what: impl Display) -> ModelError {
+        ModelError::new(kind, format!("{} {what}", self.provider))
+    }
 
-/// The error that a refusal is.
-pub(crate) fn classify(refusal: &Refusal<'_>) -> ModelError {
-    let said = Said::read(refusal.body);
-    let status = refusal.status.or(said.status);
-    let kind = kind_of(status, &said);
-    let detail = one_line(&redact(&said.message, refusal.keys));
-    let what = match (refusal.status, &said.names[..]) {
-        (Some(status), _) => format!("answered {status}"),
-        (None, []) => "failed in mid-stream".to_owned(),
-        (None, names) => format!("failed in mid-stream ({})", redact(&names.join(", "), refusal.keys)),
-    };
-    let message = match detail.as_str() {
-        "" => format!("{} {what}", refusal.provider),
-        detail => format!("{} {what}: {detail}", refusal.provider),
-    };
-    let wait = refusal.retry_after.or_else(|| {
-        let waits = matches!(kind, ErrorKind::RateLimited | ErrorKind::Overloaded);
-        waits.then(|| said.wait.or_else(|| wait_in_text(&said.message))).flatten()
-    });
-    let mut error = ModelError::new(kind, message).with_retry_after(wait);
-    error.status = status;
-    error
+    /// Words of the other side as they may be repeated: one line of bounded length, without keys.
+    pub(crate) fn quote(&self, text: &str) -> String {
+        one_line(&redact(text, self.key.as_ref()))
+    }
+
+    /// The error that a refusal is: a body with its status, or an error inside a stream that began well. `wait` is what a header
+    /// asks for.
+    pub(crate) fn refusal(&self, status: Option<u16>, body: &str, wait: Option<Duration>) -> ModelError {
+        let said = Said::read(body);
+        let known_status = status.or(said.status);
+        let kind = kind_of(known_status, &said);
+        let what = match (status, &said.names[..]) {
+            (Some(status), _) => format!("answered {status}"),
+            (None, []) => "failed in mid-stream".to_owned(),
+            (None, names) => format!("failed in mid-stream ({})", redact(&names.join(", "), self.key.as_ref())),
+        };
+        let mut error = match self.quote(&said.message).as_str() {
+            "" => self.error(kind, what),
+            detail => self.error(kind, format!("{what}: {detail}")),
+        };
+        error.status = known_status;
+        let passes = matches!(kind, ErrorKind::RateLimited | ErrorKind::Overloaded);
+        let hint = || said.wait.or_else(|| wait_in_text(&said.message)).filter(|_| passes);
+        error.with_retry_after(wait.or_else(hint))
+    }
 }
 
 /// What the body says, whichever of the usual shapes it has.
@@ -70,27 +68,16 @@ impl Said {
         let outer = value.get(0).unwrap_or(&value);
         let error = outer.get("error").filter(|error| !error.is_null()).unwrap_or(outer);
         let mut said = Said::default();
-        for name in ["code", "type", "status", "error_type"] {
-            match error.get(name) {
-                Some(Value::String(text)) if text.bytes().all(|b| b.is_ascii_digit()) => {
-                    said.status = said.status.or(text.parse().ok().filter(is_status));
-                    said.names.push(text.clone());
-                }
-                Some(Value::String(text)) if text != "error" => {
-                    said.names.push(text.trim().to_ascii_lowercase().replace('-', "_"));
-                }
-                Some(Value::Number(number)) => {
-                    let status = number.as_u64().and_then(|n| u16::try_from(n).ok()).filter(is_status);
-                    said.status = said.status.or(status);
-                }
-                _ => {}
-            }
+        for value in ["code", "type", "status", "error_type"].map(|name| &error[name]) {
+            let name = value.as_str().map(|text| text.trim().to_ascii_lowercase().replace('-', "_"));
+            let status = name.clone().or_else(|| Some(value.as_u64()?.to_string()));
+            said.status = said.status.or(status.and_then(|text| text.parse().ok()).filter(is_status));
+            said.names.extend(name.filter(|name| name != "error"));
         }
-        let texts = [error.get("message"), error.get("detail"), outer.get("message"), Some(error)];
-        let text = texts.into_iter().flatten().find_map(Value::as_str);
-        said.message = text.map_or_else(|| body.trim().to_owned(), str::to_owned);
-        let delays = error.get("details").and_then(Value::as_array).into_iter().flatten();
-        said.wait = delays.filter_map(|detail| parse_duration(detail.get("retryDelay")?.as_str()?)).next();
+        let texts = [&error["message"], &error["detail"], &outer["message"], error];
+        said.message = texts.into_iter().find_map(Value::as_str).unwrap_or(body.trim()).to_owned();
+        let mut delays = error["details"].as_array().into_iter().flatten();
+        said.wait = delays.find_map(|detail| duration(detail["retryDelay"].as_str()?));
         said
     }
 }
@@ -122,60 +109,30 @@ fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
 const INVALID_NAMES: &[&str] = &["invalid_request_error", "invalid_request", "invalid_argument", "bad_request"];
 
 /// The codes and types that say for certain what went wrong.
+const NAMES: &[(ErrorKind, &[&str])] = &[
+    (ErrorKind::ContextOverflow, &["context_length_exceeded", "context_overflow", "token_limit_exceeded", "1261"]),
+    (ErrorKind::ContextOverflow, &["max_tokens_exceeded", "exceed_context_size_error", "context_window_exceeded"]),
+    (ErrorKind::ContextOverflow, &["model_context_window_exceeded"]),
+    (ErrorKind::RateLimited, &["rate_limit_error", "rate_limit_exceeded", "rate_limited", "too_many_requests"]),
+    (ErrorKind::RateLimited, &["resource_exhausted", "1302", "1303", "1305"]),
+    (ErrorKind::Overloaded, &["overloaded_error", "overloaded", "engine_overloaded_error"]),
+    (ErrorKind::Overloaded, &["unavailable", "service_unavailable"]),
+    (ErrorKind::Server, &["api_error", "server_error", "internal_server_error", "internal_error", "internal"]),
+    (ErrorKind::Timeout, &["timeout", "timeout_error", "request_timeout", "etimedout", "deadline_exceeded"]),
+    (ErrorKind::Network, &["connection_error", "connection_reset", "connection_refused", "connection_terminated"]),
+    (ErrorKind::Network, &["transport_reset", "network_error", "econnreset", "econnrefused", "fetch_failed"]),
+    (ErrorKind::Auth, &["authentication_error", "invalid_authentication_error", "invalid_api_key"]),
+    (ErrorKind::Auth, &["unauthorized", "unauthenticated", "permission_error", "permission_denied", "forbidden"]),
+    (ErrorKind::Auth, &["insufficient_quota", "insufficient_balance", "billing_error"]),
+    (ErrorKind::Auth, &["exceeded_current_quota_error"]),
+    (ErrorKind::NotFound, &["not_found_error", "model_not_found", "not_found"]),
+    (ErrorKind::ContentPolicy, &["content_policy_violation", "content_policy", "content_filter", "1301"]),
+    (ErrorKind::ContentPolicy, &["data_inspection_failed", "data_inspection_failed_error"]),
+    (ErrorKind::InvalidRequest, &["string_above_max_length"]),
+];
+
 fn kind_of_name(name: &str) -> Option<ErrorKind> {
-    Some(match name {
-        "context_length_exceeded"
-        | "context_overflow"
-        | "token_limit_exceeded"
-        | "max_tokens_exceeded"
-        | "exceed_context_size_error"
-        | "context_window_exceeded"
-        | "model_context_window_exceeded"
-        | "1261" => ErrorKind::ContextOverflow,
-        "rate_limit_error"
-        | "rate_limit_exceeded"
-        | "rate_limited"
-        | "too_many_requests"
-        | "resource_exhausted"
-        | "1302"
-        | "1303"
-        | "1305" => ErrorKind::RateLimited,
-        "overloaded_error" | "overloaded" | "engine_overloaded_error" | "unavailable" | "service_unavailable" => {
-            ErrorKind::Overloaded
-        }
-        "api_error" | "server_error" | "internal_server_error" | "internal_error" | "internal" => ErrorKind::Server,
-        "timeout" | "timeout_error" | "request_timeout" | "etimedout" | "deadline_exceeded" => ErrorKind::Timeout,
-        "connection_error"
-        | "connection_reset"
-        | "connection_refused"
-        | "connection_terminated"
-        | "transport_reset"
-        | "network_error"
-        | "econnreset"
-        | "econnrefused"
-        | "fetch_failed" => ErrorKind::Network,
-        "authentication_error"
-        | "invalid_api_key"
-        | "unauthorized"
-        | "unauthenticated"
-        | "permission_error"
-        | "permission_denied"
-        | "forbidden"
-        | "insufficient_quota"
-        | "billing_error"
-        | "insufficient_balance"
-        | "exceeded_current_quota_error"
-        | "invalid_authentication_error" => ErrorKind::Auth,
-        "not_found_error" | "model_not_found" | "not_found" => ErrorKind::NotFound,
-        "content_policy_violation"
-        | "content_policy"
-        | "content_filter"
-        | "data_inspection_failed"
-        | "data_inspection_failed_error"
-        | "1301" => ErrorKind::ContentPolicy,
-        "string_above_max_length" => ErrorKind::InvalidRequest,
-        _ => return None,
-    })
+    NAMES.iter().find(|(_, names)| names.contains(&name)).map(|(kind, _)| *kind)
 }
 
 fn kind_of_status(status: u16) -> ErrorKind {
@@ -210,39 +167,28 @@ fn is_overflow_text(text: &str) -> bool {
         || has(&["range of input length"])
 }
 
-/// The last resort (K-05): an error that has neither a known name nor a status.
+/// The words that tell what an error was which has neither a known name nor a status. The first row that fits counts.
+const WORDS: &[(ErrorKind, &[&str])] = &[
+    (ErrorKind::RateLimited, &["429", "rate limit", "too many requests", "exhausted"]),
+    (ErrorKind::Overloaded, &["overloaded", "503", "529", "temporar", "unavailable", "try again"]),
+    (ErrorKind::Timeout, &["timeout", "timed out", "etimedout"]),
+    (ErrorKind::Network, &["connect", "econnreset", "econnrefused", "fetch failed", "eof"]),
+    (ErrorKind::Auth, &["api key", "unauthorized"]),
+    (ErrorKind::ContentPolicy, &["content_policy", "content policy"]),
+];
+
+/// The last resort (K-05). An error in a stream that began well, and that says nothing known, is one of the server: it had
+/// accepted the request.
 fn kind_of_text(text: &str) -> ErrorKind {
     let text = text.to_ascii_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if has(&["429", "rate limit", "too many requests", "exhausted"]) {
-        ErrorKind::RateLimited
-    } else if has(&["overloaded", "503", "529", "temporar", "unavailable", "try again"]) {
-        ErrorKind::Overloaded
-    } else if has(&["timeout", "timed out", "etimedout"]) {
-        ErrorKind::Timeout
-    } else if has(&["connect", "econnreset", "econnrefused", "fetch failed", "eof"]) {
-        ErrorKind::Network
-    } else if has(&["api key", "unauthorized"]) {
-        ErrorKind::Auth
-    } else if has(&["content_policy", "content policy"]) {
-        ErrorKind::ContentPolicy
-    } else if has(&["500", "502", "504", "internal", "server error"]) {
-        ErrorKind::Server
-    } else {
-        // An error in a stream that began well: the request was accepted, so what failed is on the other side.
-        ErrorKind::Server
-    }
+    let fits = |row: &&(ErrorKind, &[&str])| row.1.iter().any(|word| text.contains(word));
+    WORDS.iter().find(fits).map_or(ErrorKind::Server, |(kind, _)| *kind)
 }
 
 /// A text as one line of bounded length.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
+fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let line = words.collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(DETAIL_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
@@ -271,40 +217,18 @@ fn seconds(number: f64) -> Option<Duration> {
     Some(Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX))
 }
 
-/// The wait in a text such as "Please try again in 1m2.5s".
+/// The wait in a text such as "Please try again in 1m2.5s" or "in 20 seconds".
 fn wait_in_text(text: &str) -> Option<Duration> {
     let lower = text.to_ascii_lowercase();
     let after = ["try again in ", "retry after ", "retry in "].iter().find_map(|words| lower.split_once(words))?.1;
-    let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == ' ')).unwrap_or(after.len());
-    let mut words = after[..end].split(' ').filter(|word| !word.is_empty());
-    let first = words.next()?.trim_end_matches('.');
-    if first.parse::<f64>().is_ok() {
-        // "20 seconds"
-        return parse_duration(&format!("{first}{}", words.next()?.chars().next()?));
-    }
-    parse_duration(first)
+    let mut words = after.split_whitespace().map(|word| word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()));
+    let first = words.next()?;
+    duration(first).or_else(|| duration(&format!("{first} {}", words.next()?)))
 }
 
-/// Durations as Go and Google write them: `350ms`, `1m2.5s`, `37s`.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let mut rest = text.trim();
-    let mut sum = 0.0;
-    while !rest.is_empty() {
-        let number_len = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-        let number: f64 = rest[..number_len].parse().ok()?;
-        rest = &rest[number_len..];
-        let unit_len = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        sum += number
-            * match &rest[..unit_len] {
-                "ms" => 0.001,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                _ => return None,
-            };
-        rest = &rest[unit_len..];
-    }
-    if text.trim().is_empty() { None } else { seconds(sum) }
+/// Durations as Go, Google and people write them: `350ms`, `1m2.5s`, `37s`, `20 seconds`.
+fn duration(text: &str) -> Option<Duration> {
+    text.trim().parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
 #[cfg(test)]

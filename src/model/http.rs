@@ -21,8 +21,7 @@ use super::{
     Secret, anthropic,
     catalogue::price_at,
     endpoint::without_secrets,
-    failure::{Refusal, classify, one_line, retry_after},
-    redact::redact,
+    failure::retry_after,
     sse::Decoder,
     wire::{self, Reading, Step},
 };
@@ -88,52 +87,42 @@ impl HttpModel {
         Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, endpoint, client })
     }
 
-    /// Where it is reached.
-    #[must_use]
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
         let options = self.client.options();
         let mut clock = Clock::start(options);
         let body = wire::body(&self.endpoint, &self.rendering, request);
         let client = self.client.for_scheme(self.url.scheme()).await?;
-        let response = match timeout_at(clock.until(), self.post(&client, body).send()).await {
-            Ok(sent) => sent.map_err(|error| self.not_sent(&error))?,
-            Err(_) => return Err(self.timed_out(&clock)),
-        };
+        let sent = timeout_at(clock.until(), self.post(&client, body).send()).await;
+        let response = sent.map_err(|_| self.timed_out(&clock))?.map_err(|error| self.not_sent(&error))?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(self.refused(response).await);
         }
         if let Some(coding) = response.headers().get(reqwest::header::CONTENT_ENCODING)
             && coding != "identity"
         {
-            return Err(self.error(ErrorKind::Protocol, "answered in a compression that was not asked for"));
+            return Err(self.endpoint.error(ErrorKind::Protocol, "answered in a compression that was not asked for"));
         }
         self.read(request, response, &mut clock, deltas).await
     }
 
     fn post(&self, client: &reqwest::Client, body: Bytes) -> reqwest::RequestBuilder {
-        let mut post = client
+        let post = client
             .post(self.url.clone())
             .header(reqwest::header::CONTENT_TYPE, "application/json")
             .header(reqwest::header::ACCEPT, "text/event-stream")
             .body(body);
-        if self.endpoint.api == Api::AnthropicMessages {
-            post = post.header("anthropic-version", anthropic::VERSION);
-        }
-        if let Some(key) = &self.endpoint.key {
-            let (name, value) = match self.endpoint.api {
-                Api::OpenAiChat => ("authorization", format!("Bearer {}", key.reveal())),
-                Api::AnthropicMessages => ("x-api-key", key.reveal().to_owned()),
-            };
-            if let Ok(mut value) = reqwest::header::HeaderValue::try_from(value) {
-                value.set_sensitive(true);
-                post = post.header(name, value);
+        let (post, name, scheme) = match self.endpoint.api {
+            Api::OpenAiChat => (post, "authorization", "Bearer "),
+            Api::AnthropicMessages => (post.header("anthropic-version", anthropic::VERSION), "x-api-key", ""),
+        };
+        let key = self.endpoint.key.as_ref().map(|key| format!("{scheme}{}", key.reveal()));
+        match key.map(reqwest::header::HeaderValue::try_from) {
+            Some(Ok(mut key)) => {
+                key.set_sensitive(true);
+                post.header(name, key)
             }
+            _ => post,
         }
-        post
     }
 
     async fn read(
@@ -144,36 +133,42 @@ impl HttpModel {
         deltas: &mut dyn Deltas,
     ) -> Result<Answer, ModelError> {
         let options = self.client.options();
-        let mut reading = Reading::new(&self.endpoint, request);
+        let mut reading = Reading::new(&self.endpoint, request, deltas);
         let mut decoder = Decoder::new(options.event_bytes_max);
         let mut bytes_read = 0_usize;
-        let mut start = Start::default();
+        // What has arrived, until it is clear what it is the beginning of.
+        let mut start = Some(Vec::new());
         loop {
             let chunk = match timeout_at(clock.until(), response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => break,
                 // What the model said is whole; only bookkeeping is lost.
-                Ok(Err(_)) | Err(_) if reading.is_complete() => return reading.finish(deltas),
+                Ok(Err(_)) | Err(_) if reading.draft.is_complete => return reading.finish(),
                 Ok(Err(error)) => return Err(self.broken(&error)),
                 Err(_) => return Err(self.timed_out(clock)),
             };
             bytes_read = bytes_read.saturating_add(chunk.len());
             if bytes_read > options.answer_bytes_max {
                 let what = format!("sent an answer of more than {} bytes", options.answer_bytes_max);
-                return Err(self.error(ErrorKind::Protocol, &what));
+                return Err(self.endpoint.error(ErrorKind::Protocol, what));
             }
-            if let Some(other) = start.other_than_events(&chunk) {
-                return Err(self.no_events(other, response).await);
+            if let Some(seen) = &mut start {
+                seen.extend_from_slice(&chunk);
+                match is_events(seen) {
+                    Some(true) => start = None,
+                    Some(false) => return Err(self.no_events(std::mem::take(seen), response).await),
+                    None => {}
+                }
             }
-            let events = decoder.push(&chunk).map_err(|error| self.error(ErrorKind::Protocol, &error.to_string()))?;
+            let events = decoder.push(&chunk).map_err(|error| self.endpoint.error(ErrorKind::Protocol, error))?;
             for event in events {
-                match reading.event(&event, deltas)? {
+                match reading.event(&event)? {
                     Step::Nothing => {}
-                    Step::Something if reading.is_complete() => clock.answer_is_whole(options),
+                    Step::Something if reading.draft.is_complete => clock.answer_is_whole(options),
                     Step::Something => clock.event(options),
                     Step::End => {
                         let _ = timeout(DRAIN_TIMEOUT, response.chunk()).await;
-                        return reading.finish(deltas);
+                        return reading.finish();
                     }
                 }
             }
@@ -181,69 +176,31 @@ impl HttpModel {
         if let Some(event) = decoder.finish() {
             // The last event lacks its empty line: either the server is careless or the stream was cut within it. Half an
             // event is no JSON, so an error here says "cut off" and not "nonsense".
-            match reading.event(&event, deltas) {
-                Ok(_) => {}
-                Err(error) if error.kind == ErrorKind::Protocol => {}
-                Err(error) => return Err(error),
-            }
+            reading.event(&event).map(drop).or_else(|error| match error.kind {
+                ErrorKind::Protocol => Ok(()),
+                _ => Err(error),
+            })?;
         }
-        reading.finish(deltas)
+        reading.finish()
     }
 
     /// An answer that is no stream of events although its status is 200: an error as JSON, or a web page.
     async fn no_events(&self, start: Vec<u8>, response: reqwest::Response) -> ModelError {
-        let body = self.rest_of(start, response).await;
-        let is_error = serde_json::from_str::<serde_json::Value>(&body).is_ok_and(|value| {
-            value.get("error").or_else(|| value.pointer("/0/error")).is_some_and(|error| !error.is_null())
-        });
-        if is_error {
-            return classify(&Refusal {
-                provider: &self.endpoint.provider,
-                status: None,
-                body: &body,
-                retry_after: None,
-                keys: &self.keys(),
-            });
+        let body = rest_of(start, response).await;
+        let value: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+        if !value["error"].is_null() || !value[0]["error"].is_null() {
+            return self.endpoint.refusal(None, &body, None);
         }
-        let shown = one_line(&redact(&body, &self.keys()));
-        self.error(ErrorKind::Protocol, &format!("answered with something other than a stream of events: {shown}"))
+        let shown = self.endpoint.quote(&body);
+        let what = format!("answered with something other than a stream of events: {shown}");
+        self.endpoint.error(ErrorKind::Protocol, what)
     }
 
     async fn refused(&self, response: reqwest::Response) -> ModelError {
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let wait = retry_after(header("retry-after-ms"), header("retry-after"), SystemTime::now());
         let status = response.status().as_u16();
-        let body = self.rest_of(Vec::new(), response).await;
-        classify(&Refusal {
-            provider: &self.endpoint.provider,
-            status: Some(status),
-            body: &body,
-            retry_after: wait,
-            keys: &self.keys(),
-        })
-    }
-
-    /// The rest of a short body as text; what is over the bound, late or broken is left out.
-    async fn rest_of(&self, mut body: Vec<u8>, mut response: reqwest::Response) -> String {
-        let read = async {
-            while let Ok(Some(chunk)) = response.chunk().await {
-                let room = ERROR_BYTES_MAX.saturating_sub(body.len());
-                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if chunk.len() >= room {
-                    break;
-                }
-            }
-        };
-        let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
-        String::from_utf8_lossy(&body).into_owned()
-    }
-
-    fn keys(&self) -> Vec<&Secret> {
-        self.endpoint.key.iter().collect()
-    }
-
-    fn error(&self, kind: ErrorKind, what: &str) -> ModelError {
-        ModelError::new(kind, format!("{} {what}", self.endpoint.provider))
+        self.endpoint.refusal(Some(status), &rest_of(Vec::new(), response).await, wait)
     }
 
     fn timed_out(&self, clock: &Clock) -> ModelError {
@@ -253,7 +210,7 @@ impl HttpModel {
         } else {
             format!("sent nothing new within {:?}", options.idle_timeout)
         };
-        self.error(ErrorKind::Timeout, &what)
+        self.endpoint.error(ErrorKind::Timeout, what)
     }
 
     fn not_sent(&self, error: &reqwest::Error) -> ModelError {
@@ -263,14 +220,14 @@ impl HttpModel {
             return ModelError::new(ErrorKind::Timeout, message);
         }
         let what = if error.is_connect() { "failed to connect to" } else { "failed to send to" };
-        let cause = one_line(&redact(&innermost(error), &self.keys()));
+        let cause = self.endpoint.quote(&innermost(error));
         ModelError::new(ErrorKind::Network, format!("{what} {at}: {cause}"))
     }
 
     fn broken(&self, error: &reqwest::Error) -> ModelError {
-        let cause = one_line(&redact(&innermost(error), &self.keys()));
+        let cause = self.endpoint.quote(&innermost(error));
         let kind = if ends_early(error) { ErrorKind::Truncated } else { ErrorKind::Network };
-        self.error(kind, &format!("broke off the stream: {cause}"))
+        self.endpoint.error(kind, format!("broke off the stream: {cause}"))
     }
 }
 
@@ -300,6 +257,21 @@ impl Model for HttpModel {
     ) -> BoxFuture<'a, Result<Answer, ModelError>> {
         Box::pin(self.run(request, deltas))
     }
+}
+
+/// The rest of a short body as text; what is over the bound, late or broken is left out.
+async fn rest_of(mut body: Vec<u8>, mut response: reqwest::Response) -> String {
+    let read = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            let room = ERROR_BYTES_MAX.saturating_sub(body.len());
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() >= room {
+                break;
+            }
+        }
+    };
+    let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 /// When to give up: the nearer of "no event for so long" and "so long altogether".
@@ -333,52 +305,32 @@ fn after(time: Duration) -> Instant {
     Instant::now() + time.min(NEVER)
 }
 
-/// The first bytes of a body, to tell a stream of events from a page or an object. No line of a stream begins with `<`, `{`
-/// or `[`; the content type is not asked, because servers and proxies get it wrong.
-#[derive(Default)]
-struct Start {
-    seen: Vec<u8>,
-    is_known: bool,
+/// Whether a body that begins so is a stream of events, and not a page or an object; `None` where that is not clear yet. No line
+/// of a stream begins with `<`, `{` or `[`; the content type is not asked, because servers and proxies get it wrong.
+fn is_events(start: &[u8]) -> Option<bool> {
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'<' | b'{' | b'[') => Some(false),
+        // The mark itself may be split over chunks; a stream of white space is not kept.
+        None if start.len() < 64 => None,
+        _ => (start.len() >= 3).then_some(true),
+    }
 }
 
-impl Start {
-    /// What has arrived, once it is clear that it is no stream of events.
-    fn other_than_events(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
-        if self.is_known {
-            return None;
-        }
-        self.seen.extend_from_slice(chunk);
-        let start = self.seen.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.seen);
-        let first = start.iter().find(|byte| !byte.is_ascii_whitespace());
-        match first {
-            Some(b'<' | b'{' | b'[') => Some(std::mem::take(&mut self.seen)),
-            // The mark itself may be split over chunks; a stream of white space is not kept.
-            None if self.seen.len() < 64 => None,
-            _ => {
-                self.is_known = self.seen.len() >= 3;
-                None
-            }
-        }
-    }
+/// An error and what caused it, the outermost first.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
 /// The deepest cause of an error: the outer ones say little more than "error".
 fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Whether the body ended before its announced end, as opposed to a connection that was reset.
 fn ends_early(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return io.kind() == std::io::ErrorKind::UnexpectedEof;
-        }
-        cause = error.source();
+    if let Some(io) = causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()) {
+        return io.kind() == std::io::ErrorKind::UnexpectedEof;
     }
     // hyper's own "connection closed before message completed" carries no io error.
     innermost(error).contains("before message completed") || innermost(error).contains("end of file")

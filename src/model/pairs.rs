@@ -11,76 +11,40 @@ use crate::words::ids::CallId;
 pub(crate) const NO_RESULT: &str =
     "No result of this call was recorded. Its outcome is unknown: check before you rely on it.";
 
-/// One thing to render. `item` is where its fragment is kept.
+/// One thing to render. The item is where its fragment is kept.
 #[derive(Debug)]
 pub(crate) enum Said<'a> {
-    User {
-        item: &'a Item,
-        user: &'a UserItem,
-    },
-    Answer {
-        item: &'a Item,
-        answer: &'a Answer,
-    },
-    Result {
-        item: &'a Item,
-        result: &'a ToolResultItem,
-    },
+    User(&'a Item, &'a UserItem),
+    Answer(&'a Item, &'a Answer),
+    Result(&'a Item, &'a ToolResultItem),
     /// A call without a result: one is made up, saying so.
-    NoResult {
-        call: &'a CallId,
-    },
+    NoResult(&'a CallId),
     /// A result without a call: told as a user's text.
-    Stray {
-        result: &'a ToolResultItem,
-    },
+    Stray(&'a ToolResultItem),
 }
 
 /// The history, each answer followed at once by the results of its calls in call order.
 pub(crate) fn paired(history: &History) -> Vec<Said<'_>> {
     let items: Vec<&Item> = history.iter().map(AsRef::as_ref).collect();
     let mut said = Vec::with_capacity(items.len());
-    let mut at = 0;
-    while at < items.len() {
-        let answer = match items[at] {
-            Item::Assistant(answer) => answer,
-            Item::User(user) => {
-                said.push(Said::User { item: items[at], user });
-                at += 1;
-                continue;
-            }
-            Item::Result(result) => {
-                said.push(Said::Stray { result });
-                at += 1;
-                continue;
-            }
-        };
-        said.push(Said::Answer { item: items[at], answer });
-        let after = &items[at + 1..];
-        let until_next_answer = after.iter().position(|item| matches!(item, Item::Assistant(_))).unwrap_or(after.len());
-        let after = &after[..until_next_answer];
-        let mut used = vec![false; after.len()];
-        for (call, _) in calls(answer) {
-            let place = after
-                .iter()
-                .enumerate()
-                .position(|(i, item)| !used[i] && matches!(item, Item::Result(result) if result.call == *call));
-            match place.map(|i| (i, after[i])) {
-                Some((i, item @ Item::Result(result))) => {
-                    used[i] = true;
-                    said.push(Said::Result { item, result });
+    // What stands before the first answer, then each answer with all that follows it.
+    for group in items.chunk_by(|_, next| !matches!(next, Item::Assistant(_))) {
+        let mut others = group.to_vec();
+        if let Item::Assistant(answer) = group[0] {
+            said.push(Said::Answer(others.remove(0), answer));
+            for (call, _) in calls(answer) {
+                let answers_it = |item: &&Item| matches!(item, Item::Result(result) if result.call == *call);
+                match others.iter().position(answers_it).map(|at| others.remove(at)) {
+                    Some(item @ Item::Result(result)) => said.push(Said::Result(item, result)),
+                    _ => said.push(Said::NoResult(call)),
                 }
-                _ => said.push(Said::NoResult { call }),
             }
         }
-        for (i, item) in after.iter().enumerate() {
-            match item {
-                Item::User(user) => said.push(Said::User { item, user }),
-                Item::Result(result) if !used[i] => said.push(Said::Stray { result }),
-                _ => {}
-            }
-        }
-        at += 1 + after.len();
+        said.extend(others.into_iter().filter_map(|item| match item {
+            Item::User(user) => Some(Said::User(item, user)),
+            Item::Result(result) => Some(Said::Stray(result)),
+            Item::Assistant(_) => None,
+        }));
     }
     said
 }
@@ -108,13 +72,13 @@ mod tests {
     fn shown(items: Vec<Item>) -> String {
         let history: History = items.into_iter().collect();
         let words = paired(&history).into_iter().map(|said| match said {
-            Said::User { user, .. } => format!("user {}", user.parts.len()),
-            Said::Answer { answer, .. } => {
+            Said::User(_, user) => format!("user {}", user.parts.len()),
+            Said::Answer(_, answer) => {
                 format!("answer {}", calls(answer).map(|(id, _)| id.as_str()).collect::<String>())
             }
-            Said::Result { result, .. } => format!("result {}", result.call),
-            Said::NoResult { call } => format!("none {call}"),
-            Said::Stray { result } => format!("stray {}", result.call),
+            Said::Result(_, result) => format!("result {}", result.call),
+            Said::NoResult(call) => format!("none {call}"),
+            Said::Stray(result) => format!("stray {}", result.call),
         });
         words.collect::<Vec<_>>().join(", ")
     }

@@ -17,6 +17,16 @@ pub(crate) enum Piece<'a> {
     Pdf(&'a FilePart),
 }
 
+impl Piece<'_> {
+    /// Its text, where it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Piece::Text(text) => Some(text),
+            Piece::Image(_) | Piece::Pdf(_) => None,
+        }
+    }
+}
+
 /// What a model can be shown beside text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takes {
@@ -34,15 +44,12 @@ pub(crate) fn pieces(parts: &[Part], takes: Takes) -> Vec<Piece<'_>> {
         Part::File(file) => Some(file_piece(file, takes)),
         _ => None,
     });
+    let is_blank = |piece: &Piece<'_>| piece.text().is_some_and(|text| text.trim().is_empty());
     let mut pieces: Vec<Piece<'_>> = pieces.filter(|piece| !is_blank(piece)).collect();
     if pieces.is_empty() {
         pieces.push(Piece::Text("(empty message)".into()));
     }
     pieces
-}
-
-fn is_blank(piece: &Piece<'_>) -> bool {
-    matches!(piece, Piece::Text(text) if text.trim().is_empty())
 }
 
 /// One file as a piece.
@@ -98,18 +105,19 @@ const CALL_ID_BYTES_MAX: usize = 40;
 
 /// A call id within the bounds of Chat Completions.
 pub(crate) fn short_id(id: &CallId) -> Cow<'_, str> {
-    if !id.as_str().is_empty() && id.as_str().len() <= CALL_ID_BYTES_MAX {
-        return id.as_str().into();
-    }
-    format!("call_{}", &blake3::hash(id.as_str().as_bytes()).to_hex()[..24]).into()
+    id_or_hash(id, id.as_str().len() <= CALL_ID_BYTES_MAX)
 }
 
 /// A call id of the characters that Messages takes. Another provider's may have a colon or a dot.
 pub(crate) fn plain_id(id: &CallId) -> Cow<'_, str> {
-    if !id.as_str().is_empty() && id.as_str().bytes().all(is_plain) {
+    id_or_hash(id, id.as_str().bytes().all(is_plain))
+}
+
+/// The id where it can be sent. Another one is hashed and not replaced, so that two ids never become one.
+fn id_or_hash(id: &CallId, can_go: bool) -> Cow<'_, str> {
+    if can_go && !id.as_str().is_empty() {
         return id.as_str().into();
     }
-    // Hashed and not replaced, so that two ids never become one.
     format!("call_{}", &blake3::hash(id.as_str().as_bytes()).to_hex()[..24]).into()
 }
 

@@ -105,12 +105,6 @@ impl Prices {
     }
 }
 
-impl FromIterator<(ModelRef, Price)> for Prices {
-    fn from_iter<I: IntoIterator<Item = (ModelRef, Price)>>(prices: I) -> Prices {
-        Prices(prices.into_iter().collect())
-    }
-}
-
 impl Extend<(ModelRef, Price)> for Prices {
     fn extend<I: IntoIterator<Item = (ModelRef, Price)>>(&mut self, prices: I) {
         self.0.extend(prices);

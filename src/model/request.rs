@@ -37,14 +37,8 @@ impl Request {
     /// A request with that history and nothing else.
     #[must_use]
     pub fn new(history: History) -> Request {
-        Request {
-            system: "".into(),
-            tools: Arc::new([]),
-            history,
-            reminder: None,
-            params: Params::default(),
-            key: String::new(),
-        }
+        let (system, tools, params) = (Arc::default(), Arc::default(), Params::default());
+        Request { system, tools, history, reminder: None, params, key: String::new() }
     }
 }
 
@@ -107,6 +101,14 @@ impl History {
     /// All items, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Item>> + Clone {
         self.full.iter().flat_map(|chunk| chunk.iter()).chain(self.tail.iter())
+    }
+
+    /// The answers of the model, oldest first.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &Answer> {
+        self.iter().filter_map(|item| match item.as_ref() {
+            Item::Assistant(answer) => Some(answer),
+            _ => None,
+        })
     }
 
     /// How many items.
@@ -187,16 +189,14 @@ impl Item {
     /// The fragment of request body that a wire made of this item, made by `render` the first time and kept.
     ///
     /// `wire` names the format and everything that its rendering depends on. One fragment is kept; another wire renders anew.
-    pub fn fragment(&self, wire: &str, render: impl FnOnce() -> Bytes) -> Bytes {
+    pub fn fragment(&self, wire: &str, render: impl Fn() -> Bytes) -> Bytes {
         let cell = match self {
             Item::User(item) => &item.fragment,
             Item::Assistant(item) => &item.fragment,
             Item::Result(item) => &item.fragment,
         };
-        let mut render = Some(render);
-        let mut make = || render.take().map_or_else(Bytes::new, |f| f());
-        let (kept_for, kept) = cell.0.get_or_init(|| (wire.into(), make()));
-        if **kept_for == *wire { kept.clone() } else { make() }
+        let (kept_for, kept) = cell.0.get_or_init(|| (wire.into(), render()));
+        if **kept_for == *wire { kept.clone() } else { render() }
     }
 }
 

@@ -38,30 +38,18 @@ impl Provider {
     pub fn known(name: &str) -> Option<Provider> {
         let known = PROVIDERS.iter().find(|known| known.name == name)?;
         Some(Provider {
-            name: known.name.to_owned(),
-            api: known.api,
-            base_url: known.base_url.to_owned(),
-            key: None,
             key_from: known.key_variables.first().copied().unwrap_or_default().to_owned(),
             needs_key: known.needs_key,
-            limits: None,
             quirks: known.quirks,
+            ..Provider::custom(known.name, known.api, known.base_url)
         })
     }
 
     /// A provider of the host's own: any server that speaks one of the wire formats. It needs no key.
     #[must_use]
     pub fn custom(name: impl Into<String>, api: Api, base_url: impl Into<String>) -> Provider {
-        Provider {
-            name: name.into(),
-            api,
-            base_url: base_url.into(),
-            key: None,
-            key_from: String::new(),
-            needs_key: false,
-            limits: None,
-            quirks: Quirks::default(),
-        }
+        let (name, base_url, key_from) = (name.into(), base_url.into(), String::new());
+        Provider { name, api, base_url, key: None, key_from, needs_key: false, limits: None, quirks: Quirks::NONE }
     }
 
     /// The same provider with a key.
@@ -79,7 +67,7 @@ impl Provider {
         self
     }
 
-    fn endpoint(&self, model: &str) -> Result<Endpoint, ModelError> {
+    fn endpoint(&self, model: &str, limits: ModelLimits) -> Result<Endpoint, ModelError> {
         if self.needs_key && self.key.is_none() {
             let message = match self.key_from.as_str() {
                 "" => format!("no key for provider {}", self.name),
@@ -88,13 +76,10 @@ impl Provider {
             return Err(ModelError::new(ErrorKind::Auth, message));
         }
         Ok(Endpoint {
-            provider: self.name.clone(),
-            base_url: self.base_url.clone(),
-            api: self.api,
             key: self.key.clone(),
-            model: model.to_owned(),
-            limits: self.limits.unwrap_or_else(|| known_limits(model)),
+            limits,
             quirks: self.quirks,
+            ..Endpoint::new(self.api, &self.name, &self.base_url, model)
         })
     }
 }
@@ -165,11 +150,7 @@ impl Router {
             let message = format!("unknown provider {:?}: use one of {}", name.provider, known.join(", "));
             return Err(ModelError::new(ErrorKind::NotFound, message));
         };
-        let mut endpoint = provider.endpoint(&name.model)?;
-        if let Some(limits) = self.limits.get(name) {
-            endpoint.limits = *limits;
-        }
-        Ok(endpoint)
+        provider.endpoint(&name.model, self.limits_of(name))
     }
 }
 

@@ -25,26 +25,6 @@ pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Value {
     schema
 }
 
-/// The keywords that Gemini knows.
-const GEMINI_KEYWORDS: &[&str] = &[
-    "type",
-    "format",
-    "description",
-    "nullable",
-    "enum",
-    "items",
-    "maxItems",
-    "minItems",
-    "properties",
-    "required",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "anyOf",
-];
-
 /// The formats that Gemini knows.
 const GEMINI_FORMATS: &[&str] = &["int32", "int64", "float", "double", "enum", "date-time"];
 
@@ -76,10 +56,9 @@ fn gemini(schema: &Value, root: &Value, depth: usize) -> Value {
                 out.insert("anyOf".into(), choices.collect());
             }
             ("type", Value::Array(types)) => {
-                let one =
-                    types.iter().find(|of| of.as_str() != Some("null")).cloned().unwrap_or_else(|| "string".into());
+                let one = types.iter().find(|of| *of != "null").cloned().unwrap_or_else(|| "string".into());
                 out.insert(key.clone(), one);
-                if types.iter().any(|of| of.as_str() == Some("null")) {
+                if types.iter().any(|of| of == "null") {
                     out.insert("nullable".into(), true.into());
                 }
             }
@@ -87,7 +66,9 @@ fn gemini(schema: &Value, root: &Value, depth: usize) -> Value {
                 out.insert("enum".into(), json!([one]));
             }
             ("format", Value::String(format)) if !GEMINI_FORMATS.contains(&format.as_str()) => {}
-            (known, _) if GEMINI_KEYWORDS.contains(&known) => {
+            // The other keywords that Gemini knows.
+            ("type" | "format" | "description" | "nullable" | "enum" | "required" | "pattern", _)
+            | ("minItems" | "maxItems" | "minimum" | "maximum" | "minLength" | "maxLength", _) => {
                 out.insert(key.clone(), value.clone());
             }
             _ => {}

@@ -28,7 +28,7 @@ mod reply;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt,
-    sync::{Arc, MutexGuard},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,8 @@ pub struct Scripted {
 struct Shared {
     choice: Choice,
     state: Lock<State>,
+    /// Shared with each request as long as its future lives.
+    streaming: Arc<()>,
 }
 
 enum Choice {
@@ -91,7 +93,6 @@ struct State {
     /// By answers: how many requests came with that many answers.
     attempts: BTreeMap<usize, usize>,
     barriers: BTreeMap<String, Barrier>,
-    streaming: usize,
 }
 
 impl Scripted {
@@ -123,7 +124,7 @@ impl Scripted {
             id: ModelRef { provider: "scripted".to_owned(), model: "script".to_owned() },
             limits: ModelLimits::default(),
             prices: Arc::default(),
-            shared: Arc::new(Shared { choice, state: Lock::default() }),
+            shared: Arc::new(Shared { choice, state: Lock::default(), streaming: Arc::default() }),
         }
     }
 
@@ -151,29 +152,24 @@ impl Scripted {
     /// The requests seen so far, oldest first; at most [`REQUESTS_MAX`]. Repeated ones are listed each time.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
-        self.state().requests.iter().cloned().collect()
+        self.shared.state.lock().requests.iter().cloned().collect()
     }
 
     /// How many requests are being answered now. A request that was cut off is none of them.
     #[must_use]
     pub fn streaming(&self) -> usize {
-        self.state().streaming
+        Arc::strong_count(&self.shared.streaming) - 1
     }
 
     /// The barrier of that name, whether or not a reply has come to it yet.
     #[must_use]
     pub fn barrier(&self, name: &str) -> Barrier {
-        self.state().barriers.entry(name.to_owned()).or_default().clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves nothing half done here: each change is one assignment.
-        self.shared.state.lock()
+        self.shared.state.lock().barriers.entry(name.to_owned()).or_default().clone()
     }
 
     /// Notes the request and chooses its reply.
     fn choose(&self, request: &Request) -> Result<Arc<Reply>, ModelError> {
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         state.requests.push_back(request.clone());
         if state.requests.len() > REQUESTS_MAX
             && let Some(oldest) = state.requests.pop_front()
@@ -188,7 +184,7 @@ impl Scripted {
                 // Not under the lock: the function is the host's and may look at the script.
                 drop(state);
                 let reply = Arc::new(function(request));
-                state = self.state();
+                state = self.shared.state.lock();
                 reply
             }
             Choice::List { replies, by } => from_list(replies, *by, request, &mut state)?,
@@ -201,16 +197,16 @@ impl Scripted {
 
     async fn play(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
         let reply = self.choose(request)?;
-        let _counted = Streaming::count(self);
+        let _counted = Arc::clone(&self.shared.streaming);
         reply.check(request)?;
-        let mut assembly = Assembly::new(&request.history);
+        let mut assembly = Assembly::new(&request.history, deltas);
         for beat in &reply.beats {
             match beat {
-                Beat::Text(text) => assembly.text(text, deltas),
-                Beat::Reasoning(text) => assembly.reasoning(text, deltas),
-                Beat::Call { id, name, input } => {
-                    let place = assembly.start_call(id, name, deltas)?;
-                    assembly.call_input(place, input, deltas);
+                Beat::Text(text) => assembly.text(text),
+                Beat::Reasoning(text) => assembly.reasoning(text),
+                Beat::Call(call) => {
+                    let place = assembly.start_call(&call.id, &call.name)?;
+                    assembly.call_input(place, &call.arguments());
                 }
                 Beat::Wait(time) => tokio::time::sleep(*time).await,
                 Beat::Barrier(name) => self.barrier(name).pass().await,
@@ -223,16 +219,14 @@ impl Scripted {
             #[allow(clippy::panic, reason = "the script asks for it: this is how a crash of a model client is tested")]
             End::Panic(message) => std::panic::panic_any(message.clone()),
         }
-        let mut parts = assembly.finish(deltas);
-        let mut has_calls = false;
+        let mut parts = assembly.finish();
         for part in &mut parts {
-            match part {
-                // A script says the same each time it is played, so it has no times.
-                AnswerPart::Reasoning { time, .. } => *time = Span::default(),
-                AnswerPart::Call { .. } => has_calls = true,
-                AnswerPart::Text { .. } => {}
+            // A script says the same each time it is played, so it has no times.
+            if let AnswerPart::Reasoning { time, .. } = part {
+                *time = Span::default();
             }
         }
+        let has_calls = parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
         let usual = if has_calls { Finish::ToolCalls } else { Finish::Stop };
         let mut answer = Answer::new(parts, reply.finish.unwrap_or(usual));
         answer.usage = reply.usage;
@@ -243,7 +237,7 @@ impl Scripted {
 
 /// The reply to a request out of a list.
 fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut State) -> Result<Arc<Reply>, ModelError> {
-    let answers = request.history.iter().filter(|item| matches!(item.as_ref(), Item::Assistant(_))).count();
+    let answers = request.history.answers().count();
     if let Some(reply) = replies.iter().find(|reply| reply.is_conditional() && reply.applies(request, answers)) {
         return Ok(reply.clone());
     }
@@ -257,15 +251,8 @@ fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut Stat
             let attempt = state.attempts.entry(answers).or_default();
             *attempt += 1;
             // The replies that may be given after that many answers: those behind the answer before, up to the next one.
-            let mut before = 0;
-            let turn = sequence().skip_while(|reply| {
-                let is_earlier = before < answers;
-                before += usize::from(reply.leaves_an_answer());
-                is_earlier
-            });
-            let mut open = true;
-            let turn: Vec<&Arc<Reply>> =
-                turn.take_while(|reply| std::mem::replace(&mut open, !reply.leaves_an_answer())).collect();
+            let replies: Vec<&Arc<Reply>> = sequence().collect();
+            let turn = replies.split_inclusive(|reply| reply.leaves_an_answer()).nth(answers).unwrap_or_default();
             turn.get(*attempt - 1).or(turn.last()).copied()
         }
     };
@@ -273,22 +260,6 @@ fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut Stat
         let message = format!("script exhausted after {} replies", sequence().count());
         ModelError::new(ErrorKind::InvalidRequest, message)
     })
-}
-
-/// Counts a request as long as its future lives.
-struct Streaming<'a>(&'a Scripted);
-
-impl<'a> Streaming<'a> {
-    fn count(script: &'a Scripted) -> Streaming<'a> {
-        script.state().streaming += 1;
-        Streaming(script)
-    }
-}
-
-impl Drop for Streaming<'_> {
-    fn drop(&mut self) {
-        self.0.state().streaming -= 1;
-    }
 }
 
 impl fmt::Debug for Scripted {

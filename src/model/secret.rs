@@ -43,12 +43,6 @@ impl From<&str> for Secret {
     }
 }
 
-impl From<String> for Secret {
-    fn from(key: String) -> Secret {
-        Secret::new(key)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

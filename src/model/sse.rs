@@ -27,7 +27,7 @@ pub(crate) struct EventTooLarge {
 }
 
 /// Turns the bytes of one stream into events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Decoder {
     bytes_max: usize,
     /// The line that is not complete yet.
@@ -38,22 +38,15 @@ pub(crate) struct Decoder {
     has_data: bool,
     /// The last byte was a CR: a LF that follows belongs to it, even in the next chunk.
     after_cr: bool,
-    /// No line was complete yet: a byte order mark may stand before it.
-    at_start: bool,
+    /// A line was complete: only before the first one may stand a byte order mark.
+    has_begun: bool,
 }
 
 impl Decoder {
     /// A decoder that keeps at most `bytes_max` bytes of one event.
     #[must_use]
     pub(crate) fn new(bytes_max: usize) -> Decoder {
-        Decoder {
-            bytes_max,
-            line: Vec::new(),
-            event: Event::default(),
-            has_data: false,
-            after_cr: false,
-            at_start: true,
-        }
+        Decoder { bytes_max, ..Decoder::default() }
     }
 
     /// Takes the next bytes and gives the events that they complete.
@@ -100,7 +93,7 @@ impl Decoder {
 
     fn end_line(&mut self) -> Option<Event> {
         let mut line = self.line.as_slice();
-        if std::mem::take(&mut self.at_start) {
+        if !std::mem::replace(&mut self.has_begun, true) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         if line.is_empty() {

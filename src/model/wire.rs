@@ -4,9 +4,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    Answer, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, Secret, anthropic, failure::one_line, openai,
-    redact::redact, sse::Event,
+    Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, anthropic, assembly::Assembly, openai,
+    sse::Event,
 };
+use crate::words::{message::Finish, usage::Usage};
 
 /// What an event was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,49 +34,89 @@ pub(crate) fn body(endpoint: &Endpoint, rendering: &str, request: &Request) -> B
     }
 }
 
-/// One stream being read.
-pub(crate) enum Reading {
-    OpenAi(Box<openai::Reading>),
-    Anthropic(Box<anthropic::Reading>),
+/// An answer that is being read: what both wires fill in.
+pub(crate) struct Draft<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) assembly: Assembly<'a>,
+    /// Why the model stopped, once it said so.
+    pub(crate) finish: Option<Finish>,
+    /// Whether the answer is whole already, though the end mark may be missing.
+    pub(crate) is_complete: bool,
+    pub(crate) usage: Usage,
+    pub(crate) model: String,
 }
 
-impl Reading {
-    pub(crate) fn new(endpoint: &Endpoint, request: &Request) -> Reading {
-        match endpoint.api {
-            Api::OpenAiChat => Reading::OpenAi(Box::new(openai::Reading::new(endpoint, request))),
-            Api::AnthropicMessages => Reading::Anthropic(Box::new(anthropic::Reading::new(endpoint, request))),
-        }
+impl Draft<'_> {
+    /// The data of an event.
+    pub(crate) fn parse(&self, event: &Event) -> Result<Value, ModelError> {
+        serde_json::from_str(event.data.trim()).map_err(|_| {
+            let start = self.endpoint.quote(&event.data);
+            self.endpoint.error(ErrorKind::Protocol, format!("sent an event that is not JSON: {start}"))
+        })
+    }
+}
+
+/// What one wire makes of the events of a stream.
+pub(crate) trait Wire: Send {
+    /// Takes one event that has data.
+    fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError>;
+
+    /// Puts the last pieces in their places, at the end of a stream that is complete; `false` where something is cut off.
+    fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError>;
+}
+
+/// One stream being read.
+pub(crate) struct Reading<'a> {
+    pub(crate) draft: Draft<'a>,
+    wire: Box<dyn Wire>,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn new(endpoint: &'a Endpoint, request: &Request, deltas: &'a mut dyn Deltas) -> Reading<'a> {
+        let wire: Box<dyn Wire> = match endpoint.api {
+            Api::OpenAiChat => Box::new(openai::Reading::default()),
+            Api::AnthropicMessages => Box::new(anthropic::Reading::default()),
+        };
+        let draft = Draft {
+            endpoint,
+            assembly: Assembly::new(&request.history, deltas),
+            finish: None,
+            is_complete: false,
+            usage: Usage::default(),
+            model: String::new(),
+        };
+        Reading { draft, wire }
     }
 
-    /// Takes one event; every piece of the answer in it goes to `deltas`.
-    pub(crate) fn event(&mut self, event: &Event, deltas: &mut dyn Deltas) -> Result<Step, ModelError> {
-        match self {
-            Reading::OpenAi(reading) => reading.event(event, deltas),
-            Reading::Anthropic(reading) => reading.event(event, deltas),
-        }
-    }
-
-    /// Whether the answer is whole already, though the end mark may be missing.
-    pub(crate) fn is_complete(&self) -> bool {
-        match self {
-            Reading::OpenAi(reading) => reading.is_complete(),
-            Reading::Anthropic(reading) => reading.is_complete(),
+    /// Takes one event; every piece of the answer in it goes to the deltas.
+    pub(crate) fn event(&mut self, event: &Event) -> Result<Step, ModelError> {
+        match event.data.trim() {
+            "" => Ok(Step::Nothing),
+            _ => self.wire.event(event, &mut self.draft),
         }
     }
 
     /// The answer, or [`ErrorKind::Truncated`].
-    pub(crate) fn finish(self, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
-        match self {
-            Reading::OpenAi(reading) => reading.finish(deltas),
-            Reading::Anthropic(reading) => reading.finish(deltas),
+    pub(crate) fn finish(mut self) -> Result<Answer, ModelError> {
+        if !self.draft.is_complete || !self.wire.close(&mut self.draft)? {
+            let message =
+                format!("the stream of {} ended before the answer was complete", self.draft.endpoint.provider);
+            return Err(ModelError::new(ErrorKind::Truncated, message));
         }
+        let Draft { assembly, finish, usage, model, .. } = self.draft;
+        let mut answer = Answer::new(assembly.finish(), finish.unwrap_or(Finish::Unknown));
+        for part in &mut answer.parts {
+            // The stream is whole, so no arguments at all means that there are none. Cut ones stay as they are.
+            if let AnswerPart::Call { input, .. } = part
+                && input.trim().is_empty()
+                && answer.finish != Finish::Length
+            {
+                *input = "{}".to_owned();
+            }
+        }
+        (answer.usage, answer.model) = (usage, model);
+        Ok(answer)
     }
-}
-
-/// An event that should have been JSON.
-pub(crate) fn not_json(provider: &str, data: &str, keys: &[&Secret]) -> ModelError {
-    let start = one_line(&redact(data, keys));
-    ModelError::new(ErrorKind::Protocol, format!("{provider} sent an event that is not JSON: {start}"))
 }
 
 /// A count of tokens as a provider gives it: below zero is 0, and what is no number is 0.

@@ -5,12 +5,18 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use tamtam::{Millis, SessionId, tape::Cursor};
 
-use super::{ModelArguments, StoreArguments};
+use super::ModelArguments;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum TapeCommand {
     /// Print the entries of a session's tape
-    Show(ShowArguments),
+    Show {
+        /// The session
+        id: SessionId,
+        /// One entry a line, as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Search the entries of all tapes
     Search(SearchArguments),
     /// Merge the messages of a fork into the conversation that it was forked from
@@ -18,7 +24,10 @@ pub(in crate::cli) enum TapeCommand {
     /// Return a conversation to an earlier point; nothing leaves the tape, so a rollback can be undone
     Rollback(RollbackArguments),
     /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
-    Verify(VerifyArguments),
+    Verify {
+        /// The session [default: all]
+        id: Option<SessionId>,
+    },
     /// List the files that a session changed, and what a restore would do
     Changes(ChangesArguments),
     /// Restore the files that a session changed; shows what would change, and writes it with --yes
@@ -33,26 +42,38 @@ pub(in crate::cli) enum TapeCommand {
     /// parked or protected, or that a remaining fork continues
     Sweep(SweepArguments),
     /// Keep a session from being swept
-    Protect(ProtectArguments),
+    Protect {
+        /// The session
+        id: SessionId,
+        /// Allow it to be swept again
+        #[arg(long)]
+        off: bool,
+    },
     /// Rebuild the index from the tapes, and say whether the old one was right
-    Rebuild(RebuildArguments),
+    Rebuild,
 }
 
-#[derive(Args, Debug)]
-#[group(id = "point", required = true, multiple = false, args = ["to", "message", "turn"])]
-pub(in crate::cli) struct RollbackArguments {
-    /// The session
-    #[arg(value_name = "ID")]
-    pub(in crate::cli) session: SessionId,
-    /// To this entry, as the newest (`tamtam tape show ID` numbers them)
-    #[arg(long, value_name = "SEQ")]
-    pub(in crate::cli) to: Option<u64>,
+/// A point by what comes after it.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct BeforeArguments {
     /// Before this message, and those that were delivered together with it
     #[arg(long, value_name = "ID")]
     pub(in crate::cli) message: Option<String>,
     /// Before the turn that this entry began
     #[arg(long, value_name = "SEQ")]
     pub(in crate::cli) turn: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+#[group(id = "point", required = true, multiple = false, args = ["to", "message", "turn"])]
+pub(in crate::cli) struct RollbackArguments {
+    /// The session
+    pub(in crate::cli) id: SessionId,
+    /// To this entry, as the newest (`tamtam tape show ID` numbers them)
+    #[arg(long, value_name = "SEQ")]
+    pub(in crate::cli) to: Option<u64>,
+    #[command(flatten)]
+    pub(in crate::cli) before: BeforeArguments,
     /// Have a model summarize the messages after that point, and begin the next turn with the summary
     #[arg(long)]
     pub(in crate::cli) summary: bool,
@@ -70,14 +91,11 @@ pub(in crate::cli) struct RollbackArguments {
     /// With --files: also restore files that somebody else changed since; their version is kept
     #[arg(long, requires = "files", conflicts_with = "rest")]
     pub(in crate::cli) over: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct MergeArguments {
     /// The fork; it is not changed
-    #[arg(value_name = "FORK")]
     pub(in crate::cli) fork: SessionId,
     /// The session to merge into [default: the one it was forked from]
     #[arg(long, value_name = "ID")]
@@ -85,28 +103,13 @@ pub(in crate::cli) struct MergeArguments {
     /// Delete the fork after the merge
     #[arg(long)]
     pub(in crate::cli) delete: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(in crate::cli) struct ShowArguments {
-    /// The session
-    #[arg(value_name = "ID")]
-    pub(in crate::cli) session: SessionId,
-    /// One entry a line, as JSON
-    #[arg(long)]
-    pub(in crate::cli) json: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct SearchArguments {
     /// Words that must all occur, "phrases" (in quotes of their own) and prefixes*; optional where another option
     /// narrows the search
-    #[arg(value_name = "QUERY")]
-    pub(in crate::cli) words: Vec<String>,
+    pub(in crate::cli) query: Vec<String>,
     /// In this session only
     #[arg(long, value_name = "ID")]
     pub(in crate::cli) session: Option<SessionId>,
@@ -134,51 +137,30 @@ pub(in crate::cli) struct SearchArguments {
     /// One hit a line as JSON, with its whole entry
     #[arg(long)]
     pub(in crate::cli) json: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(in crate::cli) struct VerifyArguments {
-    /// The session [default: all]
-    #[arg(value_name = "ID")]
-    pub(in crate::cli) session: Option<SessionId>,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct ChangesArguments {
     /// The session
-    #[arg(value_name = "ID")]
-    pub(in crate::cli) session: SessionId,
+    pub(in crate::cli) id: SessionId,
     /// Changes after this entry; 0 for all [default: those of the newest turn]
     #[arg(long, value_name = "SEQ")]
     pub(in crate::cli) since: Option<u64>,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
 #[group(id = "fork_point", multiple = false, args = ["at", "message", "turn"])]
 pub(in crate::cli) struct ForkArguments {
     /// The session to continue from; it may be running
-    #[arg(value_name = "ID")]
-    pub(in crate::cli) session: SessionId,
+    pub(in crate::cli) id: SessionId,
     /// To this entry, as the newest (`tamtam tape show ID` numbers them) [default: the newest]
     #[arg(long = "seq", visible_alias = "at", value_name = "SEQ")]
     pub(in crate::cli) at: Option<u64>,
-    /// Before this message, and those that were delivered together with it
-    #[arg(long, value_name = "ID")]
-    pub(in crate::cli) message: Option<String>,
-    /// Before the turn that this entry began
-    #[arg(long, value_name = "SEQ")]
-    pub(in crate::cli) turn: Option<u64>,
+    #[command(flatten)]
+    pub(in crate::cli) before: BeforeArguments,
     /// The id of the new session [default: one that no other has]
     #[arg(long = "as", value_name = "ID")]
     pub(in crate::cli) fork: Option<SessionId>,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
@@ -202,22 +184,18 @@ pub(in crate::cli) struct RestoreArguments {
 #[derive(Args, Debug)]
 pub(in crate::cli) struct ExportArguments {
     /// The session
-    #[arg(value_name = "ID")]
-    pub(in crate::cli) session: SessionId,
+    pub(in crate::cli) id: SessionId,
     /// The file, which must not be there yet [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) to: Option<PathBuf>,
     /// Include the large outputs that were cut for the model
     #[arg(long)]
     pub(in crate::cli) spills: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct ImportArguments {
     /// A file that `export` wrote
-    #[arg(value_name = "FILE")]
     pub(in crate::cli) file: PathBuf,
     /// Import it under this id instead of its own
     #[arg(long = "as", value_name = "ID")]
@@ -229,8 +207,6 @@ pub(in crate::cli) struct ImportArguments {
     /// nobody else could change: its unfinished work continues as soon as the session is opened
     #[arg(long, conflicts_with = "workspace")]
     pub(in crate::cli) as_it_was: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }
 
 #[derive(Args, Debug)]
@@ -253,24 +229,4 @@ pub(in crate::cli) struct SweepArguments {
     /// One session a line, as JSON
     #[arg(long)]
     pub(in crate::cli) json: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(in crate::cli) struct ProtectArguments {
-    /// The session
-    #[arg(value_name = "ID")]
-    pub(in crate::cli) session: SessionId,
-    /// Allow it to be swept again
-    #[arg(long)]
-    pub(in crate::cli) off: bool,
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
-}
-
-#[derive(Args, Debug)]
-pub(in crate::cli) struct RebuildArguments {
-    #[command(flatten)]
-    pub(in crate::cli) store: StoreArguments,
 }

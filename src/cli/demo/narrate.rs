@@ -1,6 +1,6 @@
 //! The events of the demo in plain words. Pure: an event and the lines before it give the next lines.
 
-use tamtam::{EventKind, Outcome, Part, session::ErrorReason};
+use tamtam::{EventKind, Outcome, Part, session::ErrorReason, supervisor::CrashReport};
 
 use crate::cli::escape;
 
@@ -14,29 +14,19 @@ pub(super) struct Narrator {
     running: Vec<String>,
     /// The texts of messages that wait for a turn.
     queued: std::collections::VecDeque<String>,
-    crashes: Vec<String>,
     crashes_told: usize,
 }
 
 impl Narrator {
-    /// The reasons of all crashes so far, for the next recovery to be told with.
-    pub(super) fn crashed(&mut self, reasons: impl Iterator<Item = String>) {
-        self.crashes = reasons.collect();
-    }
-
-    /// The lines that an event is worth.
-    pub(super) fn tell(&mut self, kind: &EventKind) -> Vec<String> {
+    /// The lines that an event is worth. A recovery is told with the crash before it, where there was one.
+    pub(super) fn tell(&mut self, kind: &EventKind, crashes: &[CrashReport]) -> Vec<String> {
         let line = match kind {
             EventKind::Queued { message, .. } => {
-                let text = message.text();
-                let waits = !self.running.is_empty();
-                let line = waits.then(|| format!("  A message is queued behind this turn: {text}"));
-                self.queued.push_back(text);
-                return line
-                    .into_iter()
-                    .map(|line| escape::short(&line, LINE_MAX))
-                    .map(|line| format!("  {line}"))
-                    .collect();
+                self.queued.push_back(message.text());
+                if self.running.is_empty() {
+                    return vec![];
+                }
+                format!("A message is queued behind this turn: {}", message.text())
             }
             EventKind::TurnStarted { .. } => {
                 self.turns += 1;
@@ -65,11 +55,11 @@ impl Narrator {
             }
             EventKind::Delivered { messages } => format!("The model is given {} new message(s).", messages.len()),
             EventKind::SessionRecovered { resumed, .. } => {
-                let how = match self.crashes.get(self.crashes_told) {
-                    Some(reason) => format!("crashed ({reason})"),
+                let how = match crashes.get(self.crashes_told) {
+                    Some(crash) => format!("crashed ({})", crash.reason),
                     None => "was torn down".to_owned(),
                 };
-                self.crashes_told = self.crashes.len();
+                self.crashes_told = crashes.len();
                 // What ran went down with it.
                 self.running.clear();
                 let then = if *resumed { "goes on" } else { "waits" };

@@ -5,31 +5,22 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, Secret,
-        assembly::Assembly,
-        failure::{Refusal, classify},
+        AnswerPart, ModelError,
         sse::Event,
-        wire::{Step, not_json, tokens},
+        wire::{Draft, Step, Wire, tokens},
     },
-    words::message::{Extra, Finish},
-    words::usage::Usage,
+    words::message::Finish,
 };
 
-/// One stream being read.
+/// What is particular to the reading of one stream.
+#[derive(Default)]
 pub(crate) struct Reading {
-    provider: String,
-    key: Option<Secret>,
-    assembly: Assembly,
     /// Blocks that have begun and not ended, by their index.
     open: BTreeMap<u64, Block>,
-    stop_reason: Option<String>,
-    done: bool,
-    usage: Usage,
-    model: String,
 }
 
 /// A block that may still grow.
@@ -48,89 +39,65 @@ enum Block {
     Other,
 }
 
-impl Reading {
-    pub(crate) fn new(endpoint: &Endpoint, request: &Request) -> Reading {
-        Reading {
-            provider: endpoint.provider.clone(),
-            key: endpoint.key.clone(),
-            assembly: Assembly::new(&request.history),
-            open: BTreeMap::new(),
-            stop_reason: None,
-            done: false,
-            usage: Usage::default(),
-            model: String::new(),
-        }
-    }
-
-    /// Whether the end mark has come.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.done
-    }
-
-    /// Takes one event. Its type is read from the data; the event's name repeats it.
-    pub(crate) fn event(&mut self, event: &Event, deltas: &mut dyn Deltas) -> Result<Step, ModelError> {
-        let data = event.data.trim();
-        if data.is_empty() {
-            return Ok(Step::Nothing);
-        }
-        let keys: Vec<&Secret> = self.key.iter().collect();
-        let Ok(value) = serde_json::from_str::<Value>(data) else {
-            return Err(not_json(&self.provider, data, &keys));
-        };
-        let index = value.get("index").and_then(Value::as_u64).unwrap_or_default();
-        match value.get("type").and_then(Value::as_str).unwrap_or(&event.name) {
+impl Wire for Reading {
+    /// The type is read from the data; the event's name repeats it.
+    fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError> {
+        let value = draft.parse(event)?;
+        let index = value["index"].as_u64().unwrap_or_default();
+        match value["type"].as_str().unwrap_or(&event.name) {
             "message_start" => {
-                let message = value.get("message").unwrap_or(&Value::Null);
-                self.model = message.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
-                self.read_usage(message.get("usage"));
+                let message = &value["message"];
+                draft.model = message["model"].as_str().unwrap_or_default().to_owned();
+                read_usage(&message["usage"], draft);
             }
-            "content_block_start" => {
-                self.start(index, value.get("content_block").unwrap_or(&Value::Null), deltas)?;
-            }
-            "content_block_delta" => self.grow(index, value.get("delta").unwrap_or(&Value::Null), deltas),
-            "content_block_stop" => self.end(index, deltas),
+            "content_block_start" => self.start(index, &value["content_block"], draft)?,
+            "content_block_delta" => self.grow(index, &value["delta"], draft),
+            "content_block_stop" => self.end(index, draft),
             "message_delta" => {
-                let reason = value.pointer("/delta/stop_reason").and_then(Value::as_str);
-                self.stop_reason = reason.map(str::to_owned).or(self.stop_reason.take());
-                self.read_usage(value.get("usage"));
+                draft.finish = value["delta"]["stop_reason"].as_str().map(finish_of).or(draft.finish);
+                read_usage(&value["usage"], draft);
             }
             "message_stop" => {
-                self.done = true;
+                draft.is_complete = true;
                 return Ok(Step::End);
             }
-            "error" => {
-                let refusal =
-                    Refusal { provider: &self.provider, status: None, body: data, retry_after: None, keys: &keys };
-                return Err(classify(&refusal));
-            }
+            "error" => return Err(draft.endpoint.refusal(None, &event.data, None)),
             _ => return Ok(Step::Nothing),
         }
         Ok(Step::Something)
     }
 
-    fn start(&mut self, index: u64, block: &Value, deltas: &mut dyn Deltas) -> Result<(), ModelError> {
+    /// At the output limit the API may leave the last block open; otherwise an open call is a cut one.
+    fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError> {
+        let has_open_call = self.open.values().any(|block| matches!(block, Block::Call { .. }));
+        Ok(!has_open_call || draft.finish == Some(Finish::Length))
+    }
+}
+
+impl Reading {
+    fn start(&mut self, index: u64, block: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
         // A server that forgets to end a block ends it by beginning another one in its place.
-        self.end(index, deltas);
-        let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+        self.end(index, draft);
+        let text = |name: &str| block[name].as_str().unwrap_or_default();
         let begun = match text("type") {
             "text" => {
-                self.assembly.text(text("text"), deltas);
+                draft.assembly.text(text("text"));
                 Block::Text
             }
             "thinking" => {
-                self.assembly.start_reasoning(deltas);
-                self.assembly.reasoning(text("thinking"), deltas);
+                draft.assembly.start_reasoning();
+                draft.assembly.reasoning(text("thinking"));
                 Block::Thinking { signature: text("signature").to_owned() }
             }
             "redacted_thinking" => {
-                let extra = self.extra(serde_json::json!({ "redacted": text("data") }));
-                self.assembly.hidden_reasoning(extra, deltas);
+                let extra = draft.endpoint.extra(json!({ "redacted": text("data") }));
+                draft.assembly.hidden_reasoning(extra);
                 Block::Other
             }
             "tool_use" => {
-                let place = self.assembly.start_call(text("id"), text("name"), deltas)?;
+                let place = draft.assembly.start_call(text("id"), text("name"))?;
                 // Usually `{}`, and the input follows in pieces; some servers give it whole.
-                let given = block.get("input").filter(|input| input.is_object()).map(Value::to_string);
+                let given = Some(&block["input"]).filter(|input| input.is_object()).map(Value::to_string);
                 Block::Call { place, given: given.unwrap_or_default(), has_pieces: false }
             }
             _ => Block::Other,
@@ -139,87 +106,59 @@ impl Reading {
         Ok(())
     }
 
-    fn grow(&mut self, index: u64, delta: &Value, deltas: &mut dyn Deltas) {
-        let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
+    fn grow(&mut self, index: u64, delta: &Value, draft: &mut Draft<'_>) {
+        let text = |name: &str| delta[name].as_str().unwrap_or_default();
         match (text("type"), self.open.get_mut(&index)) {
-            ("text_delta", Some(Block::Text)) => self.assembly.text(text("text"), deltas),
-            ("thinking_delta", Some(Block::Thinking { .. })) => self.assembly.reasoning(text("thinking"), deltas),
+            ("text_delta", Some(Block::Text)) => draft.assembly.text(text("text")),
+            ("thinking_delta", Some(Block::Thinking { .. })) => draft.assembly.reasoning(text("thinking")),
             ("signature_delta", Some(Block::Thinking { signature })) => signature.push_str(text("signature")),
             ("input_json_delta", Some(Block::Call { place, has_pieces, .. })) => {
                 let more = text("partial_json");
                 *has_pieces |= !more.is_empty();
-                self.assembly.call_input(*place, more, deltas);
+                draft.assembly.call_input(*place, more);
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, index: u64, deltas: &mut dyn Deltas) {
+    fn end(&mut self, index: u64, draft: &mut Draft<'_>) {
         match self.open.remove(&index) {
             Some(Block::Thinking { signature }) => {
-                self.assembly.end_reasoning(deltas);
-                if !signature.is_empty() {
-                    let kept = self.extra(serde_json::json!({ "signature": signature }));
-                    if let Some(AnswerPart::Reasoning { extra, .. }) = self.assembly.last_mut() {
-                        *extra = Some(kept);
-                    }
+                draft.assembly.end_reasoning();
+                if let Some(AnswerPart::Reasoning { extra, .. }) = draft.assembly.parts.last_mut()
+                    && !signature.is_empty()
+                {
+                    *extra = Some(draft.endpoint.extra(json!({ "signature": signature })));
                 }
             }
-            Some(Block::Call { place, given, has_pieces: false }) => self.assembly.call_input(place, &given, deltas),
+            Some(Block::Call { place, given, has_pieces: false }) => draft.assembly.call_input(place, &given),
             _ => {}
         }
     }
+}
 
-    fn extra(&self, value: Value) -> Extra {
-        Extra { provider: self.provider.clone(), api: Api::AnthropicMessages.name().to_owned(), value }
-    }
-
-    /// Figures of a later event replace those of an earlier one: they are sums. What it does not say stays.
-    fn read_usage(&mut self, usage: Option<&Value>) {
-        let places = [
-            ("input_tokens", &mut self.usage.input),
-            ("output_tokens", &mut self.usage.output),
-            ("cache_read_input_tokens", &mut self.usage.cache_read),
-            ("cache_creation_input_tokens", &mut self.usage.cache_write),
-        ];
-        for (name, place) in places {
-            if let Some(count) = usage.and_then(|usage| usage.get(name)).filter(|count| count.is_number()) {
-                *place = tokens(Some(count));
-            }
+/// Figures of a later event replace those of an earlier one: they are sums. What it does not say stays.
+fn read_usage(usage: &Value, draft: &mut Draft<'_>) {
+    let places = [
+        ("input_tokens", &mut draft.usage.input),
+        ("output_tokens", &mut draft.usage.output),
+        ("cache_read_input_tokens", &mut draft.usage.cache_read),
+        ("cache_creation_input_tokens", &mut draft.usage.cache_write),
+    ];
+    for (name, place) in places {
+        if usage[name].is_number() {
+            *place = tokens(Some(&usage[name]));
         }
-    }
-
-    /// The answer; the stream is over.
-    pub(crate) fn finish(self, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
-        let finish = finish_of(self.stop_reason.as_deref());
-        // At the output limit the API may leave the last block open; otherwise an open call is a cut one.
-        let has_open_call = self.open.values().any(|block| matches!(block, Block::Call { .. }));
-        if !self.done || (has_open_call && finish != Finish::Length) {
-            let message = format!("the stream of {} ended before the answer was complete", self.provider);
-            return Err(ModelError::new(ErrorKind::Truncated, message));
-        }
-        let mut answer = Answer::new(self.assembly.finish(deltas), finish);
-        for part in &mut answer.parts {
-            if let AnswerPart::Call { input, .. } = part
-                && input.trim().is_empty()
-                && finish != Finish::Length
-            {
-                *input = "{}".to_owned();
-            }
-        }
-        answer.usage = self.usage;
-        answer.model = self.model;
-        Ok(answer)
     }
 }
 
 /// Why the model stopped. What is not known here is [`Finish::Unknown`].
-fn finish_of(reason: Option<&str>) -> Finish {
+fn finish_of(reason: &str) -> Finish {
     match reason {
-        Some("end_turn" | "stop_sequence") => Finish::Stop,
-        Some("tool_use") => Finish::ToolCalls,
-        Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
-        Some("refusal") => Finish::ContentFilter,
+        "end_turn" | "stop_sequence" => Finish::Stop,
+        "tool_use" => Finish::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "refusal" => Finish::ContentFilter,
         _ => Finish::Unknown,
     }
 }

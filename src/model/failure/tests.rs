@@ -5,14 +5,18 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::RetryClass;
+use crate::model::{Api, RetryClass, Secret};
+
+fn endpoint() -> Endpoint {
+    Endpoint::new(Api::OpenAiChat, "p", "http://h", "m")
+}
 
 fn kind(status: u16, body: &str) -> ErrorKind {
     refused(Some(status), body).kind
 }
 
 fn refused(status: Option<u16>, body: &str) -> ModelError {
-    classify(&Refusal { provider: "p", status, body, retry_after: None, keys: &[] })
+    endpoint().refusal(status, body, None)
 }
 
 /// V02, V03, K-06, C-19
@@ -142,7 +146,7 @@ fn an_error_that_is_only_a_text_is_known_by_its_words() {
 fn a_body_that_repeats_the_key_is_redacted_and_put_on_one_short_line() {
     let key = Secret::new("own-CANARY-key");
     let body = format!("bad key own-CANARY-key\r\nand sk-CANARY-123456\n{}", "x ".repeat(1000));
-    let error = classify(&Refusal { provider: "p", status: Some(401), body: &body, retry_after: None, keys: &[&key] });
+    let error = endpoint().with_key(key).refusal(Some(401), &body, None);
     assert!(!error.message.contains("CANARY"), "{error}");
     assert!(error.message.starts_with("p answered 401: bad key [redacted] and [redacted] x x"), "{error}");
     assert!(!error.message.contains('\n') && error.message.chars().count() < 540);

@@ -87,24 +87,29 @@ fn ring() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
+fn tls() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, ModelError> {
+    let builder = ClientConfig::builder_with_provider(ring()).with_safe_default_protocol_versions();
+    builder.map_err(no_tls_because)
+}
+
+fn no_tls_because(error: rustls::Error) -> ModelError {
+    unusable(&format!("failed to set up tls: {error}"))
+}
+
 /// TLS that trusts nobody: for a client that makes no secure connection.
 fn no_tls() -> Result<ClientConfig, ModelError> {
-    let builder = ClientConfig::builder_with_provider(ring()).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| unusable(&format!("failed to set up tls: {error}")))?;
-    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+    Ok(tls()?.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
 fn secure_tls(options: &HttpOptions) -> Result<ClientConfig, ModelError> {
-    let failed = |error: rustls::Error| unusable(&format!("failed to set up tls: {error}"));
     let mut extra = Vec::new();
     for pem in &options.extra_roots_pem {
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             extra.push(certificate.map_err(|_| unusable("an extra root certificate is not pem"))?);
         }
     }
-    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(extra, ring()).map_err(failed)?;
-    let builder = ClientConfig::builder_with_provider(ring()).with_safe_default_protocol_versions().map_err(failed)?;
-    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(extra, ring()).map_err(no_tls_because)?;
+    let mut config = tls()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -84,18 +84,9 @@ const fn cached(
 }
 
 /// Anthropic's: five minutes in the cache cost a quarter more than input to write.
-const fn claude(
-    model: &'static str,
-    [input, cache_read, output]: [u64; 3],
-    seen: &'static str,
-    source: Option<&'static str>,
-) -> KnownPrice {
-    let price = Price {
-        cache_read: Some(milli(cache_read)),
-        cache_write: Some(MicroUsd(input * 1_250)),
-        ..Price::new(milli(input), milli(output))
-    };
-    KnownPrice { provider: "anthropic", model, price, seen, source }
+const fn claude(model: &'static str, prices: [u64; 3], seen: &'static str, source: Option<&'static str>) -> KnownPrice {
+    let known = cached("anthropic", model, prices, seen, source);
+    KnownPrice { price: Price { cache_write: Some(MicroUsd(prices[0] * 1_250)), ..known.price }, ..known }
 }
 
 /// The prices that are known, in thousandths of a dollar for a million tokens: input, read from the cache, output.

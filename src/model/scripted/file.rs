@@ -5,10 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{By, Reply, Scripted};
+use super::{
+    By, Reply, Scripted,
+    reply::{Beat, Call, End},
+};
 use crate::{
     model::{ErrorKind, ModelError, ModelLimits, Price},
-    words::message::{Finish, ModelRef},
+    words::message::{BadModelRef, Finish, ModelRef},
     words::usage::{MicroUsd, Usage},
 };
 
@@ -26,34 +29,54 @@ pub struct BadScript {
 #[serde(deny_unknown_fields)]
 struct ScriptFile {
     #[serde(default)]
-    model: Option<String>,
+    model: Option<Name>,
     #[serde(default)]
     by: By,
     #[serde(default)]
-    limits: LimitsFile,
-    /// By `provider/model`.
+    limits: ModelLimits,
     #[serde(default)]
-    prices: BTreeMap<String, PriceFile>,
+    prices: BTreeMap<Name, PriceFile>,
     replies: Vec<Value>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct LimitsFile {
-    context: Option<u64>,
-    output: Option<u64>,
-    images: Option<bool>,
+/// A model by `provider/model`.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+struct Name(ModelRef);
+
+impl TryFrom<String> for Name {
+    type Error = BadModelRef;
+
+    fn try_from(name: String) -> Result<Name, BadModelRef> {
+        name.parse().map(Name)
+    }
 }
 
-/// US dollars for a million tokens.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PriceFile {
-    input: f64,
-    output: f64,
-    reasoning: Option<f64>,
-    cache_read: Option<f64>,
-    cache_write: Option<f64>,
+    input: Dollars,
+    output: Dollars,
+    reasoning: Option<Dollars>,
+    cache_read: Option<Dollars>,
+    cache_write: Option<Dollars>,
+}
+
+/// US dollars for a million tokens.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "f64")]
+struct Dollars(MicroUsd);
+
+impl TryFrom<f64> for Dollars {
+    type Error = &'static str;
+
+    /// A script is written by hand, with a few decimals: these come out exactly.
+    fn try_from(usd: f64) -> Result<Dollars, &'static str> {
+        let micro = (usd * 1e6).round();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked in the same line")]
+        let dollars = (0.0..1e15).contains(&micro).then_some(Dollars(MicroUsd(micro as u64)));
+        dollars.ok_or("a price is a number from 0 up")
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -67,8 +90,8 @@ struct ReplyFile {
     reasoning: Option<String>,
     text: Option<Pieces>,
     chunk_delay_ms: Option<u64>,
-    calls: Vec<CallFile>,
-    beats: Vec<BeatFile>,
+    calls: Vec<Call>,
+    beats: Vec<Beat>,
     usage: Usage,
     finish: Option<Finish>,
     error: Option<ErrorFile>,
@@ -82,30 +105,6 @@ struct ReplyFile {
 enum Pieces {
     One(String),
     Many(Vec<String>),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CallFile {
-    name: String,
-    #[serde(default)]
-    id: String,
-    /// The arguments as a value …
-    #[serde(default)]
-    input: Option<Value>,
-    /// … or as the text that the model writes, which need not be JSON.
-    #[serde(default)]
-    input_text: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum BeatFile {
-    Text(String),
-    Reasoning(String),
-    Call(CallFile),
-    DelayMs(u64),
-    Barrier(String),
 }
 
 #[derive(Deserialize)]
@@ -131,45 +130,20 @@ pub(super) fn parse(text: &str) -> Result<Scripted, BadScript> {
             other => read::<ReplyFile>(other, &format!("replies[{i}]"))?.into_reply(),
         });
     }
-    let usual = ModelLimits::default();
-    let mut script = Scripted::from_list(replies, file.by).with_limits(ModelLimits {
-        context: file.limits.context.unwrap_or(usual.context),
-        output: file.limits.output.unwrap_or(usual.output),
-        images: file.limits.images.unwrap_or(usual.images),
-    });
-    if let Some(name) = file.model {
-        let name: ModelRef = name.parse().map_err(|error: crate::words::message::BadModelRef| BadScript {
-            place: "model".to_owned(),
-            what: error.to_string(),
-        })?;
+    let mut script = Scripted::from_list(replies, file.by).with_limits(file.limits);
+    if let Some(Name(name)) = file.model {
         script = script.named(name);
     }
-    for (name, price) in file.prices {
-        let bad = |what: String| BadScript { place: format!("prices.{name}"), what };
-        let model: ModelRef =
-            name.parse().map_err(|error: crate::words::message::BadModelRef| bad(error.to_string()))?;
-        script = script.with_price(model, price.read().ok_or_else(|| bad("a price is a number from 0 up".to_owned()))?);
+    for (Name(name), PriceFile { input, output, reasoning, cache_read, cache_write }) in file.prices {
+        let price = Price {
+            reasoning: reasoning.map(|usd| usd.0),
+            cache_read: cache_read.map(|usd| usd.0),
+            cache_write: cache_write.map(|usd| usd.0),
+            ..Price::new(input.0, output.0)
+        };
+        script = script.with_price(name, price);
     }
     Ok(script)
-}
-
-impl PriceFile {
-    fn read(&self) -> Option<Price> {
-        let some = |usd: Option<f64>| usd.map(|usd| micro(usd).ok_or(())).transpose().ok();
-        Some(Price {
-            reasoning: some(self.reasoning)?,
-            cache_read: some(self.cache_read)?,
-            cache_write: some(self.cache_write)?,
-            ..Price::new(micro(self.input)?, micro(self.output)?)
-        })
-    }
-}
-
-/// Dollars as millionths of them. A script is written by hand, with a few decimals: these come out exactly.
-fn micro(usd: f64) -> Option<MicroUsd> {
-    let micro = (usd * 1e6).round();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked in the line before")]
-    (0.0..1e15).contains(&micro).then_some(MicroUsd(micro as u64))
 }
 
 fn read<T: DeserializeOwned>(value: Value, within: &str) -> Result<T, BadScript> {
@@ -187,68 +161,33 @@ fn read<T: DeserializeOwned>(value: Value, within: &str) -> Result<T, BadScript>
 impl ReplyFile {
     /// The short form is played in this order: barrier, delay, reasoning, text, calls, beats.
     fn into_reply(self) -> Reply {
-        let mut reply = Reply { when: self.when, answers: self.answers, expect: self.expect, ..Reply::default() };
-        if let Some(name) = self.barrier {
-            reply = reply.at_barrier(name);
-        }
-        if let Some(ms) = self.delay_ms {
-            reply = reply.waiting(Duration::from_millis(ms));
-        }
-        if let Some(text) = self.reasoning {
-            reply = reply.with_reasoning(text);
-        }
+        let wait = |ms| Beat::Wait(Duration::from_millis(ms));
+        let mut beats: Vec<Beat> = self.barrier.map(Beat::Barrier).into_iter().collect();
+        beats.extend(self.delay_ms.map(wait));
+        beats.extend(self.reasoning.map(Beat::Reasoning));
         let pieces = match self.text {
             None => Vec::new(),
             Some(Pieces::One(text)) => vec![text],
             Some(Pieces::Many(texts)) => texts,
         };
         for (i, piece) in pieces.into_iter().enumerate() {
-            if let Some(ms) = self.chunk_delay_ms.filter(|_| i > 0) {
-                reply = reply.waiting(Duration::from_millis(ms));
+            beats.extend(self.chunk_delay_ms.filter(|_| i > 0).map(wait));
+            beats.push(Beat::Text(piece));
+        }
+        beats.extend(self.calls.into_iter().map(Beat::Call));
+        beats.extend(self.beats);
+        let end = match (self.error, self.panic) {
+            (Some(error), _) => {
+                let message = error.message.unwrap_or_else(|| "the script fails here".to_owned());
+                let ErrorFile { kind, status, retry_after_ms, .. } = error;
+                End::Error(ModelError { kind, message, status, retry_after_ms })
             }
-            reply = reply.with_text(piece);
-        }
-        for call in self.calls {
-            reply = call.add_to(reply);
-        }
-        for beat in self.beats {
-            reply = match beat {
-                BeatFile::Text(text) => reply.with_text(text),
-                BeatFile::Reasoning(text) => reply.with_reasoning(text),
-                BeatFile::Call(call) => call.add_to(reply),
-                BeatFile::DelayMs(ms) => reply.waiting(Duration::from_millis(ms)),
-                BeatFile::Barrier(name) => reply.at_barrier(name),
-            };
-        }
-        reply = reply.with_usage(self.usage);
-        reply.finish = self.finish;
-        if self.truncated {
-            reply = reply.truncated();
-        }
-        if self.hang {
-            reply = reply.hanging();
-        }
-        if let Some(message) = self.panic {
-            reply = reply.panicking(message);
-        }
-        if let Some(error) = self.error {
-            let message = error.message.unwrap_or_else(|| "the script fails here".to_owned());
-            let mut failure = ModelError::new(error.kind, message);
-            failure.status = error.status;
-            failure.retry_after_ms = error.retry_after_ms;
-            reply = reply.failing(failure);
-        }
-        reply
-    }
-}
-
-impl CallFile {
-    fn add_to(self, reply: Reply) -> Reply {
-        let input = match (self.input_text, self.input) {
-            (Some(text), _) => text,
-            (None, Some(value)) => value.to_string(),
-            (None, None) => "{}".to_owned(),
+            (None, Some(message)) => End::Panic(message),
+            (None, None) if self.hang => End::Hang,
+            (None, None) if self.truncated => End::cut_off(),
+            (None, None) => End::Answer,
         };
-        reply.with_raw_call(self.id, self.name, input)
+        let (usage, finish, expect, when) = (self.usage, self.finish, self.expect, self.when);
+        Reply { beats, end, usage, finish, expect, when, answers: self.answers }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::transcript;
@@ -23,13 +24,44 @@ pub struct Reply {
     pub(super) answers: Option<usize>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Beat {
     Text(String),
     Reasoning(String),
-    Call { id: String, name: String, input: String },
+    Call(Call),
+    #[serde(rename = "delay_ms", deserialize_with = "millis")]
     Wait(Duration),
     Barrier(String),
+}
+
+fn millis<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    u64::deserialize(from).map(Duration::from_millis)
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Call {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) id: String,
+    /// The arguments as a value …
+    #[serde(default)]
+    input: Option<Value>,
+    /// … or as the text that the model writes, which need not be JSON.
+    #[serde(default)]
+    input_text: Option<String>,
+}
+
+impl Call {
+    /// The arguments as the model writes them.
+    pub(super) fn arguments(&self) -> String {
+        match (&self.input_text, &self.input) {
+            (Some(text), _) => text.clone(),
+            (None, Some(value)) => value.to_string(),
+            (None, None) => "{}".to_owned(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,6 +71,12 @@ pub(super) enum End {
     Error(ModelError),
     Hang,
     Panic(String),
+}
+
+impl End {
+    pub(super) fn cut_off() -> End {
+        End::Error(ModelError::new(ErrorKind::Truncated, "the script cuts the stream off here"))
+    }
 }
 
 impl Reply {
@@ -95,7 +133,8 @@ impl Reply {
     /// The same reply with a call under an id, its arguments as text: also text that is no JSON.
     #[must_use]
     pub fn with_raw_call(mut self, id: impl Into<String>, name: impl Into<String>, input: impl Into<String>) -> Reply {
-        self.beats.push(Beat::Call { id: id.into(), name: name.into(), input: input.into() });
+        let call = Call { id: id.into(), name: name.into(), input: None, input_text: Some(input.into()) };
+        self.beats.push(Beat::Call(call));
         self
     }
 
@@ -122,8 +161,9 @@ impl Reply {
 
     /// The same reply, cut off at its end: [`ErrorKind::Truncated`].
     #[must_use]
-    pub fn truncated(self) -> Reply {
-        self.failing(ModelError::new(ErrorKind::Truncated, "the script cuts the stream off here"))
+    pub fn truncated(mut self) -> Reply {
+        self.end = End::cut_off();
+        self
     }
 
     /// The same reply, hanging at its end.

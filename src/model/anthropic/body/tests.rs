@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
+use crate::model::Item;
 use crate::{
     model::{
         Api, History, Params, ToolSpec,
@@ -43,9 +44,9 @@ fn the_whole_body_has_its_fixed_order() {
     endpoint.quirks.auto_cache = true;
     let expected = concat!(
         r#"{"model":"m","stream":true,"max_tokens":8192,"temperature":0.5,"#,
-        r#""thinking":{"type":"adaptive"},"tools":[{"name":"t","description":"d","input_schema":{"properties":{},"type":"object"},"cache_control":{"type":"ephemeral"}}],"#,
-        r#""system":[{"type":"text","text":"be brief","cache_control":{"type":"ephemeral"}}],"#,
-        r#""messages":[{"role":"user","content":[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}]}"#,
+        r#""thinking":{"type":"adaptive"},"tools":[{"description":"d","input_schema":{"properties":{},"type":"object"},"name":"t","cache_control":{"type":"ephemeral"}}],"#,
+        r#""system":[{"text":"be brief","type":"text","cache_control":{"type":"ephemeral"}}],"#,
+        r#""messages":[{"role":"user","content":[{"text":"hi","type":"text","cache_control":{"type":"ephemeral"}}]}]}"#,
     );
     assert_eq!(body(&endpoint, &rendering(&endpoint), &request), expected.as_bytes());
 }

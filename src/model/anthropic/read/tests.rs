@@ -5,21 +5,22 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Delta, History};
+use crate::model::{Answer, Api, Delta, Endpoint, ErrorKind, History, Request, wire};
+use crate::words::usage::Usage;
 
 fn read_all(events: &[Value]) -> (Result<Answer, ModelError>, Vec<Delta>) {
     let endpoint = Endpoint::new(Api::AnthropicMessages, "anthropic", "http://h", "m");
     let mut deltas = Vec::new();
     let mut push = |delta| deltas.push(delta);
-    let mut reading = Reading::new(&endpoint, &Request::new(History::default()));
+    let mut reading = wire::Reading::new(&endpoint, &Request::new(History::default()), &mut push);
     let mut failed = None;
     for event in events {
-        if let Err(error) = reading.event(&Event { name: String::new(), data: event.to_string() }, &mut push) {
+        if let Err(error) = reading.event(&Event { name: String::new(), data: event.to_string() }) {
             failed = Some(error);
             break;
         }
     }
-    let answer = failed.map_or_else(|| reading.finish(&mut push), Err);
+    let answer = failed.map_or_else(|| reading.finish(), Err);
     (answer, deltas)
 }
 

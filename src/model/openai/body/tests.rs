@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     model::{
-        Api, History, Item, Params,
+        Api, History, Item, Params, ToolSpec,
         samples::{self, answer, call, result, text, user, user_of},
         wire::rendering,
     },
@@ -40,8 +40,8 @@ fn the_whole_body_has_its_fixed_order() {
     let endpoint = endpoint();
     let expected = concat!(
         r#"{"model":"m","stream":true,"stream_options":{"include_usage":true},"max_tokens":9,"temperature":0.7,"seed":1,"#,
-        r#""tools":[{"type":"function","function":{"name":"t","description":"d","parameters":{"properties":{},"type":"object"}}}],"#,
-        r#""messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]}"#,
+        r#""tools":[{"function":{"description":"d","name":"t","parameters":{"properties":{},"type":"object"}},"type":"function"}],"#,
+        r#""messages":[{"content":"be brief","role":"system"},{"content":"hi","role":"user"}]}"#,
     );
     assert_eq!(body(&endpoint, &rendering(&endpoint), &request), expected.as_bytes());
 }

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Delta, History};
+use crate::model::{Answer, Api, Delta, Endpoint, History, Request, wire};
 
 fn endpoint(reasoning: ReasoningBack) -> Endpoint {
     let mut endpoint = Endpoint::new(Api::OpenAiChat, "p", "http://h", "m");
@@ -16,16 +16,17 @@ fn endpoint(reasoning: ReasoningBack) -> Endpoint {
 fn read_as(reasoning: ReasoningBack, chunks: &[&str]) -> (Result<Answer, ModelError>, Vec<Delta>) {
     let mut deltas = Vec::new();
     let mut push = |delta| deltas.push(delta);
-    let mut reading = Reading::new(&endpoint(reasoning), &Request::new(History::default()));
+    let endpoint = endpoint(reasoning);
+    let mut reading = wire::Reading::new(&endpoint, &Request::new(History::default()), &mut push);
     let mut failed = None;
     for chunk in chunks {
         let event = Event { name: String::new(), data: (*chunk).to_owned() };
-        if let Err(error) = reading.event(&event, &mut push) {
+        if let Err(error) = reading.event(&event) {
             failed = Some(error);
             break;
         }
     }
-    let answer = failed.map_or_else(|| reading.finish(&mut push), Err);
+    let answer = failed.map_or_else(|| reading.finish(), Err);
     (answer, deltas)
 }
 
