@@ -9,7 +9,7 @@
 
 use crate::{
     kernel::{
-        CallState, Entry, Held, Open, Outcome, Record, Recorded, Refusal, RequestOpened, Steering, Stop, batch,
+        CallState, Held, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop, batch,
         command::Decide,
         compact::{self, Room},
         decide::Draft,
@@ -30,39 +30,10 @@ pub(crate) struct Abort {
 }
 
 impl Decide for Abort {
-    fn is() -> &'static str {
-        "abort"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Abort> {
-        Some(Abort { reason: why_aborted(wrote) })
-    }
-
-    fn name(&self) -> &'static str {
-        "abort"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         abort(draft, &self.reason);
         Ok(Held::Done(draft.state.seq))
     }
-
-    fn said(&self) -> Option<String> {
-        Some(self.reason.clone())
-    }
-
-    fn stops(&self) -> bool {
-        true
-    }
-}
-
-/// Why a turn was aborted, where these entries say that one was.
-pub(super) fn why_aborted(wrote: &[Entry]) -> String {
-    let reason = wrote.iter().find_map(|entry| match &entry.record {
-        Record::Ending { outcome: Outcome::Aborted { reason } } => Some(reason.clone()),
-        _ => None,
-    });
-    reason.unwrap_or_default()
 }
 
 /// A host lets held messages go, and an interrupted turn go on.
@@ -70,18 +41,6 @@ pub(super) fn why_aborted(wrote: &[Entry]) -> String {
 pub(crate) struct GoOn;
 
 impl Decide for GoOn {
-    fn is() -> &'static str {
-        "go_on"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<GoOn> {
-        Some(GoOn)
-    }
-
-    fn name(&self) -> &'static str {
-        "go on"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let waited = draft.state.waits;
         // Said while a turn is being ended, it means that the end is to hold nothing.
@@ -101,18 +60,6 @@ impl Decide for GoOn {
 pub(crate) struct Pause;
 
 impl Decide for Pause {
-    fn is() -> &'static str {
-        "pause"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Pause> {
-        Some(Pause)
-    }
-
-    fn name(&self) -> &'static str {
-        "pause"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         if !draft.state.paused {
             draft.write(None, Record::Paused {});
@@ -126,27 +73,11 @@ impl Decide for Pause {
 pub(crate) struct Resume;
 
 impl Decide for Resume {
-    fn is() -> &'static str {
-        "resume"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Resume> {
-        Some(Resume)
-    }
-
-    fn name(&self) -> &'static str {
-        "resume"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         if draft.state.paused {
             draft.write(None, Record::Resumed {});
         }
         Ok(Held::Done(draft.state.seq))
-    }
-
-    fn in_words(&self) -> String {
-        "the pause is over".to_owned()
     }
 }
 

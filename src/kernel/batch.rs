@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, Entry, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
-        Recorded, Refusal, Steering, Stop, advance,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
+        Refusal, Steering, Stop, advance,
         command::Decide,
         decide::Draft,
         spending::{self, CallFit},
@@ -33,44 +33,30 @@ pub(crate) struct AnswerAsk {
 }
 
 impl Decide for AnswerAsk {
-    fn is() -> &'static str {
-        "answer_ask"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<AnswerAsk> {
-        let first = wrote.first()?;
-        match &first.record {
-            Record::Granted { grant } => Some(AnswerAsk { ask: first.ticket?, grant: grant.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "answer"
-    }
-
-    /// A refusal may end the turn, and stays a refusal whatever the disk does.
-    fn stops(&self) -> bool {
-        matches!(self.grant, Grant::Reject(_))
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         draft.cause = Some(Cause::Entry(self.ask));
-        answer_ask(draft, self.ask, &self.grant)
-    }
-
-    fn in_words(&self) -> String {
-        let ask = self.ask;
-        match &self.grant {
-            Grant::Once => format!("ask {ask} was granted once"),
-            Grant::Always(_) => format!("ask {ask} was granted for more than once"),
-            Grant::Reject(_) => format!("ask {ask} was rejected"),
-            Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
+        let (ask, grant) = (self.ask, &self.grant);
+        let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
+            return spending::answer(draft, ask, grant);
+        };
+        if matches!(grant, Grant::Raise(_)) {
+            return Err(Refusal::NotABudget { ask });
         }
-    }
-
-    fn about(&self) -> Option<Seq> {
-        Some(self.ask)
+        let call = *call;
+        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
+        match grant {
+            Grant::Once | Grant::Raise(_) => {}
+            Grant::Always(_) => release_granted(draft),
+            Grant::Reject(Some(message)) => {
+                fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
+            }
+            Grant::Reject(None) => {
+                let tool = open_call(draft, call).map_or_else(String::new, |call| call.facts.tool.clone());
+                fail(draft, call, CallVerdict::Rejected, "The user rejected this call.");
+                draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
+            }
+        }
+        Ok(Held::Done(seq))
     }
 }
 
@@ -379,31 +365,6 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
     }
     spending::cut(&mut result, call);
     draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
-}
-
-/// A person answered an ask.
-pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
-    let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
-        return spending::answer(draft, ask, grant);
-    };
-    if matches!(grant, Grant::Raise(_)) {
-        return Err(Refusal::NotABudget { ask });
-    }
-    let call = *call;
-    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
-    match grant {
-        Grant::Once | Grant::Raise(_) => {}
-        Grant::Always(_) => release_granted(draft),
-        Grant::Reject(Some(message)) => {
-            fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
-        }
-        Grant::Reject(None) => {
-            let tool = open_call(draft, call).map_or_else(String::new, |call| call.facts.tool.clone());
-            fail(draft, call, CallVerdict::Rejected, "The user rejected this call.");
-            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
-        }
-    }
-    Ok(Held::Done(seq))
 }
 
 /// Closes the asks that a standing grant has answered too: nobody is to be asked the same thing twice.

@@ -15,12 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::FileOperations,
     kernel::{
-        Charge, Entry, Held, NoSummary, Open, Record, Recorded, Refusal, Reserve, State,
-        command::{Decide, first},
-        decide::Draft,
-        record::is_none,
-        said::Said,
-        spent::in_vain,
+        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, command::Decide, decide::Draft,
+        record::is_none, said::Said, spent::in_vain,
     },
     model::{Item, Price, UserItem},
     words::ids::{MessageId, Seq},
@@ -36,27 +32,18 @@ pub(crate) struct SumUpBranch {
 }
 
 impl Decide for SumUpBranch {
-    fn is() -> &'static str {
-        "sum_up_branch"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<SumUpBranch> {
-        match first(wrote)? {
-            Record::BranchOpened(open) => Some(SumUpBranch { request: Box::new(open.clone()) }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "sum up branch"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        open(draft, &self.request)
-    }
-
-    fn in_words(&self) -> String {
-        "a branch was to be summed up".to_owned()
+        let SumUpBranch { request: wanted } = self;
+        let state = &draft.state;
+        state.is_at_rest()?;
+        if let Some(ticket) = state.leaving() {
+            return Err(Refusal::Leaving { ticket });
+        }
+        let Reserve { input, output } = wanted.wanted;
+        let Some(reserved) = state.reserve_for_summary(wanted.price.as_ref(), input, output) else {
+            return Err(Refusal::SummaryOverBudget);
+        };
+        Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..(**wanted).clone() }))))
     }
 }
 
@@ -72,37 +59,9 @@ pub(crate) struct GiveUpBranch {
 }
 
 impl Decide for GiveUpBranch {
-    fn is() -> &'static str {
-        "give_up_branch"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<GiveUpBranch> {
-        let first = wrote.first()?;
-        let Record::BranchFailed { error, usage, estimated, lost } = &first.record else { return None };
-        let why = Box::new(NoSummary { error: error.clone(), usage: *usage, estimated: *estimated });
-        Some(GiveUpBranch { ticket: first.ticket?, why, lost: *lost })
-    }
-
-    /// It closes what is open, and nobody says it again.
-    fn stops(&self) -> bool {
-        true
-    }
-
-    fn name(&self) -> &'static str {
-        "branch failed"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         failed(draft, self.ticket, &self.why, self.lost);
         Ok(Held::Done(draft.state.seq))
-    }
-
-    fn in_words(&self) -> String {
-        format!("the summary of branch {} failed", self.ticket)
-    }
-
-    fn about(&self) -> Option<Seq> {
-        Some(self.ticket)
     }
 }
 
@@ -114,31 +73,14 @@ pub(crate) struct LeaveBranch {
 }
 
 impl Decide for LeaveBranch {
-    fn is() -> &'static str {
-        "leave_branch"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<LeaveBranch> {
-        match first(wrote)? {
-            Record::BranchSummary(branch) => Some(LeaveBranch { branch: branch.clone() }),
-            _ => None,
-        }
-    }
-
-    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
-        gives_up(wrote)
-    }
-
-    fn name(&self) -> &'static str {
-        "leave branch"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        take(draft, &self.branch)
-    }
-
-    fn in_words(&self) -> String {
-        format!("the branch of entries {} to {} was left", self.branch.from, self.branch.to)
+        let LeaveBranch { branch } = self;
+        let allowed = match draft.state.is_at_rest() {
+            Ok(()) if branch.summary.trim().is_empty() => Err(Refusal::Empty),
+            rest => rest,
+        };
+        allowed.map_err(|why| refused(draft, branch, why))?;
+        Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
     }
 }
 
@@ -244,30 +186,6 @@ impl BranchSummary {
     }
 }
 
-/// A summary that is not taken is given up, and that alone is recorded.
-pub(super) fn gives_up(wrote: &[Entry]) -> Option<&'static str> {
-    matches!(first(wrote), Some(Record::BranchFailed { .. })).then(GiveUpBranch::is)
-}
-
-/// A host is about to have a branch summed up.
-pub(super) fn open(draft: &mut Draft<'_>, wanted: &OpenBranch) -> Result<Held, Refusal> {
-    let state = &draft.state;
-    if state.closed.is_some() {
-        return Err(Refusal::Ended);
-    }
-    if let Some(turn) = &state.turn {
-        return Err(Refusal::Busy { turn: turn.id });
-    }
-    if let Some(ticket) = state.leaving() {
-        return Err(Refusal::Leaving { ticket });
-    }
-    let Reserve { input, output } = wanted.wanted;
-    let Some(reserved) = state.reserve_for_summary(wanted.price.as_ref(), input, output) else {
-        return Err(Refusal::SummaryOverBudget);
-    };
-    Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..wanted.clone() }))))
-}
-
 /// There is no summary: the request failed, or nobody waits for it any more. What it took counts.
 pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, why: &NoSummary, lost: u32) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Branch(_))) {
@@ -283,20 +201,6 @@ pub(super) fn refused(draft: &mut Draft<'_>, branch: &BranchSummary, why: Refusa
         failed(draft, request.ticket, &why, request.lost);
     }
     why
-}
-
-/// A host brings the summary of a branch.
-pub(super) fn take(draft: &mut Draft<'_>, branch: &Arc<BranchSummary>) -> Result<Held, Refusal> {
-    let refusal = match &draft.state.turn {
-        _ if draft.state.closed.is_some() => Some(Refusal::Ended),
-        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
-        None if branch.summary.trim().is_empty() => Some(Refusal::Empty),
-        None => None,
-    };
-    match refusal {
-        Some(why) => Err(refused(draft, branch, why)),
-        None => Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone())))),
-    }
 }
 
 impl State {

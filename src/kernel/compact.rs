@@ -19,8 +19,8 @@ use crate::{
         carry_max, check, cut, of_item, of_text, prune, summary_max,
     },
     kernel::{
-        Charge, Entry, Held, NoSummary, Open, Pin, Record, Recorded, Refusal, Reserve, State, Steering, advance,
-        command::Decide, decide::Draft, pin, record::is_none, spending,
+        Charge, Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, command::Decide,
+        decide::Draft, pin, record::is_none, spending,
     },
     model::{Item, Price, UserItem},
     words::ids::Seq,
@@ -33,24 +33,15 @@ use crate::{
 pub(crate) struct Compact;
 
 impl Decide for Compact {
-    fn is() -> &'static str {
-        "compact"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Compact> {
-        Some(Compact)
-    }
-
-    fn name(&self) -> &'static str {
-        "compact"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        asked(draft)
-    }
-
-    fn in_words(&self) -> String {
-        "a compaction was asked for".to_owned()
+        if let Some((ticket, _)) = draft.state.compaction() {
+            return Err(Refusal::Compacting { ticket });
+        }
+        if draft.state.context.ready.is_some() {
+            // It is written, and is put in place when the open request is answered: another one would cut what it replaces.
+            return Err(Refusal::Compacting { ticket: draft.state.context.ready_ticket });
+        }
+        open(draft, CompactionReason::Asked).map(Held::Done)
     }
 }
 
@@ -275,18 +266,6 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal>
         usable: window.usable(),
     };
     Ok(draft.write(None, Record::Compaction(opened)))
-}
-
-/// A host asks for a compaction now.
-pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-    if let Some((ticket, _)) = draft.state.compaction() {
-        return Err(Refusal::Compacting { ticket });
-    }
-    if draft.state.context.ready.is_some() {
-        // It is written, and is put in place when the open request is answered: another one would cut what it replaces.
-        return Err(Refusal::Compacting { ticket: draft.state.context.ready_ticket });
-    }
-    open(draft, CompactionReason::Asked).map(Held::Done)
 }
 
 /// The summariser has answered, or failed.

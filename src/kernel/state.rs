@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, OpenBranch, OpenBudgetAsk,
-        OpenCompaction, OpenTask, Origin, Outcome, Recorded, Reserve, SeenMessages, Settings, Spent, Steering,
+        OpenCompaction, OpenTask, Origin, Outcome, Recorded, Refusal, Reserve, SeenMessages, Settings, Spent, Steering,
         StopLevel, TaskEnd, WentBack,
     },
     model::{History, Item, Params, Price, ToolResultItem},
@@ -171,6 +171,15 @@ impl State {
     #[must_use]
     pub fn may_sleep(&self) -> bool {
         self.turn.is_none() && self.queue.is_empty() && self.steering.is_empty() && self.open.is_empty()
+    }
+
+    /// Whether the conversation itself may be changed: no turn runs, and the session has not ended.
+    pub(super) fn is_at_rest(&self) -> Result<(), Refusal> {
+        match &self.turn {
+            _ if self.closed.is_some() => Err(Refusal::Ended),
+            Some(turn) => Err(Refusal::Busy { turn: turn.id }),
+            None => Ok(()),
+        }
     }
 
     /// How deep it is below the session at the top: 0 for that one.
