@@ -18,7 +18,7 @@ use crate::{
         state::Next,
         tasks,
     },
-    model::{Answer, AnswerPart},
+    model::Answer,
     words::message::Finish,
 };
 
@@ -128,7 +128,8 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         if wait.server || draft.state.steering.is_empty() || draft.state.paused || draft.state.waits || asks {
             return false;
         }
-        return request_again(draft);
+        request_again(draft);
+        return true;
     }
     if draft.state.calls().next().is_some() {
         return batch::go_on(draft);
@@ -136,47 +137,37 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
     if draft.state.paused || draft.state.waits || draft.state.budget_ask().is_some() {
         return false;
     }
-    let next = draft.state.turn.as_ref().map(|turn| turn.next.clone());
-    match next {
-        // Steering never stretches a turn beyond its limit; it begins the next one.
-        Some(Next::End(outcome)) if no_steps_left(draft) => finish(draft, outcome),
-        // A message that steers is read before the turn may end.
-        Some(Next::End(_)) if !draft.state.steering.is_empty() => {
-            match compact::make_room(draft) {
-                Room::Made => {}
-                Room::Awaited => return false,
-                Room::Never => return true,
-            }
-            inbox::deliver_steering(draft);
-            request(draft);
-        }
-        Some(Next::End(outcome)) => finish(draft, outcome),
-        Some(Next::Step) => {
-            match compact::make_room(draft) {
-                Room::Made => {}
-                Room::Awaited => return false,
-                Room::Never => return true,
-            }
-            inbox::deliver_steering(draft);
-            request(draft);
-        }
+    match draft.state.turn.as_ref().map(|turn| turn.next.clone()) {
         None => return false,
+        // A message that steers is read before the turn may end. It never stretches a turn beyond its limit; it begins the next one.
+        Some(Next::End(outcome)) if no_steps_left(draft) || draft.state.steering.is_empty() => finish(draft, outcome),
+        Some(_) => match compact::make_room(draft) {
+            Room::Awaited => return false,
+            Room::Never => {}
+            Room::Made => {
+                inbox::deliver_steering(draft);
+                // The second try where the first was too large: it eats no step.
+                let again = draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed_before);
+                open_request(draft, if again { 2 } else { 1 });
+            }
+        },
     }
     true
 }
 
 fn no_steps_left(draft: &Draft<'_>) -> bool {
     let limit = draft.state.settings.steps_max.map(|max| max.max(1));
-    let over = matches!(draft.state.turn.as_deref(), Some(turn) if limit.is_some_and(|max| turn.step >= max));
-    over || matches!(draft.state.turn.as_deref().map(|turn| &turn.next), Some(Next::End(Outcome::StepLimit { .. })))
+    draft.state.turn.as_ref().is_some_and(|turn| {
+        let is_over = limit.is_some_and(|max| turn.step >= max);
+        is_over || matches!(turn.next, Next::End(Outcome::StepLimit { .. }))
+    })
 }
 
 /// Whether the running turn reads nothing that comes now: it is being ended, or makes no request any more that could carry it.
 pub(super) fn reads_no_more(draft: &Draft<'_>) -> bool {
-    let is_ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
     // The last request may have to be made again, and carries what came while that waits.
     let retries = draft.state.open.values().any(|open| matches!(open, Open::Wait(_)));
-    is_ending || (no_steps_left(draft) && !retries)
+    draft.state.is_ending() || (no_steps_left(draft) && !retries)
 }
 
 /// The strongest wish among the steering messages that wait.
@@ -188,18 +179,11 @@ fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
     draft.write(None, Record::TurnFinished { outcome });
 }
 
-/// Makes the first try of the next request; the second where the first was too large, and eats no step.
-fn request(draft: &mut Draft<'_>) {
-    let again = draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed_before);
-    open_request(draft, if again { 2 } else { 1 });
-}
-
 /// Ends a wait: the request is made again, with whatever messages came meanwhile.
-pub(super) fn request_again(draft: &mut Draft<'_>) -> bool {
+pub(super) fn request_again(draft: &mut Draft<'_>) {
     inbox::deliver_steering(draft);
     let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries.saturating_add(1));
     open_request(draft, attempt);
-    true
 }
 
 fn open_request(draft: &mut Draft<'_>, attempt: u32) {
@@ -223,18 +207,16 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
-    let items = draft.state.history.len();
-    let (usable, estimated) = (room.usable(), compact::estimated(draft));
     let opened = RequestOpened {
         model,
         attempt,
         last,
-        items,
+        items: draft.state.history.len(),
         system,
         tools,
         used,
-        usable,
-        estimated,
+        usable: room.usable(),
+        estimated: compact::estimated(draft),
         price,
         reserved,
         max_output,
@@ -253,7 +235,7 @@ pub(crate) fn short_hash(bytes: &[u8]) -> String {
 /// `last` is the number of steps where the turn may make no further one. Then the limit is the outcome of a turn that would
 /// have gone on, or whose model was `at_work` with tools until they were taken away; any other end is what it is.
 pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) -> Next {
-    let calls = answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
+    let calls = answer.calls().next().is_some();
     let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
     let next = match (answer.finish, calls) {
         (Finish::ContentFilter, _) => Next::End(Outcome::Refused),
@@ -313,9 +295,7 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
     if anything_left {
         return false;
     }
-    let outcome = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
-    outcome.is_some_and(|outcome| {
-        finish(draft, outcome);
-        true
-    })
+    let Some(outcome) = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone()) else { return false };
+    finish(draft, outcome);
+    true
 }

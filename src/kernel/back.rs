@@ -129,9 +129,8 @@ impl State {
         // A summary of what is still there may go on being written; one that reaches beyond is of no use. Nobody will say what it
         // took by now, so all that was held back for it counts.
         let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
-        if let Some((ticket, lost)) = given_up.map(|(ticket, open)| (ticket, open.reserved.lost(open.price.as_ref()))) {
-            self.open.remove(&ticket);
-            self.spend(Some(lost));
+        if let Some(open) = given_up.map(|(ticket, _)| ticket).and_then(|ticket| self.open.remove(&ticket)) {
+            self.spend(open.lost());
         }
         let mut context = (*back.context).clone();
         context.ready = None;

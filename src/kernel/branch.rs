@@ -40,9 +40,8 @@ impl Decide for SumUpBranch {
             return Err(Refusal::Leaving { ticket });
         }
         let Reserve { input, output } = wanted.wanted;
-        let Some(reserved) = state.reserve_for_summary(wanted.price.as_ref(), input, output) else {
-            return Err(Refusal::SummaryOverBudget);
-        };
+        let reserved = state.reserve_for_summary(wanted.price.as_ref(), input, output);
+        let reserved = reserved.ok_or(Refusal::SummaryOverBudget)?;
         Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..(**wanted).clone() }))))
     }
 }
@@ -209,22 +208,13 @@ impl State {
         self.open.iter().find_map(|(ticket, open)| matches!(open, Open::Branch(_)).then_some(*ticket))
     }
 
-    /// There will be no summary of that branch.
-    pub(super) fn give_up_branch(&mut self, ticket: Seq, usage: &Usage, estimated: Option<&Usage>, lost: u32) {
-        self.usage += *usage;
-        if let Some(Open::Branch(open)) = self.open.remove(&ticket) {
-            self.spend_all(in_vain(lost, open.reserved, open.price));
-            self.spend(Charge::of(open.price.as_ref(), usage, estimated));
-        }
-    }
-
     /// The summary stands in the context from here on.
     pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
         self.usage += branch.usage;
         let ticket = branch.ticket();
         // Where the ticket is closed all that was held for it was counted when it was lost.
         if ticket == Seq::ZERO || matches!(self.open.remove(&ticket), Some(Open::Branch(_))) {
-            self.spend_all(branch.charges());
+            self.spend(branch.charges());
         }
         let text = crate::kernel::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
         let parts = vec![crate::words::message::Part::text(text)];

@@ -19,8 +19,8 @@ use crate::{
         carry_max, check, cut, of_item, of_text, prune, summary_max,
     },
     kernel::{
-        Charge, Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, command::Decide,
-        decide::Draft, pin, record::is_none, spending,
+        Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, command::Decide, decide::Draft,
+        pin, record::is_none, spending,
     },
     model::{Item, Price, UserItem},
     words::ids::Seq,
@@ -148,13 +148,6 @@ fn carry_by_default() -> u64 {
     CARRY_MAX
 }
 
-impl Compacted {
-    /// What its request used at that price; nothing where there was none.
-    pub(super) fn charge(&self, price: Option<&Price>) -> Option<Charge> {
-        Charge::of(price, &self.usage, self.estimated.as_ref())
-    }
-}
-
 /// How full the context of the running turn is, for its model.
 pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
     let state = &draft.state;
@@ -252,8 +245,9 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal>
     // It may have another window; and what it counts may be more than we estimate.
     let shown = draft.model(&model).window.usable().saturating_mul(1_000) / meter.factor.max(1_000);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
-    let reserve = spending::for_summary(draft, &model, meter.corrected(going), summary_max(window.usable()));
-    let (price, reserved) = reserve.ok_or(Refusal::SummaryOverBudget)?;
+    let (price, output) = (draft.model(&model).price, summary_max(window.usable()));
+    let reserved = draft.state.reserve_for_summary(price.as_ref(), meter.corrected(going), output);
+    let reserved = reserved.ok_or(Refusal::SummaryOverBudget)?;
     let opened = OpenCompaction {
         reason,
         price,

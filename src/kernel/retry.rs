@@ -22,10 +22,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest> {
-    match draft.state.open.get(&ticket) {
-        Some(Open::Request(request)) => Some(request),
-        _ => None,
-    }
+    draft.state.request().filter(|(open, _)| *open == ticket).map(|(_, request)| request)
 }
 
 /// The model answered.
@@ -58,8 +55,7 @@ pub(super) fn close_lost(draft: &mut Draft<'_>, ticket: Seq) {
 fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], estimated: Option<Usage>) {
     // Where the message that cut it was taken back meanwhile, the request is made again from the same history: a half
     // answer at its end would be taken for words put into the model's mouth, which some providers refuse.
-    let follows =
-        !draft.state.steering.is_empty() || draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    let follows = !draft.state.steering.is_empty() || draft.state.is_ending();
     // A thought without its signature and a call without its end would both be refused when sent back.
     let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
     let text = partial.iter().filter(is_text).filter(|_| follows);

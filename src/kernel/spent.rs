@@ -38,53 +38,39 @@ impl Spent {
     /// What was used since an earlier moment.
     #[must_use]
     pub fn since(&self, before: &Spent) -> Spent {
-        let less = u64::saturating_sub;
-        let (usage, earlier) = (self.usage, before.usage);
+        self.with(before, u64::saturating_sub)
+    }
+
+    /// The two, figure by figure.
+    fn with(&self, other: &Spent, f: fn(u64, u64) -> u64) -> Spent {
         Spent {
-            requests: less(self.requests, before.requests),
-            estimated: less(self.estimated, before.estimated),
-            usage: Usage {
-                input: less(usage.input, earlier.input),
-                output: less(usage.output, earlier.output),
-                reasoning: less(usage.reasoning, earlier.reasoning),
-                cache_read: less(usage.cache_read, earlier.cache_read),
-                cache_write: less(usage.cache_write, earlier.cache_write),
-            },
-            cost: Cost {
-                known: self.cost.known.less(before.cost.known),
-                unpriced: less(self.cost.unpriced, before.cost.unpriced),
-            },
-            time_ms: less(self.time_ms, before.time_ms),
-            calls: less(self.calls, before.calls),
-            tasks: less(self.tasks, before.tasks),
-            bytes: less(self.bytes, before.bytes),
+            requests: f(self.requests, other.requests),
+            estimated: f(self.estimated, other.estimated),
+            usage: self.usage.with(&other.usage, f),
+            cost: self.cost.with(&other.cost, f),
+            time_ms: f(self.time_ms, other.time_ms),
+            calls: f(self.calls, other.calls),
+            tasks: f(self.tasks, other.tasks),
+            bytes: f(self.bytes, other.bytes),
         }
     }
 }
 
 impl AddAssign for Spent {
     fn add_assign(&mut self, other: Spent) {
-        let more = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
-        more(&mut self.requests, other.requests);
-        more(&mut self.estimated, other.estimated);
-        self.usage += other.usage;
-        self.cost += other.cost;
-        more(&mut self.time_ms, other.time_ms);
-        more(&mut self.calls, other.calls);
-        more(&mut self.tasks, other.tasks);
-        more(&mut self.bytes, other.bytes);
+        *self = self.with(&other, u64::saturating_add);
+    }
+}
+
+impl From<Charge> for Spent {
+    fn from(Charge { usage, estimated, cost }: Charge) -> Spent {
+        Spent { requests: 1, estimated: u64::from(estimated), usage, cost, ..Spent::default() }
     }
 }
 
 impl AddAssign<Charge> for Spent {
     fn add_assign(&mut self, charge: Charge) {
-        *self += Spent {
-            requests: 1,
-            estimated: u64::from(charge.estimated),
-            usage: charge.usage,
-            cost: charge.cost,
-            ..Spent::default()
-        };
+        *self += Spent::from(charge);
     }
 }
 

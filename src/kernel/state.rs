@@ -173,6 +173,11 @@ impl State {
         self.turn.is_none() && self.queue.is_empty() && self.steering.is_empty() && self.open.is_empty()
     }
 
+    /// Whether the running turn is being ended.
+    pub(super) fn is_ending(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
+    }
+
     /// Whether the conversation itself may be changed: no turn runs, and the session has not ended.
     pub(super) fn is_at_rest(&self) -> Result<(), Refusal> {
         match &self.turn {
@@ -206,11 +211,10 @@ impl State {
             Open::Wait(wait) if !self.paused && !self.waits && !asks_for_more => Some(wait.until),
             _ => None,
         });
-        let ending = self.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
         let limits =
             self.turn.iter().map(|turn| turn.limits).chain(self.account.grant).chain([self.settings.budget.session]);
         // Asked all the time, and mostly nothing limits it.
-        let is_limited = !ending && limits.into_iter().any(|limits| limits.time_ms.is_some());
+        let is_limited = !self.is_ending() && limits.into_iter().any(|limits| limits.time_ms.is_some());
         let time = if is_limited { self.time_is_over_at() } else { None };
         moments.chain(time).min()
     }
@@ -240,10 +244,18 @@ impl State {
         })
     }
 
+    /// The call of that ticket, where it is open.
+    pub(crate) fn call(&self, ticket: Seq) -> Option<&OpenCall> {
+        match self.open.get(&ticket) {
+            Some(Open::Call(call)) => Some(call),
+            _ => None,
+        }
+    }
+
     /// The calls of the newest answer that are open, by their place in it.
     pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
         let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
-        batch.filter(|(_, ticket)| matches!(self.open.get(ticket), Some(Open::Call(_)))).collect()
+        batch.filter(|(_, ticket)| self.call(*ticket).is_some()).collect()
     }
 
     /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the tool,
@@ -252,9 +264,9 @@ impl State {
     pub fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
         let open = self.open_batch();
         let Some(turn) = &self.turn else { return Vec::new() };
-        let asked = open.iter().filter_map(|(index, ticket)| match self.open.get(ticket) {
-            Some(Open::Call(call)) => Some((*index, call.facts.tool.clone(), call.input.clone())),
-            _ => None,
+        let asked = open.iter().filter_map(|(index, ticket)| {
+            let call = self.call(*ticket)?;
+            Some((*index, call.facts.tool.clone(), call.input.clone()))
         });
         let newest = self.history.last();
         let torn = newest.iter().filter_map(|item| match item.as_ref() {
@@ -315,7 +327,7 @@ impl Waiting {
 }
 
 /// A running turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// Named by the entry that began it.
     pub id: Seq,
@@ -362,10 +374,11 @@ pub struct Turn {
 }
 
 /// What a turn does when nothing of it is open.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
     /// Another step.
+    #[default]
     Step,
     /// It ends.
     End(Outcome),
@@ -401,6 +414,19 @@ pub enum Open {
     Branch(OpenBranch),
     /// A task of a child. It belongs to the session, and outlives the turn.
     Task(OpenTask),
+}
+
+impl Open {
+    /// What counts as used of the request that it makes to a model, where nobody says more of it.
+    pub(super) fn lost(&self) -> Option<Charge> {
+        let (reserved, price) = match self {
+            Open::Request(open) => (open.reserved, open.price),
+            Open::Compaction(open) => (open.reserved, open.price),
+            Open::Branch(open) => (open.reserved, open.price),
+            _ => return None,
+        };
+        Some(reserved.lost(price.as_ref()))
+    }
 }
 
 /// An open model request.

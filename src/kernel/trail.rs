@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     kernel::{BranchSummary, Entry, Record, RolledBack, State, Way},
-    model::{AnswerPart, Item},
+    model::Item,
     words::ids::{MessageId, Seq},
 };
 
@@ -239,10 +239,7 @@ fn is_said_by_host(record: &Record) -> bool {
 
 /// Whether every call in the conversation has its result.
 pub(crate) fn is_whole(state: &State) -> bool {
-    let asks = |item: &Arc<Item>| match &**item {
-        Item::Assistant(answer) => answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. })),
-        _ => false,
-    };
+    let asks = |item: &Arc<Item>| matches!(&**item, Item::Assistant(answer) if answer.calls().next().is_some());
     // Results enter the history all together, so a call without one is in the newest item.
     !state.history.last().is_some_and(asks)
 }

@@ -43,9 +43,7 @@ impl Transcript {
     /// The messages of a whole tape.
     #[must_use]
     pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Message> {
-        let mut transcript = Transcript::default();
-        entries.into_iter().for_each(|entry| transcript.apply(entry));
-        transcript.messages
+        Transcript::numbered(entries).0
     }
 
     /// The messages of a whole tape, oldest first, and the entry that each of them came with.
@@ -146,11 +144,8 @@ impl Transcript {
                     calls = parts.into_iter().map(|part| (at, part)).collect();
                 }
                 Item::Result(result) => {
-                    let Some((at, part)) = calls.pop_front() else { continue };
-                    let part = self.messages.get_mut(at).and_then(|message| message.parts.get_mut(part));
-                    if let Some(Part::Tool(tool)) = part {
-                        tool.state = told_result(&tool.state, result);
-                    }
+                    let Some(place) = calls.pop_front() else { continue };
+                    self.change(place, |state| *state = told_result(state, result));
                 }
             }
         }
@@ -208,31 +203,10 @@ impl Transcript {
         let charge = Charge::of(price.as_ref(), &answer.usage, None);
         let cost = charge.and_then(|charge| charge.cost.shown().cost);
         let mut parts = std::mem::take(&mut self.before);
-        let mut call_parts = Vec::new();
-        for part in &answer.parts {
-            match part {
-                AnswerPart::Text { text, extra } => {
-                    parts.push(Part::Text(TextPart { text: text.clone(), extra: extra.clone() }));
-                }
-                AnswerPart::Reasoning { text, time, extra } => {
-                    parts.push(Part::Reasoning(ReasoningPart {
-                        text: text.clone(),
-                        time: *time,
-                        extra: extra.clone(),
-                    }));
-                }
-                AnswerPart::Call { id, name, input, extra } => {
-                    call_parts.push(parts.len());
-                    let state = ToolState::Pending { input: input.clone() };
-                    parts.push(Part::Tool(ToolPart {
-                        call: id.clone(),
-                        tool: name.clone(),
-                        state,
-                        extra: extra.clone(),
-                    }));
-                }
-            }
-        }
+        let before = parts.len();
+        parts.extend(answer.parts.iter().cloned().map(Part::from));
+        let is_call = |at: &usize| matches!(parts[*at], Part::Tool(_));
+        let call_parts = (before..parts.len()).filter(is_call).collect();
         let step = entry.step.unwrap_or(1);
         let finished = StepFinishPart { step, finish: answer.finish, tokens: answer.usage, cost };
         parts.push(Part::StepFinish(finished));
@@ -253,13 +227,9 @@ impl Transcript {
     }
 
     fn call(&mut self, seq: Seq, call: &CallOpened) {
-        let place = self.answers.get(&call.answer).and_then(|(message, parts)| {
-            let part = parts.get(call.index as usize)?;
-            Some((*message, *part))
-        });
-        if let Some(place) = place {
-            self.calls.insert(seq, place);
-        }
+        let answer = self.answers.get(&call.answer);
+        let place = answer.and_then(|(message, parts)| Some((*message, *parts.get(call.index as usize)?)));
+        self.calls.extend(place.map(|place| (seq, place)));
     }
 
     /// Tells which files a call changed, behind the step that it belongs to: a snapshot for each content that was kept, and a
@@ -287,10 +257,29 @@ impl Transcript {
     }
 
     fn change_call(&mut self, ticket: Seq, change: impl FnOnce(&mut ToolState)) {
-        let Some((message, part)) = self.calls.get(&ticket) else { return };
-        let part = self.messages.get_mut(*message).and_then(|message| message.parts.get_mut(*part));
+        if let Some(place) = self.calls.get(&ticket) {
+            self.change(*place, change);
+        }
+    }
+
+    /// Changes the call that stands in that message as that part of it.
+    fn change(&mut self, (message, part): (usize, usize), change: impl FnOnce(&mut ToolState)) {
+        let part = self.messages.get_mut(message).and_then(|message| message.parts.get_mut(part));
         if let Some(Part::Tool(tool)) = part {
             change(&mut tool.state);
+        }
+    }
+}
+
+impl From<AnswerPart> for Part {
+    /// A part of an answer as it is shown: a call has not been started.
+    fn from(part: AnswerPart) -> Part {
+        match part {
+            AnswerPart::Text { text, extra } => Part::Text(TextPart { text, extra }),
+            AnswerPart::Reasoning { text, time, extra } => Part::Reasoning(ReasoningPart { text, time, extra }),
+            AnswerPart::Call { id, name, input, extra } => {
+                Part::Tool(ToolPart { call: id, tool: name, state: ToolState::Pending { input }, extra })
+            }
         }
     }
 }
@@ -311,18 +300,9 @@ fn kept_as(state: &FileState) -> &str {
 
 /// A result as the model was told of it.
 fn told_result(before: &ToolState, result: &ToolResultItem) -> ToolState {
-    let (input, time) = (input_of(before).to_owned(), span(result.time, Some(result.time)));
-    match result.is_error {
-        true => ToolState::Error { input, error: result.content.clone(), reason: ErrorReason::Failed, time },
-        false => ToolState::Completed {
-            input,
-            output: result.content.clone(),
-            title: None,
-            metadata: Value::Null,
-            time,
-            attachments: result.attachments.clone(),
-        },
-    }
+    let error = result.is_error.then_some(ErrorReason::Failed);
+    let (content, attachments) = (result.content.clone(), result.attachments.clone());
+    result_state(before, &ToolResult { error, attachments, ..ToolResult::ok(content) }, result.time)
 }
 
 fn span(start: Millis, end: Option<Millis>) -> Span {

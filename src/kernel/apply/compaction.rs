@@ -12,7 +12,6 @@ use crate::{
 impl State {
     /// Takes a compaction, now or as soon as no request is open.
     pub(in crate::kernel) fn take_compacted(&mut self, ticket: Seq, compacted: &Arc<Compacted>) {
-        self.usage += compacted.usage;
         let context = Arc::make_mut(&mut self.context);
         (context.ready, context.ready_ticket, context.ready_entry) = (Some(compacted.clone()), ticket, self.seq);
         self.put_compacted_in_place();

@@ -28,34 +28,10 @@ pub struct MicroUsd(pub u64);
 pub struct PicoUsd(pub u64);
 
 impl PicoUsd {
-    /// So many millionths of a dollar.
-    #[must_use]
-    pub fn from_micro(micro: MicroUsd) -> PicoUsd {
-        PicoUsd(micro.0.saturating_mul(PER_MICRO))
-    }
-
     /// In millionths, rounded up: what costs something is never shown as nothing.
     #[must_use]
     pub fn to_micro(self) -> MicroUsd {
         MicroUsd(self.0.div_ceil(PER_MICRO))
-    }
-
-    /// The sum; at most what fits.
-    #[must_use]
-    pub fn plus(self, other: PicoUsd) -> PicoUsd {
-        PicoUsd(self.0.saturating_add(other.0))
-    }
-
-    /// What is left of it after another; nothing where the other is more.
-    #[must_use]
-    pub fn less(self, other: PicoUsd) -> PicoUsd {
-        PicoUsd(self.0.saturating_sub(other.0))
-    }
-}
-
-impl AddAssign for PicoUsd {
-    fn add_assign(&mut self, other: PicoUsd) {
-        *self = self.plus(other);
     }
 }
 
@@ -129,6 +105,11 @@ impl Cost {
         (self.unpriced == 0).then_some(self.known)
     }
 
+    /// The two, figure by figure.
+    pub(crate) fn with(&self, other: &Cost, f: fn(u64, u64) -> u64) -> Cost {
+        Cost { known: PicoUsd(f(self.known.0, other.known.0)), unpriced: f(self.unpriced, other.unpriced) }
+    }
+
     /// As other programs are shown it.
     #[must_use]
     pub fn shown(&self) -> ShownCost {
@@ -143,8 +124,7 @@ impl Cost {
 
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Cost) {
-        self.known += other.known;
-        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+        *self = self.with(&other, u64::saturating_add);
     }
 }
 
@@ -206,10 +186,12 @@ mod tests {
     /// A million sums of less than a millionth lose nothing.
     #[test]
     fn sums_keep_what_is_less_than_a_millionth() {
-        let mut sum = PicoUsd::default();
-        (0..1_000_000).for_each(|_| sum += PicoUsd(140_001));
-        assert_eq!(sum, PicoUsd(140_001_000_000));
-        assert_eq!(PicoUsd(u64::MAX).plus(PicoUsd(1)), PicoUsd(u64::MAX));
+        let cost = |pico| Cost::of(Some(PicoUsd(pico)));
+        let mut sum = Cost::default();
+        (0..1_000_000).for_each(|_| sum += cost(140_001));
+        assert_eq!(sum, cost(140_001_000_000));
+        sum += cost(u64::MAX);
+        assert_eq!(sum, cost(u64::MAX), "it stops at what fits");
     }
 
     /// a sum with an unknown part says so, and is never the whole.
