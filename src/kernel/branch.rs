@@ -119,10 +119,8 @@ pub struct BranchSummary {
     /// What came of it.
     pub summary: Arc<str>,
     /// What writing that took.
-    #[serde(default)]
     pub usage: Usage,
     /// The files that were touched on it.
-    #[serde(default)]
     pub files: FileOperations,
     /// The request that wrote it, or was to; tapes of before the field was there do not say, and it is not charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,7 +138,6 @@ pub struct OpenBranch {
     /// Tokens that it reads, and may write, as far as can be told before.
     pub wanted: Reserve,
     /// What is held back for it.
-    #[serde(default)]
     pub reserved: Reserve,
 }
 

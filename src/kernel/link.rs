@@ -53,13 +53,10 @@ pub struct Down {
     #[serde(flatten)]
     pub reason: DownReason,
     /// The newest text of the child's model; empty where it said nothing.
-    #[serde(default)]
     pub text: Arc<str>,
     /// How many steps the child took.
-    #[serde(default)]
     pub steps: u32,
     /// The child's tokens.
-    #[serde(default)]
     pub usage: Usage,
     /// What the child used, with its own children that are over; nothing where nobody says.
     #[serde(default, skip_serializing_if = "Option::is_none")]

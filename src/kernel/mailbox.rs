@@ -261,7 +261,8 @@ impl Mailbox {
     /// coming do not keep them waiting.
     fn in_order(&self) -> Vec<u64> {
         let (mut order, mut reports) = (Vec::with_capacity(self.waiting.len()), Vec::new());
-        let commands_max = if self.reports() == 0 { usize::MAX } else { BATCH_MAX / 2 };
+        let has_reports = self.waiting.values().any(|waiting| waiting.input.reported().is_some());
+        let commands_max = if has_reports { BATCH_MAX / 2 } else { usize::MAX };
         let mut commands = 0;
         for (at, waiting) in &self.waiting {
             match &waiting.input {
@@ -305,7 +306,7 @@ impl Mailbox {
     /// The tape has what was decided, or there was nothing to record: the inputs leave, and their senders are answered.
     pub(crate) fn recorded(&mut self) -> Vec<(ReplyTo, Reply)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
-        if recovers(&hand) {
+        if hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. })) {
             self.recover = None;
         }
         let (_, replies) = hand.flight.unwrap_or_default();
@@ -324,10 +325,9 @@ impl Mailbox {
         let is_the_inputs = matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. });
         if is_the_inputs && !of.is_empty() && !is_known_alone {
             // Each by itself: the others fit, as far as anybody knows.
-            self.waiting
-                .iter_mut()
-                .filter(|(at, _)| of.contains(at))
-                .for_each(|(_, waiting)| waiting.marks.alone = true);
+            for (at, waiting) in &mut self.waiting {
+                waiting.marks.alone |= of.contains(at);
+            }
             return Vec::new();
         }
         if let (true, [alone]) = (is_the_inputs, &of[..])
@@ -345,15 +345,15 @@ impl Mailbox {
         self.refused = Some(Refused { until: now.plus(REFUSED_WAIT), error: error.clone() });
         // What comes behind what the disk refuses is refused as well: tried, it would be recorded out of its order, and at once.
         self.waiting.values_mut().for_each(|waiting| waiting.marks.tried = true);
-        self.give_up(|input| !input.is_stop(), &CommandEnd::NotRecorded(error.clone()))
+        let gone = self.take_out(|waiting| !waiting.input.is_stop());
+        gone.into_iter().map(|reply| (reply, CommandEnd::NotRecorded(error.clone()))).collect()
     }
 
-    /// Takes out the commands that are such, and says what became of them.
-    fn give_up(&mut self, which: impl Fn(&Input) -> bool, end: &CommandEnd) -> Vec<(ReplyTo, CommandEnd)> {
-        let gone = self
-            .waiting
-            .extract_if(.., |_, waiting| matches!(waiting.input, Input::Command { .. }) && which(&waiting.input));
-        gone.filter_map(|(_, waiting)| waiting.input.reply()).map(|reply| (reply, end.clone())).collect()
+    /// Takes out the commands that are such: whom to answer.
+    fn take_out(&mut self, which: impl Fn(&Waiting) -> bool) -> Vec<ReplyTo> {
+        let is_such = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. }) && which(waiting);
+        let gone = self.waiting.extract_if(.., |_, waiting| is_such(waiting));
+        gone.filter_map(|(_, waiting)| waiting.input.reply()).collect()
     }
 
     fn put_back(&mut self, hand: Hand) {
@@ -390,8 +390,8 @@ impl Mailbox {
                 marks.deaths = 0;
             }
         }
-        let poison = self.waiting.extract_if(.., |_, waiting| waiting.marks.deaths >= DEATHS_MAX);
-        ends.extend(poison.filter_map(|(_, waiting)| waiting.input.reply()).map(|to| (to, CommandEnd::Crashed)));
+        let poison = self.take_out(|waiting| waiting.marks.deaths >= DEATHS_MAX);
+        ends.extend(poison.into_iter().map(|to| (to, CommandEnd::Crashed)));
         ends
     }
 
@@ -399,9 +399,7 @@ impl Mailbox {
     /// is to have them too.
     pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
         let is_command = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. });
-        let told =
-            self.waiting.values().filter(|waiting| is_command(waiting)).filter_map(|waiting| waiting.input.reply());
-        let told = told.collect();
+        let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
         self.waiting.retain(|_, waiting| !is_command(waiting) || (!stops_too && waiting.input.is_stop()));
         told
     }
@@ -428,18 +426,21 @@ impl Mailbox {
 
     /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
     pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
-        let is_such = |input: &Input| input.reply() == Some(reply) && !input.is_stop();
-        self.waiting.extract_if(.., |_, waiting| is_such(&waiting.input)).next().is_some()
+        !self.take_out(|waiting| waiting.input.reply() == Some(reply) && !waiting.input.is_stop()).is_empty()
     }
 
     // ---- what is shown ---------------------------------------------------------------------------------------------------
 
+    /// What waits, and what is in hand.
+    fn all(&self) -> impl Iterator<Item = &Input> {
+        let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
+        self.waiting.values().map(|waiting| &waiting.input).chain(in_hand)
+    }
+
     /// How many commands have no answer yet.
     #[must_use]
     pub(crate) fn depth(&self) -> usize {
-        let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
-        let all = self.waiting.values().map(|waiting| &waiting.input).chain(in_hand);
-        all.filter(|input| matches!(input, Input::Command { .. })).count()
+        self.all().filter(|input| matches!(input, Input::Command { .. })).count()
     }
 
     /// Whether nothing waits and nothing is in hand.
@@ -448,17 +449,10 @@ impl Mailbox {
         self.waiting.is_empty() && self.hand.is_none()
     }
 
-    /// How many reports wait.
-    fn reports(&self) -> usize {
-        self.waiting.values().filter(|waiting| waiting.input.reported().is_some()).count()
-    }
-
     /// Whether a report of that ticket waits, or is in hand.
     #[must_use]
     pub(crate) fn has_report(&self, ticket: Seq) -> bool {
-        let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
-        let mut all = self.waiting.values().map(|waiting| &waiting.input).chain(in_hand);
-        all.any(|input| input.reported() == Some(ticket))
+        self.all().any(|input| input.reported() == Some(ticket))
     }
 
     /// Whether work may begin: not while a stop waits for its record, nor before the record of the recovery.
@@ -507,9 +501,4 @@ impl Marks {
     fn is_suspect(self) -> bool {
         self.alone || self.deaths > 0
     }
-}
-
-/// Whether an incarnation decides about what it found open.
-fn recovers(hand: &Hand) -> bool {
-    hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. }))
 }

@@ -320,13 +320,10 @@ pub struct RequestOpened {
     /// Hash of the tools that are offered.
     pub tools: String,
     /// How full the context is: the provider's last figure and an estimate of what came since.
-    #[serde(default)]
     pub used: u64,
     /// What a request to this model may take.
-    #[serde(default)]
     pub usable: u64,
     /// Our own estimate of the request, whole.
-    #[serde(default)]
     pub estimated: u64,
     /// Tokens of the answer, at most, where the window or a budget leaves less than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -335,7 +332,6 @@ pub struct RequestOpened {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What is held back for it.
-    #[serde(default)]
     pub reserved: Reserve,
     /// The limit that sent it to this model instead of the one that was to be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,6 @@ pub struct State {
     /// The conversation as the model sees it.
     pub history: History,
     /// How full it is, and what was cut off of it.
-    #[serde(default)]
     pub context: Arc<ContextState>,
     /// Hash over the history, chained item by item.
     pub history_hash: String,
@@ -78,13 +77,10 @@ pub struct State {
     /// Tokens used, of all times: the providers' own figures.
     pub usage: Usage,
     /// What it has used itself, of all times.
-    #[serde(default)]
     pub spent: Spent,
     /// What its tasks have used that are over, with those below them, and the forks that were merged into it.
-    #[serde(default)]
     pub spent_by_tasks: Spent,
     /// Where it stands in its budget beside that.
-    #[serde(default)]
     pub account: Account,
     /// Where the session comes from, where it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -340,10 +336,8 @@ pub struct Turn {
     /// Retries of the present request.
     pub retries: u32,
     /// Whether the provider refused the present request as too large: no other is made before there is room.
-    #[serde(default)]
     pub overflowed: bool,
     /// Whether that happened in this step: happening again it fails the turn.
-    #[serde(default)]
     pub overflowed_before: bool,
     /// The model that its messages asked for, where they did.
     pub model: Option<ModelRef>,
@@ -364,7 +358,6 @@ pub struct Turn {
     /// Tokens so far.
     pub usage: Usage,
     /// What it has used.
-    #[serde(default)]
     pub spent: Spent,
     /// What it may use.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
@@ -441,13 +434,11 @@ pub struct OpenRequest {
     /// Whether it was told to stop.
     pub closing: bool,
     /// Our estimate of its tokens.
-    #[serde(default)]
     pub estimated: u64,
     /// What its tokens cost, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What is held back for it.
-    #[serde(default)]
     pub reserved: Reserve,
     /// Hash of all that determines it.
     pub hash: String,
@@ -473,7 +464,6 @@ pub struct OpenCall {
     /// How far it is.
     pub state: CallState,
     /// Whether a person said that it may run: then nobody is asked again before it runs again.
-    #[serde(default)]
     pub granted: bool,
     /// Tries so far.
     pub attempts: u32,
@@ -554,6 +544,5 @@ pub struct TurnEnd {
     /// Tokens: the provider's own figures.
     pub usage: Usage,
     /// What it used, estimates included, and what that cost.
-    #[serde(default)]
     pub spent: Spent,
 }
