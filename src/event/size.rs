@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     event::{Event, EventKind},
-    words::message::{FilePart, Message, Part},
+    words::message::{FilePart, Part},
 };
 
 impl Event {
@@ -13,7 +13,7 @@ impl Event {
         let carried = match &self.kind {
             EventKind::Queued { message, .. }
             | EventKind::QueueEdited { message }
-            | EventKind::Steered { message, .. } => of_message(message),
+            | EventKind::Steered { message, .. } => message.bytes(),
             EventKind::TextDelta { text }
             | EventKind::ReasoningDelta { text }
             | EventKind::CallInput { text, .. }
@@ -37,10 +37,6 @@ impl Event {
         };
         size_of::<Event>() + carried
     }
-}
-
-fn of_message(message: &Message) -> usize {
-    message.parts.iter().map(of_part).sum()
 }
 
 fn of_part(part: &Part) -> usize {

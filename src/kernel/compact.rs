@@ -350,14 +350,3 @@ pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
     let (prompt, tokens_max) = (asked.prompt(), summary_max(open.usable));
     Some(Asked { model: open.model.clone(), prompt, tokens_max, reads_max: reads_max(&open.reserved) })
 }
-
-impl State {
-    /// The compaction that is open.
-    #[must_use]
-    pub fn compaction(&self) -> Option<(Seq, &OpenCompaction)> {
-        self.open.iter().find_map(|(ticket, open)| match open {
-            Open::Compaction(compaction) => Some((*ticket, compaction)),
-            _ => None,
-        })
-    }
-}

@@ -21,6 +21,7 @@
 //! **No poison**: a command over which two incarnations died is answered [`CommandEnd::Crashed`], a report becomes a failure of its
 //! ticket.
 
+mod order;
 mod smaller;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use crate::{
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq},
 };
+use order::next_batch;
 pub(crate) use smaller::kept;
 use smaller::{failure, smaller};
 
@@ -41,12 +43,6 @@ const COMMANDS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
 /// Commands of every kind that may wait here, those included that stop or answer: more than anybody means, and a bound for whoever
 /// repeats an abort while a disk refuses.
 const COMMANDS_OF_ALL_KINDS_MAX: usize = 4 * COMMANDS_MAX;
-
-/// Inputs of one append, at most.
-pub(crate) const BATCH_MAX: usize = 64;
-
-/// Bytes of the inputs of one append, about, where it is more than one.
-const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
 /// How long after a refusal of the disk what stays is tried again.
 const REFUSED_WAIT: Duration = Duration::from_millis(500);
@@ -155,12 +151,13 @@ impl Mailbox {
     /// # Errors
     /// [`NotTaken`]: nothing was taken.
     pub(crate) fn command(&mut self, reply: ReplyTo, command: Command, id: Option<CommandId>) -> Result<(), NotTaken> {
-        let adds = command.adds_work();
         if reply != ReplyTo::NOBODY && self.is_full(&command) {
             return Err(NotTaken::Full(self.depth()));
         }
         let stays = self.waiting.values().any(|waiting| waiting.marks.tried);
-        if let Some(refused) = self.refused.as_ref().filter(|refused| adds && stays && refused.error.is_full()) {
+        if let Some(refused) =
+            self.refused.as_ref().filter(|refused| stays && command.adds_work() && refused.error.is_full())
+        {
             // The disk's reserve is for what stays: it closes what is open.
             return Err(NotTaken::Disk(refused.error.clone()));
         }
@@ -198,7 +195,7 @@ impl Mailbox {
             return self.next_stop(state, now);
         }
         let reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
-        if let Some((suspect, _)) = reports.clone().find(|(_, waiting)| waiting.marks.is_suspect()) {
+        if let Some((suspect, _)) = reports.clone().find(|(_, waiting)| waiting.is_suspect()) {
             // First of all, so that commands that go on coming do not keep it waiting.
             let (suspect, hold) = (*suspect, self.recover.is_some().then_some(Input::Hold));
             return self.take(vec![suspect], hold);
@@ -206,7 +203,7 @@ impl Mailbox {
         if let Some(recover) = self.recover.clone() {
             return self.take(reports.map(|(at, _)| *at).collect(), Some(recover));
         }
-        let batch = self.batch();
+        let batch = next_batch(&self.waiting);
         let is_alone = batch.first().is_some_and(|at| self.waiting[at].is_alone());
         let due = state.due().filter(|due| *due <= now).map(|due| (due, state.seq));
         let timer = due.filter(|due| !is_alone && self.timed != Some(*due));
@@ -224,61 +221,14 @@ impl Mailbox {
             stop.marks.stopped = true;
             return Act::Stop(Box::new(stop.input.clone()));
         }
-        match self.time_is_over_at(state).filter(|over| *over <= now) {
-            Some(over) => {
-                self.stopped = Some(over);
-                Act::Stop(Box::new(Input::Timer))
-            }
-            None => Act::Rest,
-        }
+        let Some(over) = self.time_is_over_at(state).filter(|over| *over <= now) else { return Act::Rest };
+        self.stopped = Some(over);
+        Act::Stop(Box::new(Input::Timer))
     }
 
     /// When what runs is to be stopped, though the record of it has to wait: a limit of time is over. Once.
     fn time_is_over_at(&self, state: &State) -> Option<Millis> {
         state.time_is_over_at().filter(|over| self.recover.is_none() && self.stopped != Some(*over))
-    }
-
-    /// What the next append takes, in its order.
-    fn batch(&self) -> Vec<u64> {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        for at in self.in_order() {
-            let waiting = &self.waiting[&at];
-            let size = waiting.input.bytes();
-            let fits = batch.len() < BATCH_MAX && bytes + size <= BATCH_BYTES_MAX && !waiting.is_alone();
-            if !batch.is_empty() && !fits {
-                break;
-            }
-            batch.push(at);
-            bytes += size;
-            if waiting.is_alone() {
-                break;
-            }
-        }
-        batch
-    }
-
-    /// Commands as they came, then reports; those that came before a stop are before it. Where reports wait, commands that go on
-    /// coming do not keep them waiting.
-    fn in_order(&self) -> Vec<u64> {
-        let (mut order, mut reports) = (Vec::with_capacity(self.waiting.len()), Vec::new());
-        let has_reports = self.waiting.values().any(|waiting| waiting.input.reported().is_some());
-        let commands_max = if has_reports { BATCH_MAX / 2 } else { usize::MAX };
-        let mut commands = 0;
-        for (at, waiting) in &self.waiting {
-            match &waiting.input {
-                Input::Report { .. } => reports.push(*at),
-                _ if commands == commands_max => {}
-                input => {
-                    if input.is_stop() {
-                        order.append(&mut reports);
-                    }
-                    order.push(*at);
-                    commands += 1;
-                }
-            }
-        }
-        order.append(&mut reports);
-        order
     }
 
     fn take(&mut self, batch: Vec<u64>, last: Option<Input>) -> Act {
@@ -490,15 +440,13 @@ impl Mailbox {
 }
 
 impl Waiting {
+    /// Whether it was too large beside others, or an incarnation died over it.
+    fn is_suspect(&self) -> bool {
+        self.marks.alone || self.marks.deaths > 0
+    }
+
     /// Whether it is decided about alone.
     fn is_alone(&self) -> bool {
-        self.marks.is_suspect() || self.input.stands_alone()
-    }
-}
-
-impl Marks {
-    /// Whether it was too large beside others, or an incarnation died over it.
-    fn is_suspect(self) -> bool {
-        self.alone || self.deaths > 0
+        self.is_suspect() || self.input.stands_alone()
     }
 }

@@ -124,12 +124,6 @@ impl Reserve {
         let cost = Cost::of(price.and_then(|price| price.most(self.input, self.output)));
         Charge { usage, estimated: true, cost }
     }
-
-    /// What counts for each try that was read and came to nothing.
-    #[must_use]
-    pub fn read_in_vain(&self, price: Option<&Price>) -> Charge {
-        Reserve { output: 0, ..*self }.lost(price)
-    }
 }
 
 /// Tries of one request that count, at most: no worker makes so many.
@@ -137,7 +131,7 @@ const TRIES_MAX: u32 = 64;
 
 /// What so many tries count that were read and came to nothing, one by one.
 pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> impl Iterator<Item = Charge> {
-    let each = reserved.read_in_vain(price.as_ref());
+    let each = Reserve { output: 0, ..reserved }.lost(price.as_ref());
     (0..tries.min(TRIES_MAX)).map(move |_| each)
 }
 
