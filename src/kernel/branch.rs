@@ -16,10 +16,11 @@ use crate::{
     kernel::context::FileOperations,
     kernel::{
         Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, command::Decide, decide::Draft,
-        record::is_none, said::Said, spent::in_vain,
+        said::Said, spent::in_vain,
     },
     model::{Item, Price, UserItem},
     words::ids::{MessageId, Seq},
+    words::is_default,
     words::message::ModelRef,
     words::usage::Usage,
 };
@@ -145,7 +146,7 @@ pub struct OpenBranch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchRequest {
     /// The ticket that was opened for it; 0 on tapes of before there was one.
-    #[serde(default, skip_serializing_if = "is_no_ticket")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ticket: Seq,
     /// Which model.
     pub model: ModelRef,
@@ -158,13 +159,8 @@ pub struct BranchRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
     /// Tries that were read and came to nothing.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_no_ticket(ticket: &Seq) -> bool {
-    *ticket == Seq::ZERO
 }
 
 impl BranchSummary {

@@ -20,10 +20,11 @@ use crate::{
     },
     kernel::{
         Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, command::Decide, decide::Draft,
-        pin, record::is_none, spending,
+        pin, spending,
     },
     model::{Item, Price, UserItem},
     words::ids::Seq,
+    words::is_default,
     words::message::ModelRef,
     words::usage::Usage,
 };
@@ -130,7 +131,7 @@ pub struct Compacted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
     /// Tries that were read and came to nothing before that, or because nobody waited for it.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u32,
     /// Items of the history that go, from the front.
     pub first_kept: usize,

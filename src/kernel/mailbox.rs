@@ -154,9 +154,8 @@ impl Mailbox {
         if reply != ReplyTo::NOBODY && self.is_full(&command) {
             return Err(NotTaken::Full(self.depth()));
         }
-        let stays = self.waiting.values().any(|waiting| waiting.marks.tried);
-        if let Some(refused) =
-            self.refused.as_ref().filter(|refused| stays && command.adds_work() && refused.error.is_full())
+        if let Some(refused) = self.refused.as_ref().filter(|refused| refused.error.is_full() && command.adds_work())
+            && self.waiting.values().any(|waiting| waiting.marks.tried)
         {
             // The disk's reserve is for what stays: it closes what is open.
             return Err(NotTaken::Disk(refused.error.clone()));
@@ -348,9 +347,8 @@ impl Mailbox {
     /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
     /// is to have them too.
     pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
-        let is_command = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. });
         let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
-        self.waiting.retain(|_, waiting| !is_command(waiting) || (!stops_too && waiting.input.is_stop()));
+        self.waiting.retain(|_, Waiting { input, .. }| input.reported().is_some() || (!stops_too && input.is_stop()));
         told
     }
 

@@ -16,6 +16,7 @@ use crate::{
     tape::{self, Cause, Forked, ImportedFrom},
     tool::{Access, CallFacts, ToolResult},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
+    words::is_default,
     words::message::{Message, ModelRef},
     words::usage::Usage,
 };
@@ -189,13 +190,13 @@ pub enum Record {
         /// Why.
         error: String,
         /// What the summary took that could not be used.
-        #[serde(default, skip_serializing_if = "is_nothing")]
+        #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
         /// Our estimate of that, where the provider did not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
         /// Tries that were read and came to nothing.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
     /// What a compaction replaced stands in the context again.
@@ -217,13 +218,13 @@ pub enum Record {
         /// Why.
         error: String,
         /// What the request took that could not be used.
-        #[serde(default, skip_serializing_if = "is_nothing")]
+        #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
         /// Our estimate of that, where the provider did not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
         /// Tries that were read and came to nothing.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
     /// What came of a branch that was left stands in the context, in front of the next turn. Closes its ticket, where there is
@@ -345,15 +346,6 @@ impl RequestOpened {
     pub(super) fn params(&self, settings: &Params) -> Params {
         Params { max_output: self.max_output.or(settings.max_output), ..settings.clone() }
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-pub(super) fn is_none(n: &u32) -> bool {
-    *n == 0
-}
-
-fn is_nothing(usage: &Usage) -> bool {
-    *usage == Usage::default()
 }
 
 /// A call, by what the core must know of it.

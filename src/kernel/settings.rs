@@ -9,6 +9,7 @@ use crate::{
     model::Params,
     permission::{Chain, Globs, Judgement, Profile, Ruleset, judge_all},
     tool::Access,
+    words::is_default,
     words::message::ModelRef,
 };
 
@@ -88,7 +89,7 @@ pub struct Settings {
     /// How its context is kept within the model's window.
     pub compaction: CompactionSettings,
     /// What it may use, and what happens when that is not enough. No limit by default.
-    #[serde(default, skip_serializing_if = "Budget::is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub budget: Budget,
     /// The rules and tools of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
     /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.

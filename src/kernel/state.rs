@@ -15,6 +15,7 @@ use crate::{
     model::{History, ToolResultItem},
     tool::Access,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
+    words::is_default,
     words::message::{Finish, Message, ModelRef},
     words::usage::Usage,
 };
@@ -100,7 +101,7 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Arc<AnchorMark>>,
     /// What the tape says last of what decisions looked at.
-    #[serde(default, skip_serializing_if = "EnvSeen::is_nothing")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub env: EnvSeen,
     /// The newest commands that were done, oldest first, each with the entry that its sender was told.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
