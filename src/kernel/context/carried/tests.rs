@@ -168,5 +168,5 @@ fn what_is_carried_on_fits_a_small_window_too() {
     }
     fit_words(&mut words, 100);
     assert!(words.iter().map(|text| tokens::of_text(text)).sum::<u64>() < 150);
-    assert!(words.iter().next().unwrap().starts_with("0 "));
+    assert!(words.first().unwrap().starts_with("0 "));
 }
