@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `input.rs`, `command.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
 //! | `decide.rs` | what an input means |
+//! | `state.rs`, `open.rs` | the fold of a tape; what is open in it, by ticket |
 //! | `due.rs` | what is to be begun, as it follows from what is open |
 //! | `inbox.rs`, `edit.rs` | which messages are taken, refused and delivered; edited, and taken back |
 //! | `advance.rs` | what happens next: the double loop |
@@ -32,7 +33,8 @@
 //! | `limits.rs`, `budget.rs` | what may be used of each thing, and what is to happen when that is not enough |
 //! | `account.rs`, `spending.rs` | what is used, held back and left of it; what follows |
 //! | `pin.rs` | words that stay in the context whatever is summed up |
-//! | `looked.rs` | what that was decided by |
+//! | `env.rs` | what a decision may look at beside the state, and what of it was read |
+//! | `record.rs`, `recorded.rs` | the entries of a tape, and which input they followed from |
 //! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
 //! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
 //! | `merge.rs`, `said.rs` | what a fork said becomes part of the conversation that it was made of |
@@ -67,6 +69,7 @@ mod limits;
 mod link;
 mod mailbox;
 mod merge;
+mod open;
 mod outcome;
 mod pin;
 mod record;
@@ -102,7 +105,8 @@ pub(crate) use decide::{Decision, decide, decide_and_watch};
 pub(crate) use digest::Digest;
 pub use digest::Parent;
 pub(crate) use due::Due;
-pub(crate) use env::{Env, Windows, tools_tokens};
+pub(crate) use env::{Env, Windows, jitter_of, tools_tokens};
+pub use env::{EnvSeen, ModelSeen, ToolsSeen};
 pub(crate) use first::first_entries;
 pub use handoff::AnchorMark;
 pub(crate) use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Seen, SeenMessages};
@@ -115,18 +119,19 @@ pub(crate) use mailbox::kept;
 pub(crate) use mailbox::{Act, CommandEnd, Left, Mailbox, NotTaken};
 pub(crate) use merge::plan_merge;
 pub use merge::{ForkMade, Merged, MergedLast};
+pub use open::{CallState, Open, OpenAsk, OpenCall, OpenRequest, OpenWait};
 pub use outcome::{AskClosedWhy, Outcome};
 pub use pin::Pin;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
-pub use recorded::{EnvSeen, ModelSeen, Recorded, ToolsSeen};
-pub(crate) use recorded::{about_the_recorded, jitter_of, read_back};
+pub use recorded::Recorded;
+pub(crate) use recorded::read_back;
 pub use refusal::Refusal;
 pub use reply::Disposition;
 pub(crate) use reply::{Held, Receipt, Reply, Stop};
 pub use restored::{RefusedFile, RestoredFiles};
 pub use settings::{CompactionSettings, Mode, Settings};
 pub use spent::{Charge, Reserve, Spent};
-pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
+pub use state::{Granted, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
 pub(crate) use trail::is_whole;
 pub use trail::{NoPoint, Point, RollbackTarget, Trail};

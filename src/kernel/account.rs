@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Breach, Charge, Extent, Limits, Open, Resource, Spent, State},
+    kernel::{Breach, Extent, Limits, Open, Resource, Spent, State},
     words::ids::Millis,
 };
 
@@ -68,6 +68,11 @@ impl Room {
     fn left(&self) -> u64 {
         self.max.saturating_sub(self.used).saturating_sub(self.held)
     }
+
+    fn breach(&self, resource: Resource, needs: u64) -> Breach {
+        let Room { extent, max, used, held } = *self;
+        Breach { resource, extent, max, used, held, needs }
+    }
 }
 
 impl State {
@@ -90,20 +95,12 @@ impl State {
 
     /// What is held back for what is open; of the turn alone, or of the session with its children.
     fn held(&self, resource: Resource, extent: Extent) -> u64 {
-        let of_request = |reserved: &Charge| match resource {
-            Resource::Tokens => reserved.usage.total(),
-            Resource::Usd => reserved.cost.known.0,
-            _ => 0,
-        };
-        let whole = extent != Extent::Turn;
         let held = self.open.values().map(|open| match open {
-            Open::Request(request) => of_request(&request.reserved.lost(request.price.as_ref())),
-            Open::Compaction(open) if whole => of_request(&open.reserved.lost(open.price.as_ref())),
-            Open::Branch(open) if whole => of_request(&open.reserved.lost(open.price.as_ref())),
+            Open::Compaction(_) | Open::Branch(_) | Open::Task(_) if extent == Extent::Turn => 0,
             Open::Call(call) if resource == Resource::Bytes => call.bytes.unwrap_or(0),
             // Time is passed on to children, and not divided among them.
-            Open::Task(task) if whole && resource != Resource::TimeMs => task.grant.of(resource).unwrap_or(0),
-            _ => 0,
+            Open::Task(task) if resource != Resource::TimeMs => task.grant.of(resource).unwrap_or(0),
+            open => open.lost().map_or(0, |lost| Spent::from(lost).of(resource)),
         });
         held.fold(0, u64::saturating_add)
     }
@@ -112,24 +109,14 @@ impl State {
     /// last read.
     fn rooms(&self, resource: Resource, clock: u64) -> Vec<Room> {
         let clock = if resource == Resource::TimeMs { clock } else { 0 };
-        let of_session = self.settings.budget.session.of(resource).map(|max| {
-            let (used, held) = (self.used(resource), self.held(resource, Extent::Session));
-            Room { extent: Extent::Session, max, used: used.saturating_add(clock), held }
-        });
-        let of_grant = self.account.grant.and_then(|grant| grant.of(resource)).map(|max| {
-            let used = self.used_of_grant(resource);
-            Room {
-                extent: Extent::Grant,
-                max,
-                used: used.saturating_add(clock),
-                held: self.held(resource, Extent::Grant),
-            }
-        });
-        let of_turn = self.turn.as_ref().and_then(|turn| {
-            let max = turn.limits.of(resource)?;
-            let used = turn.spent.of(resource).saturating_add(clock);
-            Some(Room { extent: Extent::Turn, max, used, held: self.held(resource, Extent::Turn) })
-        });
+        let room = |extent, max: Option<u64>, used: u64| {
+            max.map(|max| Room { extent, max, used: used.saturating_add(clock), held: self.held(resource, extent) })
+        };
+        let granted = self.account.grant.and_then(|grant| grant.of(resource));
+        let of_grant = room(Extent::Grant, granted, self.used_of_grant(resource));
+        let of_session = room(Extent::Session, self.settings.budget.session.of(resource), self.used(resource));
+        let of_turn = self.turn.as_ref().map(|turn| (turn.limits.of(resource), turn.spent.of(resource)));
+        let of_turn = of_turn.and_then(|(max, used)| room(Extent::Turn, max, used));
         [of_grant, of_session, of_turn].into_iter().flatten().collect()
     }
 
@@ -160,20 +147,13 @@ impl State {
     fn breach_by(&self, resource: Resource, needs: u64, whose: impl Fn(Extent) -> bool) -> Option<Breach> {
         let rooms = self.rooms(resource, 0);
         let room = rooms.iter().find(|room| whose(room.extent) && room.left() < needs)?;
-        let Room { extent, max, used, held } = *room;
-        Some(Breach { resource, extent, max, used, held, needs })
+        Some(room.breach(resource, needs))
     }
 
-    /// Whether more is used and held of one thing than a limit allows: so it is where a crash counted what was held.
-    pub(super) fn is_overdrawn(&self, resource: Resource) -> bool {
-        self.rooms(resource, 0).iter().any(|room| room.used.saturating_add(room.held) > room.max)
-    }
-
-    /// The same, of the limits that a summary is held by.
-    pub(super) fn is_overdrawn_in_all(&self, resource: Resource) -> bool {
-        let rooms = self.rooms(resource, 0);
-        let mut rooms = rooms.iter().filter(|room| room.extent != Extent::Turn);
-        rooms.any(|room| room.used.saturating_add(room.held) > room.max)
+    /// Whether more tokens or money are used and held than one of those limits allows.
+    pub(super) fn is_overdrawn(&self, whose: impl Fn(Extent) -> bool) -> bool {
+        let rooms = [Resource::Tokens, Resource::Usd].into_iter().flat_map(|resource| self.rooms(resource, 0));
+        rooms.filter(|room| whose(room.extent)).any(|room| room.used.saturating_add(room.held) > room.max)
     }
 
     /// The limit of time that is over at that moment.
@@ -181,8 +161,7 @@ impl State {
         let clock = self.account.since.map_or(0, |since| now.0.saturating_sub(since.0));
         let rooms = self.rooms(Resource::TimeMs, clock);
         let room = rooms.iter().find(|room| room.used >= room.max)?;
-        let Room { extent, max, used, .. } = *room;
-        Some(Breach { resource: Resource::TimeMs, extent, max, used, held: 0, needs: 0 })
+        Some(room.breach(Resource::TimeMs, 0))
     }
 
     /// When the first limit of time will be over, while the clock runs.
@@ -213,8 +192,7 @@ impl State {
             };
             let needed = matches!(resource, Resource::Tokens | Resource::Usd) && given == 0;
             if given > left || needed {
-                let Room { extent, max, used, held } = *room;
-                return Err(Breach { resource, extent, max, used, held, needs: given.max(1) });
+                return Err(room.breach(resource, given.max(1)));
             }
             grant.set(resource, Some(given));
         }
@@ -233,15 +211,7 @@ impl State {
 
     /// Counts grants as used that nobody gives account of.
     pub(super) fn write_off(&mut self, grant: &Limits) {
-        let before = self.account.written_off;
-        self.account.written_off = Limits::each(|resource| {
-            // Time was never divided, so none of it can be missing.
-            let lost = grant.of(resource).filter(|lost| *lost > 0 && resource != Resource::TimeMs);
-            match (before.of(resource), lost) {
-                (Some(before), Some(lost)) => Some(before.saturating_add(lost)),
-                (before, lost) => before.or(lost),
-            }
-        });
+        self.account.written_off = with_more(&self.account.written_off, |resource| grant.of(resource).unwrap_or(0));
     }
 
     /// What is left of the limits of one kind.
@@ -274,11 +244,7 @@ impl State {
         self.spent_by_tasks += spent;
         if self.account.grant.is_some() {
             self.account.base += spent;
-            let before = self.account.base_used;
-            self.account.base_used = Limits::each(|resource| {
-                let more = if resource == Resource::TimeMs { 0 } else { spent.of(resource) };
-                Some(before.of(resource).unwrap_or(0).saturating_add(more)).filter(|used| *used > 0)
-            });
+            self.account.base_used = with_more(&self.account.base_used, |resource| spent.of(resource));
         }
     }
 
@@ -311,6 +277,14 @@ impl State {
         let raised = limits.of(resource).zip(by).map(|(max, by)| max.saturating_add(by));
         limits.set(resource, raised);
     }
+}
+
+/// Amounts and some more of each thing but time, which is passed on and never divided: none of it can be missing.
+fn with_more(amounts: &Limits, more: impl Fn(Resource) -> u64) -> Limits {
+    Limits::each(|resource| {
+        let more = if resource == Resource::TimeMs { 0 } else { more(resource) };
+        Some(amounts.of(resource).unwrap_or(0).saturating_add(more)).filter(|amount| *amount > 0)
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use crate::{
     kernel::{
-        CallState, Entry, Held, Open, Outcome, Record, Recorded, Refusal, RequestOpened, Steering, Stop, batch,
+        CallState, Held, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop, batch,
         command::Decide,
         compact::{self, Room},
         decide::Draft,
@@ -18,7 +18,7 @@ use crate::{
         state::Next,
         tasks,
     },
-    model::{Answer, AnswerPart},
+    model::Answer,
     words::message::Finish,
 };
 
@@ -30,39 +30,10 @@ pub(crate) struct Abort {
 }
 
 impl Decide for Abort {
-    fn is() -> &'static str {
-        "abort"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Abort> {
-        Some(Abort { reason: why_aborted(wrote) })
-    }
-
-    fn name(&self) -> &'static str {
-        "abort"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         abort(draft, &self.reason);
         Ok(Held::Done(draft.state.seq))
     }
-
-    fn said(&self) -> Option<String> {
-        Some(self.reason.clone())
-    }
-
-    fn stops(&self) -> bool {
-        true
-    }
-}
-
-/// Why a turn was aborted, where these entries say that one was.
-pub(super) fn why_aborted(wrote: &[Entry]) -> String {
-    let reason = wrote.iter().find_map(|entry| match &entry.record {
-        Record::Ending { outcome: Outcome::Aborted { reason } } => Some(reason.clone()),
-        _ => None,
-    });
-    reason.unwrap_or_default()
 }
 
 /// A host lets held messages go, and an interrupted turn go on.
@@ -70,18 +41,6 @@ pub(super) fn why_aborted(wrote: &[Entry]) -> String {
 pub(crate) struct GoOn;
 
 impl Decide for GoOn {
-    fn is() -> &'static str {
-        "go_on"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<GoOn> {
-        Some(GoOn)
-    }
-
-    fn name(&self) -> &'static str {
-        "go on"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let waited = draft.state.waits;
         // Said while a turn is being ended, it means that the end is to hold nothing.
@@ -101,18 +60,6 @@ impl Decide for GoOn {
 pub(crate) struct Pause;
 
 impl Decide for Pause {
-    fn is() -> &'static str {
-        "pause"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Pause> {
-        Some(Pause)
-    }
-
-    fn name(&self) -> &'static str {
-        "pause"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         if !draft.state.paused {
             draft.write(None, Record::Paused {});
@@ -126,27 +73,11 @@ impl Decide for Pause {
 pub(crate) struct Resume;
 
 impl Decide for Resume {
-    fn is() -> &'static str {
-        "resume"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<Resume> {
-        Some(Resume)
-    }
-
-    fn name(&self) -> &'static str {
-        "resume"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         if draft.state.paused {
             draft.write(None, Record::Resumed {});
         }
         Ok(Held::Done(draft.state.seq))
-    }
-
-    fn in_words(&self) -> String {
-        "the pause is over".to_owned()
     }
 }
 
@@ -188,16 +119,14 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         }
         return false;
     }
-    if let Some(wait) = draft.state.open.values().find_map(|open| match open {
-        Open::Wait(wait) => Some(*wait),
-        _ => None,
-    }) {
+    if let Some((_, wait)) = draft.state.wait() {
         // Our own back-off is cut short by a message; a wait that the server asked for is not.
         let asks = draft.state.budget_ask().is_some();
         if wait.server || draft.state.steering.is_empty() || draft.state.paused || draft.state.waits || asks {
             return false;
         }
-        return request_again(draft);
+        request_again(draft);
+        return true;
     }
     if draft.state.calls().next().is_some() {
         return batch::go_on(draft);
@@ -205,47 +134,36 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
     if draft.state.paused || draft.state.waits || draft.state.budget_ask().is_some() {
         return false;
     }
-    let next = draft.state.turn.as_ref().map(|turn| turn.next.clone());
-    match next {
-        // Steering never stretches a turn beyond its limit; it begins the next one.
-        Some(Next::End(outcome)) if no_steps_left(draft) => finish(draft, outcome),
-        // A message that steers is read before the turn may end.
-        Some(Next::End(_)) if !draft.state.steering.is_empty() => {
-            match compact::make_room(draft) {
-                Room::Made => {}
-                Room::Awaited => return false,
-                Room::Never => return true,
-            }
-            inbox::deliver_steering(draft);
-            request(draft);
-        }
-        Some(Next::End(outcome)) => finish(draft, outcome),
-        Some(Next::Step) => {
-            match compact::make_room(draft) {
-                Room::Made => {}
-                Room::Awaited => return false,
-                Room::Never => return true,
-            }
-            inbox::deliver_steering(draft);
-            request(draft);
-        }
+    match draft.state.turn.as_ref().map(|turn| turn.next.clone()) {
         None => return false,
+        // A message that steers is read before the turn may end. It never stretches a turn beyond its limit; it begins the next one.
+        Some(Next::End(outcome)) if no_steps_left(draft) || draft.state.steering.is_empty() => finish(draft, outcome),
+        Some(_) => match compact::make_room(draft) {
+            Room::Awaited => return false,
+            Room::Never => {}
+            Room::Made => {
+                inbox::deliver_steering(draft);
+                // The second try where the first was too large: it eats no step.
+                let again = draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed_before);
+                open_request(draft, if again { 2 } else { 1 });
+            }
+        },
     }
     true
 }
 
 fn no_steps_left(draft: &Draft<'_>) -> bool {
     let limit = draft.state.settings.steps_max.map(|max| max.max(1));
-    let over = matches!(draft.state.turn.as_deref(), Some(turn) if limit.is_some_and(|max| turn.step >= max));
-    over || matches!(draft.state.turn.as_deref().map(|turn| &turn.next), Some(Next::End(Outcome::StepLimit { .. })))
+    draft.state.turn.as_ref().is_some_and(|turn| {
+        let is_over = limit.is_some_and(|max| turn.step >= max);
+        is_over || matches!(turn.next, Next::End(Outcome::StepLimit { .. }))
+    })
 }
 
 /// Whether the running turn reads nothing that comes now: it is being ended, or makes no request any more that could carry it.
 pub(super) fn reads_no_more(draft: &Draft<'_>) -> bool {
-    let is_ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
     // The last request may have to be made again, and carries what came while that waits.
-    let retries = draft.state.open.values().any(|open| matches!(open, Open::Wait(_)));
-    is_ending || (no_steps_left(draft) && !retries)
+    draft.state.is_ending() || (no_steps_left(draft) && draft.state.wait().is_none())
 }
 
 /// The strongest wish among the steering messages that wait.
@@ -257,18 +175,11 @@ fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
     draft.write(None, Record::TurnFinished { outcome });
 }
 
-/// Makes the first try of the next request; the second where the first was too large, and eats no step.
-fn request(draft: &mut Draft<'_>) {
-    let again = draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed_before);
-    open_request(draft, if again { 2 } else { 1 });
-}
-
 /// Ends a wait: the request is made again, with whatever messages came meanwhile.
-pub(super) fn request_again(draft: &mut Draft<'_>) -> bool {
+pub(super) fn request_again(draft: &mut Draft<'_>) {
     inbox::deliver_steering(draft);
     let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries.saturating_add(1));
     open_request(draft, attempt);
-    true
 }
 
 fn open_request(draft: &mut Draft<'_>, attempt: u32) {
@@ -292,18 +203,16 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
-    let items = draft.state.history.len();
-    let (usable, estimated) = (room.usable(), compact::estimated(draft));
     let opened = RequestOpened {
         model,
         attempt,
         last,
-        items,
+        items: draft.state.history.len(),
         system,
         tools,
         used,
-        usable,
-        estimated,
+        usable: room.usable(),
+        estimated: compact::estimated(draft),
         price,
         reserved,
         max_output,
@@ -322,7 +231,7 @@ pub(crate) fn short_hash(bytes: &[u8]) -> String {
 /// `last` is the number of steps where the turn may make no further one. Then the limit is the outcome of a turn that would
 /// have gone on, or whose model was `at_work` with tools until they were taken away; any other end is what it is.
 pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) -> Next {
-    let calls = answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
+    let calls = answer.calls().next().is_some();
     let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
     let next = match (answer.finish, calls) {
         (Finish::ContentFilter, _) => Next::End(Outcome::Refused),
@@ -382,9 +291,7 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
     if anything_left {
         return false;
     }
-    let outcome = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
-    outcome.is_some_and(|outcome| {
-        finish(draft, outcome);
-        true
-    })
+    let Some(outcome) = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone()) else { return false };
+    finish(draft, outcome);
+    true
 }

@@ -8,13 +8,11 @@ use std::{borrow::Borrow, sync::Arc};
 use crate::{
     kernel::context::of_item,
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode,
-        Open, OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, StopLevel, Turn,
-        Waiting,
-        spent::in_vain,
+        CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
+        OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, StopLevel, Turn, Waiting,
         state::{BatchItem, SEEN_MAX},
     },
-    model::{Answer, AnswerPart, ErrorKind, Item, ToolResultItem},
+    model::{ErrorKind, Item, ToolResultItem},
     tool::ToolResult,
     words::ids::{MessageId, Millis, Seq},
     words::message::ErrorReason,
@@ -55,7 +53,7 @@ impl State {
         self.seq = entry.seq;
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
-            Record::State(_) => {}
+            Record::State(_) | Record::Restored(_) => {}
             Record::Settings(settings) => self.settings = Arc::new((**settings).clone()),
             Record::Accepted { message, delivery } => {
                 let waiting = Waiting { seq: entry.seq, message: message.clone(), delivery: *delivery };
@@ -91,51 +89,40 @@ impl State {
                 self.put_compacted_in_place();
             }
             Record::Pruned { results } => self.prune_results(results),
-            Record::Compaction(compaction) => {
-                self.open.insert(entry.seq, Open::Compaction(compaction.clone()));
-            }
+            Record::Compaction(open) => self.put_open(entry.seq, Open::Compaction(open.clone())),
             Record::Compacted(compacted) => {
-                if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
-                    self.spend_all(in_vain(compacted.lost, open.reserved, open.price));
-                    self.spend(compacted.charge(open.price.as_ref()));
-                }
+                self.settle_summary(ticket, compacted.lost, &compacted.usage, compacted.estimated.as_ref());
                 self.take_compacted(ticket, compacted);
             }
             Record::CompactionFailed { usage, estimated, lost, .. } => {
-                if let Some(Open::Compaction(open)) = self.open.remove(&ticket) {
-                    self.spend_all(in_vain(*lost, open.reserved, open.price));
-                    self.spend(Charge::of(open.price.as_ref(), usage, estimated.as_ref()));
-                }
-                self.usage += *usage;
+                self.settle_summary(ticket, *lost, usage, estimated.as_ref());
                 let context = Arc::make_mut(&mut self.context);
                 context.failures = context.failures.saturating_add(1);
             }
             Record::CompactionUndone(undone) => self.put_back(undone),
-            Record::BranchOpened(open) => {
-                self.open.insert(entry.seq, Open::Branch(open.clone()));
-            }
+            Record::BranchOpened(open) => self.put_open(entry.seq, Open::Branch(open.clone())),
             Record::BranchFailed { usage, estimated, lost, .. } => {
-                self.give_up_branch(ticket, usage, estimated.as_ref(), *lost);
+                self.settle_summary(ticket, *lost, usage, estimated.as_ref());
             }
             Record::BranchSummary(branch) => self.take_branch(entry.seq, branch),
             Record::RetryWait { attempt, until, server } => {
                 let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
-                self.open.insert(entry.seq, Open::Wait(wait));
+                self.put_open(entry.seq, Open::Wait(wait));
                 self.in_turn(|turn| turn.retries = *attempt);
             }
             Record::Call(call) => self.open_call(entry.seq, call),
-            Record::CallFacts { facts, .. } => {
-                if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
-                    call.facts = call.facts_now(facts);
-                }
-            }
+            Record::CallFacts { facts, .. } => self.in_call(ticket, |call| call.facts = call.facts_now(facts)),
             Record::Ask { call, access, expires } => {
-                self.open
-                    .insert(entry.seq, Open::Ask(OpenAsk { call: *call, access: access.clone(), expires: *expires }));
-                self.set_call(*call, CallState::Asking(entry.seq));
+                let ask = OpenAsk { call: *call, access: access.clone(), expires: *expires };
+                self.put_open(entry.seq, Open::Ask(ask));
+                self.in_call(*call, |call| call.state = CallState::Asking(entry.seq));
             }
             Record::Granted { grant } => self.grant(ticket, grant),
-            Record::AskClosed { why } => self.close_ask(ticket, *why),
+            Record::AskClosed { .. } => {
+                if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
+                    self.in_call(ask.call, |call| call.state = CallState::Pending);
+                }
+            }
             Record::CallStarted { attempt, bytes, .. } => {
                 if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
                     call.state = CallState::Running;
@@ -144,8 +131,8 @@ impl State {
                     self.count(Spent { calls: 1, ..Spent::default() });
                 }
             }
-            Record::BudgetAsk { breach, expires, .. } => {
-                self.open.insert(entry.seq, Open::BudgetAsk(OpenBudgetAsk { breach: *breach, expires: *expires }));
+            Record::BudgetAsk { breach, expires } => {
+                self.put_open(entry.seq, Open::BudgetAsk(OpenBudgetAsk { breach: *breach, expires: *expires }));
             }
             Record::Closing {} => match self.open.get_mut(&ticket) {
                 Some(Open::Request(request)) => request.closing = true,
@@ -182,7 +169,7 @@ impl State {
                 let (child, order) = (child.clone(), order.clone());
                 let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told: StopLevel::Run };
                 self.count(Spent { tasks: 1, ..Spent::default() });
-                self.open.insert(entry.seq, Open::Task(task));
+                self.put_open(entry.seq, Open::Task(task));
             }
             Record::TaskFinished { down, notice } => self.close_task(entry.seq, ticket, Some(down), notice.as_ref()),
             Record::TaskLeft {} => self.close_task(entry.seq, ticket, None, None),
@@ -195,7 +182,6 @@ impl State {
             Record::Merged(merged) => self.merge(merged),
             Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
-            Record::Restored(_) => {}
             Record::Paused {} => self.paused = true,
             Record::Resumed {} => self.paused = false,
         }
@@ -203,6 +189,10 @@ impl State {
         if let Some(input) = &entry.input {
             self.take_note(input, entry.seq);
         }
+    }
+
+    fn put_open(&mut self, ticket: Seq, open: Open) {
+        self.open.insert(ticket, open);
     }
 
     fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
@@ -239,6 +229,10 @@ impl State {
         // Whoever sends lets held messages, and an interrupted turn, go on.
         self.release();
         let disposition = self.disposition(waiting.delivery);
+        self.enqueue(waiting, disposition);
+    }
+
+    fn enqueue(&mut self, waiting: Waiting, disposition: Disposition) {
         self.remember(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
         match waiting.delivery {
             Delivery::Steer(_) if self.turn.is_some() => self.steering.push_back(waiting),
@@ -280,12 +274,7 @@ impl State {
     /// Counts the time up to that moment, and lets the clock stand still.
     pub(super) fn stop_clock(&mut self, now: Millis) {
         let Some(since) = self.account.since.take() else { return };
-        let time_ms = now.0.saturating_sub(since.0);
-        let spent = Spent { time_ms, ..Spent::default() };
-        self.spent += spent;
-        if let Some(turn) = &mut self.turn {
-            Arc::make_mut(turn).spent += spent;
-        }
+        self.count(Spent { time_ms: now.0.saturating_sub(since.0), ..Spent::default() });
     }
 }
 
@@ -293,32 +282,25 @@ impl State {
 impl State {
     fn open_call(&mut self, ticket: Seq, call: &CallOpened) {
         let input = self.history.last().and_then(|item| match item.as_ref() {
-            Item::Assistant(answer) => call_input(answer, call.index),
+            Item::Assistant(answer) => answer.calls().nth(call.index as usize).map(|(_, input)| input.into()),
             _ => None,
         });
         let opened = OpenCall {
             id: call.id.clone(),
             facts: call.facts.clone(),
-            input: input.unwrap_or_default().into(),
+            input: input.unwrap_or_default(),
             state: CallState::Pending,
             granted: false,
             attempts: 0,
             bytes: None,
         };
-        self.open.insert(ticket, Open::Call(opened));
+        self.put_open(ticket, Open::Call(opened));
         self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
     }
 
-    fn set_call(&mut self, ticket: Seq, state: CallState) {
+    fn in_call(&mut self, ticket: Seq, change: impl FnOnce(&mut OpenCall)) {
         if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
-            call.state = state;
-        }
-    }
-
-    fn allow_call(&mut self, ticket: Seq) {
-        self.set_call(ticket, CallState::Allowed);
-        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
-            call.granted = true;
+            change(call);
         }
     }
 
@@ -328,26 +310,19 @@ impl State {
             Some(Open::BudgetAsk(ask)) => return self.grant_more(&ask.breach, grant),
             _ => return,
         };
-        match grant {
-            Grant::Once => self.allow_call(ask.call),
-            Grant::Always(scope) => {
-                let turn = match scope {
-                    Scope::Turn => self.turn.as_ref().map(|turn| turn.id),
-                    Scope::Session => None,
-                };
-                let granted = ask.access.iter().map(|access| Granted { access: access.clone(), turn });
-                Arc::make_mut(&mut self.grants).extend(granted);
-                self.allow_call(ask.call);
-            }
+        if let Grant::Always(scope) = grant {
+            let turn = match scope {
+                Scope::Turn => self.turn.as_ref().map(|turn| turn.id),
+                Scope::Session => None,
+            };
+            let granted = ask.access.iter().map(|access| Granted { access: access.clone(), turn });
+            Arc::make_mut(&mut self.grants).extend(granted);
+        }
+        self.in_call(ask.call, |call| match grant {
+            Grant::Once | Grant::Always(_) => (call.state, call.granted) = (CallState::Allowed, true),
             // The result of the call follows in the same decision.
-            Grant::Reject(_) | Grant::Raise(_) => self.set_call(ask.call, CallState::Pending),
-        }
-    }
-
-    fn close_ask(&mut self, ticket: Seq, _why: AskClosedWhy) {
-        if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
-            self.set_call(ask.call, CallState::Pending);
-        }
+            Grant::Reject(_) | Grant::Raise(_) => call.state = CallState::Pending,
+        });
     }
 
     fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: CallVerdict) {
@@ -387,13 +362,4 @@ impl State {
             }
         }
     }
-}
-
-/// The arguments of the call at that position among the calls of an answer.
-fn call_input(answer: &Answer, index: u32) -> Option<String> {
-    let calls = answer.parts.iter().filter_map(|part| match part {
-        AnswerPart::Call { input, .. } => Some(input),
-        _ => None,
-    });
-    calls.into_iter().nth(index as usize).cloned()
 }

@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        BranchSummary, ContextState, Entry, Held, Record, Recorded, Refusal, RestoredFiles, State, branch,
-        command::{Decide, first},
+        BranchSummary, ContextState, Held, Record, Refusal, RestoredFiles, State, branch, command::Decide,
         decide::Draft,
     },
     model::History,
@@ -37,41 +36,31 @@ pub(crate) struct RollBack {
 }
 
 impl Decide for RollBack {
-    fn is() -> &'static str {
-        "roll_back"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<RollBack> {
-        let Record::RolledBack(back) = first(wrote)? else { return None };
-        let (mut files, mut summary) = (None, None);
-        for entry in &wrote[1..] {
-            match &entry.record {
-                Record::Restored(restored) => files = Some(restored.clone()),
-                Record::BranchSummary(branch) => summary = Some(branch.clone()),
-                _ => {}
-            }
-        }
-        Some(RollBack { back: back.clone(), files, summary })
-    }
-
-    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
-        branch::gives_up(wrote)
-    }
-
-    fn name(&self) -> &'static str {
-        "roll back"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        roll_back(draft, &self.back, self.files.as_ref(), self.summary.as_ref())
-    }
-
-    fn in_words(&self) -> String {
-        format!("back to entry {}", self.back.to)
-    }
-
-    fn about(&self) -> Option<Seq> {
-        Some(self.back.to)
+        let RollBack { back, files, summary } = self;
+        if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
+            // It was recorded, and the answer was lost in a crash.
+            return Ok(Held::Done(done.entry));
+        }
+        let allowed = match draft.state.is_at_rest() {
+            Ok(()) if back.from != draft.state.seq || back.keep > draft.state.history.len() => {
+                Err(Refusal::Moved { expected: back.from, actual: draft.state.seq })
+            }
+            rest => rest,
+        };
+        allowed.map_err(|why| match summary {
+            Some(summary) => branch::refused(draft, summary, why),
+            None => why,
+        })?;
+        let entry = draft.write(None, Record::RolledBack(back.clone()));
+        // Behind it, so that whoever goes forth again comes to before them.
+        if let Some(files) = files {
+            draft.write(None, Record::Restored(files.clone()));
+        }
+        if let Some(summary) = summary.as_ref().filter(|summary| !summary.summary.trim().is_empty()) {
+            draft.write(None, Record::BranchSummary(summary.clone()));
+        }
+        Ok(Held::Done(entry))
     }
 }
 
@@ -123,45 +112,6 @@ pub struct WentBack {
     pub to: Seq,
 }
 
-/// A host wants to go back. What it was worked out for must be what is. What goes with it is in the same append.
-pub(super) fn roll_back(
-    draft: &mut Draft<'_>,
-    back: &Arc<RolledBack>,
-    files: Option<&Arc<RestoredFiles>>,
-    summary: Option<&Arc<BranchSummary>>,
-) -> Result<Held, Refusal> {
-    if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
-        // It was recorded, and the answer was lost in a crash.
-        return Ok(Held::Done(done.entry));
-    }
-    if let Some(why) = refusal(&draft.state, back) {
-        return Err(match summary {
-            Some(summary) => branch::refused(draft, summary, why),
-            None => why,
-        });
-    }
-    let entry = draft.write(None, Record::RolledBack(back.clone()));
-    // Behind it, so that whoever goes forth again comes to before them.
-    if let Some(files) = files {
-        draft.write(None, Record::Restored(files.clone()));
-    }
-    if let Some(summary) = summary.filter(|summary| !summary.summary.trim().is_empty()) {
-        draft.write(None, Record::BranchSummary(summary.clone()));
-    }
-    Ok(Held::Done(entry))
-}
-
-fn refusal(state: &State, back: &RolledBack) -> Option<Refusal> {
-    match &state.turn {
-        _ if state.closed.is_some() => Some(Refusal::Ended),
-        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
-        None if back.from != state.seq || back.keep > state.history.len() => {
-            Some(Refusal::Moved { expected: back.from, actual: state.seq })
-        }
-        None => None,
-    }
-}
-
 impl RolledBack {
     /// Whether a compaction that cuts there is given up: it sums up what is gone. One of what is still there goes on.
     pub(super) fn gives_up(&self, first_kept: usize) -> bool {
@@ -179,9 +129,8 @@ impl State {
         // A summary of what is still there may go on being written; one that reaches beyond is of no use. Nobody will say what it
         // took by now, so all that was held back for it counts.
         let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
-        if let Some((ticket, lost)) = given_up.map(|(ticket, open)| (ticket, open.reserved.lost(open.price.as_ref()))) {
-            self.open.remove(&ticket);
-            self.spend(Some(lost));
+        if let Some(open) = given_up.map(|(ticket, _)| ticket).and_then(|ticket| self.open.remove(&ticket)) {
+            self.spend(open.lost());
         }
         let mut context = (*back.context).clone();
         context.ready = None;

@@ -7,13 +7,8 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, Entry, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
-        Recorded, Refusal, Steering, Stop, advance,
-        command::Decide,
-        decide::Draft,
-        spending::{self, CallFit},
-        state::Next,
-        toolset,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Granted, Held, Open, OpenAsk, OpenCall, Outcome,
+        Record, Refusal, Steering, Stop, advance, command::Decide, decide::Draft, spending, state::Next, toolset,
     },
     model::{AnswerPart, Item},
     permission::{Action, seen_from},
@@ -33,44 +28,30 @@ pub(crate) struct AnswerAsk {
 }
 
 impl Decide for AnswerAsk {
-    fn is() -> &'static str {
-        "answer_ask"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<AnswerAsk> {
-        let first = wrote.first()?;
-        match &first.record {
-            Record::Granted { grant } => Some(AnswerAsk { ask: first.ticket?, grant: grant.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "answer"
-    }
-
-    /// A refusal may end the turn, and stays a refusal whatever the disk does.
-    fn stops(&self) -> bool {
-        matches!(self.grant, Grant::Reject(_))
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         draft.cause = Some(Cause::Entry(self.ask));
-        answer_ask(draft, self.ask, &self.grant)
-    }
-
-    fn in_words(&self) -> String {
-        let ask = self.ask;
-        match &self.grant {
-            Grant::Once => format!("ask {ask} was granted once"),
-            Grant::Always(_) => format!("ask {ask} was granted for more than once"),
-            Grant::Reject(_) => format!("ask {ask} was rejected"),
-            Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
+        let (ask, grant) = (self.ask, &self.grant);
+        let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
+            return spending::answer(draft, ask, grant);
+        };
+        if matches!(grant, Grant::Raise(_)) {
+            return Err(Refusal::NotABudget { ask });
         }
-    }
-
-    fn about(&self) -> Option<Seq> {
-        Some(self.ask)
+        let call = *call;
+        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
+        match grant {
+            Grant::Once | Grant::Raise(_) => {}
+            Grant::Always(_) => release_granted(draft),
+            Grant::Reject(Some(message)) => {
+                fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
+            }
+            Grant::Reject(None) => {
+                let tool = draft.state.call(call).map_or_else(String::new, |call| call.facts.tool.clone());
+                fail(draft, call, CallVerdict::Rejected, "The user rejected this call.");
+                draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
+            }
+        }
+        Ok(Held::Done(seq))
     }
 }
 
@@ -90,24 +71,24 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
         draft.write(None, record);
     }
     let last = matches!(turn.next, Next::End(Outcome::StepLimit { .. }));
+    let none_runs = match (last, answer.finish) {
+        (true, _) => {
+            Some((CallVerdict::LastStep, "No tools can be used on the last step of a turn; the call was not run."))
+        }
+        (_, Finish::Length) => Some((
+            CallVerdict::CutShort,
+            "The answer reached its length limit, so this call may be cut off; it was not run. Send it again, shorter.",
+        )),
+        (_, Finish::ContentFilter) => {
+            Some((CallVerdict::Withheld, "The provider withheld the answer; the call was not run."))
+        }
+        _ => None,
+    };
+    let none_runs = none_runs.map(|(judged, text)| (judged, text.to_owned()));
     let pending = draft.state.calls().filter(|(_, call)| call.state == CallState::Pending);
     let pending: Vec<_> = pending.map(|(ticket, call)| (ticket, call.clone())).collect();
     for (ticket, call) in pending {
-        let cannot_run = match (last, answer.finish) {
-            (true, _) => {
-                let text = "No tools can be used on the last step of a turn; the call was not run.";
-                Some((CallVerdict::LastStep, text.to_owned()))
-            }
-            (_, Finish::Length) => {
-                let text = "The answer reached its length limit, so this call may be cut off; it was not run. \
-                            Send it again, shorter.";
-                Some((CallVerdict::CutShort, text.to_owned()))
-            }
-            (_, Finish::ContentFilter) => {
-                Some((CallVerdict::Withheld, "The provider withheld the answer; the call was not run.".to_owned()))
-            }
-            _ => unusable(draft, &call),
-        };
+        let cannot_run = none_runs.clone().or_else(|| unusable(draft, &call));
         if let Some((judged, text)) = cannot_run {
             fail(draft, ticket, judged, text);
         }
@@ -159,7 +140,7 @@ fn reason_of(judged: CallVerdict) -> ErrorReason {
 /// Answers a call that was not run, or not to its end.
 fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into<String>) {
     let mut text = text.into();
-    let has_run = open_call(draft, ticket).is_some_and(|call| call.attempts > 0);
+    let has_run = draft.state.call(ticket).is_some_and(|call| call.attempts > 0);
     if has_run && judged != CallVerdict::Lost {
         text.push_str(BEGUN);
     }
@@ -179,8 +160,7 @@ pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
             }
         }
     }
-    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
-    ending || draft.state.calls().next().is_none()
+    draft.state.is_ending() || draft.state.calls().next().is_none()
 }
 
 /// Applies a waiting steering message to each call, by the state the call is in.
@@ -228,13 +208,6 @@ fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
     None
 }
 
-fn open_call<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenCall> {
-    match draft.state.open.get(&ticket) {
-        Some(Open::Call(call)) => Some(call),
-        _ => None,
-    }
-}
-
 /// What the rules say to a call, now.
 enum Ruling {
     /// It may run.
@@ -248,14 +221,17 @@ enum Ruling {
 /// Starts a call that may run, asks about one that must be asked for, answers one that may not. Says whether the next one may
 /// be looked at: not where the budget allows no call now.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
-    let Some(call) = open_call(draft, ticket).cloned() else { return true };
+    let Some(call) = draft.state.call(ticket).cloned() else { return true };
     if let Some((judged, text)) = unusable(draft, &call) {
         // The tools may be others than when the call was opened: the session was rebuilt in between.
         fail(draft, ticket, judged, text);
         return true;
     }
     match judge(draft, &call) {
-        Ruling::Run => return start_if_affordable(draft, ticket, &call),
+        Ruling::Run => match spending::for_call(draft, &call) {
+            Some(bytes) => start(draft, ticket, &call, bytes),
+            None => return false,
+        },
         Ruling::Ask(access) => ask(draft, ticket, access),
         Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
     }
@@ -281,10 +257,8 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
         Action::Allow => Ruling::Run,
         Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
         Action::Ask if !draft.env.asks_are_heard(&draft.state.env) => {
-            let text = format!(
-                "Permission denied: {} must be asked for, and nobody listens who could answer.",
-                shown(&access)
-            );
+            let wanted = shown(&access);
+            let text = format!("Permission denied: {wanted} must be asked for, and nobody listens who could answer.");
             Ruling::Refuse(CallVerdict::Unheard, text)
         }
         Action::Ask => Ruling::Ask(access),
@@ -297,25 +271,13 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
 
 fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
     let turn = draft.state.turn.as_ref().map(|turn| turn.id);
-    draft
-        .state
-        .grants
-        .iter()
-        .any(|granted| granted.access == *access && (granted.turn.is_none() || granted.turn == turn))
+    let holds = |granted: &Granted| granted.turn.is_none() || granted.turn == turn;
+    draft.state.grants.iter().any(|granted| granted.access == *access && holds(granted))
 }
 
 fn shown(access: &[Access]) -> String {
     let all: Vec<_> = access.iter().map(|access| format!("{} {}", access.permission, access.pattern)).collect();
     all.join(", ")
-}
-
-/// Starts a call where the budget allows it. Says whether it does.
-fn start_if_affordable(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall) -> bool {
-    match spending::for_call(draft, call) {
-        CallFit::Yes(bytes) => start(draft, ticket, call, bytes),
-        CallFit::Wait => return false,
-    }
-    true
 }
 
 fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>) {
@@ -328,7 +290,7 @@ fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>
 /// What its effect is says the tool that would run, and not the tape alone: it may be another tool by now, and a tape may come
 /// from anybody. That was told with the recovery, and a call that may not run again is closed before (`recover.rs`).
 pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
-    let Some(call) = open_call(draft, ticket).cloned() else { return };
+    let Some(call) = draft.state.call(ticket).cloned() else { return };
     if let Some((judged, text)) = unusable(draft, &call) {
         return fail(draft, ticket, judged, text);
     }
@@ -349,7 +311,7 @@ pub(super) fn close_unknown(draft: &mut Draft<'_>, ticket: Seq) {
 
 /// Answers a call that will not be started because its turn is being ended.
 pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
-    let Some(call) = open_call(draft, ticket).cloned() else { return };
+    let Some(call) = draft.state.call(ticket).cloned() else { return };
     let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone());
     let (why, judged, text) = match ending {
         Some(Outcome::Rejected { tool }) => {
@@ -369,7 +331,7 @@ pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
 
 /// A call is over.
 pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) {
-    let Some(call) = open_call(draft, ticket) else { return };
+    let Some(call) = draft.state.call(ticket) else { return };
     let mut result = result.clone();
     match call.state {
         CallState::Running => {}
@@ -379,31 +341,6 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
     }
     spending::cut(&mut result, call);
     draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
-}
-
-/// A person answered an ask.
-pub(super) fn answer_ask(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
-    let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
-        return spending::answer(draft, ask, grant);
-    };
-    if matches!(grant, Grant::Raise(_)) {
-        return Err(Refusal::NotABudget { ask });
-    }
-    let call = *call;
-    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
-    match grant {
-        Grant::Once | Grant::Raise(_) => {}
-        Grant::Always(_) => release_granted(draft),
-        Grant::Reject(Some(message)) => {
-            fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
-        }
-        Grant::Reject(None) => {
-            let tool = open_call(draft, call).map_or_else(String::new, |call| call.facts.tool.clone());
-            fail(draft, call, CallVerdict::Rejected, "The user rejected this call.");
-            draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
-        }
-    }
-    Ok(Held::Done(seq))
 }
 
 /// Closes the asks that a standing grant has answered too: nobody is to be asked the same thing twice.

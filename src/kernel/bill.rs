@@ -9,6 +9,7 @@ use crate::{
     model::Price,
     words::ids::Seq,
     words::message::ModelRef,
+    words::usage::Usage,
 };
 
 /// Every model request of a session that used something, oldest first.
@@ -17,9 +18,7 @@ pub struct Bill {
     /// The requests.
     pub lines: Vec<BillLine>,
     #[serde(skip)]
-    open: BTreeMap<Seq, Opened>,
-    #[serde(skip)]
-    waits: bool,
+    unsettled: Unsettled,
 }
 
 /// A request on a bill.
@@ -63,10 +62,13 @@ pub enum BillKind {
 }
 
 /// What a bill must know to go on with the entries that follow.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Unsettled {
     open: BTreeMap<Seq, Opened>,
     waits: bool,
+    /// Lines of the entry that it is at.
+    #[serde(skip)]
+    lines: Vec<BillLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,17 +100,14 @@ impl Opened {
     }
 }
 
-impl Bill {
-    /// The bill of a whole tape.
-    #[must_use]
-    pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Bill {
-        let mut bill = Bill::default();
-        entries.into_iter().for_each(|entry| bill.apply(entry));
-        bill
+impl Unsettled {
+    /// The lines that the next entry adds.
+    pub(super) fn apply(&mut self, entry: &Entry) -> Vec<BillLine> {
+        self.take(entry);
+        std::mem::take(&mut self.lines)
     }
 
-    /// Takes the next entry.
-    pub fn apply(&mut self, entry: &Entry) {
+    fn take(&mut self, entry: &Entry) {
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
             Record::State(state) => {
@@ -120,28 +119,20 @@ impl Bill {
             Record::Compaction(open) => {
                 self.open(entry.seq, What::Compaction(open.first_kept), &open.model, open.price, open.reserved);
             }
-            Record::BranchOpened(open) => {
-                self.open(entry.seq, What::Branch, &open.model, open.price, open.reserved);
-            }
+            Record::BranchOpened(open) => self.open(entry.seq, What::Branch, &open.model, open.price, open.reserved),
             Record::Answer { answer, interrupted, estimated } => {
                 let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
-                self.close(ticket, kind, |open| Charge::of(open.price.as_ref(), &answer.usage, estimated.as_ref()));
+                self.close(ticket, kind, &answer.usage, estimated.as_ref());
             }
-            Record::RequestFailed { estimated, .. } => self.close(ticket, BillKind::Failed, |open| {
-                Charge::of(open.price.as_ref(), &Default::default(), estimated.as_ref())
-            }),
+            Record::RequestFailed { estimated, .. } => {
+                self.close(ticket, BillKind::Failed, &Usage::default(), estimated.as_ref());
+            }
             Record::Compacted(compacted) => {
-                self.in_vain(ticket, compacted.lost);
-                self.close(ticket, BillKind::Summary, |open| {
-                    compacted.summary.as_ref().and_then(|_| compacted.charge(open.price.as_ref()))
-                });
+                self.close_summary(ticket, compacted.lost, &compacted.usage, compacted.estimated.as_ref());
             }
             Record::CompactionFailed { usage, estimated, lost, .. }
             | Record::BranchFailed { usage, estimated, lost, .. } => {
-                self.in_vain(ticket, *lost);
-                self.close(ticket, BillKind::Summary, |open| {
-                    Charge::of(open.price.as_ref(), usage, estimated.as_ref())
-                });
+                self.close_summary(ticket, *lost, usage, estimated.as_ref());
             }
             Record::BranchSummary(branch) => {
                 let ticket = branch.ticket();
@@ -195,28 +186,34 @@ impl Bill {
         self.open.values().any(|open| matches!(open.what, What::Compaction(_)))
     }
 
-    /// Tries of a summary that were read and came to nothing.
-    fn in_vain(&mut self, ticket: Seq, tries: u32) {
+    /// A summary was written, or came to nothing: the tries before it, and what it took.
+    fn close_summary(&mut self, ticket: Seq, lost: u32, usage: &Usage, estimated: Option<&Usage>) {
         let Some(open) = self.open.get(&ticket) else { return };
         let line = |charge| BillLine { ticket, model: open.model.clone(), kind: BillKind::Failed, charge };
-        self.lines.extend(in_vain(tries, open.reserved, open.price).map(line));
+        self.lines.extend(in_vain(lost, open.reserved, open.price).map(line));
+        self.close(ticket, BillKind::Summary, usage, estimated);
     }
 
-    fn close(&mut self, ticket: Seq, kind: BillKind, charge: impl FnOnce(&Opened) -> Option<Charge>) {
+    fn close(&mut self, ticket: Seq, kind: BillKind, usage: &Usage, estimated: Option<&Usage>) {
         let Some(open) = self.open.remove(&ticket) else { return };
-        if let Some(charge) = charge(&open) {
+        if let Some(charge) = Charge::of(open.price.as_ref(), usage, estimated) {
             self.lines.push(BillLine { ticket, model: open.model, kind, charge });
         }
     }
+}
 
-    /// What is open on it, to go on with later.
-    pub(super) fn unsettled(&self) -> Unsettled {
-        Unsettled { open: self.open.clone(), waits: self.waits }
+impl Bill {
+    /// The bill of a whole tape.
+    #[must_use]
+    pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Bill {
+        let mut bill = Bill::default();
+        entries.into_iter().for_each(|entry| bill.apply(entry));
+        bill
     }
 
-    /// A bill without a line that goes on from there.
-    pub(super) fn going_on(Unsettled { open, waits }: Unsettled) -> Bill {
-        Bill { lines: Vec::new(), open, waits }
+    /// Takes the next entry.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.lines.extend(self.unsettled.apply(entry));
     }
 
     /// The newest request.

@@ -15,15 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::FileOperations,
     kernel::{
-        Charge, Entry, Held, NoSummary, Open, Record, Recorded, Refusal, Reserve, State,
-        command::{Decide, first},
-        decide::Draft,
-        record::is_none,
-        said::Said,
-        spent::in_vain,
+        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, command::Decide, decide::Draft,
+        said::Said, spent::in_vain,
     },
     model::{Item, Price, UserItem},
     words::ids::{MessageId, Seq},
+    words::is_default,
     words::message::ModelRef,
     words::usage::Usage,
 };
@@ -36,27 +33,17 @@ pub(crate) struct SumUpBranch {
 }
 
 impl Decide for SumUpBranch {
-    fn is() -> &'static str {
-        "sum_up_branch"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<SumUpBranch> {
-        match first(wrote)? {
-            Record::BranchOpened(open) => Some(SumUpBranch { request: Box::new(open.clone()) }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "sum up branch"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        open(draft, &self.request)
-    }
-
-    fn in_words(&self) -> String {
-        "a branch was to be summed up".to_owned()
+        let SumUpBranch { request: wanted } = self;
+        let state = &draft.state;
+        state.is_at_rest()?;
+        if let Some(ticket) = state.leaving() {
+            return Err(Refusal::Leaving { ticket });
+        }
+        let Reserve { input, output } = wanted.wanted;
+        let reserved = state.reserve_for_summary(wanted.price.as_ref(), input, output);
+        let reserved = reserved.ok_or(Refusal::SummaryOverBudget)?;
+        Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..(**wanted).clone() }))))
     }
 }
 
@@ -72,37 +59,9 @@ pub(crate) struct GiveUpBranch {
 }
 
 impl Decide for GiveUpBranch {
-    fn is() -> &'static str {
-        "give_up_branch"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<GiveUpBranch> {
-        let first = wrote.first()?;
-        let Record::BranchFailed { error, usage, estimated, lost } = &first.record else { return None };
-        let why = Box::new(NoSummary { error: error.clone(), usage: *usage, estimated: *estimated });
-        Some(GiveUpBranch { ticket: first.ticket?, why, lost: *lost })
-    }
-
-    /// It closes what is open, and nobody says it again.
-    fn stops(&self) -> bool {
-        true
-    }
-
-    fn name(&self) -> &'static str {
-        "branch failed"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         failed(draft, self.ticket, &self.why, self.lost);
         Ok(Held::Done(draft.state.seq))
-    }
-
-    fn in_words(&self) -> String {
-        format!("the summary of branch {} failed", self.ticket)
-    }
-
-    fn about(&self) -> Option<Seq> {
-        Some(self.ticket)
     }
 }
 
@@ -114,31 +73,14 @@ pub(crate) struct LeaveBranch {
 }
 
 impl Decide for LeaveBranch {
-    fn is() -> &'static str {
-        "leave_branch"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<LeaveBranch> {
-        match first(wrote)? {
-            Record::BranchSummary(branch) => Some(LeaveBranch { branch: branch.clone() }),
-            _ => None,
-        }
-    }
-
-    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
-        gives_up(wrote)
-    }
-
-    fn name(&self) -> &'static str {
-        "leave branch"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        take(draft, &self.branch)
-    }
-
-    fn in_words(&self) -> String {
-        format!("the branch of entries {} to {} was left", self.branch.from, self.branch.to)
+        let LeaveBranch { branch } = self;
+        let allowed = match draft.state.is_at_rest() {
+            Ok(()) if branch.summary.trim().is_empty() => Err(Refusal::Empty),
+            rest => rest,
+        };
+        allowed.map_err(|why| refused(draft, branch, why))?;
+        Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
     }
 }
 
@@ -178,10 +120,8 @@ pub struct BranchSummary {
     /// What came of it.
     pub summary: Arc<str>,
     /// What writing that took.
-    #[serde(default)]
     pub usage: Usage,
     /// The files that were touched on it.
-    #[serde(default)]
     pub files: FileOperations,
     /// The request that wrote it, or was to; tapes of before the field was there do not say, and it is not charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,7 +139,6 @@ pub struct OpenBranch {
     /// Tokens that it reads, and may write, as far as can be told before.
     pub wanted: Reserve,
     /// What is held back for it.
-    #[serde(default)]
     pub reserved: Reserve,
 }
 
@@ -207,7 +146,7 @@ pub struct OpenBranch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchRequest {
     /// The ticket that was opened for it; 0 on tapes of before there was one.
-    #[serde(default, skip_serializing_if = "is_no_ticket")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ticket: Seq,
     /// Which model.
     pub model: ModelRef,
@@ -220,13 +159,8 @@ pub struct BranchRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
     /// Tries that were read and came to nothing.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_no_ticket(ticket: &Seq) -> bool {
-    *ticket == Seq::ZERO
 }
 
 impl BranchSummary {
@@ -242,30 +176,6 @@ impl BranchSummary {
             in_vain(request.lost, request.reserved, request.price).chain(answered)
         })
     }
-}
-
-/// A summary that is not taken is given up, and that alone is recorded.
-pub(super) fn gives_up(wrote: &[Entry]) -> Option<&'static str> {
-    matches!(first(wrote), Some(Record::BranchFailed { .. })).then(GiveUpBranch::is)
-}
-
-/// A host is about to have a branch summed up.
-pub(super) fn open(draft: &mut Draft<'_>, wanted: &OpenBranch) -> Result<Held, Refusal> {
-    let state = &draft.state;
-    if state.closed.is_some() {
-        return Err(Refusal::Ended);
-    }
-    if let Some(turn) = &state.turn {
-        return Err(Refusal::Busy { turn: turn.id });
-    }
-    if let Some(ticket) = state.leaving() {
-        return Err(Refusal::Leaving { ticket });
-    }
-    let Reserve { input, output } = wanted.wanted;
-    let Some(reserved) = state.reserve_for_summary(wanted.price.as_ref(), input, output) else {
-        return Err(Refusal::SummaryOverBudget);
-    };
-    Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..wanted.clone() }))))
 }
 
 /// There is no summary: the request failed, or nobody waits for it any more. What it took counts.
@@ -285,33 +195,10 @@ pub(super) fn refused(draft: &mut Draft<'_>, branch: &BranchSummary, why: Refusa
     why
 }
 
-/// A host brings the summary of a branch.
-pub(super) fn take(draft: &mut Draft<'_>, branch: &Arc<BranchSummary>) -> Result<Held, Refusal> {
-    let refusal = match &draft.state.turn {
-        _ if draft.state.closed.is_some() => Some(Refusal::Ended),
-        Some(turn) => Some(Refusal::Busy { turn: turn.id }),
-        None if branch.summary.trim().is_empty() => Some(Refusal::Empty),
-        None => None,
-    };
-    match refusal {
-        Some(why) => Err(refused(draft, branch, why)),
-        None => Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone())))),
-    }
-}
-
 impl State {
     /// The ticket of a summary of a branch that is being written.
     pub(super) fn leaving(&self) -> Option<Seq> {
         self.open.iter().find_map(|(ticket, open)| matches!(open, Open::Branch(_)).then_some(*ticket))
-    }
-
-    /// There will be no summary of that branch.
-    pub(super) fn give_up_branch(&mut self, ticket: Seq, usage: &Usage, estimated: Option<&Usage>, lost: u32) {
-        self.usage += *usage;
-        if let Some(Open::Branch(open)) = self.open.remove(&ticket) {
-            self.spend_all(in_vain(lost, open.reserved, open.price));
-            self.spend(Charge::of(open.price.as_ref(), usage, estimated));
-        }
     }
 
     /// The summary stands in the context from here on.
@@ -320,7 +207,7 @@ impl State {
         let ticket = branch.ticket();
         // Where the ticket is closed all that was held for it was counted when it was lost.
         if ticket == Seq::ZERO || matches!(self.open.remove(&ticket), Some(Open::Branch(_))) {
-            self.spend_all(branch.charges());
+            self.spend(branch.charges());
         }
         let text = crate::kernel::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
         let parts = vec![crate::words::message::Part::text(text)];

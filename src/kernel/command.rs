@@ -1,13 +1,14 @@
 //! The commands that a host, or the runtime for it, gives a session.
 //!
-//! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), and one line in the list below:
-//! everything else that must know of all commands asks them through [`Decide`].
+//! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), one line in the list below with its name
+//! on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what it wrote.
+//! What sets only a few commands apart (which of them stop what runs, which begin work) stands in one place here for all of them.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    kernel::{Entry, Held, Limits, Record, Recorded, Refusal, decide::Draft},
+    kernel::{Entry, Held, Limits, Record, Recorded, Refusal, Tie, decide::Draft},
     words::ids::Seq,
 };
 
@@ -30,84 +31,14 @@ pub(crate) use crate::kernel::{
     undo::UndoCompaction,
 };
 
-/// What the core, its shell and its readers must know of a command.
+/// What the core does about a command.
 pub(super) trait Decide {
-    /// What it is called, for the tree and for whoever replays.
-    fn name(&self) -> &'static str;
-
-    /// What it is called on the tape.
-    fn is() -> &'static str
-    where
-        Self: Sized;
-
-    /// Reads it back from what it wrote by itself, and from what else was recorded of it. It need not be what it was: it must lead
-    /// to the same.
-    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Self>
-    where
-        Self: Sized;
-
-    /// What is recorded of it beside what it wrote: small values that no entry of it holds.
-    fn record(&self, fields: &mut Map<String, Value>) {
-        let _ = fields;
-    }
-
-    /// Another kind of command that it is recorded as, where it did what that one does.
-    fn recorded_as(&self, wrote: &[Entry]) -> Option<&'static str> {
-        let _ = wrote;
-        None
-    }
-
     /// What follows from it, and what its sender is told.
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal>;
-
-    /// What it wants, in words that name what it is about.
-    fn in_words(&self) -> String {
-        self.name().to_owned()
-    }
-
-    /// The ticket or the entry that it is about.
-    fn about(&self) -> Option<Seq> {
-        None
-    }
-
-    /// What was said, for whoever traces a session in full.
-    fn said(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether its sender knows it by an id of its own.
-    fn has_an_id(&self) -> bool {
-        false
-    }
-
-    /// Whether it adds work: refused where the queue is full.
-    fn adds_work(&self) -> bool {
-        false
-    }
-
-    /// Whether it begins work of its own: refused while the runtime drains.
-    fn begins_work(&self) -> bool {
-        false
-    }
-
-    /// Whether it stops what runs: it stays where the disk refuses it, for what it stops is stopped at once.
-    fn stops(&self) -> bool {
-        false
-    }
-
-    /// The size of what it brings, in bytes, about.
-    fn bytes(&self) -> usize {
-        0
-    }
-
-    /// Whether it stands alone in its append, and nothing more follows from it.
-    fn stands_alone(&self) -> bool {
-        false
-    }
 }
 
 macro_rules! commands {
-    ($($command:ident),* $(,)?) => {
+    ($($name:literal => $command:ident),* $(,)?) => {
         /// Everything that may be wanted of a session.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
@@ -116,26 +47,18 @@ macro_rules! commands {
         }
 
         impl Command {
-            fn as_decide(&self) -> &dyn Decide {
+            /// What it is called: on the tape, in the tree, and for whoever replays.
+            #[must_use]
+            pub(crate) fn name(&self) -> &'static str {
                 match self {
-                    $(Command::$command(command) => command),*
+                    $(Command::$command(_) => $name),*
                 }
             }
 
-            fn is(&self) -> &'static str {
+            pub(super) fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
                 match self {
-                    $(Command::$command(_) => <$command as Decide>::is()),*
+                    $(Command::$command(command) => command.decide(draft)),*
                 }
-            }
-
-            /// Reads a command back from what is recorded of it.
-            pub(super) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
-                $(
-                    if recorded.is == <$command as Decide>::is() {
-                        return $command::read_back(recorded, wrote).map(Command::$command);
-                    }
-                )*
-                None
             }
         }
 
@@ -159,71 +82,121 @@ macro_rules! commands {
 }
 
 commands! {
-    SendMessage,
-    EditMessage,
-    WithdrawMessage,
-    ClearQueue,
-    AnswerAsk,
-    Abort,
-    GoOn,
-    Pause,
-    Resume,
-    Configure,
-    Compact,
-    RecordRestored,
-    UndoCompaction,
-    SumUpBranch,
-    GiveUpBranch,
-    LeaveBranch,
-    PinMessage,
-    UnpinMessage,
-    RollBack,
-    Merge,
-    BeginAnchor,
-    HandOff,
-    Spawn,
-    Adopt,
-    End,
-    StopTask,
-    Orphan,
-    BeAdopted,
+    "send" => SendMessage,
+    "edit" => EditMessage,
+    "withdraw" => WithdrawMessage,
+    "clear_queue" => ClearQueue,
+    "answer_ask" => AnswerAsk,
+    "abort" => Abort,
+    "go_on" => GoOn,
+    "pause" => Pause,
+    "resume" => Resume,
+    "configure" => Configure,
+    "compact" => Compact,
+    "restored" => RecordRestored,
+    "undo_compaction" => UndoCompaction,
+    "sum_up_branch" => SumUpBranch,
+    "give_up_branch" => GiveUpBranch,
+    "leave_branch" => LeaveBranch,
+    "pin" => PinMessage,
+    "unpin" => UnpinMessage,
+    "roll_back" => RollBack,
+    "merge" => Merge,
+    "anchor" => BeginAnchor,
+    "hand_off" => HandOff,
+    "spawn" => Spawn,
+    "adopt" => Adopt,
+    "end" => End,
+    "stop_task" => StopTask,
+    "orphaned" => Orphan,
+    "adopted" => BeAdopted,
 }
 
 impl Command {
-    /// What it is called.
-    #[must_use]
-    pub(crate) fn name(&self) -> &'static str {
-        self.as_decide().name()
-    }
-
     /// What it wants, in words that name what it is about.
     #[must_use]
     pub(crate) fn in_words(&self) -> String {
-        self.as_decide().in_words()
+        match self {
+            Command::SendMessage(SendMessage { message, delivery, .. }) => {
+                let how = match delivery {
+                    Delivery::Queue => "",
+                    Delivery::Steer(_) => " to steer",
+                    Delivery::Reject => " to an idle session",
+                };
+                format!("message {} was sent{how}", message.id)
+            }
+            Command::EditMessage(edit) => format!("message {} was edited", edit.message.id),
+            Command::WithdrawMessage(withdraw) => format!("message {} was withdrawn", withdraw.id),
+            Command::ClearQueue(_) => "all messages that waited were withdrawn".to_owned(),
+            Command::AnswerAsk(AnswerAsk { ask, grant }) => match grant {
+                Grant::Once => format!("ask {ask} was granted once"),
+                Grant::Always(_) => format!("ask {ask} was granted for more than once"),
+                Grant::Reject(_) => format!("ask {ask} was rejected"),
+                Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
+            },
+            Command::Abort(_) => "abort".to_owned(),
+            Command::GoOn(_) => "go on".to_owned(),
+            Command::Pause(_) => "pause".to_owned(),
+            Command::Resume(_) => "the pause is over".to_owned(),
+            Command::Configure(_) => "the settings were changed".to_owned(),
+            Command::Compact(_) => "a compaction was asked for".to_owned(),
+            Command::RecordRestored(_) => "files were put back".to_owned(),
+            Command::UndoCompaction(undo) => format!("compaction {} was undone", undo.undone.compaction),
+            Command::SumUpBranch(_) => "a branch was to be summed up".to_owned(),
+            Command::GiveUpBranch(branch) => format!("the summary of branch {} failed", branch.ticket),
+            Command::LeaveBranch(LeaveBranch { branch }) => {
+                format!("the branch of entries {} to {} was left", branch.from, branch.to)
+            }
+            Command::PinMessage(pin) => format!("message {} was pinned", pin.message),
+            Command::UnpinMessage(unpin) => format!("message {} was unpinned", unpin.message),
+            Command::RollBack(RollBack { back, .. }) => format!("back to entry {}", back.to),
+            Command::Merge(Merge { merged }) => {
+                format!("fork {} was merged through entry {}", merged.fork, merged.to)
+            }
+            Command::BeginAnchor(_) => "an anchor".to_owned(),
+            Command::HandOff(handoff) => format!("a handoff to {}", handoff.name),
+            Command::Spawn(spawn) => format!("child {} was spawned", spawn.child),
+            Command::Adopt(adopt) => format!("session {} was adopted", adopt.child),
+            Command::End(_) => "the session was ended".to_owned(),
+            Command::StopTask(stop) => format!("parent {} stopped the task", stop.parent),
+            Command::Orphan(orphan) => format!("parent {} has ended", orphan.parent),
+            Command::BeAdopted(BeAdopted { tie, .. }) => format!("parent {} said what it may not do", tie.parent),
+        }
     }
 
     /// The ticket or the entry that it is about.
     #[must_use]
     pub(crate) fn about(&self) -> Option<Seq> {
-        self.as_decide().about()
+        match self {
+            Command::AnswerAsk(answer) => Some(answer.ask),
+            Command::GiveUpBranch(branch) => Some(branch.ticket),
+            Command::RollBack(RollBack { back, .. }) => Some(back.to),
+            _ => None,
+        }
     }
 
     /// What was said, for whoever traces a session in full.
     #[must_use]
     pub(crate) fn said(&self) -> Option<String> {
-        self.as_decide().said()
+        match self {
+            Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
+                Some(message.text())
+            }
+            Command::Abort(Abort { reason }) => Some(reason.clone()),
+            _ => None,
+        }
     }
 
     /// Whether it begins work of its own: refused while the runtime drains.
     #[must_use]
     pub(crate) fn begins_work(&self) -> bool {
-        self.as_decide().begins_work()
+        matches!(self, Command::SendMessage(_) | Command::Spawn(_) | Command::Adopt(_))
     }
 
     /// Whether it adds work: refused where the queue is full.
     #[must_use]
     pub(crate) fn adds_work(&self) -> bool {
-        self.as_decide().adds_work()
+        self.begins_work() || matches!(self, Command::EditMessage(_))
     }
 
     /// Whether it ends the running turn, whatever that is at.
@@ -232,48 +205,53 @@ impl Command {
         matches!(self, Command::Abort(_) | Command::End(_))
     }
 
-    /// Whether it stops what runs.
+    /// Whether it stops what runs: it stays where the disk refuses it, for what it stops is stopped at once.
     #[must_use]
     pub(crate) fn stops(&self) -> bool {
-        self.as_decide().stops()
+        match self {
+            Command::StopTask(_) | Command::GiveUpBranch(_) => true,
+            Command::AnswerAsk(AnswerAsk { grant, .. }) => matches!(grant, Grant::Reject(_)),
+            Command::SendMessage(send) => send.delivery == Delivery::Steer(Steering::AbortRunning),
+            other => other.ends_the_turn(),
+        }
     }
 
     /// The size of what it brings, in bytes, about.
     #[must_use]
     pub(crate) fn bytes(&self) -> usize {
-        self.as_decide().bytes()
+        match self {
+            Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
+                message.bytes()
+            }
+            _ => 0,
+        }
     }
 
     /// Whether it stands alone in its append, and nothing more follows from it.
     #[must_use]
     pub(crate) fn stands_alone(&self) -> bool {
-        self.as_decide().stands_alone()
-    }
-
-    /// Whether its sender knows it by an id of its own.
-    pub(super) fn has_an_id(&self) -> bool {
-        self.as_decide().has_an_id()
+        matches!(self, Command::BeginAnchor(_) | Command::HandOff(_))
     }
 
     /// What its first entry says of it.
     pub(super) fn recorded(&self, wrote: &[Entry]) -> Recorded {
-        let command = self.as_decide();
-        if let Some(is) = command.recorded_as(wrote) {
-            return Recorded::new(is);
+        if let [Entry { record: Record::BranchFailed { .. }, .. }, ..] = wrote {
+            // One that was to take a summary in, and was refused, did what giving the summary up does.
+            return Recorded::new("give_up_branch");
         }
-        let mut recorded = Recorded::new(self.is());
-        command.record(&mut recorded.fields);
-        recorded
+        let fields = match self {
+            Command::StopTask(StopTask { parent, ticket, .. })
+            | Command::Orphan(Orphan { parent, ticket, .. })
+            | Command::BeAdopted(BeAdopted { tie: Tie { parent, ticket, .. }, .. }) => {
+                Map::from_iter([("parent".to_owned(), json!(parent)), ("ticket".to_owned(), json!(ticket))])
+            }
+            Command::HandOff(handoff) if handoff.summary().is_some() => {
+                Map::from_iter([("summarised".to_owned(), Value::Bool(true))])
+            }
+            _ => Map::new(),
+        };
+        Recorded { fields, ..Recorded::new(self.name()) }
     }
-
-    pub(super) fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        self.as_decide().decide(draft)
-    }
-}
-
-/// What an input wrote first, by itself.
-pub(super) fn first(wrote: &[Entry]) -> Option<&Record> {
-    wrote.first().map(|entry| &entry.record)
 }
 
 /// What becomes of a message when the session is busy.

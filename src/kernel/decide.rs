@@ -5,11 +5,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         Entry, Env, Held, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings, State, Stop,
-        advance, batch,
-        command::{Decide, first},
-        compact,
-        recorded::{self, Reader},
-        recover, retry, spending, tasks,
+        advance, batch, command::Decide, compact, env::Reader, recorded, recover, retry, spending, tasks,
     },
     tape::Cause,
     words::ids::{Millis, Seq},
@@ -26,27 +22,18 @@ pub(crate) struct Configure {
 }
 
 impl Decide for Configure {
-    fn is() -> &'static str {
-        "configure"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Configure> {
-        match first(wrote)? {
-            Record::Settings(settings) => Some(Configure { before: None, settings: settings.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "configure"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        configure(draft, self.before.as_deref(), &self.settings)
-    }
-
-    fn in_words(&self) -> String {
-        "the settings were changed".to_owned()
+        let (mut settings, now) = (self.settings.clone(), &draft.state.settings);
+        // What the host and the ancestors do not allow stays out of reach.
+        settings.above.clone_from(&now.above);
+        settings.host.clone_from(&now.host);
+        if **now == *settings {
+            return Ok(Held::Done(draft.state.seq));
+        }
+        if self.before.as_ref().is_some_and(|before| before != now) {
+            return Err(Refusal::Reconfigured);
+        }
+        Ok(Held::Done(draft.write(None, Record::Settings(settings))))
     }
 }
 
@@ -123,7 +110,15 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
             draft.reply(*reply, answer);
             return done;
         }
-        Input::Report { ticket, report } => report_of(draft, *ticket, report),
+        Input::Report { ticket, report } => match report {
+            Report::Answered { answer, calls } => retry::answered(draft, *ticket, answer, calls),
+            Report::Failed { error } => retry::failed(draft, *ticket, error),
+            Report::CutOff { partial, thrown_away } => retry::cut_off(draft, *ticket, partial, *thrown_away),
+            Report::Returned { result } => batch::returned(draft, *ticket, result),
+            Report::Summarised { result, lost } => compact::summarised(draft, *ticket, result, *lost),
+            Report::TaskDown { down } => tasks::down(draft, *ticket, down),
+            Report::TaskLeft => tasks::left(draft, *ticket),
+        },
         Input::Timer => {
             batch::expire_asks(draft);
             spending::expire(draft);
@@ -134,34 +129,6 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
         Input::Look | Input::Hold => {}
     }
     None
-}
-
-/// What a worker says of its ticket.
-fn report_of(draft: &mut Draft<'_>, ticket: Seq, report: &Report) {
-    match report {
-        Report::Answered { answer, calls } => retry::answered(draft, ticket, answer, calls),
-        Report::Failed { error } => retry::failed(draft, ticket, error),
-        Report::CutOff { partial, thrown_away } => retry::cut_off(draft, ticket, partial, *thrown_away),
-        Report::Returned { result } => batch::returned(draft, ticket, result),
-        Report::Summarised { result, lost } => compact::summarised(draft, ticket, result, *lost),
-        Report::TaskDown { down } => tasks::down(draft, ticket, down),
-        Report::TaskLeft => tasks::left(draft, ticket),
-    }
-}
-
-/// A host sets the session to something else; or has changed what it is not set to any more.
-fn configure(draft: &mut Draft<'_>, before: Option<&Settings>, settings: &Settings) -> Result<Held, Refusal> {
-    let (mut settings, now) = (Box::new(settings.clone()), &draft.state.settings);
-    // What the host and the ancestors do not allow stays out of reach.
-    settings.above.clone_from(&now.above);
-    settings.host.clone_from(&now.host);
-    if **now == *settings {
-        return Ok(Held::Done(draft.state.seq));
-    }
-    if before.is_some_and(|before| *before != **now) {
-        return Err(Refusal::Reconfigured);
-    }
-    Ok(Held::Done(draft.write(None, Record::Settings(settings))))
 }
 
 /// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.

@@ -1,12 +1,7 @@
 //! The end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and
 //! its other children become orphans. The tape stays, to be read.
 
-use crate::kernel::{
-    Entry, Held, Record, Recorded, Refusal, advance,
-    command::{Decide, first},
-    decide::Draft,
-    tasks,
-};
+use crate::kernel::{Held, Record, Refusal, advance, command::Decide, decide::Draft, tasks};
 
 /// A host ends the session for good.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,41 +11,11 @@ pub(crate) struct End {
 }
 
 impl Decide for End {
-    fn is() -> &'static str {
-        "end"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<End> {
-        // Said again to a session that has ended, it says nothing.
-        let why = match first(wrote) {
-            Some(Record::Ended { why }) => why.clone(),
-            _ => String::new(),
-        };
-        Some(End { reason: why })
-    }
-
-    fn name(&self) -> &'static str {
-        "end"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        end(draft, &self.reason);
+        if draft.state.closed.is_none() {
+            draft.write(None, Record::Ended { why: self.reason.clone() });
+        }
         Ok(Held::Done(draft.state.seq))
-    }
-
-    fn in_words(&self) -> String {
-        "the session was ended".to_owned()
-    }
-
-    fn stops(&self) -> bool {
-        true
-    }
-}
-
-/// Ends the session. Once; again is nothing new.
-pub(super) fn end(draft: &mut Draft<'_>, why: &str) {
-    if draft.state.closed.is_none() {
-        draft.write(None, Record::Ended { why: why.to_owned() });
     }
 }
 

@@ -7,15 +7,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::{
-    kernel::{
-        Entry, Held, Record, Recorded, Refusal, State,
-        command::{Decide, first},
-        compact,
-        decide::Draft,
-    },
+    kernel::{Held, Record, Refusal, State, command::Decide, compact, decide::Draft},
     tape::anchor_name_of,
     words::ids::Seq,
 };
@@ -25,29 +19,11 @@ use crate::{
 pub(crate) struct BeginAnchor;
 
 impl Decide for BeginAnchor {
-    fn is() -> &'static str {
-        "anchor"
-    }
-
-    fn read_back(_: &Recorded, _: &[Entry]) -> Option<BeginAnchor> {
-        Some(BeginAnchor)
-    }
-
-    fn name(&self) -> &'static str {
-        "anchor"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        after_compaction(draft);
-        Ok(Held::Done(draft.state.seq))
-    }
-
-    fn in_words(&self) -> String {
-        "an anchor".to_owned()
-    }
-
-    fn stands_alone(&self) -> bool {
-        true
+        let mut whole = draft.state.clone();
+        // J-20: the name of what it follows, with a number of its own, because a name is there once.
+        whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
+        Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
 }
 
@@ -61,45 +37,30 @@ pub(crate) struct HandOff {
 }
 
 impl Decide for HandOff {
-    fn is() -> &'static str {
-        "hand_off"
-    }
-
-    fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<HandOff> {
-        let Record::State(state) = first(wrote)? else { return None };
-        let is_summed_up = recorded.fields.contains_key(SUMMARISED);
-        let summary = state.context.summary.clone().filter(|_| is_summed_up);
-        Some(HandOff { name: state.anchor.as_ref()?.name.clone(), summary })
-    }
-
-    fn record(&self, fields: &mut Map<String, Value>) {
-        if has_words(self.summary.as_ref()) {
-            fields.insert(SUMMARISED.to_owned(), true.into());
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "handoff"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        hand_off(draft, &self.name, self.summary.as_ref())
-    }
-
-    fn in_words(&self) -> String {
-        format!("a handoff to {}", self.name)
-    }
-
-    fn stands_alone(&self) -> bool {
-        true
+        if let Some(turn) = &draft.state.turn {
+            return Err(Refusal::Busy { turn: turn.id });
+        }
+        if let Some((ticket, _)) = draft.state.compaction() {
+            return Err(Refusal::Compacting { ticket });
+        }
+        let mut whole = draft.state.clone();
+        if let Some(summary) = self.summary() {
+            let whole_history = compact::in_place_of_all(draft, summary);
+            whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
+            // The entry of this handoff: no compaction from before it can be undone, for what was kept then is not there any more.
+            Arc::make_mut(&mut whole.context).newest = draft.state.seq.next();
+        }
+        whole.anchor = Some(whole.next_mark(anchor_name_of(&self.name)));
+        Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
 }
 
-/// What is recorded of a handoff beside its entry: that the host's own words are in the place of the conversation.
-const SUMMARISED: &str = "summarised";
-
-fn has_words(summary: Option<&Arc<str>>) -> bool {
-    summary.is_some_and(|summary| !summary.trim().is_empty())
+impl HandOff {
+    /// What takes the place of the conversation, where that says anything.
+    pub(super) fn summary(&self) -> Option<&Arc<str>> {
+        self.summary.as_ref().filter(|summary| !summary.trim().is_empty())
+    }
 }
 
 /// What the first file of a tape is called.
@@ -138,31 +99,4 @@ impl State {
         Arc::make_mut(&mut mark).before_last = Seq(self.seq.0.saturating_sub(1));
         self.anchor = Some(mark);
     }
-}
-
-/// A compaction has taken place: from here on the session opens without what was summed up.
-pub(super) fn after_compaction(draft: &mut Draft<'_>) {
-    let mut whole = draft.state.clone();
-    // J-20: the name of what it follows, with a number of its own, because a name is there once.
-    whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
-    draft.write(None, Record::State(Arc::new(whole)));
-}
-
-/// A host hands over to a new anchor.
-pub(super) fn hand_off(draft: &mut Draft<'_>, name: &str, summary: Option<&Arc<str>>) -> Result<Held, Refusal> {
-    if let Some(turn) = &draft.state.turn {
-        return Err(Refusal::Busy { turn: turn.id });
-    }
-    if let Some((ticket, _)) = draft.state.compaction() {
-        return Err(Refusal::Compacting { ticket });
-    }
-    let mut whole = draft.state.clone();
-    if let Some(summary) = summary.filter(|summary| has_words(Some(*summary))) {
-        let whole_history = compact::in_place_of_all(draft, summary);
-        whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
-        // The entry of this handoff: no compaction from before it can be undone, for what was kept then is not there any more.
-        Arc::make_mut(&mut whole.context).newest = draft.state.seq.next();
-    }
-    whole.anchor = Some(whole.next_mark(anchor_name_of(name)));
-    Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
 }

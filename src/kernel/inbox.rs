@@ -9,10 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Entry, Held, Mode, Receipt, Record, Recorded, Refusal, Steering, Waiting, advance,
-        command::{Decide, first},
-        decide::Draft,
-        pin, recover,
+        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, command::Decide,
+        decide::Draft, pin, recover,
     },
     tape::Cause,
     words::ids::{MessageId, Seq},
@@ -31,63 +29,55 @@ pub(crate) struct SendMessage {
 }
 
 impl Decide for SendMessage {
-    fn is() -> &'static str {
-        "send"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<SendMessage> {
-        match first(wrote)? {
-            Record::Accepted { message, delivery } => {
-                Some(SendMessage { message: (**message).clone(), delivery: *delivery, expect_turn: None })
-            }
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self.delivery {
-            Delivery::Queue => "send",
-            Delivery::Steer(_) => "steer",
-            Delivery::Reject => "send if idle",
-        }
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         draft.cause = Some(Cause::Message(self.message.id.clone()));
-        send(draft, &self.message, self.delivery, self.expect_turn)
-    }
-
-    fn in_words(&self) -> String {
-        let how = match self.delivery {
-            Delivery::Queue => "",
-            Delivery::Steer(_) => " to steer",
-            Delivery::Reject => " to an idle session",
+        let (message, delivery, expect_turn) = (&self.message, self.delivery, self.expect_turn);
+        let state = &draft.state;
+        let (id, seen) = (message.id.clone(), state.seen.get(&message.id).copied());
+        if let Some(seen) = seen.filter(|seen| seen.turn.is_some() || waiting(draft, &id).is_some()) {
+            return Ok(Held::Receipt(Receipt { message: id, seq: seen.seq, disposition: seen.disposition }));
+        }
+        if state.closed.is_some() {
+            return Err(Refusal::Ended);
+        }
+        if seen.is_some() {
+            // It waits nowhere and never will: its old receipt would have its sender wait for ever.
+            return Err(Refusal::Withdrawn { id });
+        }
+        let running = state.turn.as_ref().map(|turn| turn.id);
+        if let Some(expected) = expect_turn
+            && running != Some(expected)
+        {
+            return Err(Refusal::TurnMismatch { expected, actual: running });
+        }
+        if let (Some(expected), Delivery::Steer(_)) = (expect_turn, delivery)
+            && advance::reads_no_more(draft)
+        {
+            return Err(Refusal::TurnMismatch { expected, actual: None });
+        }
+        if let (Delivery::Reject, Some(turn)) = (delivery, running) {
+            return Err(Refusal::Busy { turn });
+        }
+        may_be_said(draft, message)?;
+        let disposition = state.disposition(delivery);
+        let (depth, max) = match disposition {
+            Disposition::Steering => (state.steering.len(), INBOX_STEERING_MAX),
+            _ => (state.queue.len(), INBOX_QUEUED_MAX),
         };
-        format!("message {} was sent{how}", self.message.id)
-    }
-
-    fn has_an_id(&self) -> bool {
-        true
-    }
-
-    fn said(&self) -> Option<String> {
-        Some(self.message.text())
-    }
-
-    fn stops(&self) -> bool {
-        self.delivery == Delivery::Steer(Steering::AbortRunning)
-    }
-
-    fn bytes(&self) -> usize {
-        self.message.bytes()
-    }
-
-    fn begins_work(&self) -> bool {
-        true
-    }
-
-    fn adds_work(&self) -> bool {
-        true
+        if depth >= max {
+            return Err(Refusal::InboxFull { depth });
+        }
+        let mut message = message.clone();
+        message.role = Role::User;
+        message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
+        let id = message.id.clone();
+        let waited = draft.state.waits;
+        let seq = draft.write(None, Record::Accepted { message: Arc::new(message), delivery });
+        if waited {
+            // Whoever sends lets an interrupted turn go on.
+            recover::start_again(draft);
+        }
+        Ok(Held::Receipt(Receipt { message: id, seq, disposition }))
     }
 }
 
@@ -96,61 +86,6 @@ pub(crate) const INBOX_STEERING_MAX: usize = 64;
 
 /// Queued messages that may wait in one session.
 pub(crate) const INBOX_QUEUED_MAX: usize = 256;
-
-/// Takes a message, or says why not. The same id again is the same message, and gets the same receipt.
-pub(super) fn send(
-    draft: &mut Draft<'_>,
-    message: &Message,
-    delivery: Delivery,
-    expect_turn: Option<Seq>,
-) -> Result<Held, Refusal> {
-    let state = &draft.state;
-    let (id, seen) = (message.id.clone(), state.seen.get(&message.id).copied());
-    if let Some(seen) = seen.filter(|seen| seen.turn.is_some() || waiting(draft, &id).is_some()) {
-        return Ok(Held::Receipt(Receipt { message: id, seq: seen.seq, disposition: seen.disposition }));
-    }
-    if state.closed.is_some() {
-        return Err(Refusal::Ended);
-    }
-    if seen.is_some() {
-        // It waits nowhere and never will: its old receipt would have its sender wait for ever.
-        return Err(Refusal::Withdrawn { id });
-    }
-    let running = state.turn.as_ref().map(|turn| turn.id);
-    if let Some(expected) = expect_turn
-        && running != Some(expected)
-    {
-        return Err(Refusal::TurnMismatch { expected, actual: running });
-    }
-    if let (Some(expected), Delivery::Steer(_)) = (expect_turn, delivery)
-        && advance::reads_no_more(draft)
-    {
-        return Err(Refusal::TurnMismatch { expected, actual: None });
-    }
-    if let (Delivery::Reject, Some(turn)) = (delivery, running) {
-        return Err(Refusal::Busy { turn });
-    }
-    may_be_said(draft, message)?;
-    let disposition = state.disposition(delivery);
-    let (depth, max) = match disposition {
-        Disposition::Steering => (state.steering.len(), INBOX_STEERING_MAX),
-        _ => (state.queue.len(), INBOX_QUEUED_MAX),
-    };
-    if depth >= max {
-        return Err(Refusal::InboxFull { depth });
-    }
-    let mut message = message.clone();
-    message.role = Role::User;
-    message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
-    let id = message.id.clone();
-    let waited = draft.state.waits;
-    let seq = draft.write(None, Record::Accepted { message: Arc::new(message), delivery });
-    if waited {
-        // Whoever sends lets an interrupted turn go on.
-        recover::start_again(draft);
-    }
-    Ok(Held::Receipt(Receipt { message: id, seq, disposition }))
-}
 
 /// Whether a message says something, and may stay for as long as it is to.
 pub(super) fn may_be_said(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
@@ -239,25 +174,13 @@ impl SeenMessages {
     }
 
     /// How many are remembered.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Remembers a new one.
     pub(super) fn insert(&mut self, id: MessageId, seen: Seen) {
         // Only a tape that was forged takes a message twice.
         self.forget(&id);
-        self.add(id, seen);
-    }
-
-    fn add(&mut self, id: MessageId, seen: Seen) {
         let blocks = Arc::make_mut(&mut self.blocks);
         match blocks.last_mut() {
             Some(block) if block.len() < BLOCK => drop(Arc::make_mut(block).insert(id, seen)),
@@ -278,10 +201,6 @@ impl SeenMessages {
     /// Forgets one: sent again, it is new.
     pub(super) fn forget(&mut self, id: &MessageId) {
         let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
-        self.remove(at, id);
-    }
-
-    fn remove(&mut self, at: usize, id: &MessageId) {
         let blocks = Arc::make_mut(&mut self.blocks);
         Arc::make_mut(&mut blocks[at]).remove(id);
         if blocks[at].is_empty() {
@@ -292,12 +211,11 @@ impl SeenMessages {
 
     /// Forgets the oldest one that may be forgotten.
     pub(super) fn forget_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
-        let place = self.blocks.iter().enumerate().find_map(|(at, block)| {
+        let oldest = self.blocks.iter().find_map(|block| {
             let oldest = block.iter().filter(|(id, _)| may_go(id)).min_by_key(|(_, seen)| seen.seq);
-            oldest.map(|(id, _)| (at, id.clone()))
+            oldest.map(|(id, _)| id.clone())
         });
-        let Some((at, id)) = place else { return };
-        self.remove(at, &id);
+        oldest.iter().for_each(|id| self.forget(id));
     }
 }
 
@@ -320,7 +238,7 @@ impl<'de> Deserialize<'de> for SeenMessages {
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(_, seen)| seen.seq);
         let mut messages = SeenMessages::default();
-        known.into_iter().for_each(|(id, seen)| messages.add(id, seen));
+        known.into_iter().for_each(|(id, seen)| messages.insert(id, seen));
         Ok(messages)
     }
 }

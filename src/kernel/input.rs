@@ -119,20 +119,6 @@ impl Report {
     pub(crate) fn of(self, ticket: Seq) -> Input {
         Input::Report { ticket, report: self }
     }
-
-    /// The kind of report, in a few words.
-    #[must_use]
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Report::Answered { .. } => "answered",
-            Report::Failed { .. } => "failed",
-            Report::CutOff { .. } => "cut off",
-            Report::Returned { .. } => "returned",
-            Report::Summarised { .. } => "summarised",
-            Report::TaskDown { .. } => "task down",
-            Report::TaskLeft => "task left",
-        }
-    }
 }
 
 fn part_bytes(part: &AnswerPart) -> usize {
@@ -162,21 +148,50 @@ impl Input {
     #[must_use]
     pub(crate) fn id(&self) -> Option<&CommandId> {
         match self {
-            Input::Command { command, id: Some(id), .. } if !command.has_an_id() => Some(id),
+            Input::Command { command, id: Some(id), .. } if !matches!(command, Command::SendMessage(_)) => Some(id),
             _ => None,
         }
     }
 
-    /// The kind of input, in a few words.
+    /// What it is called: on the tape, and in the tree.
     #[must_use]
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Input::Command { command, .. } => command.name(),
-            Input::Report { report, .. } => report.name(),
-            Input::Timer => "tick",
+            Input::Report { report, .. } => match report {
+                Report::Answered { .. } => "answered",
+                Report::Failed { .. } => "failed",
+                Report::CutOff { .. } => "cut_off",
+                Report::Returned { .. } => "returned",
+                Report::Summarised { .. } => "summarised",
+                Report::TaskDown { .. } => "task_down",
+                Report::TaskLeft => "task_left",
+            },
+            Input::Timer => "timer",
             Input::Recover { .. } => "recover",
             Input::Look => "look",
             Input::Hold => "hold",
+        }
+    }
+
+    /// What happened, in a few words, for whoever replays.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Input::Command { command, .. } => command.in_words(),
+            Input::Recover { .. } => "recovery after a crash".to_owned(),
+            Input::Timer => "time passed".to_owned(),
+            Input::Look => "the host had changed".to_owned(),
+            Input::Hold => "a recovery was to come".to_owned(),
+            Input::Report { ticket, report } => match report {
+                Report::Answered { .. } => format!("request {ticket} was answered"),
+                Report::Failed { .. } => format!("request {ticket} failed"),
+                Report::CutOff { .. } => format!("request {ticket} was cut off"),
+                Report::Returned { .. } => format!("call {ticket} returned"),
+                Report::Summarised { result: Ok(_), .. } => format!("the summary of compaction {ticket} came"),
+                Report::Summarised { result: Err(_), .. } => format!("compaction {ticket} failed"),
+                Report::TaskDown { .. } => format!("the child of task {ticket} is down"),
+                Report::TaskLeft => format!("the child of task {ticket} knows that it is an orphan"),
+            },
         }
     }
 

@@ -15,11 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Entry, Held, Record, Recorded, Refusal, Spent, State, Trail,
-        command::{Decide, first},
-        decide::Draft,
-        said::Said,
-        trail::jumps,
+        Entry, Held, Record, Refusal, Spent, State, Trail, command::Decide, decide::Draft, said::Said, trail::jumps,
     },
     model::{History, Item, ToolResultItem},
     tool::FileChange,
@@ -34,27 +30,21 @@ pub(crate) struct Merge {
 }
 
 impl Decide for Merge {
-    fn is() -> &'static str {
-        "merge"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Merge> {
-        match first(wrote)? {
-            Record::Merged(merged) => Some(Merge { merged: merged.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "merge"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        merge(draft, &self.merged)
-    }
-
-    fn in_words(&self) -> String {
-        format!("fork {} was merged through entry {}", self.merged.fork, self.merged.to)
+        let Merge { merged } = self;
+        let state = &draft.state;
+        state.is_at_rest()?;
+        if let Some(last) = &state.merged
+            && (last.entry, &last.fork, last.made, last.to)
+                == (merged.onto.next(), &merged.fork, merged.made, merged.to)
+        {
+            // It was recorded, and the answer was lost in a crash.
+            return Ok(Held::Done(last.entry));
+        }
+        if merged.onto != state.seq {
+            return Err(Refusal::Moved { expected: merged.onto, actual: state.seq });
+        }
+        Ok(Held::Done(draft.write(None, Record::Merged(merged.clone()))))
     }
 }
 
@@ -76,7 +66,6 @@ pub struct Merged {
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub items: History,
     /// What the fork has used, with its tasks that are over, since it was made or last counted here.
-    #[serde(default)]
     pub spent: Spent,
     /// The files that were changed there, in the order in which they were. What they held is kept beside the fork's tape.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -179,27 +168,6 @@ pub(crate) fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry
         unlisted: Vec::new(),
         spill: None,
     }
-}
-
-/// A host merges a fork. What it was worked out for must be what is.
-pub(super) fn merge(draft: &mut Draft<'_>, merged: &Arc<Merged>) -> Result<Held, Refusal> {
-    let state = &draft.state;
-    if state.closed.is_some() {
-        return Err(Refusal::Ended);
-    }
-    if let Some(turn) = &state.turn {
-        return Err(Refusal::Busy { turn: turn.id });
-    }
-    if let Some(last) = &state.merged
-        && (last.entry, &last.fork, last.made, last.to) == (merged.onto.next(), &merged.fork, merged.made, merged.to)
-    {
-        // It was recorded, and the answer was lost in a crash.
-        return Ok(Held::Done(last.entry));
-    }
-    if merged.onto != state.seq {
-        return Err(Refusal::Moved { expected: merged.onto, actual: state.seq });
-    }
-    Ok(Held::Done(draft.write(None, Record::Merged(merged.clone()))))
 }
 
 impl State {

@@ -14,12 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{Level, Speaker, carry_max, of_text, said},
-    kernel::{
-        Entry, Held, Outcome, Record, Recorded, Refusal, State,
-        command::{Decide, first},
-        compact,
-        decide::Draft,
-    },
+    kernel::{Held, Outcome, Record, Refusal, State, command::Decide, compact, decide::Draft},
     model::Item,
     words::ids::MessageId,
     words::message::Message,
@@ -33,27 +28,22 @@ pub(crate) struct PinMessage {
 }
 
 impl Decide for PinMessage {
-    fn is() -> &'static str {
-        "pin"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<PinMessage> {
-        match first(wrote)? {
-            Record::Pinned { message } => Some(PinMessage { message: message.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "pin"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        pin(draft, &self.message)
-    }
-
-    fn in_words(&self) -> String {
-        format!("message {} was pinned", self.message)
+        let PinMessage { message } = self;
+        if draft.state.closed.is_some() {
+            return Err(Refusal::Ended);
+        }
+        if draft.state.context.pins.iter().any(|pin| pin.message == *message) {
+            return Ok(Held::Done(draft.state.seq));
+        }
+        let Some(text) = draft.state.words_of(message) else {
+            return Err(Refusal::NotInContext { message: message.clone() });
+        };
+        if text.is_empty() {
+            return Err(Refusal::Empty);
+        }
+        has_room(draft, &text, None)?;
+        Ok(Held::Done(draft.write(None, Record::Pinned { message: message.clone() })))
     }
 }
 
@@ -65,27 +55,12 @@ pub(crate) struct UnpinMessage {
 }
 
 impl Decide for UnpinMessage {
-    fn is() -> &'static str {
-        "unpin"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<UnpinMessage> {
-        match first(wrote)? {
-            Record::Unpinned { message } => Some(UnpinMessage { message: message.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "unpin"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        unpin(draft, &self.message)
-    }
-
-    fn in_words(&self) -> String {
-        format!("message {} was unpinned", self.message)
+        let UnpinMessage { message } = self;
+        match draft.state.context.pins.iter().any(|pin| pin.message == *message) {
+            true => Ok(Held::Done(draft.write(None, Record::Unpinned { message: message.clone() }))),
+            false => Err(Refusal::NotPinned { message: message.clone() }),
+        }
     }
 }
 
@@ -96,32 +71,6 @@ pub struct Pin {
     pub message: MessageId,
     /// Its words, whole.
     pub text: Arc<str>,
-}
-
-/// A host pins a message that stands in the context.
-pub(super) fn pin(draft: &mut Draft<'_>, message: &MessageId) -> Result<Held, Refusal> {
-    if draft.state.closed.is_some() {
-        return Err(Refusal::Ended);
-    }
-    if draft.state.context.pins.iter().any(|pin| pin.message == *message) {
-        return Ok(Held::Done(draft.state.seq));
-    }
-    let Some(text) = draft.state.words_of(message) else {
-        return Err(Refusal::NotInContext { message: message.clone() });
-    };
-    if text.is_empty() {
-        return Err(Refusal::Empty);
-    }
-    has_room(draft, &text, None)?;
-    Ok(Held::Done(draft.write(None, Record::Pinned { message: message.clone() })))
-}
-
-/// A host takes a pin back. The words stay where they stand, and are summed up as all others are.
-pub(super) fn unpin(draft: &mut Draft<'_>, message: &MessageId) -> Result<Held, Refusal> {
-    match draft.state.context.pins.iter().any(|pin| pin.message == *message) {
-        true => Ok(Held::Done(draft.write(None, Record::Unpinned { message: message.clone() }))),
-        false => Err(Refusal::NotPinned { message: message.clone() }),
-    }
 }
 
 /// Whether a message that is sent, or changed while it waits, may be pinned as it wants to be.
@@ -170,9 +119,7 @@ impl State {
     /// The words of a message of the host that stands in the context.
     fn words_of(&self, message: &MessageId) -> Option<String> {
         self.history.iter().skip(self.context.front).find_map(|item| match &**item {
-            Item::User(user) if user.id == *message && compact::speaker(user) == Speaker::Host => {
-                Some(said(&user.parts))
-            }
+            Item::User(user) if user.id == *message && Speaker::of(user) == Speaker::Host => Some(said(&user.parts)),
             _ => None,
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::{
     kernel::{
@@ -12,9 +13,10 @@ use crate::{
     },
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Ruleset},
-    tape::{Cause, Forked, ImportedFrom},
+    tape::{self, Cause, Forked, ImportedFrom},
     tool::{Access, CallFacts, ToolResult},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
+    words::is_default,
     words::message::{Message, ModelRef},
     words::usage::Usage,
 };
@@ -188,13 +190,13 @@ pub enum Record {
         /// Why.
         error: String,
         /// What the summary took that could not be used.
-        #[serde(default, skip_serializing_if = "is_nothing")]
+        #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
         /// Our estimate of that, where the provider did not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
         /// Tries that were read and came to nothing.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
     /// What a compaction replaced stands in the context again.
@@ -216,13 +218,13 @@ pub enum Record {
         /// Why.
         error: String,
         /// What the request took that could not be used.
-        #[serde(default, skip_serializing_if = "is_nothing")]
+        #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
         /// Our estimate of that, where the provider did not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
         /// Tries that were read and came to nothing.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
     /// What came of a branch that was left stands in the context, in front of the next turn. Closes its ticket, where there is
@@ -319,13 +321,10 @@ pub struct RequestOpened {
     /// Hash of the tools that are offered.
     pub tools: String,
     /// How full the context is: the provider's last figure and an estimate of what came since.
-    #[serde(default)]
     pub used: u64,
     /// What a request to this model may take.
-    #[serde(default)]
     pub usable: u64,
     /// Our own estimate of the request, whole.
-    #[serde(default)]
     pub estimated: u64,
     /// Tokens of the answer, at most, where the window or a budget leaves less than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -334,7 +333,6 @@ pub struct RequestOpened {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What is held back for it.
-    #[serde(default)]
     pub reserved: Reserve,
     /// The limit that sent it to this model instead of the one that was to be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -348,15 +346,6 @@ impl RequestOpened {
     pub(super) fn params(&self, settings: &Params) -> Params {
         Params { max_output: self.max_output.or(settings.max_output), ..settings.clone() }
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-pub(super) fn is_none(n: &u32) -> bool {
-    *n == 0
-}
-
-fn is_nothing(usage: &Usage) -> bool {
-    *usage == Usage::default()
 }
 
 /// A call, by what the core must know of it.
@@ -384,4 +373,54 @@ pub struct BadRecord {
     /// What is wrong with it.
     #[source]
     pub source: serde_json::Error,
+}
+
+impl Entry {
+    /// The entry as the tape takes it.
+    ///
+    /// # Errors
+    /// Where the record cannot be written as JSON; no record that the core makes is such.
+    pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
+        // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
+        let whole = serde_json::to_string(&self.record)?;
+        let kind_end = whole[2..].find('"').map_or(whole.len(), |at| at + 2);
+        let kind = whole[2..kind_end].to_owned();
+        let data = RawValue::from_string(whole[kind_end + 2..whole.len() - 1].to_owned())?;
+        Ok(tape::Entry {
+            seq: self.seq,
+            time: self.time,
+            cause: self.cause.clone(),
+            turn: self.turn,
+            step: self.step,
+            ticket: self.ticket,
+            input: self.input.as_ref().map(serde_json::value::to_raw_value).transpose()?,
+            kind,
+            data,
+        })
+    }
+
+    /// The entry that a line of the tape holds.
+    ///
+    /// # Errors
+    /// Where the kind is unknown or its data has another shape: a newer version wrote it, or it is damaged.
+    pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
+        let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
+        let mut json = serde_json::Deserializer::from_str(&text);
+        // A provider's or a tool's value may be as deep as JSON is read (128 levels), and stands some levels down in its entry.
+        json.disable_recursion_limit();
+        let record = Record::deserialize(&mut json).and_then(|record| json.end().map(|()| record));
+        let bad = |source| BadRecord { seq: line.seq, kind: line.kind.clone(), source };
+        let record = record.map_err(bad)?;
+        let input = line.input.as_ref().map(|input| serde_json::from_str(input.get())).transpose().map_err(bad)?;
+        Ok(Entry {
+            seq: line.seq,
+            time: line.time,
+            cause: line.cause.clone(),
+            turn: line.turn,
+            step: line.step,
+            ticket: line.ticket,
+            input,
+            record,
+        })
+    }
 }

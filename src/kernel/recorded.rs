@@ -8,32 +8,23 @@
 //! An input that wrote nothing has changed nothing, and is not recorded. One that wrote nothing by itself, while something
 //! followed from the state at its occasion (the host has other rules by now), is recorded as [`Input::Look`].
 
-//!
-//! A decision is handed all of [`Env`](crate::kernel::Env), and reads little of it. Each value that it read is on the tape: the
-//! state holds what the tape says last ([`EnvSeen`]), and where a decision reads something else, its first entry says so. So a
-//! replay hands each decision what it read, and the tape says nothing twice.
-
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 
 use crate::{
-    kernel::context::Window,
-    kernel::{BadRecord, Command, Entry, Env, Input, NoSummary, Record, ReplyTo, Report, spent},
-    model::Price,
-    permission::{Globs, Ruleset},
-    tape,
+    kernel::{
+        Command, Entry, EnvSeen, Input, Limits, Link, NoSummary, Outcome, Record, ReplyTo, Report, Tie, command::*,
+        spent,
+    },
     tool::CallFacts,
-    words::ids::{CommandId, Seq},
-    words::message::ModelRef,
+    words::ids::{CommandId, Seq, SessionId},
+    words::is_default,
 };
 
 /// What an entry says of the input that wrote it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
     /// The kind of input.
     pub is: String,
@@ -47,7 +38,7 @@ pub struct Recorded {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
     /// What was read of `Env`, where the tape did not say so before.
-    #[serde(default, skip_serializing_if = "EnvSeen::is_nothing")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub env: EnvSeen,
     /// Values of the input that stand in none of its entries.
     #[serde(flatten)]
@@ -58,43 +49,31 @@ impl Recorded {
     /// An input of that kind, all of which stands in what it wrote.
     #[must_use]
     pub fn new(is: &str) -> Recorded {
-        Recorded { is: is.to_owned(), id: None, done: None, held: false, env: EnvSeen::default(), fields: Map::new() }
+        Recorded { is: is.to_owned(), ..Recorded::default() }
     }
 
     /// What is said of an input that wrote these entries, `acted` by itself and not only by what followed.
     pub(super) fn of(input: &Input, wrote: &[Entry], acted: bool) -> Recorded {
         match input {
             Input::Command { command, .. } if acted || command.ends_the_turn() => command.recorded(wrote),
-            Input::Report { report, .. } if acted => Recorded::new(is_of(report, wrote)),
-            Input::Command { .. } | Input::Report { .. } | Input::Look | Input::Hold => Recorded::new(LOOK),
-            Input::Timer => Recorded::new(TIMER),
-            Input::Recover { .. } => Recorded::new(RECOVER),
+            // A request that was told to stop, and failed meanwhile, is one that was cut off: the error is written nowhere.
+            Input::Report { report: Report::Failed { .. }, .. }
+                if acted && matches!(wrote, [Entry { record: Record::Answer { .. }, .. }, ..]) =>
+            {
+                Recorded::new("cut_off")
+            }
+            Input::Report { .. } if acted => Recorded::new(input.name()),
+            Input::Command { .. } | Input::Report { .. } | Input::Look | Input::Hold => {
+                Recorded::new(Input::Look.name())
+            }
+            Input::Timer | Input::Recover { .. } => Recorded::new(input.name()),
         }
     }
-}
 
-const LOOK: &str = "look";
-const TIMER: &str = "timer";
-const RECOVER: &str = "recover";
-const ANSWERED: &str = "answered";
-const FAILED: &str = "failed";
-const CUT_OFF: &str = "cut_off";
-const RETURNED: &str = "returned";
-const SUMMARISED: &str = "summarised";
-const TASK_DOWN: &str = "task_down";
-const TASK_LEFT: &str = "task_left";
-
-fn is_of(report: &Report, wrote: &[Entry]) -> &'static str {
-    match report {
-        Report::Answered { .. } => ANSWERED,
-        // A request that was told to stop, and failed meanwhile, is one that was cut off: the error is written nowhere.
-        Report::Failed { .. } if matches!(wrote, [Entry { record: Record::Answer { .. }, .. }, ..]) => CUT_OFF,
-        Report::Failed { .. } => FAILED,
-        Report::CutOff { .. } => CUT_OFF,
-        Report::Returned { .. } => RETURNED,
-        Report::Summarised { .. } => SUMMARISED,
-        Report::TaskDown { .. } => TASK_DOWN,
-        Report::TaskLeft => TASK_LEFT,
+    /// The parent that a child was told something by, and the ticket on its tape.
+    fn parent(&self) -> Option<(SessionId, Seq)> {
+        let parent = self.fields.get("parent")?.as_str()?.parse().ok()?;
+        Some((parent, Seq(self.fields.get("ticket")?.as_u64()?)))
     }
 }
 
@@ -109,24 +88,110 @@ pub(super) fn own(wrote: &[Entry]) -> &[Entry] {
 /// Reads an input back from what is recorded of it and from what it wrote. `None` where what should be there is not.
 pub(crate) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Input> {
     let wrote = own(wrote);
-    Some(match recorded.is.as_str() {
-        LOOK => Input::Look,
-        TIMER => Input::Timer,
-        RECOVER => Input::Recover { calls: facts(wrote) },
-        ANSWERED | FAILED | CUT_OFF | RETURNED | SUMMARISED | TASK_DOWN | TASK_LEFT => {
-            let first = wrote.first()?;
-            report(&recorded.is, first, wrote)?.of(first.ticket?)
+    match recorded.is.as_str() {
+        "look" => Some(Input::Look),
+        "timer" => Some(Input::Timer),
+        "recover" => Some(Input::Recover { calls: facts(wrote) }),
+        _ => match command(recorded, wrote) {
+            Some(command) => Some(Input::Command { reply: ReplyTo::NOBODY, command, id: recorded.id.clone() }),
+            None => {
+                let first = wrote.first()?;
+                report(&recorded.is, first, wrote)?.of(first.ticket?).into()
+            }
+        },
+    }
+}
+
+/// A command by its name and by the first entry that it wrote by itself. It need not be what it was: it must lead to the same.
+fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
+    let ticket = wrote.first().and_then(|entry| entry.ticket);
+    Some(match (recorded.is.as_str(), wrote.first().map(|entry| &entry.record)) {
+        ("send", Some(Record::Accepted { message, delivery })) => {
+            SendMessage { message: (**message).clone(), delivery: *delivery, expect_turn: None }.into()
         }
-        _ => {
-            let command = Command::read_back(recorded, wrote)?;
-            Input::Command { reply: ReplyTo::NOBODY, command, id: recorded.id.clone() }
+        ("edit", Some(Record::Edited { message })) => EditMessage { message: (**message).clone() }.into(),
+        ("withdraw", Some(Record::Withdrawn { id })) => WithdrawMessage { id: id.clone() }.into(),
+        ("clear_queue", Some(Record::Withdrawn { .. })) => ClearQueue.into(),
+        ("answer_ask", Some(Record::Granted { grant })) => AnswerAsk { ask: ticket?, grant: grant.clone() }.into(),
+        ("abort", _) => Abort { reason: why_aborted(wrote) }.into(),
+        ("go_on", _) => GoOn.into(),
+        ("pause", _) => Pause.into(),
+        ("resume", _) => Resume.into(),
+        ("configure", Some(Record::Settings(settings))) => {
+            Configure { before: None, settings: settings.clone() }.into()
         }
+        ("compact", _) => Compact.into(),
+        ("restored", Some(Record::Restored(files))) => RecordRestored { files: files.clone() }.into(),
+        ("undo_compaction", Some(Record::CompactionUndone(undone))) => UndoCompaction { undone: undone.clone() }.into(),
+        ("sum_up_branch", Some(Record::BranchOpened(open))) => SumUpBranch { request: Box::new(open.clone()) }.into(),
+        ("give_up_branch", Some(Record::BranchFailed { error, usage, estimated, lost })) => {
+            let why = Box::new(NoSummary { error: error.clone(), usage: *usage, estimated: *estimated });
+            GiveUpBranch { ticket: ticket?, why, lost: *lost }.into()
+        }
+        ("leave_branch", Some(Record::BranchSummary(branch))) => LeaveBranch { branch: branch.clone() }.into(),
+        ("pin", Some(Record::Pinned { message })) => PinMessage { message: message.clone() }.into(),
+        ("unpin", Some(Record::Unpinned { message })) => UnpinMessage { message: message.clone() }.into(),
+        ("roll_back", Some(Record::RolledBack(back))) => {
+            let (mut files, mut summary) = (None, None);
+            for entry in &wrote[1..] {
+                match &entry.record {
+                    Record::Restored(restored) => files = Some(restored.clone()),
+                    Record::BranchSummary(branch) => summary = Some(branch.clone()),
+                    _ => {}
+                }
+            }
+            RollBack { back: back.clone(), files, summary }.into()
+        }
+        ("merge", Some(Record::Merged(merged))) => Merge { merged: merged.clone() }.into(),
+        ("anchor", _) => BeginAnchor.into(),
+        ("hand_off", Some(Record::State(state))) => {
+            let is_summed_up = recorded.fields.contains_key("summarised");
+            let summary = state.context.summary.clone().filter(|_| is_summed_up);
+            HandOff { name: state.anchor.as_ref()?.name.clone(), summary }.into()
+        }
+        ("spawn", Some(Record::TaskStarted { child, link, order: Some(order), .. })) => {
+            Spawn { child: child.clone(), order: Box::new((**order).clone()), link: *link }.into()
+        }
+        ("adopt", Some(Record::TaskStarted { child, link, order: None, .. })) => {
+            Adopt { child: child.clone(), link: *link }.into()
+        }
+        ("end", Some(Record::Ended { why })) => End { reason: why.clone() }.into(),
+        // Said again to a session that has ended, it says nothing.
+        ("end", _) => End { reason: String::new() }.into(),
+        ("stop_task", _) => {
+            let (parent, ticket) = recorded.parent()?;
+            StopTask { parent, ticket, why: why_aborted(wrote) }.into()
+        }
+        ("orphaned", Some(Record::Orphaned { why })) => {
+            let (parent, ticket) = recorded.parent()?;
+            Orphan { parent, ticket, why: why.clone() }.into()
+        }
+        ("adopted", Some(Record::Adopted { tie, above })) => {
+            BeAdopted { tie: tie.clone(), above: above.clone() }.into()
+        }
+        // Who is its child already only says by whom it is told.
+        ("adopted", Some(Record::Narrowed { above })) => {
+            let (parent, ticket) = recorded.parent()?;
+            let tie = Tie { parent, ticket, link: Link::default(), depth: 0, grant: Limits::default() };
+            BeAdopted { tie, above: above.clone() }.into()
+        }
+        _ => return None,
     })
 }
 
+/// Why an abort that wrote these entries was wanted; nothing where it ended nothing.
+fn why_aborted(wrote: &[Entry]) -> String {
+    let reason = wrote.iter().find_map(|entry| match &entry.record {
+        Record::Ending { outcome: Outcome::Aborted { reason } } => Some(reason.clone()),
+        _ => None,
+    });
+    reason.unwrap_or_default()
+}
+
+/// A report by its name and by the first entry that it wrote by itself.
 fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
     Some(match (is, &first.record) {
-        (ANSWERED, Record::Answer { answer, interrupted: false, .. }) => {
+        ("answered", Record::Answer { answer, interrupted: false, .. }) => {
             let calls = facts(wrote);
             let unknown = |name: &str| CallFacts::unknown(name, "is not on the tape");
             let told = (0..).zip(answer.calls());
@@ -134,233 +199,33 @@ fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
             let calls = calls.collect();
             Report::Answered { answer: (**answer).clone(), calls }
         }
-        (FAILED, Record::RequestFailed { error, .. }) => Report::Failed { error: error.clone() },
-        (CUT_OFF, Record::Answer { answer, interrupted: true, estimated }) => {
+        ("failed", Record::RequestFailed { error, .. }) => Report::Failed { error: error.clone() },
+        ("cut_off", Record::Answer { answer, interrupted: true, estimated }) => {
             let written = estimated.map_or(0, |estimated| estimated.output);
             let thrown_away = written.saturating_sub(spent::written(answer));
             Report::CutOff { partial: answer.parts.clone(), thrown_away }
         }
-        (RETURNED, Record::Result { result, .. }) => Report::Returned { result: (**result).clone() },
-        (SUMMARISED, Record::Compacted(compacted)) => {
+        ("returned", Record::Result { result, .. }) => Report::Returned { result: (**result).clone() },
+        ("summarised", Record::Compacted(compacted)) => {
             let summary = compacted.summary.clone()?;
             Report::Summarised { result: Ok((summary, compacted.usage)), lost: compacted.lost }
         }
-        (SUMMARISED, Record::CompactionFailed { error, usage, estimated, lost }) => {
+        ("summarised", Record::CompactionFailed { error, usage, estimated, lost }) => {
             let none = NoSummary { error: error.clone(), usage: *usage, estimated: *estimated };
             Report::Summarised { result: Err(none), lost: *lost }
         }
-        (TASK_DOWN, Record::TaskFinished { down, .. }) => Report::TaskDown { down: (**down).clone() },
-        (TASK_LEFT, Record::TaskLeft {}) => Report::TaskLeft,
+        ("task_down", Record::TaskFinished { down, .. }) => Report::TaskDown { down: (**down).clone() },
+        ("task_left", Record::TaskLeft {}) => Report::TaskLeft,
         _ => return None,
     })
 }
 
 /// What was told of calls, by their place in the answer that asked for them.
-fn facts(wrote: &[Entry]) -> std::collections::BTreeMap<u32, CallFacts> {
+fn facts(wrote: &[Entry]) -> BTreeMap<u32, CallFacts> {
     let told = wrote.iter().filter_map(|entry| match &entry.record {
         Record::Call(call) => Some((call.index, call.facts.clone())),
         Record::CallFacts { index, facts } => Some((*index, facts.clone())),
         _ => None,
     });
     told.collect()
-}
-
-/// A recorded input in a few words.
-pub(crate) fn about_the_recorded(input: &Input) -> String {
-    match input {
-        Input::Command { command, .. } => command.in_words(),
-        Input::Recover { .. } => "recovery after a crash".to_owned(),
-        Input::Timer => "time passed".to_owned(),
-        Input::Look => "the host had changed".to_owned(),
-        Input::Hold => "a recovery was to come".to_owned(),
-        Input::Report { ticket, report } => match report {
-            Report::Answered { .. } => format!("request {ticket} was answered"),
-            Report::Failed { .. } => format!("request {ticket} failed"),
-            Report::CutOff { .. } => format!("request {ticket} was cut off"),
-            Report::Returned { .. } => format!("call {ticket} returned"),
-            Report::Summarised { result: Ok(_), .. } => format!("the summary of compaction {ticket} came"),
-            Report::Summarised { result: Err(_), .. } => format!("compaction {ticket} failed"),
-            Report::TaskDown { .. } => format!("the child of task {ticket} is down"),
-            Report::TaskLeft => format!("the child of task {ticket} knows that it is an orphan"),
-        },
-    }
-}
-
-impl Entry {
-    /// The entry as the tape takes it.
-    ///
-    /// # Errors
-    /// Where the record cannot be written as JSON; no record that the core makes is such.
-    pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
-        // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
-        let whole = serde_json::to_string(&self.record)?;
-        let kind_end = whole[2..].find('"').map_or(whole.len(), |at| at + 2);
-        let kind = whole[2..kind_end].to_owned();
-        let data = RawValue::from_string(whole[kind_end + 2..whole.len() - 1].to_owned())?;
-        Ok(tape::Entry {
-            seq: self.seq,
-            time: self.time,
-            cause: self.cause.clone(),
-            turn: self.turn,
-            step: self.step,
-            ticket: self.ticket,
-            input: self.input.as_ref().map(serde_json::value::to_raw_value).transpose()?,
-            kind,
-            data,
-        })
-    }
-
-    /// The entry that a line of the tape holds.
-    ///
-    /// # Errors
-    /// Where the kind is unknown or its data has another shape: a newer version wrote it, or it is damaged.
-    pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
-        let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
-        let mut json = serde_json::Deserializer::from_str(&text);
-        // A provider's or a tool's value may be as deep as JSON is read (128 levels), and stands some levels down in its entry.
-        json.disable_recursion_limit();
-        let record = Record::deserialize(&mut json).and_then(|record| json.end().map(|()| record));
-        let bad = |source| BadRecord { seq: line.seq, kind: line.kind.clone(), source };
-        let record = record.map_err(bad)?;
-        let input = line.input.as_ref().map(|input| serde_json::from_str(input.get())).transpose().map_err(bad)?;
-        Ok(Entry {
-            seq: line.seq,
-            time: line.time,
-            cause: line.cause.clone(),
-            turn: line.turn,
-            step: line.step,
-            ticket: line.ticket,
-            input,
-            record,
-        })
-    }
-}
-
-/// Values of `Env` that were read: those of one decision, or the newest of a tape.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EnvSeen {
-    /// Models, by `provider/name`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub models: BTreeMap<String, ModelSeen>,
-    /// The tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<ToolsSeen>,
-    /// Whether anybody listened who could answer an ask.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heard: Option<bool>,
-    /// What was drawn for jitter, in millionths. No later decision goes by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<u32>,
-}
-
-/// A model as a decision saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelSeen {
-    /// Its window, as the host knows it.
-    pub window: Window,
-    /// What its tokens cost, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
-}
-
-/// The tools as a decision saw them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolsSeen {
-    /// Hash of what models are told of them.
-    pub hash: String,
-    /// What they take in a request, in estimated tokens.
-    pub tokens: u64,
-}
-
-impl EnvSeen {
-    /// Whether nothing was read that the tape did not say.
-    pub(super) fn is_nothing(&self) -> bool {
-        *self == EnvSeen::default()
-    }
-
-    /// Puts what was read later over this.
-    pub(crate) fn learn(&mut self, later: &EnvSeen) {
-        self.models.extend(later.models.iter().map(|(model, seen)| (model.clone(), *seen)));
-        if later.tools.is_some() {
-            self.tools.clone_from(&later.tools);
-        }
-        self.heard = later.heard.or(self.heard);
-    }
-}
-
-/// [`Env`] under the eyes of a decision: notes what is read of it, where the tape does not say so.
-pub(super) struct Reader<'a> {
-    env: &'a Env<'a>,
-    read: RefCell<EnvSeen>,
-    jitter: Cell<Option<u32>>,
-}
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(env: &'a Env<'a>) -> Reader<'a> {
-        Reader { env, read: RefCell::default(), jitter: Cell::new(None) }
-    }
-
-    /// What was read since this was asked last, and the tape did not say.
-    pub(super) fn take(&self) -> EnvSeen {
-        EnvSeen { jitter: self.jitter.take(), ..self.read.take() }
-    }
-
-    pub(super) fn globs(&self) -> &'a Globs {
-        self.env.globs
-    }
-
-    pub(super) fn host_rules(&self) -> Option<&'a Ruleset> {
-        self.env.host_rules
-    }
-
-    pub(super) fn model(&self, known: &EnvSeen, model: &ModelRef) -> ModelSeen {
-        let seen = ModelSeen { window: self.env.windows.window(model), price: self.env.windows.price(model) };
-        let name = model.to_string();
-        if known.models.get(&name) != Some(&seen) {
-            self.read.borrow_mut().models.insert(name, seen);
-        }
-        seen
-    }
-
-    fn tools(&self, known: &EnvSeen) {
-        let is_known = |seen: &ToolsSeen| seen.hash == self.env.toolbox_hash && seen.tokens == self.env.tools_tokens;
-        let mut read = self.read.borrow_mut();
-        if read.tools.is_none() && !known.tools.as_ref().is_some_and(is_known) {
-            let (hash, tokens) = (self.env.toolbox_hash.to_owned(), self.env.tools_tokens);
-            read.tools = Some(ToolsSeen { hash, tokens });
-        }
-    }
-
-    pub(super) fn toolbox_hash(&self, known: &EnvSeen) -> &'a str {
-        self.tools(known);
-        self.env.toolbox_hash
-    }
-
-    pub(super) fn tools_tokens(&self, known: &EnvSeen) -> u64 {
-        self.tools(known);
-        self.env.tools_tokens
-    }
-
-    pub(super) fn asks_are_heard(&self, known: &EnvSeen) -> bool {
-        let heard = self.env.asks_are_heard;
-        if known.heard != Some(heard) {
-            self.read.borrow_mut().heard = Some(heard);
-        }
-        heard
-    }
-
-    /// The number for jitter, as it is written: in whole millionths.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and a million")]
-    pub(super) fn jitter(&self) -> f64 {
-        let drawn = (self.env.jitter.clamp(0.0, 1.0) * MILLION) as u32;
-        self.jitter.set(Some(drawn));
-        f64::from(drawn) / MILLION
-    }
-}
-
-const MILLION: f64 = 1_000_000.0;
-
-/// The jitter that was drawn, as [`Env`] takes it: what is written of it again is the same.
-pub(crate) fn jitter_of(millionths: u32) -> f64 {
-    (f64::from(millionths) + 0.5) / MILLION
 }

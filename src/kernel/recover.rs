@@ -69,8 +69,7 @@ fn learn(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
 /// Closes what cannot go on while no worker is alive: what was told to stop is down for certain, what is to be stopped need not
 /// be started, and what must not run again is answered.
 pub(super) fn take_down(draft: &mut Draft<'_>) {
-    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
-    let stops = ending || advance::strongest(draft) == Some(Steering::AbortRunning);
+    let stops = draft.state.is_ending() || advance::strongest(draft) == Some(Steering::AbortRunning);
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
@@ -100,14 +99,7 @@ pub(super) fn start_again(draft: &mut Draft<'_>) {
             // It is not made again, and what was held back for it is spent.
             Open::Request(_) if !spending::again_fits(draft, ticket) => retry::close_lost(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
-            Open::Request(_)
-            | Open::Call(_)
-            | Open::Ask(_)
-            | Open::BudgetAsk(_)
-            | Open::Wait(_)
-            | Open::Compaction(_)
-            | Open::Branch(_)
-            | Open::Task(_) => {}
+            _ => {}
         }
     }
 }

@@ -5,11 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{
-        Entry, Held, Record, Recorded, Refusal,
-        command::{Decide, first},
-        decide::Draft,
-    },
+    kernel::{Held, Record, Refusal, command::Decide, decide::Draft},
     tool::FileChange,
     words::ids::Seq,
 };
@@ -22,28 +18,9 @@ pub(crate) struct RecordRestored {
 }
 
 impl Decide for RecordRestored {
-    fn is() -> &'static str {
-        "restored"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<RecordRestored> {
-        match first(wrote)? {
-            Record::Restored(files) => Some(RecordRestored { files: files.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "restored"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         draft.write(None, Record::Restored(self.files.clone()));
         Ok(Held::Done(draft.state.seq))
-    }
-
-    fn in_words(&self) -> String {
-        "files were put back".to_owned()
     }
 }
 

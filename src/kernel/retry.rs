@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    kernel::{Open, OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
+    kernel::{OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
     tool::CallFacts,
     words::ids::Seq,
@@ -22,10 +22,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest> {
-    match draft.state.open.get(&ticket) {
-        Some(Open::Request(request)) => Some(request),
-        _ => None,
-    }
+    draft.state.request().filter(|(open, _)| *open == ticket).map(|(_, request)| request)
 }
 
 /// The model answered.
@@ -58,8 +55,7 @@ pub(super) fn close_lost(draft: &mut Draft<'_>, ticket: Seq) {
 fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], estimated: Option<Usage>) {
     // Where the message that cut it was taken back meanwhile, the request is made again from the same history: a half
     // answer at its end would be taken for words put into the model's mouth, which some providers refuse.
-    let follows =
-        !draft.state.steering.is_empty() || draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
+    let follows = !draft.state.steering.is_empty() || draft.state.is_ending();
     // A thought without its signature and a call without its end would both be refused when sent back.
     let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
     let text = partial.iter().filter(is_text).filter(|_| follows);
@@ -118,10 +114,8 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn
     match error.retry_after_ms.map(Duration::from_millis) {
         Some(asked) if asked > RETRY_AFTER_MAX => {
             let seconds = asked.as_secs();
-            let kind = ErrorKind::RetryAfterTooLong;
-            let text =
-                format!("{}: the server asks to wait {seconds} s, more than the 60 s that are honoured", error.message);
-            Err(ModelError::new(kind, text).message)
+            let message = &error.message;
+            Err(format!("{message}: the server asks to wait {seconds} s, more than the 60 s that are honoured"))
         }
         Some(asked) => Ok(Wait { length: asked, server: true }),
         None => {
@@ -139,8 +133,8 @@ fn backoff(tries_before: u32) -> Duration {
 
 /// A wait whose time has come ends in the next try.
 pub(super) fn end_wait_when_due(draft: &mut Draft<'_>) {
-    let due = draft.state.open.values().any(|open| matches!(open, Open::Wait(wait) if wait.until <= draft.now));
-    if due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
+    let is_due = draft.state.wait().is_some_and(|(_, wait)| wait.until <= draft.now);
+    if is_due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
         advance::request_again(draft);
     }
 }

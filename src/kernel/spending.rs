@@ -6,8 +6,8 @@
 
 use crate::{
     kernel::{
-        AskClosedWhy, Breach, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal, Reserve,
-        Resource, State, compact, decide::Draft,
+        AskClosedWhy, Breach, CallState, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal,
+        Reserve, Resource, State, compact, decide::Draft,
     },
     model::Price,
     tool::ToolResult,
@@ -70,7 +70,8 @@ fn unpriced(model: &ModelRef) -> String {
 
 fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
     let wanted = wanted.max(1);
-    let input = input(draft);
+    // What the next request may read at most.
+    let input = draft.state.context.meter.at_most(compact::estimated(draft));
     let (model, price) = (model.clone(), draft.model(model).price);
     let (tokens, usd) = (draft.state.room(Resource::Tokens), draft.state.room(Resource::Usd));
     if tokens.is_none() && usd.is_none() {
@@ -96,70 +97,41 @@ fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
     Ok(Fit { model, price, reserved: Reserve { input, output }, output_max: Some(output), instead: None })
 }
 
-/// Tokens that the next request reads, at most as far as can be told: the provider's last figure, and what came since with a
-/// quarter on top, for that is only estimated.
-fn input(draft: &Draft<'_>) -> u64 {
-    let estimated = compact::estimated(draft);
-    draft.state.context.meter.at_most(estimated)
-}
-
-/// What a summary is written with; nothing where the budget does not allow it.
-pub(super) fn for_summary(
-    draft: &Draft<'_>,
-    model: &ModelRef,
-    input: u64,
-    output: u64,
-) -> Option<(Option<Price>, Reserve)> {
-    let price = draft.model(model).price;
-    Some((price, draft.state.reserve_for_summary(price.as_ref(), input, output)?))
-}
-
 impl State {
     /// What is held back for a summary that reads and writes so much; nothing where the budget does not allow it.
     pub(crate) fn reserve_for_summary(&self, price: Option<&Price>, input: u64, output: u64) -> Option<Reserve> {
-        let is_limited = |resource| self.left().of(resource).is_some();
-        if !is_limited(Resource::Tokens) && !is_limited(Resource::Usd) {
+        let left = self.left();
+        if left.tokens.is_none() && left.usd.is_none() {
             return Some(Reserve { input, output: 0 });
         }
         let reserved = Reserve { input, output };
-        if self.breach_of_session(Resource::Tokens, reserved.tokens()).is_some() {
-            return None;
-        }
-        if is_limited(Resource::Usd) {
-            let needs = price?.most(input, output)?;
-            if self.breach_of_session(Resource::Usd, needs.0).is_some() {
-                return None;
-            }
-        }
-        Some(reserved)
+        let usd = match left.usd {
+            Some(_) => price?.most(input, output)?.0,
+            None => 0,
+        };
+        let fits = |resource, needs| self.breach_of_session(resource, needs).is_none();
+        (fits(Resource::Tokens, reserved.tokens()) && fits(Resource::Usd, usd)).then_some(reserved)
     }
 }
 
-/// What a call may start with.
-pub(super) enum CallFit {
-    /// It may, and its result may have so many bytes.
-    Yes(Option<u64>),
-    /// Not now: something that is open may give back what it holds, or a person is asked.
-    Wait,
-}
-
-/// Whether a call may start. Where it may not, what follows from that is decided here.
-pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> CallFit {
-    if draft.state.budget_ask().is_some() || draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some()) {
-        return CallFit::Wait;
+/// The bytes that the result of a call may have which is to start now. `None` where it may not start, and what follows from that is
+/// decided here: something that is open may give back what it holds, or a person is asked, or the turn ends.
+pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
+    if draft.state.budget_ask().is_some() || draft.state.is_ending() {
+        return None;
     }
     // One that ran before, and was asked about again, still holds what its result may have.
     let held = call.bytes.filter(|_| call.attempts > 0);
-    match call_breach(draft, held.is_some()) {
-        None if held.is_some() => CallFit::Yes(held),
-        None => CallFit::Yes(draft.state.room(Resource::Bytes).map(|left| left.min(RESULT_BYTES_MAX))),
-        // What runs is let run, and gives back what it holds: then it is seen whether it is enough.
-        Some(_) if runs(draft) => CallFit::Wait,
-        Some(breach) => {
-            breached(draft, breach);
-            CallFit::Wait
-        }
+    let more = |resource| draft.state.breach(resource, 1);
+    let bytes = || if held.is_some() { None } else { more(Resource::Bytes) };
+    let Some(breach) = time(draft).or_else(|| more(Resource::Calls)).or_else(bytes) else {
+        return Some(held.or_else(|| draft.state.room(Resource::Bytes).map(|left| left.min(RESULT_BYTES_MAX))));
+    };
+    // What runs is let run, and gives back what it holds: then it is seen whether it is enough.
+    if !draft.state.calls().any(|(_, call)| matches!(call.state, CallState::Running | CallState::Closing)) {
+        breached(draft, breach);
     }
+    None
 }
 
 /// The bytes that the result of a call may have which runs again after a crash; `None` where there is no room for it.
@@ -167,17 +139,6 @@ pub(super) fn for_call_again(draft: &Draft<'_>, call: &OpenCall) -> Option<Optio
     // What was held back for its result still is.
     let breach = time(draft).or_else(|| draft.state.breach(Resource::Calls, 1));
     breach.is_none().then_some(call.bytes)
-}
-
-fn call_breach(draft: &Draft<'_>, has_bytes: bool) -> Option<Breach> {
-    let more = |resource| draft.state.breach(resource, 1);
-    let bytes = || if has_bytes { None } else { more(Resource::Bytes) };
-    time(draft).or_else(|| more(Resource::Calls)).or_else(bytes)
-}
-
-fn runs(draft: &Draft<'_>) -> bool {
-    use crate::kernel::CallState::{Closing, Running};
-    draft.state.calls().any(|(_, call)| matches!(call.state, Running | Closing))
 }
 
 /// Cuts a result to the bytes that were held back for it.
@@ -198,15 +159,12 @@ pub(super) fn cut(result: &mut ToolResult, call: &OpenCall) {
 /// Whether the request that a crash cut off may be made again: what was held back for it is spent, and it needs as much again.
 pub(super) fn again_fits(draft: &Draft<'_>, ticket: Seq) -> bool {
     // It is open, so what it needs is held already: nothing more must be free than there is.
-    let over = |resource| draft.state.is_overdrawn(resource);
-    draft.state.open.contains_key(&ticket) && !over(Resource::Tokens) && !over(Resource::Usd) && time(draft).is_none()
+    draft.state.open.contains_key(&ticket) && !draft.state.is_overdrawn(|_| true) && time(draft).is_none()
 }
 
 /// Whether the summary that a crash cut off may be written again: what was held back for it is spent, and it needs as much again.
 pub(super) fn summary_fits_again(draft: &Draft<'_>) -> bool {
-    // It is open, so what it needs is held already: nothing more must be free than there is.
-    let over = |resource| draft.state.is_overdrawn_in_all(resource);
-    !over(Resource::Tokens) && !over(Resource::Usd)
+    !draft.state.is_overdrawn(|extent| extent != Extent::Turn)
 }
 
 fn time(draft: &Draft<'_>) -> Option<Breach> {
@@ -215,9 +173,8 @@ fn time(draft: &Draft<'_>) -> Option<Breach> {
 
 /// The clock was looked at: where a limit of time is over, that is decided about.
 pub(super) fn check_time(draft: &mut Draft<'_>) {
-    let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some());
     if draft.state.account.since.is_some()
-        && !ending
+        && !draft.state.is_ending()
         && let Some(breach) = time(draft)
     {
         breached(draft, breach);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::of_item,
     model::{Answer, Item, ModelError, Price},
+    words::is_default,
     words::usage::{Cost, Usage},
 };
 
@@ -17,7 +18,7 @@ pub struct Spent {
     /// Model requests that came to an end, or were lost in a crash; summaries included.
     pub requests: u64,
     /// Those of them whose tokens are our estimate, because the provider did not say.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub estimated: u64,
     /// Tokens; estimates included.
     pub usage: Usage,
@@ -38,53 +39,39 @@ impl Spent {
     /// What was used since an earlier moment.
     #[must_use]
     pub fn since(&self, before: &Spent) -> Spent {
-        let less = u64::saturating_sub;
-        let (usage, earlier) = (self.usage, before.usage);
+        self.with(before, u64::saturating_sub)
+    }
+
+    /// The two, figure by figure.
+    fn with(&self, other: &Spent, f: fn(u64, u64) -> u64) -> Spent {
         Spent {
-            requests: less(self.requests, before.requests),
-            estimated: less(self.estimated, before.estimated),
-            usage: Usage {
-                input: less(usage.input, earlier.input),
-                output: less(usage.output, earlier.output),
-                reasoning: less(usage.reasoning, earlier.reasoning),
-                cache_read: less(usage.cache_read, earlier.cache_read),
-                cache_write: less(usage.cache_write, earlier.cache_write),
-            },
-            cost: Cost {
-                known: self.cost.known.less(before.cost.known),
-                unpriced: less(self.cost.unpriced, before.cost.unpriced),
-            },
-            time_ms: less(self.time_ms, before.time_ms),
-            calls: less(self.calls, before.calls),
-            tasks: less(self.tasks, before.tasks),
-            bytes: less(self.bytes, before.bytes),
+            requests: f(self.requests, other.requests),
+            estimated: f(self.estimated, other.estimated),
+            usage: self.usage.with(&other.usage, f),
+            cost: self.cost.with(&other.cost, f),
+            time_ms: f(self.time_ms, other.time_ms),
+            calls: f(self.calls, other.calls),
+            tasks: f(self.tasks, other.tasks),
+            bytes: f(self.bytes, other.bytes),
         }
     }
 }
 
 impl AddAssign for Spent {
     fn add_assign(&mut self, other: Spent) {
-        let more = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
-        more(&mut self.requests, other.requests);
-        more(&mut self.estimated, other.estimated);
-        self.usage += other.usage;
-        self.cost += other.cost;
-        more(&mut self.time_ms, other.time_ms);
-        more(&mut self.calls, other.calls);
-        more(&mut self.tasks, other.tasks);
-        more(&mut self.bytes, other.bytes);
+        *self = self.with(&other, u64::saturating_add);
+    }
+}
+
+impl From<Charge> for Spent {
+    fn from(Charge { usage, estimated, cost }: Charge) -> Spent {
+        Spent { requests: 1, estimated: u64::from(estimated), usage, cost, ..Spent::default() }
     }
 }
 
 impl AddAssign<Charge> for Spent {
     fn add_assign(&mut self, charge: Charge) {
-        *self += Spent {
-            requests: 1,
-            estimated: u64::from(charge.estimated),
-            usage: charge.usage,
-            cost: charge.cost,
-            ..Spent::default()
-        };
+        *self += Spent::from(charge);
     }
 }
 
@@ -138,12 +125,6 @@ impl Reserve {
         let cost = Cost::of(price.and_then(|price| price.most(self.input, self.output)));
         Charge { usage, estimated: true, cost }
     }
-
-    /// What counts for each try that was read and came to nothing.
-    #[must_use]
-    pub fn read_in_vain(&self, price: Option<&Price>) -> Charge {
-        Reserve { output: 0, ..*self }.lost(price)
-    }
 }
 
 /// Tries of one request that count, at most: no worker makes so many.
@@ -151,7 +132,7 @@ const TRIES_MAX: u32 = 64;
 
 /// What so many tries count that were read and came to nothing, one by one.
 pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> impl Iterator<Item = Charge> {
-    let each = reserved.read_in_vain(price.as_ref());
+    let each = Reserve { output: 0, ..reserved }.lost(price.as_ref());
     (0..tries.min(TRIES_MAX)).map(move |_| each)
 }
 
@@ -168,9 +149,4 @@ pub(super) fn written(answer: &Answer) -> u64 {
 /// Our estimate of what a request used that failed: what broke off was read, and nobody says what was written.
 pub(super) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
     error.was_read().then(|| Usage { input: read, ..Usage::default() })
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }

@@ -7,11 +7,8 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Down, DownReason, Entry, Held, Link, Open, OpenTask, Outcome, Record, Recorded, Refusal, Resource, Settings,
-        Spent, Stop, StopLevel, TaskOrder,
-        command::{Decide, first},
-        decide::Draft,
-        end, toolset,
+        Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, Stop,
+        StopLevel, TaskOrder, command::Decide, decide::Draft, end, toolset,
     },
     words::ids::{MessageId, Seq, SessionId},
     words::message::{Message, MessageTime, Role},
@@ -29,37 +26,14 @@ pub(crate) struct Spawn {
 }
 
 impl Decide for Spawn {
-    fn is() -> &'static str {
-        "spawn"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Spawn> {
-        match first(wrote)? {
-            Record::TaskStarted { child, link, order: Some(order), .. } => {
-                Some(Spawn { child: child.clone(), order: Box::new((**order).clone()), link: *link })
-            }
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "spawn"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        spawn(draft, &self.child, &self.order, self.link)
-    }
-
-    fn in_words(&self) -> String {
-        format!("child {} was spawned", self.child)
-    }
-
-    fn begins_work(&self) -> bool {
-        true
-    }
-
-    fn adds_work(&self) -> bool {
-        true
+        let Spawn { child, order, link } = self;
+        if let Some(ticket) = known(draft, child) {
+            return Ok(Held::Done(ticket));
+        }
+        let mut order = (**order).clone();
+        narrow(&mut order.settings, &draft.state.settings);
+        begin(draft, child, Some(Arc::new(order)), *link)
     }
 }
 
@@ -73,59 +47,18 @@ pub(crate) struct Adopt {
 }
 
 impl Decide for Adopt {
-    fn is() -> &'static str {
-        "adopt"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<Adopt> {
-        match first(wrote)? {
-            Record::TaskStarted { child, link, order: None, .. } => Some(Adopt { child: child.clone(), link: *link }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "adopt"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        adopt(draft, &self.child, self.link)
-    }
-
-    fn in_words(&self) -> String {
-        format!("session {} was adopted", self.child)
-    }
-
-    fn begins_work(&self) -> bool {
-        true
-    }
-
-    fn adds_work(&self) -> bool {
-        true
+        let Adopt { child, link } = self;
+        match known(draft, child) {
+            Some(ticket) if draft.state.open.contains_key(&ticket) => Ok(Held::Done(ticket)),
+            _ if *child == draft.state.session => Err(Refusal::NotAnOrphan { session: child.clone() }),
+            _ => begin(draft, child, None, *link),
+        }
     }
 }
 
 /// How much of a child's text its parent's model is shown, in bytes.
 const NOTICE_TEXT_BYTES_MAX: usize = 51_200;
-
-/// Begins a task with a new child, or says why not. The same child again is the same task.
-pub(super) fn spawn(draft: &mut Draft<'_>, child: &SessionId, order: &TaskOrder, link: Link) -> Result<Held, Refusal> {
-    if let Some(ticket) = known(draft, child) {
-        return Ok(Held::Done(ticket));
-    }
-    let mut order = order.clone();
-    narrow(&mut order.settings, &draft.state.settings);
-    begin(draft, child, Some(Arc::new(order)), link)
-}
-
-/// Takes over a session that is an orphan: its DOWN comes here.
-pub(super) fn adopt(draft: &mut Draft<'_>, child: &SessionId, link: Link) -> Result<Held, Refusal> {
-    match known(draft, child) {
-        Some(ticket) if draft.state.open.contains_key(&ticket) => Ok(Held::Done(ticket)),
-        _ if *child == draft.state.session => Err(Refusal::NotAnOrphan { session: child.clone() }),
-        _ => begin(draft, child, None, link),
-    }
-}
 
 /// The ticket of a task with this child, open or remembered.
 fn known(draft: &Draft<'_>, child: &SessionId) -> Option<Seq> {

@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     kernel::{BranchSummary, Entry, Record, RolledBack, State, Way},
-    model::{AnswerPart, Item},
+    model::Item,
     words::ids::{MessageId, Seq},
 };
 
@@ -45,21 +45,9 @@ impl From<MessageId> for Point {
     }
 }
 
-impl From<Point> for RollbackTarget {
-    fn from(point: Point) -> RollbackTarget {
-        RollbackTarget::Point(point)
-    }
-}
-
-impl From<Seq> for RollbackTarget {
-    fn from(seq: Seq) -> RollbackTarget {
-        RollbackTarget::Point(seq.into())
-    }
-}
-
-impl From<MessageId> for RollbackTarget {
-    fn from(id: MessageId) -> RollbackTarget {
-        RollbackTarget::Point(id.into())
+impl<P: Into<Point>> From<P> for RollbackTarget {
+    fn from(point: P) -> RollbackTarget {
+        RollbackTarget::Point(point.into())
     }
 }
 
@@ -239,10 +227,7 @@ fn is_said_by_host(record: &Record) -> bool {
 
 /// Whether every call in the conversation has its result.
 pub(crate) fn is_whole(state: &State) -> bool {
-    let asks = |item: &Arc<Item>| match &**item {
-        Item::Assistant(answer) => answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. })),
-        _ => false,
-    };
+    let asks = |item: &Arc<Item>| matches!(&**item, Item::Assistant(answer) if answer.calls().next().is_some());
     // Results enter the history all together, so a call without one is in the newest item.
     !state.history.last().is_some_and(asks)
 }

@@ -43,9 +43,7 @@ impl Transcript {
     /// The messages of a whole tape.
     #[must_use]
     pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Message> {
-        let mut transcript = Transcript::default();
-        entries.into_iter().for_each(|entry| transcript.apply(entry));
-        transcript.messages
+        Transcript::numbered(entries).0
     }
 
     /// The messages of a whole tape, oldest first, and the entry that each of them came with.
@@ -94,8 +92,8 @@ impl Transcript {
             Record::Answer { answer, .. } => self.answer(entry, answer),
             Record::Call(call) => self.call(entry.seq, call),
             Record::CallStarted { .. } => self.change_call(ticket, |state| {
-                let input = input_of(state).to_owned();
-                *state = ToolState::Running { input, title: None, metadata: Value::Null, time: span(entry.time, None) };
+                let (input, time) = (input_of(state).to_owned(), Span { start: entry.time, end: None });
+                *state = ToolState::Running { input, title: None, metadata: Value::Null, time };
             }),
             Record::Result { result, .. } => {
                 self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
@@ -146,11 +144,8 @@ impl Transcript {
                     calls = parts.into_iter().map(|part| (at, part)).collect();
                 }
                 Item::Result(result) => {
-                    let Some((at, part)) = calls.pop_front() else { continue };
-                    let part = self.messages.get_mut(at).and_then(|message| message.parts.get_mut(part));
-                    if let Some(Part::Tool(tool)) = part {
-                        tool.state = told_result(&tool.state, result);
-                    }
+                    let Some(place) = calls.pop_front() else { continue };
+                    self.change(place, |state| *state = told_result(state, result));
                 }
             }
         }
@@ -187,14 +182,12 @@ impl Transcript {
         let calls: Vec<Seq> = self.calls.keys().copied().collect();
         for call in calls {
             self.change_call(call, |state| {
-                let (reason, start) = match state {
-                    ToolState::Pending { .. } => (ErrorReason::Skipped, now),
-                    ToolState::Running { time, .. } => (ErrorReason::Unknown, time.start),
+                let reason = match state {
+                    ToolState::Pending { .. } => ErrorReason::Skipped,
+                    ToolState::Running { .. } => ErrorReason::Unknown,
                     ToolState::Completed { .. } | ToolState::Error { .. } => return,
                 };
-                let error = why.to_owned();
-                *state =
-                    ToolState::Error { input: input_of(state).to_owned(), error, reason, time: span(start, Some(now)) };
+                *state = result_state(state, &ToolResult::failed(reason, why), now);
             });
         }
     }
@@ -208,31 +201,10 @@ impl Transcript {
         let charge = Charge::of(price.as_ref(), &answer.usage, None);
         let cost = charge.and_then(|charge| charge.cost.shown().cost);
         let mut parts = std::mem::take(&mut self.before);
-        let mut call_parts = Vec::new();
-        for part in &answer.parts {
-            match part {
-                AnswerPart::Text { text, extra } => {
-                    parts.push(Part::Text(TextPart { text: text.clone(), extra: extra.clone() }));
-                }
-                AnswerPart::Reasoning { text, time, extra } => {
-                    parts.push(Part::Reasoning(ReasoningPart {
-                        text: text.clone(),
-                        time: *time,
-                        extra: extra.clone(),
-                    }));
-                }
-                AnswerPart::Call { id, name, input, extra } => {
-                    call_parts.push(parts.len());
-                    let state = ToolState::Pending { input: input.clone() };
-                    parts.push(Part::Tool(ToolPart {
-                        call: id.clone(),
-                        tool: name.clone(),
-                        state,
-                        extra: extra.clone(),
-                    }));
-                }
-            }
-        }
+        let before = parts.len();
+        parts.extend(answer.parts.iter().cloned().map(Part::from));
+        let is_call = |at: &usize| matches!(parts[*at], Part::Tool(_));
+        let call_parts = (before..parts.len()).filter(is_call).collect();
         let step = entry.step.unwrap_or(1);
         let finished = StepFinishPart { step, finish: answer.finish, tokens: answer.usage, cost };
         parts.push(Part::StepFinish(finished));
@@ -253,13 +225,9 @@ impl Transcript {
     }
 
     fn call(&mut self, seq: Seq, call: &CallOpened) {
-        let place = self.answers.get(&call.answer).and_then(|(message, parts)| {
-            let part = parts.get(call.index as usize)?;
-            Some((*message, *part))
-        });
-        if let Some(place) = place {
-            self.calls.insert(seq, place);
-        }
+        let answer = self.answers.get(&call.answer);
+        let place = answer.and_then(|(message, parts)| Some((*message, *parts.get(call.index as usize)?)));
+        self.calls.extend(place.map(|place| (seq, place)));
     }
 
     /// Tells which files a call changed, behind the step that it belongs to: a snapshot for each content that was kept, and a
@@ -287,10 +255,29 @@ impl Transcript {
     }
 
     fn change_call(&mut self, ticket: Seq, change: impl FnOnce(&mut ToolState)) {
-        let Some((message, part)) = self.calls.get(&ticket) else { return };
-        let part = self.messages.get_mut(*message).and_then(|message| message.parts.get_mut(*part));
+        if let Some(place) = self.calls.get(&ticket) {
+            self.change(*place, change);
+        }
+    }
+
+    /// Changes the call that stands in that message as that part of it.
+    fn change(&mut self, (message, part): (usize, usize), change: impl FnOnce(&mut ToolState)) {
+        let part = self.messages.get_mut(message).and_then(|message| message.parts.get_mut(part));
         if let Some(Part::Tool(tool)) = part {
             change(&mut tool.state);
+        }
+    }
+}
+
+impl From<AnswerPart> for Part {
+    /// A part of an answer as it is shown: a call has not been started.
+    fn from(part: AnswerPart) -> Part {
+        match part {
+            AnswerPart::Text { text, extra } => Part::Text(TextPart { text, extra }),
+            AnswerPart::Reasoning { text, time, extra } => Part::Reasoning(ReasoningPart { text, time, extra }),
+            AnswerPart::Call { id, name, input, extra } => {
+                Part::Tool(ToolPart { call: id, tool: name, state: ToolState::Pending { input }, extra })
+            }
         }
     }
 }
@@ -311,22 +298,9 @@ fn kept_as(state: &FileState) -> &str {
 
 /// A result as the model was told of it.
 fn told_result(before: &ToolState, result: &ToolResultItem) -> ToolState {
-    let (input, time) = (input_of(before).to_owned(), span(result.time, Some(result.time)));
-    match result.is_error {
-        true => ToolState::Error { input, error: result.content.clone(), reason: ErrorReason::Failed, time },
-        false => ToolState::Completed {
-            input,
-            output: result.content.clone(),
-            title: None,
-            metadata: Value::Null,
-            time,
-            attachments: result.attachments.clone(),
-        },
-    }
-}
-
-fn span(start: Millis, end: Option<Millis>) -> Span {
-    Span { start, end }
+    let error = result.is_error.then_some(ErrorReason::Failed);
+    let (content, attachments) = (result.content.clone(), result.attachments.clone());
+    result_state(before, &ToolResult { error, attachments, ..ToolResult::ok(content) }, result.time)
 }
 
 fn input_of(state: &ToolState) -> &str {
@@ -343,7 +317,7 @@ fn result_state(before: &ToolState, result: &ToolResult, now: Millis) -> ToolSta
         ToolState::Running { time, .. } => time.start,
         _ => now,
     };
-    let (input, time) = (input_of(before).to_owned(), span(start, Some(now)));
+    let (input, time) = (input_of(before).to_owned(), Span { start, end: Some(now) });
     match result.error {
         Some(reason) => ToolState::Error { input, error: result.content.clone(), reason, time },
         None => ToolState::Completed {

@@ -11,12 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{Carried, of_item},
-    kernel::{
-        Entry, Held, Record, Recorded, Refusal, State,
-        command::{Decide, first},
-        compact,
-        decide::Draft,
-    },
+    kernel::{Entry, Held, Record, Refusal, State, command::Decide, compact, decide::Draft},
     model::History,
     words::ids::Seq,
 };
@@ -29,27 +24,25 @@ pub(crate) struct UndoCompaction {
 }
 
 impl Decide for UndoCompaction {
-    fn is() -> &'static str {
-        "undo_compaction"
-    }
-
-    fn read_back(_: &Recorded, wrote: &[Entry]) -> Option<UndoCompaction> {
-        match first(wrote)? {
-            Record::CompactionUndone(undone) => Some(UndoCompaction { undone: undone.clone() }),
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        "undo compaction"
-    }
-
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        undo(draft, &self.undone)
-    }
-
-    fn in_words(&self) -> String {
-        format!("compaction {} was undone", self.undone.compaction)
+        let UndoCompaction { undone } = self;
+        let state = &draft.state;
+        state.is_at_rest()?;
+        if let Some((ticket, _)) = state.compaction() {
+            return Err(Refusal::Compacting { ticket });
+        }
+        if state.context.newest == Seq::ZERO || state.context.newest != undone.compaction {
+            return Err(Refusal::NothingToUndo);
+        }
+        let front: u64 = state.history.iter().take(state.context.front).map(|item| of_item(item)).sum();
+        let back: u64 = undone.history.iter().map(|item| of_item(item)).sum();
+        let (window, _) = compact::fullness(draft);
+        let estimated = compact::estimated(draft).saturating_sub(front).saturating_add(back);
+        let used = draft.state.context.meter.corrected(estimated);
+        if used >= window.usable() {
+            return Err(Refusal::WouldNotFit { used, usable: window.usable() });
+        }
+        Ok(Held::Done(draft.write(None, Record::CompactionUndone(undone.clone()))))
     }
 }
 
@@ -66,10 +59,8 @@ pub struct Undone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// What was carried on then.
-    #[serde(default)]
     pub carried: Carried,
     /// The compaction before it; 0 for none.
-    #[serde(default)]
     pub newest: Seq,
 }
 
@@ -90,32 +81,6 @@ impl Undone {
             newest: state.context.newest,
         })
     }
-}
-
-/// A host wants the newest compaction undone.
-pub(super) fn undo(draft: &mut Draft<'_>, undone: &Arc<Undone>) -> Result<Held, Refusal> {
-    let state = &draft.state;
-    if state.closed.is_some() {
-        return Err(Refusal::Ended);
-    }
-    if let Some(turn) = &state.turn {
-        return Err(Refusal::Busy { turn: turn.id });
-    }
-    if let Some((ticket, _)) = state.compaction() {
-        return Err(Refusal::Compacting { ticket });
-    }
-    if state.context.newest == Seq::ZERO || state.context.newest != undone.compaction {
-        return Err(Refusal::NothingToUndo);
-    }
-    let front: u64 = state.history.iter().take(state.context.front).map(|item| of_item(item)).sum();
-    let back: u64 = undone.history.iter().map(|item| of_item(item)).sum();
-    let (window, _) = compact::fullness(draft);
-    let estimated = compact::estimated(draft).saturating_sub(front).saturating_add(back);
-    let used = draft.state.context.meter.corrected(estimated);
-    if used >= window.usable() {
-        return Err(Refusal::WouldNotFit { used, usable: window.usable() });
-    }
-    Ok(Held::Done(draft.write(None, Record::CompactionUndone(undone.clone()))))
 }
 
 impl State {

@@ -32,14 +32,21 @@ impl Usage {
             .iter()
             .fold(0, |sum, n| sum.saturating_add(*n))
     }
+
+    /// The two, figure by figure.
+    pub(crate) fn with(&self, other: &Usage, f: fn(u64, u64) -> u64) -> Usage {
+        Usage {
+            input: f(self.input, other.input),
+            output: f(self.output, other.output),
+            reasoning: f(self.reasoning, other.reasoning),
+            cache_read: f(self.cache_read, other.cache_read),
+            cache_write: f(self.cache_write, other.cache_write),
+        }
+    }
 }
 
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Usage) {
-        self.input = self.input.saturating_add(other.input);
-        self.output = self.output.saturating_add(other.output);
-        self.reasoning = self.reasoning.saturating_add(other.reasoning);
-        self.cache_read = self.cache_read.saturating_add(other.cache_read);
-        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        *self = self.with(&other, u64::saturating_add);
     }
 }

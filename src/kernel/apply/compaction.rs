@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::context::{Carried, Fullness},
-    kernel::{Compacted, State, compact::speaker},
+    kernel::{Compacted, State},
     model::{Item, ToolResultItem},
     words::ids::Seq,
 };
@@ -12,7 +12,6 @@ use crate::{
 impl State {
     /// Takes a compaction, now or as soon as no request is open.
     pub(in crate::kernel) fn take_compacted(&mut self, ticket: Seq, compacted: &Arc<Compacted>) {
-        self.usage += compacted.usage;
         let context = Arc::make_mut(&mut self.context);
         (context.ready, context.ready_ticket, context.ready_entry) = (Some(compacted.clone()), ticket, self.seq);
         self.put_compacted_in_place();
@@ -22,7 +21,7 @@ impl State {
     pub(in crate::kernel) fn in_place_of(&self, compacted: &Compacted) -> (Carried, String) {
         let mut carried = self.context.carried.clone();
         let spoken = self.history.iter().take(compacted.first_kept).skip(self.context.front).map(|item| &**item);
-        carried.note(spoken, &compacted.replaced, compacted.carry, speaker);
+        carried.note(spoken, &compacted.replaced, compacted.carry);
         carried.pinned = self.pinned_words(compacted.first_kept);
         let summary = compacted.summary.as_deref().or(self.context.summary.as_deref());
         let text = crate::kernel::context::render(summary, &carried, self.seq);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::{CallState, CallVerdict, Open, OpenCall, Outcome, Settings, Spent, State},
+    kernel::{CallState, CallVerdict, OpenCall, Outcome, Settings, Spent, State},
     tape::{Forked, ImportedFrom},
     tool::ToolResult,
     words::ids::Seq,
@@ -39,8 +39,7 @@ impl State {
     pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
         // No process has any of it: what was held for it counts.
         self.lose_what_was_under_way();
-        let tasks: Vec<Seq> =
-            self.open.iter().filter(|(_, open)| matches!(open, Open::Task(_))).map(|(ticket, _)| *ticket).collect();
+        let tasks: Vec<Seq> = self.tasks().map(|(ticket, _)| ticket).collect();
         tasks.into_iter().for_each(|ticket| self.close_task(seq, ticket, None, None));
         self.leave_open(
             "This conversation was brought in from a file at this point.",

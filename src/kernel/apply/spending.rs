@@ -1,26 +1,31 @@
 //! How entries change the sums of usage and cost.
 
-use crate::kernel::{Breach, Charge, Grant, Open, Resource, Spent, State};
+use crate::{
+    kernel::{Breach, Charge, Grant, Open, Resource, Spent, State, spent::in_vain},
+    words::ids::Seq,
+    words::usage::Usage,
+};
 
 impl State {
     /// A request of the running turn used that.
     pub(super) fn charge(&mut self, charge: Option<Charge>) {
-        if let Some(charge) = charge {
-            self.in_turn(|turn| turn.spent += charge);
-        }
-        self.spend(charge);
+        charge.into_iter().for_each(|charge| self.count(charge.into()));
     }
 
     /// A request of the session used that: one that belongs to no turn.
-    pub(in crate::kernel) fn spend(&mut self, charge: Option<Charge>) {
-        if let Some(charge) = charge {
-            self.spent += charge;
-        }
+    pub(in crate::kernel) fn spend(&mut self, charges: impl IntoIterator<Item = Charge>) {
+        charges.into_iter().for_each(|charge| self.spent += charge);
     }
 
-    /// Requests of the session used that.
-    pub(in crate::kernel) fn spend_all(&mut self, charges: impl Iterator<Item = Charge>) {
-        charges.for_each(|charge| self.spend(Some(charge)));
+    /// A summary was written, or came to nothing: what was used for it, and by the tries before.
+    pub(super) fn settle_summary(&mut self, ticket: Seq, lost: u32, usage: &Usage, estimated: Option<&Usage>) {
+        self.usage += *usage;
+        let (reserved, price) = match self.open.remove(&ticket) {
+            Some(Open::Compaction(open)) => (open.reserved, open.price),
+            Some(Open::Branch(open)) => (open.reserved, open.price),
+            _ => return,
+        };
+        self.spend(in_vain(lost, reserved, price).chain(Charge::of(price.as_ref(), usage, estimated)));
     }
 
     /// Something was used by the running turn.
@@ -60,8 +65,7 @@ impl State {
         }
         // Whoever had it written is gone too; what they may still bring finds its ticket closed.
         self.open.retain(|_, open| !matches!(open, Open::Branch(_)));
-        self.in_turn(|turn| turn.spent += of_turn);
-        self.spent += of_turn;
+        self.count(of_turn);
         self.spent += of_session;
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Down, DownReason, Open, Outcome, Seen, State, Steering, StopLevel, TaskEnd, Tie, Turn,
+        Delivery, Disposition, Down, DownReason, Open, Outcome, State, Steering, StopLevel, TaskEnd, Tie, Turn,
         Waiting, state::TASKS_REMEMBERED,
     },
     permission::Chain,
@@ -60,9 +60,7 @@ impl State {
                 true => (Delivery::Steer(Steering::FinishBatch), Disposition::Steering),
                 false => (Delivery::Queue, Disposition::Queued { before }),
             };
-            self.remember(message.id.clone(), Seen { seq, disposition, turn: None });
-            let waiting = Waiting { seq, message: message.clone(), delivery };
-            if running { self.steering.push_back(waiting) } else { self.queue.push_back(waiting) }
+            self.enqueue(Waiting { seq, message: message.clone(), delivery }, disposition);
         }
     }
 
@@ -73,13 +71,7 @@ impl State {
                 (Some(why), Outcome::Aborted { .. }) => DownReason::Ended { why: why.to_string() },
                 _ => DownReason::of(outcome),
             };
-            self.end_task(Down {
-                reason,
-                text: turn.text.clone(),
-                steps: turn.step,
-                usage: turn.usage,
-                ..Down::without_a_word(DownReason::Done)
-            });
+            self.end_task(down_of(turn, reason));
         }
     }
 
@@ -87,14 +79,7 @@ impl State {
     pub(super) fn task_turn_waits(&mut self) {
         let Some(turn) = self.turn.clone().filter(|turn| self.is_task(&turn.messages)) else { return };
         let error = "interrupted again without progress; it waits to be told to go on".to_owned();
-        let reason = DownReason::Failed { error };
-        self.end_task(Down {
-            reason,
-            text: turn.text.clone(),
-            steps: turn.step,
-            usage: turn.usage,
-            ..Down::without_a_word(DownReason::Done)
-        });
+        self.end_task(down_of(&turn, DownReason::Failed { error }));
     }
 
     /// The message that is the task was taken back before it was read.
@@ -158,4 +143,8 @@ impl State {
             }
         }
     }
+}
+
+fn down_of(turn: &Turn, reason: DownReason) -> Down {
+    Down { text: turn.text.clone(), steps: turn.step, usage: turn.usage, ..Down::without_a_word(reason) }
 }

@@ -1,11 +1,11 @@
 //! How entries about a turn, its requests and their answers change the state.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     kernel::context::{Fullness, of_item},
     kernel::{
-        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, advance,
+        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting, advance,
         state::{Next, TURNS_REMEMBERED},
     },
     model::{Answer, AnswerPart, Item, UserItem},
@@ -20,32 +20,17 @@ impl State {
             self.turn = Some(Arc::new(Turn {
                 id: entry.seq,
                 started: entry.time,
-                messages: Vec::new(),
-                step: 0,
-                retries: 0,
-                overflowed: false,
-                overflowed_before: false,
-                model: None,
-                tools: Default::default(),
-                answer: None,
-                batch: Vec::new(),
-                next: Next::Step,
-                ending: None,
-                released: false,
-                text: "".into(),
-                usage: Default::default(),
-                spent: Default::default(),
                 limits: self.settings.budget.turn,
-                answered: None,
+                ..Turn::default()
             }));
         }
         let turn_id = self.turn.as_ref().map(|turn| turn.id);
         for id in ids {
-            let from_steering = self.steering.iter().position(|waiting| waiting.message.id == *id);
-            let from_queue = self.queue.iter().position(|waiting| waiting.message.id == *id);
-            let taken = from_steering
-                .and_then(|at| self.steering.remove(at))
-                .or_else(|| from_queue.and_then(|at| self.queue.remove(at)));
+            let place = |list: &VecDeque<Waiting>| list.iter().position(|waiting| waiting.message.id == *id);
+            let taken = match place(&self.steering) {
+                Some(at) => self.steering.remove(at),
+                None => place(&self.queue).and_then(|at| self.queue.remove(at)),
+            };
             let Some(waiting) = taken else { continue };
             self.seen.delivered(id, turn_id);
             self.in_turn(|turn| {

@@ -3,10 +3,7 @@
 use super::{Given, ReplayError};
 use crate::{
     kernel::context::{RESERVE_MIN, Window},
-    kernel::{
-        Decision, Entry, Env, EnvSeen, Input, Record, Report, State, Windows, about_the_recorded, decide, jitter_of,
-        read_back,
-    },
+    kernel::{Decision, Entry, Env, EnvSeen, Input, Record, Report, State, Windows, decide, jitter_of, read_back},
     model::Price,
     permission::Globs,
     tape::Append,
@@ -43,7 +40,7 @@ impl Recorded {
             _ => first.then(String::new),
         };
         let inputs = if beside.is_some() { Vec::new() } else { inputs(&append, &entries)? };
-        let words = || inputs.iter().map(about_the_recorded).collect::<Vec<_>>().join("; ");
+        let words = || inputs.iter().map(Input::in_words).collect::<Vec<_>>().join("; ");
         let words = beside.unwrap_or_else(words);
         Ok(Recorded { append, entries, inputs, words })
     }

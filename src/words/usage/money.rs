@@ -7,6 +7,8 @@ use std::{fmt, ops::AddAssign, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::is_default;
+
 /// Picodollars in a millionth of a dollar.
 const PER_MICRO: u64 = 1_000_000;
 
@@ -28,34 +30,10 @@ pub struct MicroUsd(pub u64);
 pub struct PicoUsd(pub u64);
 
 impl PicoUsd {
-    /// So many millionths of a dollar.
-    #[must_use]
-    pub fn from_micro(micro: MicroUsd) -> PicoUsd {
-        PicoUsd(micro.0.saturating_mul(PER_MICRO))
-    }
-
     /// In millionths, rounded up: what costs something is never shown as nothing.
     #[must_use]
     pub fn to_micro(self) -> MicroUsd {
         MicroUsd(self.0.div_ceil(PER_MICRO))
-    }
-
-    /// The sum; at most what fits.
-    #[must_use]
-    pub fn plus(self, other: PicoUsd) -> PicoUsd {
-        PicoUsd(self.0.saturating_add(other.0))
-    }
-
-    /// What is left of it after another; nothing where the other is more.
-    #[must_use]
-    pub fn less(self, other: PicoUsd) -> PicoUsd {
-        PicoUsd(self.0.saturating_sub(other.0))
-    }
-}
-
-impl AddAssign for PicoUsd {
-    fn add_assign(&mut self, other: PicoUsd) {
-        *self = self.plus(other);
     }
 }
 
@@ -112,7 +90,7 @@ pub struct Cost {
     /// The sum of what is known.
     pub known: PicoUsd,
     /// Requests without a price, which are not in that sum.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub unpriced: u64,
 }
 
@@ -129,6 +107,11 @@ impl Cost {
         (self.unpriced == 0).then_some(self.known)
     }
 
+    /// The two, figure by figure.
+    pub(crate) fn with(&self, other: &Cost, f: fn(u64, u64) -> u64) -> Cost {
+        Cost { known: PicoUsd(f(self.known.0, other.known.0)), unpriced: f(self.unpriced, other.unpriced) }
+    }
+
     /// As other programs are shown it.
     #[must_use]
     pub fn shown(&self) -> ShownCost {
@@ -143,8 +126,7 @@ impl Cost {
 
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Cost) {
-        self.known += other.known;
-        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+        *self = self.with(&other, u64::saturating_add);
     }
 }
 
@@ -169,13 +151,8 @@ pub struct ShownCost {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_at_least: Option<MicroUsd>,
     /// Requests without a price; left out where there is none.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub unpriced: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 #[cfg(test)]
@@ -206,10 +183,12 @@ mod tests {
     /// A million sums of less than a millionth lose nothing.
     #[test]
     fn sums_keep_what_is_less_than_a_millionth() {
-        let mut sum = PicoUsd::default();
-        (0..1_000_000).for_each(|_| sum += PicoUsd(140_001));
-        assert_eq!(sum, PicoUsd(140_001_000_000));
-        assert_eq!(PicoUsd(u64::MAX).plus(PicoUsd(1)), PicoUsd(u64::MAX));
+        let cost = |pico| Cost::of(Some(PicoUsd(pico)));
+        let mut sum = Cost::default();
+        (0..1_000_000).for_each(|_| sum += cost(140_001));
+        assert_eq!(sum, cost(140_001_000_000));
+        sum += cost(u64::MAX);
+        assert_eq!(sum, cost(u64::MAX), "it stops at what fits");
     }
 
     /// a sum with an unknown part says so, and is never the whole.
