@@ -342,9 +342,12 @@ pub struct Turn {
     /// Whether the provider refused the present request as too large: no other is made before there is room.
     #[serde(default)]
     pub overflowed: bool,
-    /// Whether that happened in this step: happening again it fails the turn.
+    /// How often that happened in this step.
     #[serde(default)]
-    pub overflowed_before: bool,
+    pub overflows: u32,
+    /// The hash of the request that was refused: the same one is not made again.
+    #[serde(default)]
+    pub refused: String,
     /// The model that its messages asked for, where they did.
     pub model: Option<ModelRef>,
     /// Tools that its messages switched on or off.
