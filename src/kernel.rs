@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `input.rs`, `command.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
 //! | `decide.rs` | what an input means |
+//! | `state.rs`, `open.rs` | the fold of a tape; what is open in it, by ticket |
 //! | `due.rs` | what is to be begun, as it follows from what is open |
 //! | `inbox.rs`, `edit.rs` | which messages are taken, refused and delivered; edited, and taken back |
 //! | `advance.rs` | what happens next: the double loop |
@@ -68,6 +69,7 @@ mod limits;
 mod link;
 mod mailbox;
 mod merge;
+mod open;
 mod outcome;
 mod pin;
 mod record;
@@ -117,6 +119,7 @@ pub(crate) use mailbox::kept;
 pub(crate) use mailbox::{Act, CommandEnd, Left, Mailbox, NotTaken};
 pub(crate) use merge::plan_merge;
 pub use merge::{ForkMade, Merged, MergedLast};
+pub use open::{CallState, Open, OpenAsk, OpenCall, OpenRequest, OpenWait};
 pub use outcome::{AskClosedWhy, Outcome};
 pub use pin::Pin;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
@@ -128,7 +131,7 @@ pub(crate) use reply::{Held, Receipt, Reply, Stop};
 pub use restored::{RefusedFile, RestoredFiles};
 pub use settings::{CompactionSettings, Mode, Settings};
 pub use spent::{Charge, Reserve, Spent};
-pub use state::{CallState, Granted, Open, OpenAsk, OpenCall, OpenRequest, OpenWait, State, Turn, TurnEnd, Waiting};
+pub use state::{Granted, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;
 pub(crate) use trail::is_whole;
 pub use trail::{NoPoint, Point, RollbackTarget, Trail};

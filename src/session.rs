@@ -14,9 +14,7 @@ mod messages;
 
 use std::{sync::Arc, time::Duration};
 
-pub use crate::kernel::context::{
-    Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Speaker, UserWords, Window,
-};
+pub use crate::kernel::context::{Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Window};
 pub use crate::kernel::{
     Account, AnchorMark, AskClosedWhy, BadRecord, Bill, BillKind, BillLine, Branch, BranchRequest, BranchSummary,
     Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted, CompactionReason, CompactionSettings,

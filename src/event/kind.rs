@@ -10,6 +10,7 @@ use crate::{
     model::{ErrorKind, RetryClass},
     tool::Access,
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
+    words::is_default,
     words::message::{ErrorReason, FilePart, Finish, Message, Part},
     words::usage::{ShownCost, Usage},
 };
@@ -248,7 +249,7 @@ pub enum EventKind {
         /// Tokens of the turn.
         usage: Usage,
         /// Requests of it whose tokens are our estimate.
-        #[serde(skip_serializing_if = "is_zero")]
+        #[serde(skip_serializing_if = "is_default")]
         estimated: u64,
         /// Cost of the turn.
         #[serde(flatten)]
@@ -431,9 +432,4 @@ pub enum EventKind {
         /// What happened.
         error: String,
     },
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }

@@ -8,7 +8,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, MutexGuard,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -42,11 +42,6 @@ struct Held {
 }
 
 impl Ring {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        // Nothing is ever left half done under this lock, so a poisoned one is as good as any.
-        self.held.lock()
-    }
-
     /// Whether anybody listens.
     pub(crate) fn is_heard(&self) -> bool {
         self.listeners.load(Ordering::Acquire) > 0
@@ -58,7 +53,7 @@ impl Ring {
             return;
         }
         let bytes = event.bytes();
-        let mut held = self.held();
+        let mut held = self.held.lock();
         held.bytes += bytes;
         held.events.push_back((bytes, event));
         while held.events.len() > RING_EVENTS_MAX || (held.bytes > RING_BYTES_MAX && held.events.len() > 1) {
@@ -72,14 +67,14 @@ impl Ring {
 
     /// No event follows any more: streams end once they have read what is held.
     pub(crate) fn close(&self) {
-        self.held().closed = true;
+        self.held.lock().closed = true;
         self.news.notify_waiters();
     }
 
     /// Listens from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
         self.listeners.fetch_add(1, Ordering::AcqRel);
-        let held = self.held();
+        let held = self.held.lock();
         let next = held.first + held.events.len() as u64;
         drop(held);
         let (replay, replayed) = (VecDeque::new(), crate::words::ids::Seq::ZERO);
@@ -144,7 +139,7 @@ impl EventStream {
         if let Some(event) = self.replay.pop_front() {
             return Some(Some(Next::Event(event)));
         }
-        let held = self.ring.held();
+        let held = self.ring.held.lock();
         if self.next < held.first {
             let missed = held.first - self.next;
             self.next = held.first;
@@ -168,7 +163,7 @@ impl Drop for EventStream {
     fn drop(&mut self) {
         if self.ring.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Nobody is left to read them.
-            let mut held = self.ring.held();
+            let mut held = self.ring.held.lock();
             if !self.ring.is_heard() {
                 held.first += held.events.len() as u64;
                 (held.events, held.bytes) = (VecDeque::new(), 0);
@@ -204,13 +199,13 @@ mod tests {
         let ring = Arc::<Ring>::default();
         let mut listens = ring.listen();
         (1..=4).for_each(|seq| ring.push(event(seq, RING_BYTES_MAX / 3)));
-        assert!(ring.held().bytes <= RING_BYTES_MAX);
+        assert!(ring.held.lock().bytes <= RING_BYTES_MAX);
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
         ring.push(event(5, 2 * RING_BYTES_MAX));
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
         let Some(Next::Event(held)) = listens.next().await else { panic!("the newest is held") };
         assert_eq!(held.id.seq, crate::words::ids::Seq(5));
         drop(listens);
-        assert_eq!(ring.held().bytes, 0);
+        assert_eq!(ring.held.lock().bytes, 0);
     }
 }

@@ -2,10 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{
-    event::{Event, EventKind},
-    words::message::{FilePart, Message, Part},
-};
+use crate::event::{Event, EventKind};
 
 impl Event {
     /// What it takes with all that it carries, about. What may be large is counted; what never is, is in its own size.
@@ -13,16 +10,16 @@ impl Event {
         let carried = match &self.kind {
             EventKind::Queued { message, .. }
             | EventKind::QueueEdited { message }
-            | EventKind::Steered { message, .. } => of_message(message),
+            | EventKind::Steered { message, .. } => message.bytes(),
             EventKind::TextDelta { text }
             | EventKind::ReasoningDelta { text }
             | EventKind::CallInput { text, .. }
             | EventKind::Budget { text, .. } => text.len(),
-            EventKind::PartUpdated { part } => of_part(part),
+            EventKind::PartUpdated { part } => part.bytes(),
             EventKind::CallStarted { input, .. } | EventKind::Ask { input, .. } => input.len(),
             EventKind::CallProgress { metadata, .. } => of_value(metadata),
             EventKind::CallFinished { content, details, attachments, .. } => {
-                content.len() + of_value(details) + attachments.iter().map(of_file).sum::<usize>()
+                content.len() + of_value(details) + attachments.iter().map(|file| file.url.len()).sum::<usize>()
             }
             EventKind::RequestFailed { error, .. }
             | EventKind::HookError { error, .. }
@@ -37,24 +34,6 @@ impl Event {
         };
         size_of::<Event>() + carried
     }
-}
-
-fn of_message(message: &Message) -> usize {
-    message.parts.iter().map(of_part).sum()
-}
-
-fn of_part(part: &Part) -> usize {
-    match part {
-        Part::Text(text) => text.text.len(),
-        Part::Reasoning(thought) => thought.text.len(),
-        Part::File(file) => of_file(file),
-        // The others are a few words; those of a call come as events of their own.
-        _ => 0,
-    }
-}
-
-fn of_file(file: &FilePart) -> usize {
-    file.url.len()
 }
 
 fn of_value(value: &Value) -> usize {

@@ -119,10 +119,7 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         }
         return false;
     }
-    if let Some(wait) = draft.state.open.values().find_map(|open| match open {
-        Open::Wait(wait) => Some(*wait),
-        _ => None,
-    }) {
+    if let Some((_, wait)) = draft.state.wait() {
         // Our own back-off is cut short by a message; a wait that the server asked for is not.
         let asks = draft.state.budget_ask().is_some();
         if wait.server || draft.state.steering.is_empty() || draft.state.paused || draft.state.waits || asks {
@@ -166,8 +163,7 @@ fn no_steps_left(draft: &Draft<'_>) -> bool {
 /// Whether the running turn reads nothing that comes now: it is being ended, or makes no request any more that could carry it.
 pub(super) fn reads_no_more(draft: &Draft<'_>) -> bool {
     // The last request may have to be made again, and carries what came while that waits.
-    let retries = draft.state.open.values().any(|open| matches!(open, Open::Wait(_)));
-    draft.state.is_ending() || (no_steps_left(draft) && !retries)
+    draft.state.is_ending() || (no_steps_left(draft) && draft.state.wait().is_none())
 }
 
 /// The strongest wish among the steering messages that wait.

@@ -53,7 +53,7 @@ impl State {
         self.seq = entry.seq;
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
-            Record::State(_) => {}
+            Record::State(_) | Record::Restored(_) => {}
             Record::Settings(settings) => self.settings = Arc::new((**settings).clone()),
             Record::Accepted { message, delivery } => {
                 let waiting = Waiting { seq: entry.seq, message: message.clone(), delivery: *delivery };
@@ -179,7 +179,6 @@ impl State {
             Record::Merged(merged) => self.merge(merged),
             Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
-            Record::Restored(_) => {}
             Record::Paused {} => self.paused = true,
             Record::Resumed {} => self.paused = false,
         }

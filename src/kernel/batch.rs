@@ -71,24 +71,24 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
         draft.write(None, record);
     }
     let last = matches!(turn.next, Next::End(Outcome::StepLimit { .. }));
+    let none_runs = match (last, answer.finish) {
+        (true, _) => {
+            Some((CallVerdict::LastStep, "No tools can be used on the last step of a turn; the call was not run."))
+        }
+        (_, Finish::Length) => Some((
+            CallVerdict::CutShort,
+            "The answer reached its length limit, so this call may be cut off; it was not run. Send it again, shorter.",
+        )),
+        (_, Finish::ContentFilter) => {
+            Some((CallVerdict::Withheld, "The provider withheld the answer; the call was not run."))
+        }
+        _ => None,
+    };
+    let none_runs = none_runs.map(|(judged, text)| (judged, text.to_owned()));
     let pending = draft.state.calls().filter(|(_, call)| call.state == CallState::Pending);
     let pending: Vec<_> = pending.map(|(ticket, call)| (ticket, call.clone())).collect();
     for (ticket, call) in pending {
-        let cannot_run = match (last, answer.finish) {
-            (true, _) => {
-                let text = "No tools can be used on the last step of a turn; the call was not run.";
-                Some((CallVerdict::LastStep, text.to_owned()))
-            }
-            (_, Finish::Length) => {
-                let text = "The answer reached its length limit, so this call may be cut off; it was not run. \
-                            Send it again, shorter.";
-                Some((CallVerdict::CutShort, text.to_owned()))
-            }
-            (_, Finish::ContentFilter) => {
-                Some((CallVerdict::Withheld, "The provider withheld the answer; the call was not run.".to_owned()))
-            }
-            _ => unusable(draft, &call),
-        };
+        let cannot_run = none_runs.clone().or_else(|| unusable(draft, &call));
         if let Some((judged, text)) = cannot_run {
             fail(draft, ticket, judged, text);
         }

@@ -18,9 +18,7 @@ pub struct Bill {
     /// The requests.
     pub lines: Vec<BillLine>,
     #[serde(skip)]
-    open: BTreeMap<Seq, Opened>,
-    #[serde(skip)]
-    waits: bool,
+    unsettled: Unsettled,
 }
 
 /// A request on a bill.
@@ -64,10 +62,13 @@ pub enum BillKind {
 }
 
 /// What a bill must know to go on with the entries that follow.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Unsettled {
     open: BTreeMap<Seq, Opened>,
     waits: bool,
+    /// Lines of the entry that it is at.
+    #[serde(skip)]
+    lines: Vec<BillLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,17 +100,14 @@ impl Opened {
     }
 }
 
-impl Bill {
-    /// The bill of a whole tape.
-    #[must_use]
-    pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Bill {
-        let mut bill = Bill::default();
-        entries.into_iter().for_each(|entry| bill.apply(entry));
-        bill
+impl Unsettled {
+    /// The lines that the next entry adds.
+    pub(super) fn apply(&mut self, entry: &Entry) -> Vec<BillLine> {
+        self.take(entry);
+        std::mem::take(&mut self.lines)
     }
 
-    /// Takes the next entry.
-    pub fn apply(&mut self, entry: &Entry) {
+    fn take(&mut self, entry: &Entry) {
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
             Record::State(state) => {
@@ -202,15 +200,20 @@ impl Bill {
             self.lines.push(BillLine { ticket, model: open.model, kind, charge });
         }
     }
+}
 
-    /// What is open on it, to go on with later.
-    pub(super) fn unsettled(&self) -> Unsettled {
-        Unsettled { open: self.open.clone(), waits: self.waits }
+impl Bill {
+    /// The bill of a whole tape.
+    #[must_use]
+    pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Bill {
+        let mut bill = Bill::default();
+        entries.into_iter().for_each(|entry| bill.apply(entry));
+        bill
     }
 
-    /// A bill without a line that goes on from there.
-    pub(super) fn going_on(Unsettled { open, waits }: Unsettled) -> Bill {
-        Bill { lines: Vec::new(), open, waits }
+    /// Takes the next entry.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.lines.extend(self.unsettled.apply(entry));
     }
 
     /// The newest request.

@@ -16,10 +16,11 @@ use crate::{
     kernel::context::FileOperations,
     kernel::{
         Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, command::Decide, decide::Draft,
-        record::is_none, said::Said, spent::in_vain,
+        said::Said, spent::in_vain,
     },
     model::{Item, Price, UserItem},
     words::ids::{MessageId, Seq},
+    words::is_default,
     words::message::ModelRef,
     words::usage::Usage,
 };
@@ -119,10 +120,8 @@ pub struct BranchSummary {
     /// What came of it.
     pub summary: Arc<str>,
     /// What writing that took.
-    #[serde(default)]
     pub usage: Usage,
     /// The files that were touched on it.
-    #[serde(default)]
     pub files: FileOperations,
     /// The request that wrote it, or was to; tapes of before the field was there do not say, and it is not charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,7 +139,6 @@ pub struct OpenBranch {
     /// Tokens that it reads, and may write, as far as can be told before.
     pub wanted: Reserve,
     /// What is held back for it.
-    #[serde(default)]
     pub reserved: Reserve,
 }
 
@@ -148,7 +146,7 @@ pub struct OpenBranch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchRequest {
     /// The ticket that was opened for it; 0 on tapes of before there was one.
-    #[serde(default, skip_serializing_if = "is_no_ticket")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ticket: Seq,
     /// Which model.
     pub model: ModelRef,
@@ -161,13 +159,8 @@ pub struct BranchRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
     /// Tries that were read and came to nothing.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_no_ticket(ticket: &Seq) -> bool {
-    *ticket == Seq::ZERO
 }
 
 impl BranchSummary {

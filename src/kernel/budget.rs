@@ -25,14 +25,6 @@ pub struct Budget {
     pub on_breach: OnBreach,
 }
 
-impl Budget {
-    /// Whether nothing is limited.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        *self == Budget::default()
-    }
-}
-
 /// What happens when a limit does not allow what is next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -15,15 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{
-        BadSummary, CARRY_MAX, Carried, Cut, Fullness, Level, Meter, PruneRule, Replaced, Speaker, Summarise, Window,
-        carry_max, check, cut, of_item, of_text, prune, summary_max,
+        BadSummary, Carried, Cut, Fullness, Level, Meter, PruneRule, Replaced, Summarise, Window, carry_max, check,
+        cut, of_item, of_text, prune, summary_max,
     },
     kernel::{
         Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, command::Decide, decide::Draft,
-        pin, record::is_none, spending,
+        pin, spending,
     },
     model::{Item, Price, UserItem},
     words::ids::Seq,
+    words::is_default,
     words::message::ModelRef,
     words::usage::Usage,
 };
@@ -114,13 +115,11 @@ pub struct OpenCompaction {
     /// What a request may take.
     pub usable: u64,
     /// What the one who sums up may be shown, by our estimate; 0 for as much as a request may take.
-    #[serde(default)]
     pub room: u64,
     /// What the tokens of its request cost, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What is held back for its request.
-    #[serde(default)]
     pub reserved: Reserve,
 }
 
@@ -130,25 +129,19 @@ pub struct Compacted {
     /// What the model wrote; `None` where the oldest part was cut off without a summary.
     pub summary: Option<Arc<str>>,
     /// What that took.
-    #[serde(default)]
     pub usage: Usage,
     /// Our estimate of that, where the provider did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
     /// Tries that were read and came to nothing before that, or because nobody waited for it.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u32,
     /// Items of the history that go, from the front.
     pub first_kept: usize,
     /// The calls among them.
     pub replaced: Vec<Replaced>,
     /// Tokens of the host's own words that are carried on, at most.
-    #[serde(default = "carry_by_default")]
     pub carry: u64,
-}
-
-fn carry_by_default() -> u64 {
-    CARRY_MAX
 }
 
 /// How full the context of the running turn is, for its model.
@@ -172,7 +165,7 @@ fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
 
 /// Where the conversation is cut: what is to be kept stays. Where a provider refused the request it is half of what fits at most, and where that
 /// cuts nothing off, the newest item alone.
-fn find_cut(draft: &Draft<'_>) -> Option<Cut> {
+fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
     let (window, _) = fullness(draft);
     let (history, context) = (&draft.state.history, &draft.state.context);
     let found = |keep| cut(history, context.front, keep, |item| context.meter.corrected(of_item(item)));
@@ -213,18 +206,11 @@ pub(super) enum Room {
 
 /// Makes room before a step.
 pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
-    if draft.state.settings.compaction.auto && pin::leave_no_room(draft) {
-        return Room::Never;
-    }
-    match holds_up(draft) {
-        true => Room::Awaited,
-        false => Room::Made,
-    }
-}
-
-fn holds_up(draft: &mut Draft<'_>) -> bool {
     if !draft.state.settings.compaction.auto {
-        return false;
+        return Room::Made;
+    }
+    if pin::leave_no_room(draft) {
+        return Room::Never;
     }
     let (window, used) = with_steering(draft);
     let mut level = window.level(used);
@@ -247,14 +233,14 @@ fn holds_up(draft: &mut Draft<'_>) -> bool {
         }
     }
     if !must || draft.state.compaction().is_none() {
-        return false;
+        return Room::Made;
     }
     if advance::strongest(draft) == Some(Steering::AbortRunning) {
         // Whoever is in that much of a hurry is not made to wait for a summary.
         truncate(draft);
-        return false;
+        return Room::Made;
     }
-    true
+    Room::Awaited
 }
 
 /// Leaves results out, where any can go by that rule. How full the context is then.
@@ -276,8 +262,8 @@ fn overflowed(draft: &Draft<'_>) -> bool {
 fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal> {
     let (window, used) = fullness(draft);
     let settings = draft.state.settings.clone();
+    let found = cut_of(draft).ok_or(Refusal::NothingToCompact)?;
     let meter = draft.state.context.meter;
-    let found = find_cut(draft).ok_or(Refusal::NothingToCompact)?;
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
     // It may have another window; and what it counts may be more than we estimate.
     let shown = window_of(draft, &model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
@@ -306,47 +292,42 @@ pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Ar
     let Some(Open::Compaction(open)) = draft.state.open.get(&ticket).cloned() else { return };
     let (summary, usage) = match result {
         Ok((summary, usage)) => (summary, *usage),
-        Err(NoSummary { error, usage, estimated }) => {
-            let (error, usage, estimated) = (error.clone(), *usage, *estimated);
-            draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
-            return;
-        }
+        Err(why) => return give_up(draft, ticket, why.clone(), lost),
     };
-    let mut compacted = compacted(draft, Some((summary, usage)), open.first_kept, carry_max(open.usable));
     let (input, output) = (open.reserved.input, of_text(summary));
     let estimated = (usage.total() == 0).then(|| Usage { input, output, ..Usage::default() });
-    (compacted.estimated, compacted.lost) = (estimated, lost);
-    let record = match fits(draft, &compacted) {
-        Ok(()) => Record::Compacted(Arc::new(compacted)),
-        Err(bad) => Record::CompactionFailed { error: bad.to_string(), usage, estimated, lost },
-    };
-    draft.write(Some(ticket), record);
+    let bare = without_summary(draft, open.first_kept, open.usable);
+    let compacted = Compacted { summary: Some(summary.clone()), usage, estimated, lost, ..bare };
+    match fits(draft, &compacted) {
+        Ok(()) => drop(draft.write(Some(ticket), Record::Compacted(Arc::new(compacted)))),
+        Err(bad) => give_up(draft, ticket, NoSummary { error: bad.to_string(), usage, estimated }, lost),
+    }
 }
 
-fn compacted(draft: &Draft<'_>, summary: Option<(&Arc<str>, Usage)>, first_kept: usize, carry: u64) -> Compacted {
+fn give_up(draft: &mut Draft<'_>, ticket: Seq, why: NoSummary, lost: u32) {
+    let NoSummary { error, usage, estimated } = why;
+    draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
+}
+
+/// What takes the place of the items before `first_kept`, where nobody sums them up.
+fn without_summary(draft: &Draft<'_>, first_kept: usize, usable: u64) -> Compacted {
     let replaced = Replaced::of(draft.state.history.iter().take(first_kept).map(|item| &**item));
-    let (summary, usage) = summary.map_or((None, Usage::default()), |(text, usage)| (Some(text.clone()), usage));
-    Compacted { summary, usage, estimated: None, lost: 0, first_kept, replaced, carry }
+    let (usage, carry) = (Usage::default(), carry_max(usable));
+    Compacted { summary: None, usage, estimated: None, lost: 0, first_kept, replaced, carry }
 }
 
 /// Whether what would stand in place of what goes is smaller than that, all that is carried on included.
 fn fits(draft: &Draft<'_>, compacted: &Compacted) -> Result<(), BadSummary> {
-    let state = &draft.state;
-    if compacted.summary.as_ref().is_some_and(|summary| summary.trim().is_empty()) {
-        return Err(BadSummary::Empty);
-    }
-    let going = state.history.iter().take(compacted.first_kept);
-    let (_, text) = state.in_place_of(compacted);
-    check(&text, going.map(|item| of_item(item)).sum())
+    let going = draft.state.history.iter().take(compacted.first_kept);
+    let (_, text) = draft.state.in_place_of(compacted);
+    check(compacted.summary.as_deref(), &text, going.map(|item| of_item(item)).sum())
 }
 
 /// After a crash nobody writes the summary any more: where the budget does not allow as much once more, it is not asked for again.
 pub(super) fn close_unaffordable(draft: &mut Draft<'_>) {
-    let Some((ticket, _)) = draft.state.compaction() else { return };
-    if !spending::summary_fits_again(draft) {
-        let error = "its process ended, and the budget does not allow it once more".to_owned();
-        let (usage, estimated, lost) = (Usage::default(), None, 0);
-        draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
+    let open = draft.state.compaction().map(|(ticket, _)| ticket);
+    if let Some(ticket) = open.filter(|_| !spending::summary_fits_again(draft)) {
+        give_up(draft, ticket, "its process ended, and the budget does not allow it once more".into(), 0);
     }
 }
 
@@ -354,28 +335,24 @@ pub(super) fn close_unaffordable(draft: &mut Draft<'_>) {
 pub(super) fn in_place_of_all(draft: &Draft<'_>, summary: &Arc<str>) -> Compacted {
     let (window, _) = fullness(draft);
     let all = draft.state.history.iter().count();
-    compacted(draft, Some((summary, Usage::default())), all, carry_max(window.usable()))
+    Compacted { summary: Some(summary.clone()), ..without_summary(draft, all, window.usable()) }
 }
 
 /// Cuts off the oldest part without a summary.
 fn truncate(draft: &mut Draft<'_>) {
     let open = draft.state.compaction().map(|(ticket, open)| (ticket, open.first_kept));
-    let first_kept = open.map(|(_, first_kept)| first_kept).or_else(|| Some(find_cut(draft)?.first_kept));
-    let Some(first_kept) = first_kept else { return };
+    let (window, _) = fullness(draft);
+    let first_kept = open.map(|(_, first_kept)| first_kept);
+    let Some(first_kept) = first_kept.or_else(|| Some(cut_of(draft)?.first_kept)) else { return };
     // What was asked for before this moment has been read by now, though nobody will ever say so.
     let lost = open.map_or(0, |(ticket, _)| u32::from(!draft.opened_now(ticket)));
-    let (window, _) = fullness(draft);
-    let mut compacted = compacted(draft, None, first_kept, carry_max(window.usable()));
-    compacted.lost = lost;
-    if fits(draft, &compacted).is_err() {
+    let compacted = Compacted { lost, ..without_summary(draft, first_kept, window.usable()) };
+    match (fits(draft, &compacted), open) {
+        (Ok(()), open) => drop(draft.write(open.map(|(ticket, _)| ticket), Record::Compacted(Arc::new(compacted)))),
         // Nothing is gained. The provider says whether the request is too large.
-        if let Some((ticket, _)) = open {
-            let (error, usage) = ("it was not waited for".to_owned(), Usage::default());
-            draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated: None, lost });
-        }
-        return;
+        (Err(_), Some((ticket, _))) => give_up(draft, ticket, "it was not waited for".into(), lost),
+        (Err(_), None) => {}
     }
-    draft.write(open.map(|(ticket, _)| ticket), Record::Compacted(Arc::new(compacted)));
 }
 
 /// What the summariser is asked.
@@ -407,24 +384,4 @@ pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
     let asked = Summarise { earlier, items: &items, turn_prefix, tokens_max: room };
     let (prompt, tokens_max) = (asked.prompt(), summary_max(open.usable));
     Some(Asked { model: open.model.clone(), prompt, tokens_max, reads_max: reads_max(&open.reserved) })
-}
-
-/// Whose a message in the history is.
-pub(super) fn speaker(user: &UserItem) -> Speaker {
-    match (user.id.is_of_branch(), user.id.is_of_task()) {
-        (true, _) => Speaker::Branch,
-        (_, true) => Speaker::Runtime,
-        _ => Speaker::Host,
-    }
-}
-
-impl State {
-    /// The compaction that is open.
-    #[must_use]
-    pub fn compaction(&self) -> Option<(Seq, &OpenCompaction)> {
-        self.open.iter().find_map(|(ticket, open)| match open {
-            Open::Compaction(compaction) => Some((*ticket, compaction)),
-            _ => None,
-        })
-    }
 }

@@ -12,11 +12,12 @@ mod tokens;
 mod window;
 
 pub(crate) use branch::{BRANCH_SUMMARY_MAX, branch_digest, branch_prompt, render_branch};
-pub use carried::{Carried, FileOperations, Replaced, Speaker, UserWords};
+pub(crate) use carried::Speaker;
+pub use carried::{Carried, FileOperations, Replaced};
 pub(crate) use cut::{Cut, cut};
 pub(crate) use prune::{PRUNED_TEXT, PruneRule, prune};
 pub use summary::SUMMARY_SYSTEM;
 pub(crate) use summary::{BadSummary, Summarise, check, render, words as said};
 pub(crate) use tokens::{Meter, of_item, of_text};
-pub(crate) use window::{CARRY_MAX, RESERVE_MIN, SUMMARY_MAX, carry_max, learned, summary_max};
 pub use window::{Fullness, Level, Window};
+pub(crate) use window::{RESERVE_MIN, SUMMARY_MAX, carry_max, learned, summary_max};

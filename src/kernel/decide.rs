@@ -110,7 +110,15 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
             draft.reply(*reply, answer);
             return done;
         }
-        Input::Report { ticket, report } => report_of(draft, *ticket, report),
+        Input::Report { ticket, report } => match report {
+            Report::Answered { answer, calls } => retry::answered(draft, *ticket, answer, calls),
+            Report::Failed { error } => retry::failed(draft, *ticket, error),
+            Report::CutOff { partial, thrown_away } => retry::cut_off(draft, *ticket, partial, *thrown_away),
+            Report::Returned { result } => batch::returned(draft, *ticket, result),
+            Report::Summarised { result, lost } => compact::summarised(draft, *ticket, result, *lost),
+            Report::TaskDown { down } => tasks::down(draft, *ticket, down),
+            Report::TaskLeft => tasks::left(draft, *ticket),
+        },
         Input::Timer => {
             batch::expire_asks(draft);
             spending::expire(draft);
@@ -121,19 +129,6 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
         Input::Look | Input::Hold => {}
     }
     None
-}
-
-/// What a worker says of its ticket.
-fn report_of(draft: &mut Draft<'_>, ticket: Seq, report: &Report) {
-    match report {
-        Report::Answered { answer, calls } => retry::answered(draft, ticket, answer, calls),
-        Report::Failed { error } => retry::failed(draft, ticket, error),
-        Report::CutOff { partial, thrown_away } => retry::cut_off(draft, ticket, partial, *thrown_away),
-        Report::Returned { result } => batch::returned(draft, ticket, result),
-        Report::Summarised { result, lost } => compact::summarised(draft, ticket, result, *lost),
-        Report::TaskDown { down } => tasks::down(draft, ticket, down),
-        Report::TaskLeft => tasks::left(draft, ticket),
-    }
 }
 
 /// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.

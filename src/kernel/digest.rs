@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Bill, Entry, Record, Settings, Spent},
+    kernel::{Entry, Record, Settings, Spent, bill::Unsettled},
     tape,
     words::ids::{MessageId, Seq, SessionId},
     words::message::{Message, ModelRef},
@@ -44,22 +44,7 @@ pub(crate) struct Digest {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ended: bool,
     /// The requests that are open. Those that are closed are in the sum.
-    #[serde(with = "unsettled")]
-    bill: Bill,
-}
-
-mod unsettled {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::kernel::{Bill, bill::Unsettled};
-
-    pub(super) fn serialize<S: Serializer>(bill: &Bill, to: S) -> Result<S::Ok, S::Error> {
-        bill.unsettled().serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bill, D::Error> {
-        Unsettled::deserialize(from).map(Bill::going_on)
-    }
+    bill: Unsettled,
 }
 
 /// Whom a session belongs to.
@@ -105,8 +90,7 @@ impl Digest {
             return;
         }
         let Ok(entry) = Entry::from_tape(line) else { return };
-        self.bill.apply(&entry);
-        for line in self.bill.lines.drain(..) {
+        for line in self.bill.apply(&entry) {
             self.spent += line.charge;
         }
         match &entry.record {

@@ -100,11 +100,6 @@ pub struct ToolsSeen {
 }
 
 impl EnvSeen {
-    /// Whether nothing was read that the tape did not say.
-    pub(super) fn is_nothing(&self) -> bool {
-        *self == EnvSeen::default()
-    }
-
     /// Puts what was read later over this.
     pub(crate) fn learn(&mut self, later: &EnvSeen) {
         self.models.extend(later.models.iter().map(|(model, seen)| (model.clone(), *seen)));

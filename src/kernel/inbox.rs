@@ -174,25 +174,13 @@ impl SeenMessages {
     }
 
     /// How many are remembered.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Remembers a new one.
     pub(super) fn insert(&mut self, id: MessageId, seen: Seen) {
         // Only a tape that was forged takes a message twice.
         self.forget(&id);
-        self.add(id, seen);
-    }
-
-    fn add(&mut self, id: MessageId, seen: Seen) {
         let blocks = Arc::make_mut(&mut self.blocks);
         match blocks.last_mut() {
             Some(block) if block.len() < BLOCK => drop(Arc::make_mut(block).insert(id, seen)),
@@ -213,10 +201,6 @@ impl SeenMessages {
     /// Forgets one: sent again, it is new.
     pub(super) fn forget(&mut self, id: &MessageId) {
         let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
-        self.remove(at, id);
-    }
-
-    fn remove(&mut self, at: usize, id: &MessageId) {
         let blocks = Arc::make_mut(&mut self.blocks);
         Arc::make_mut(&mut blocks[at]).remove(id);
         if blocks[at].is_empty() {
@@ -227,12 +211,11 @@ impl SeenMessages {
 
     /// Forgets the oldest one that may be forgotten.
     pub(super) fn forget_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
-        let place = self.blocks.iter().enumerate().find_map(|(at, block)| {
+        let oldest = self.blocks.iter().find_map(|block| {
             let oldest = block.iter().filter(|(id, _)| may_go(id)).min_by_key(|(_, seen)| seen.seq);
-            oldest.map(|(id, _)| (at, id.clone()))
+            oldest.map(|(id, _)| id.clone())
         });
-        let Some((at, id)) = place else { return };
-        self.remove(at, &id);
+        oldest.iter().for_each(|id| self.forget(id));
     }
 }
 
@@ -255,7 +238,7 @@ impl<'de> Deserialize<'de> for SeenMessages {
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(_, seen)| seen.seq);
         let mut messages = SeenMessages::default();
-        known.into_iter().for_each(|(id, seen)| messages.add(id, seen));
+        known.into_iter().for_each(|(id, seen)| messages.insert(id, seen));
         Ok(messages)
     }
 }

@@ -33,12 +33,9 @@ impl Resource {
     #[must_use]
     pub fn amount(self, amount: u64) -> String {
         match self {
-            Resource::Tokens => format!("{amount} tokens"),
             Resource::Usd => PicoUsd(amount).to_string(),
             Resource::TimeMs => format!("{}.{} s", amount / 1_000, amount % 1_000 / 100),
-            Resource::Calls => format!("{amount} calls"),
-            Resource::Tasks => format!("{amount} tasks"),
-            Resource::Bytes => format!("{amount} bytes of results"),
+            Resource::Tokens | Resource::Calls | Resource::Tasks | Resource::Bytes => format!("{amount} {self}"),
         }
     }
 }

@@ -53,13 +53,10 @@ pub struct Down {
     #[serde(flatten)]
     pub reason: DownReason,
     /// The newest text of the child's model; empty where it said nothing.
-    #[serde(default)]
     pub text: Arc<str>,
     /// How many steps the child took.
-    #[serde(default)]
     pub steps: u32,
     /// The child's tokens.
-    #[serde(default)]
     pub usage: Usage,
     /// What the child used, with its own children that are over; nothing where nobody says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,19 +106,6 @@ impl Down {
 }
 
 impl DownReason {
-    /// The reason in one word.
-    #[must_use]
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            DownReason::Done => "done",
-            DownReason::Failed { .. } => "failed",
-            DownReason::Aborted { .. } => "aborted",
-            DownReason::Parked => "parked",
-            DownReason::Ended { .. } => "ended",
-            DownReason::Lost { .. } => "lost",
-        }
-    }
-
     /// What an ended turn means for the task that it was.
     pub(super) fn of(outcome: &Outcome) -> DownReason {
         let failed = |error: &str| DownReason::Failed { error: error.to_owned() };
@@ -140,11 +124,13 @@ impl DownReason {
 
 impl std::fmt::Display for DownReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())?;
         match self {
-            DownReason::Done | DownReason::Parked => Ok(()),
-            DownReason::Failed { error: why } | DownReason::Lost { error: why } => write!(f, ": {why}"),
-            DownReason::Aborted { why } | DownReason::Ended { why } => write!(f, ": {why}"),
+            DownReason::Done => f.write_str("done"),
+            DownReason::Failed { error } => write!(f, "failed: {error}"),
+            DownReason::Aborted { why } => write!(f, "aborted: {why}"),
+            DownReason::Parked => f.write_str("parked"),
+            DownReason::Ended { why } => write!(f, "ended: {why}"),
+            DownReason::Lost { error } => write!(f, "lost: {error}"),
         }
     }
 }

@@ -21,6 +21,7 @@
 //! **No poison**: a command over which two incarnations died is answered [`CommandEnd::Crashed`], a report becomes a failure of its
 //! ticket.
 
+mod order;
 mod smaller;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use crate::{
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq},
 };
+use order::next_batch;
 pub(crate) use smaller::kept;
 use smaller::{failure, smaller};
 
@@ -41,12 +43,6 @@ const COMMANDS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
 /// Commands of every kind that may wait here, those included that stop or answer: more than anybody means, and a bound for whoever
 /// repeats an abort while a disk refuses.
 const COMMANDS_OF_ALL_KINDS_MAX: usize = 4 * COMMANDS_MAX;
-
-/// Inputs of one append, at most.
-pub(crate) const BATCH_MAX: usize = 64;
-
-/// Bytes of the inputs of one append, about, where it is more than one.
-const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
 /// How long after a refusal of the disk what stays is tried again.
 const REFUSED_WAIT: Duration = Duration::from_millis(500);
@@ -155,12 +151,12 @@ impl Mailbox {
     /// # Errors
     /// [`NotTaken`]: nothing was taken.
     pub(crate) fn command(&mut self, reply: ReplyTo, command: Command, id: Option<CommandId>) -> Result<(), NotTaken> {
-        let adds = command.adds_work();
         if reply != ReplyTo::NOBODY && self.is_full(&command) {
             return Err(NotTaken::Full(self.depth()));
         }
-        let stays = self.waiting.values().any(|waiting| waiting.marks.tried);
-        if let Some(refused) = self.refused.as_ref().filter(|refused| adds && stays && refused.error.is_full()) {
+        if let Some(refused) = self.refused.as_ref().filter(|refused| refused.error.is_full() && command.adds_work())
+            && self.waiting.values().any(|waiting| waiting.marks.tried)
+        {
             // The disk's reserve is for what stays: it closes what is open.
             return Err(NotTaken::Disk(refused.error.clone()));
         }
@@ -198,7 +194,7 @@ impl Mailbox {
             return self.next_stop(state, now);
         }
         let reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
-        if let Some((suspect, _)) = reports.clone().find(|(_, waiting)| waiting.marks.is_suspect()) {
+        if let Some((suspect, _)) = reports.clone().find(|(_, waiting)| waiting.is_suspect()) {
             // First of all, so that commands that go on coming do not keep it waiting.
             let (suspect, hold) = (*suspect, self.recover.is_some().then_some(Input::Hold));
             return self.take(vec![suspect], hold);
@@ -206,7 +202,7 @@ impl Mailbox {
         if let Some(recover) = self.recover.clone() {
             return self.take(reports.map(|(at, _)| *at).collect(), Some(recover));
         }
-        let batch = self.batch();
+        let batch = next_batch(&self.waiting);
         let is_alone = batch.first().is_some_and(|at| self.waiting[at].is_alone());
         let due = state.due().filter(|due| *due <= now).map(|due| (due, state.seq));
         let timer = due.filter(|due| !is_alone && self.timed != Some(*due));
@@ -224,60 +220,14 @@ impl Mailbox {
             stop.marks.stopped = true;
             return Act::Stop(Box::new(stop.input.clone()));
         }
-        match self.time_is_over_at(state).filter(|over| *over <= now) {
-            Some(over) => {
-                self.stopped = Some(over);
-                Act::Stop(Box::new(Input::Timer))
-            }
-            None => Act::Rest,
-        }
+        let Some(over) = self.time_is_over_at(state).filter(|over| *over <= now) else { return Act::Rest };
+        self.stopped = Some(over);
+        Act::Stop(Box::new(Input::Timer))
     }
 
     /// When what runs is to be stopped, though the record of it has to wait: a limit of time is over. Once.
     fn time_is_over_at(&self, state: &State) -> Option<Millis> {
         state.time_is_over_at().filter(|over| self.recover.is_none() && self.stopped != Some(*over))
-    }
-
-    /// What the next append takes, in its order.
-    fn batch(&self) -> Vec<u64> {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        for at in self.in_order() {
-            let waiting = &self.waiting[&at];
-            let size = waiting.input.bytes();
-            let fits = batch.len() < BATCH_MAX && bytes + size <= BATCH_BYTES_MAX && !waiting.is_alone();
-            if !batch.is_empty() && !fits {
-                break;
-            }
-            batch.push(at);
-            bytes += size;
-            if waiting.is_alone() {
-                break;
-            }
-        }
-        batch
-    }
-
-    /// Commands as they came, then reports; those that came before a stop are before it. Where reports wait, commands that go on
-    /// coming do not keep them waiting.
-    fn in_order(&self) -> Vec<u64> {
-        let (mut order, mut reports) = (Vec::with_capacity(self.waiting.len()), Vec::new());
-        let commands_max = if self.reports() == 0 { usize::MAX } else { BATCH_MAX / 2 };
-        let mut commands = 0;
-        for (at, waiting) in &self.waiting {
-            match &waiting.input {
-                Input::Report { .. } => reports.push(*at),
-                _ if commands == commands_max => {}
-                input => {
-                    if input.is_stop() {
-                        order.append(&mut reports);
-                    }
-                    order.push(*at);
-                    commands += 1;
-                }
-            }
-        }
-        order.append(&mut reports);
-        order
     }
 
     fn take(&mut self, batch: Vec<u64>, last: Option<Input>) -> Act {
@@ -305,7 +255,7 @@ impl Mailbox {
     /// The tape has what was decided, or there was nothing to record: the inputs leave, and their senders are answered.
     pub(crate) fn recorded(&mut self) -> Vec<(ReplyTo, Reply)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
-        if recovers(&hand) {
+        if hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. })) {
             self.recover = None;
         }
         let (_, replies) = hand.flight.unwrap_or_default();
@@ -324,10 +274,9 @@ impl Mailbox {
         let is_the_inputs = matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. });
         if is_the_inputs && !of.is_empty() && !is_known_alone {
             // Each by itself: the others fit, as far as anybody knows.
-            self.waiting
-                .iter_mut()
-                .filter(|(at, _)| of.contains(at))
-                .for_each(|(_, waiting)| waiting.marks.alone = true);
+            for (at, waiting) in &mut self.waiting {
+                waiting.marks.alone |= of.contains(at);
+            }
             return Vec::new();
         }
         if let (true, [alone]) = (is_the_inputs, &of[..])
@@ -345,15 +294,15 @@ impl Mailbox {
         self.refused = Some(Refused { until: now.plus(REFUSED_WAIT), error: error.clone() });
         // What comes behind what the disk refuses is refused as well: tried, it would be recorded out of its order, and at once.
         self.waiting.values_mut().for_each(|waiting| waiting.marks.tried = true);
-        self.give_up(|input| !input.is_stop(), &CommandEnd::NotRecorded(error.clone()))
+        let gone = self.take_out(|waiting| !waiting.input.is_stop());
+        gone.into_iter().map(|reply| (reply, CommandEnd::NotRecorded(error.clone()))).collect()
     }
 
-    /// Takes out the commands that are such, and says what became of them.
-    fn give_up(&mut self, which: impl Fn(&Input) -> bool, end: &CommandEnd) -> Vec<(ReplyTo, CommandEnd)> {
-        let gone = self
-            .waiting
-            .extract_if(.., |_, waiting| matches!(waiting.input, Input::Command { .. }) && which(&waiting.input));
-        gone.filter_map(|(_, waiting)| waiting.input.reply()).map(|reply| (reply, end.clone())).collect()
+    /// Takes out the commands that are such: whom to answer.
+    fn take_out(&mut self, which: impl Fn(&Waiting) -> bool) -> Vec<ReplyTo> {
+        let is_such = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. }) && which(waiting);
+        let gone = self.waiting.extract_if(.., |_, waiting| is_such(waiting));
+        gone.filter_map(|(_, waiting)| waiting.input.reply()).collect()
     }
 
     fn put_back(&mut self, hand: Hand) {
@@ -390,19 +339,16 @@ impl Mailbox {
                 marks.deaths = 0;
             }
         }
-        let poison = self.waiting.extract_if(.., |_, waiting| waiting.marks.deaths >= DEATHS_MAX);
-        ends.extend(poison.filter_map(|(_, waiting)| waiting.input.reply()).map(|to| (to, CommandEnd::Crashed)));
+        let poison = self.take_out(|waiting| waiting.marks.deaths >= DEATHS_MAX);
+        ends.extend(poison.into_iter().map(|to| (to, CommandEnd::Crashed)));
         ends
     }
 
     /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
     /// is to have them too.
     pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
-        let is_command = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. });
-        let told =
-            self.waiting.values().filter(|waiting| is_command(waiting)).filter_map(|waiting| waiting.input.reply());
-        let told = told.collect();
-        self.waiting.retain(|_, waiting| !is_command(waiting) || (!stops_too && waiting.input.is_stop()));
+        let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
+        self.waiting.retain(|_, Waiting { input, .. }| input.reported().is_some() || (!stops_too && input.is_stop()));
         told
     }
 
@@ -428,18 +374,21 @@ impl Mailbox {
 
     /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
     pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
-        let is_such = |input: &Input| input.reply() == Some(reply) && !input.is_stop();
-        self.waiting.extract_if(.., |_, waiting| is_such(&waiting.input)).next().is_some()
+        !self.take_out(|waiting| waiting.input.reply() == Some(reply) && !waiting.input.is_stop()).is_empty()
     }
 
     // ---- what is shown ---------------------------------------------------------------------------------------------------
 
+    /// What waits, and what is in hand.
+    fn all(&self) -> impl Iterator<Item = &Input> {
+        let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
+        self.waiting.values().map(|waiting| &waiting.input).chain(in_hand)
+    }
+
     /// How many commands have no answer yet.
     #[must_use]
     pub(crate) fn depth(&self) -> usize {
-        let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
-        let all = self.waiting.values().map(|waiting| &waiting.input).chain(in_hand);
-        all.filter(|input| matches!(input, Input::Command { .. })).count()
+        self.all().filter(|input| matches!(input, Input::Command { .. })).count()
     }
 
     /// Whether nothing waits and nothing is in hand.
@@ -448,17 +397,10 @@ impl Mailbox {
         self.waiting.is_empty() && self.hand.is_none()
     }
 
-    /// How many reports wait.
-    fn reports(&self) -> usize {
-        self.waiting.values().filter(|waiting| waiting.input.reported().is_some()).count()
-    }
-
     /// Whether a report of that ticket waits, or is in hand.
     #[must_use]
     pub(crate) fn has_report(&self, ticket: Seq) -> bool {
-        let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
-        let mut all = self.waiting.values().map(|waiting| &waiting.input).chain(in_hand);
-        all.any(|input| input.reported() == Some(ticket))
+        self.all().any(|input| input.reported() == Some(ticket))
     }
 
     /// Whether work may begin: not while a stop waits for its record, nor before the record of the recovery.
@@ -496,20 +438,13 @@ impl Mailbox {
 }
 
 impl Waiting {
+    /// Whether it was too large beside others, or an incarnation died over it.
+    fn is_suspect(&self) -> bool {
+        self.marks.alone || self.marks.deaths > 0
+    }
+
     /// Whether it is decided about alone.
     fn is_alone(&self) -> bool {
-        self.marks.is_suspect() || self.input.stands_alone()
+        self.is_suspect() || self.input.stands_alone()
     }
-}
-
-impl Marks {
-    /// Whether it was too large beside others, or an incarnation died over it.
-    fn is_suspect(self) -> bool {
-        self.alone || self.deaths > 0
-    }
-}
-
-/// Whether an incarnation decides about what it found open.
-fn recovers(hand: &Hand) -> bool {
-    hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. }))
 }

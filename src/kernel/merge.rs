@@ -66,7 +66,6 @@ pub struct Merged {
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub items: History,
     /// What the fork has used, with its tasks that are over, since it was made or last counted here.
-    #[serde(default)]
     pub spent: Spent,
     /// The files that were changed there, in the order in which they were. What they held is kept beside the fork's tape.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -119,9 +119,7 @@ impl State {
     /// The words of a message of the host that stands in the context.
     fn words_of(&self, message: &MessageId) -> Option<String> {
         self.history.iter().skip(self.context.front).find_map(|item| match &**item {
-            Item::User(user) if user.id == *message && compact::speaker(user) == Speaker::Host => {
-                Some(said(&user.parts))
-            }
+            Item::User(user) if user.id == *message && Speaker::of(user) == Speaker::Host => Some(said(&user.parts)),
             _ => None,
         })
     }

@@ -16,6 +16,7 @@ use crate::{
     tape::{self, Cause, Forked, ImportedFrom},
     tool::{Access, CallFacts, ToolResult},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
+    words::is_default,
     words::message::{Message, ModelRef},
     words::usage::Usage,
 };
@@ -192,13 +193,13 @@ pub enum Record {
         /// Why.
         error: String,
         /// What the summary took that could not be used.
-        #[serde(default, skip_serializing_if = "is_nothing")]
+        #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
         /// Our estimate of that, where the provider did not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
         /// Tries that were read and came to nothing.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
     /// What a compaction replaced stands in the context again.
@@ -220,13 +221,13 @@ pub enum Record {
         /// Why.
         error: String,
         /// What the request took that could not be used.
-        #[serde(default, skip_serializing_if = "is_nothing")]
+        #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
         /// Our estimate of that, where the provider did not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
         /// Tries that were read and came to nothing.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
     /// What came of a branch that was left stands in the context, in front of the next turn. Closes its ticket, where there is
@@ -323,13 +324,10 @@ pub struct RequestOpened {
     /// Hash of the tools that are offered.
     pub tools: String,
     /// How full the context is: the provider's last figure and an estimate of what came since.
-    #[serde(default)]
     pub used: u64,
     /// What a request to this model may take.
-    #[serde(default)]
     pub usable: u64,
     /// Our own estimate of the request, whole.
-    #[serde(default)]
     pub estimated: u64,
     /// Tokens of the answer, at most, where the window or a budget leaves less than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -338,7 +336,6 @@ pub struct RequestOpened {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What is held back for it.
-    #[serde(default)]
     pub reserved: Reserve,
     /// The limit that sent it to this model instead of the one that was to be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -352,15 +349,6 @@ impl RequestOpened {
     pub(super) fn params(&self, settings: &Params) -> Params {
         Params { max_output: self.max_output.or(settings.max_output), ..settings.clone() }
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-pub(super) fn is_none(n: &u32) -> bool {
-    *n == 0
-}
-
-fn is_nothing(usage: &Usage) -> bool {
-    *usage == Usage::default()
 }
 
 /// A call, by what the core must know of it.

@@ -20,6 +20,7 @@ use crate::{
     },
     tool::CallFacts,
     words::ids::{CommandId, Seq, SessionId},
+    words::is_default,
 };
 
 /// What an entry says of the input that wrote it.
@@ -37,7 +38,7 @@ pub struct Recorded {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
     /// What was read of `Env`, where the tape did not say so before.
-    #[serde(default, skip_serializing_if = "EnvSeen::is_nothing")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub env: EnvSeen,
     /// Values of the input that stand in none of its entries.
     #[serde(flatten)]

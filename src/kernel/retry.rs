@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    kernel::{Open, OpenRequest, Outcome, Record, advance, batch, context::learned, decide::Draft, spent},
+    kernel::{OpenRequest, Outcome, Record, advance, batch, context::learned, decide::Draft, spent},
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
     tool::CallFacts,
     words::ids::Seq,
@@ -117,10 +117,8 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn
     match error.retry_after_ms.map(Duration::from_millis) {
         Some(asked) if asked > RETRY_AFTER_MAX => {
             let seconds = asked.as_secs();
-            let kind = ErrorKind::RetryAfterTooLong;
-            let text =
-                format!("{}: the server asks to wait {seconds} s, more than the 60 s that are honoured", error.message);
-            Err(ModelError::new(kind, text).message)
+            let message = &error.message;
+            Err(format!("{message}: the server asks to wait {seconds} s, more than the 60 s that are honoured"))
         }
         Some(asked) => Ok(Wait { length: asked, server: true }),
         None => {
@@ -138,8 +136,8 @@ fn backoff(tries_before: u32) -> Duration {
 
 /// A wait whose time has come ends in the next try.
 pub(super) fn end_wait_when_due(draft: &mut Draft<'_>) {
-    let due = draft.state.open.values().any(|open| matches!(open, Open::Wait(wait) if wait.until <= draft.now));
-    if due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
+    let is_due = draft.state.wait().is_some_and(|(_, wait)| wait.until <= draft.now);
+    if is_due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
         advance::request_again(draft);
     }
 }

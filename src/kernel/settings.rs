@@ -9,16 +9,9 @@ use crate::{
     model::Params,
     permission::{Chain, Globs, Judgement, Profile, Ruleset, judge_all},
     tool::Access,
+    words::is_default,
     words::message::ModelRef,
 };
-
-fn task_depth_max() -> u32 {
-    1
-}
-
-fn task_width_max() -> usize {
-    8
-}
 
 /// How waiting messages are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +53,6 @@ pub struct Settings {
     /// The folder that its tools work in.
     pub workspace: String,
     /// Folders outside of it that its tools may read: that of its own large outputs.
-    #[serde(default)]
     pub read_roots: Vec<String>,
     /// The model that answers.
     pub model: ModelRef,
@@ -95,20 +87,17 @@ pub struct Settings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Ruleset>,
     /// How its context is kept within the model's window.
-    #[serde(default)]
     pub compaction: CompactionSettings,
     /// What it may use, and what happens when that is not enough. No limit by default.
-    #[serde(default, skip_serializing_if = "Budget::is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub budget: Budget,
     /// The rules and tools of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
     /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<Chain>,
     /// How deep children may stand below the session at the top (1 by default, C-08): a child has none of its own then.
-    #[serde(default = "task_depth_max")]
     pub task_depth_max: u32,
     /// How many children may be open at the same time (8 by default, C-08).
-    #[serde(default = "task_width_max")]
     pub task_width_max: usize,
     /// Whether a turn that was cut off by a crash goes on by itself (promise 5).
     pub auto_resume: bool,
@@ -138,8 +127,8 @@ impl Settings {
             compaction: CompactionSettings::default(),
             budget: Budget::default(),
             above: Vec::new(),
-            task_depth_max: task_depth_max(),
-            task_width_max: task_width_max(),
+            task_depth_max: 1,
+            task_width_max: 8,
             auto_resume: true,
         }
     }

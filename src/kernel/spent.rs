@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::of_item,
     model::{Answer, Item, ModelError, Price},
+    words::is_default,
     words::usage::{Cost, Usage},
 };
 
@@ -17,7 +18,7 @@ pub struct Spent {
     /// Model requests that came to an end, or were lost in a crash; summaries included.
     pub requests: u64,
     /// Those of them whose tokens are our estimate, because the provider did not say.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub estimated: u64,
     /// Tokens; estimates included.
     pub usage: Usage,
@@ -124,12 +125,6 @@ impl Reserve {
         let cost = Cost::of(price.and_then(|price| price.most(self.input, self.output)));
         Charge { usage, estimated: true, cost }
     }
-
-    /// What counts for each try that was read and came to nothing.
-    #[must_use]
-    pub fn read_in_vain(&self, price: Option<&Price>) -> Charge {
-        Reserve { output: 0, ..*self }.lost(price)
-    }
 }
 
 /// Tries of one request that count, at most: no worker makes so many.
@@ -137,7 +132,7 @@ const TRIES_MAX: u32 = 64;
 
 /// What so many tries count that were read and came to nothing, one by one.
 pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> impl Iterator<Item = Charge> {
-    let each = reserved.read_in_vain(price.as_ref());
+    let each = Reserve { output: 0, ..reserved }.lost(price.as_ref());
     (0..tries.min(TRIES_MAX)).map(move |_| each)
 }
 
@@ -154,9 +149,4 @@ pub(super) fn written(answer: &Answer) -> u64 {
 /// Our estimate of what a request used that failed: what broke off was read, and nobody says what was written.
 pub(super) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
     error.was_read().then(|| Usage { input: read, ..Usage::default() })
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }

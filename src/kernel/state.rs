@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, OpenBranch, OpenBudgetAsk,
-        OpenCompaction, OpenTask, Origin, Outcome, Recorded, Refusal, Reserve, SeenMessages, Settings, Spent, Steering,
-        StopLevel, TaskEnd, WentBack,
+        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, Origin, Outcome,
+        Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
     },
-    model::{History, Item, Params, Price, ToolResultItem},
-    tool::{Access, CallFacts},
-    words::ids::{CallId, CommandId, MessageId, Millis, Seq, SessionId},
+    model::{History, ToolResultItem},
+    tool::Access,
+    words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
+    words::is_default,
     words::message::{Finish, Message, ModelRef},
     words::usage::Usage,
 };
@@ -47,7 +47,6 @@ pub struct State {
     /// The conversation as the model sees it.
     pub history: History,
     /// How full it is, and what was cut off of it.
-    #[serde(default)]
     pub context: Arc<ContextState>,
     /// Hash over the history, chained item by item.
     pub history_hash: String,
@@ -78,13 +77,10 @@ pub struct State {
     /// Tokens used, of all times: the providers' own figures.
     pub usage: Usage,
     /// What it has used itself, of all times.
-    #[serde(default)]
     pub spent: Spent,
     /// What its tasks have used that are over, with those below them, and the forks that were merged into it.
-    #[serde(default)]
     pub spent_by_tasks: Spent,
     /// Where it stands in its budget beside that.
-    #[serde(default)]
     pub account: Account,
     /// Where the session comes from, where it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +101,7 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Arc<AnchorMark>>,
     /// What the tape says last of what decisions looked at.
-    #[serde(default, skip_serializing_if = "EnvSeen::is_nothing")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub env: EnvSeen,
     /// The newest commands that were done, oldest first, each with the entry that its sender was told.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
@@ -193,14 +189,6 @@ impl State {
         self.origin.as_ref().map_or(0, |origin| origin.depth)
     }
 
-    /// The tasks that are open, by ticket.
-    pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
-        self.open.iter().filter_map(|(ticket, open)| match open {
-            Open::Task(task) => Some((*ticket, task)),
-            _ => None,
-        })
-    }
-
     /// The moment at which the core wants to hear a timer.
     #[must_use]
     pub fn due(&self) -> Option<Millis> {
@@ -227,56 +215,6 @@ impl State {
         all
     }
 
-    /// The budget ask that is open.
-    #[must_use]
-    pub fn budget_ask(&self) -> Option<(Seq, &OpenBudgetAsk)> {
-        self.open.iter().find_map(|(ticket, open)| match open {
-            Open::BudgetAsk(ask) => Some((*ticket, ask)),
-            _ => None,
-        })
-    }
-
-    /// The calls that are open, by ticket: in call order.
-    pub fn calls(&self) -> impl DoubleEndedIterator<Item = (Seq, &OpenCall)> {
-        self.open.iter().filter_map(|(ticket, open)| match open {
-            Open::Call(call) => Some((*ticket, call)),
-            _ => None,
-        })
-    }
-
-    /// The call of that ticket, where it is open.
-    pub(crate) fn call(&self, ticket: Seq) -> Option<&OpenCall> {
-        match self.open.get(&ticket) {
-            Some(Open::Call(call)) => Some(call),
-            _ => None,
-        }
-    }
-
-    /// The calls of the newest answer that are open, by their place in it.
-    pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
-        let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
-        batch.filter(|(_, ticket)| self.call(*ticket).is_some()).collect()
-    }
-
-    /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the tool,
-    /// and the arguments. A torn write may have left calls that have no tickets yet.
-    #[must_use]
-    pub fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
-        let open = self.open_batch();
-        let Some(turn) = &self.turn else { return Vec::new() };
-        let asked = open.iter().filter_map(|(index, ticket)| {
-            let call = self.call(*ticket)?;
-            Some((*index, call.facts.tool.clone(), call.input.clone()))
-        });
-        let newest = self.history.last();
-        let torn = newest.iter().filter_map(|item| match item.as_ref() {
-            Item::Assistant(answer) => Some((0..).zip(answer.calls()).skip(turn.batch.len())),
-            _ => None,
-        });
-        let torn = torn.flatten().map(|(index, (name, input))| (index, name.to_owned(), input.into()));
-        asked.chain(torn).collect()
-    }
-
     /// The entry that the sender of a command was told, where it was done under that id.
     #[must_use]
     pub fn done_under(&self, id: &CommandId) -> Option<Seq> {
@@ -292,15 +230,6 @@ impl State {
                 self.done.pop_front();
             }
         }
-    }
-
-    /// The model request that is open.
-    #[must_use]
-    pub fn request(&self) -> Option<(Seq, &OpenRequest)> {
-        self.open.iter().find_map(|(ticket, open)| match open {
-            Open::Request(request) => Some((*ticket, request)),
-            _ => None,
-        })
     }
 }
 
@@ -340,13 +269,10 @@ pub struct Turn {
     /// Retries of the present request.
     pub retries: u32,
     /// Whether the provider refused the present request as too large: no other is made before there is room.
-    #[serde(default)]
     pub overflowed: bool,
     /// How often that happened in this step.
-    #[serde(default)]
     pub overflows: u32,
     /// The hash of the request that was refused: the same one is not made again.
-    #[serde(default)]
     pub refused: String,
     /// The model that its messages asked for, where they did.
     pub model: Option<ModelRef>,
@@ -367,7 +293,6 @@ pub struct Turn {
     /// Tokens so far.
     pub usage: Usage,
     /// What it has used.
-    #[serde(default)]
     pub spent: Spent,
     /// What it may use.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
@@ -396,142 +321,6 @@ pub struct BatchItem {
     pub result: Option<ToolResultItem>,
 }
 
-/// Something open.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "open", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Open {
-    /// A model request.
-    Request(OpenRequest),
-    /// A call.
-    Call(OpenCall),
-    /// A question to a person.
-    Ask(OpenAsk),
-    /// A question to a person, for more of a budget.
-    BudgetAsk(OpenBudgetAsk),
-    /// A wait before a retry.
-    Wait(OpenWait),
-    /// A summary that is being written. Belongs to the session, not to its turn.
-    Compaction(OpenCompaction),
-    /// A summary of a branch that is being written, beside the session and not by it.
-    Branch(OpenBranch),
-    /// A task of a child. It belongs to the session, and outlives the turn.
-    Task(OpenTask),
-}
-
-impl Open {
-    /// What counts as used of the request that it makes to a model, where nobody says more of it.
-    pub(super) fn lost(&self) -> Option<Charge> {
-        let (reserved, price) = match self {
-            Open::Request(open) => (open.reserved, open.price),
-            Open::Compaction(open) => (open.reserved, open.price),
-            Open::Branch(open) => (open.reserved, open.price),
-            _ => return None,
-        };
-        Some(reserved.lost(price.as_ref()))
-    }
-}
-
-/// An open model request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OpenRequest {
-    /// The model that answers.
-    pub model: ModelRef,
-    /// 1 for the first try.
-    pub attempt: u32,
-    /// Whether it is the last that the turn may make.
-    pub last: bool,
-    /// Whether it was told to stop.
-    pub closing: bool,
-    /// Our estimate of its tokens.
-    #[serde(default)]
-    pub estimated: u64,
-    /// What its tokens cost, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
-    /// What is held back for it.
-    #[serde(default)]
-    pub reserved: Reserve,
-    /// Hash of all that determines it.
-    pub hash: String,
-    /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.
-    pub system: Arc<str>,
-    /// Sampling and limits, as they were then.
-    pub params: Params,
-    /// The tools that the agent had then; all where this is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<std::collections::BTreeSet<String>>,
-}
-
-/// An open call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OpenCall {
-    /// The id that the model gave to it.
-    pub id: CallId,
-    /// What was told of it: its tool, and what it wants.
-    #[serde(flatten)]
-    pub facts: CallFacts,
-    /// Its arguments, as received.
-    pub input: Arc<str>,
-    /// How far it is.
-    pub state: CallState,
-    /// Whether a person said that it may run: then nobody is asked again before it runs again.
-    #[serde(default)]
-    pub granted: bool,
-    /// Tries so far.
-    pub attempts: u32,
-    /// Bytes that its result may have, where a budget limits them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
-}
-
-impl OpenCall {
-    /// What holds of it where its tools say this by now. Of a call that has begun the stricter effect holds: the one that it began
-    /// with, or the one that it would have now.
-    pub(super) fn facts_now(&self, told: &CallFacts) -> CallFacts {
-        let effect = if self.attempts > 0 { told.effect.max(self.facts.effect) } else { told.effect };
-        CallFacts { effect, ..told.clone() }
-    }
-}
-
-/// How far an open call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallState {
-    /// Not started.
-    Pending,
-    /// A person is asked; the ask's ticket.
-    Asking(Seq),
-    /// Allowed by a person, not started.
-    Allowed,
-    /// Running.
-    Running,
-    /// StopLevel to stop, not down yet.
-    Closing,
-}
-
-/// An open question to a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenAsk {
-    /// The call it is about.
-    pub call: Seq,
-    /// What the call wants to do.
-    pub access: Vec<Access>,
-    /// When it is denied by itself.
-    pub expires: Millis,
-}
-
-/// An open wait before a retry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenWait {
-    /// 1 for the first retry.
-    pub attempt: u32,
-    /// Not before.
-    pub until: Millis,
-    /// Whether the server asked for it.
-    pub server: bool,
-}
-
 /// A standing grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
@@ -557,6 +346,5 @@ pub struct TurnEnd {
     /// Tokens: the provider's own figures.
     pub usage: Usage,
     /// What it used, estimates included, and what that cost.
-    #[serde(default)]
     pub spent: Spent,
 }

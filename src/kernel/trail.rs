@@ -45,21 +45,9 @@ impl From<MessageId> for Point {
     }
 }
 
-impl From<Point> for RollbackTarget {
-    fn from(point: Point) -> RollbackTarget {
-        RollbackTarget::Point(point)
-    }
-}
-
-impl From<Seq> for RollbackTarget {
-    fn from(seq: Seq) -> RollbackTarget {
-        RollbackTarget::Point(seq.into())
-    }
-}
-
-impl From<MessageId> for RollbackTarget {
-    fn from(id: MessageId) -> RollbackTarget {
-        RollbackTarget::Point(id.into())
+impl<P: Into<Point>> From<P> for RollbackTarget {
+    fn from(point: P) -> RollbackTarget {
+        RollbackTarget::Point(point.into())
     }
 }
 

@@ -92,8 +92,8 @@ impl Transcript {
             Record::Answer { answer, .. } => self.answer(entry, answer),
             Record::Call(call) => self.call(entry.seq, call),
             Record::CallStarted { .. } => self.change_call(ticket, |state| {
-                let input = input_of(state).to_owned();
-                *state = ToolState::Running { input, title: None, metadata: Value::Null, time: span(entry.time, None) };
+                let (input, time) = (input_of(state).to_owned(), Span { start: entry.time, end: None });
+                *state = ToolState::Running { input, title: None, metadata: Value::Null, time };
             }),
             Record::Result { result, .. } => {
                 self.change_call(ticket, |state| *state = result_state(state, result, entry.time));
@@ -182,14 +182,12 @@ impl Transcript {
         let calls: Vec<Seq> = self.calls.keys().copied().collect();
         for call in calls {
             self.change_call(call, |state| {
-                let (reason, start) = match state {
-                    ToolState::Pending { .. } => (ErrorReason::Skipped, now),
-                    ToolState::Running { time, .. } => (ErrorReason::Unknown, time.start),
+                let reason = match state {
+                    ToolState::Pending { .. } => ErrorReason::Skipped,
+                    ToolState::Running { .. } => ErrorReason::Unknown,
                     ToolState::Completed { .. } | ToolState::Error { .. } => return,
                 };
-                let error = why.to_owned();
-                *state =
-                    ToolState::Error { input: input_of(state).to_owned(), error, reason, time: span(start, Some(now)) };
+                *state = result_state(state, &ToolResult::failed(reason, why), now);
             });
         }
     }
@@ -305,10 +303,6 @@ fn told_result(before: &ToolState, result: &ToolResultItem) -> ToolState {
     result_state(before, &ToolResult { error, attachments, ..ToolResult::ok(content) }, result.time)
 }
 
-fn span(start: Millis, end: Option<Millis>) -> Span {
-    Span { start, end }
-}
-
 fn input_of(state: &ToolState) -> &str {
     match state {
         ToolState::Pending { input }
@@ -323,7 +317,7 @@ fn result_state(before: &ToolState, result: &ToolResult, now: Millis) -> ToolSta
         ToolState::Running { time, .. } => time.start,
         _ => now,
     };
-    let (input, time) = (input_of(before).to_owned(), span(start, Some(now)));
+    let (input, time) = (input_of(before).to_owned(), Span { start, end: Some(now) });
     match result.error {
         Some(reason) => ToolState::Error { input, error: result.content.clone(), reason, time },
         None => ToolState::Completed {

@@ -59,10 +59,8 @@ pub struct Undone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// What was carried on then.
-    #[serde(default)]
     pub carried: Carried,
     /// The compaction before it; 0 for none.
-    #[serde(default)]
     pub newest: Seq,
 }
 

@@ -73,12 +73,7 @@ pub struct Message {
 impl Message {
     /// The size of what it brings, in bytes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let of_part = |part: &Part| match part {
-            Part::Text(text) => text.text.len(),
-            Part::File(file) => file.url.len(),
-            _ => 0,
-        };
-        self.parts.iter().map(of_part).sum()
+        self.parts.iter().map(Part::bytes).sum()
     }
 
     /// A user's message of one text part, with a new id.

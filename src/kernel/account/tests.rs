@@ -30,17 +30,6 @@ fn the_smaller_limit_of_each_thing_counts() {
     assert_eq!(a.to_string(), "5 tokens, 1 calls");
 }
 
-/// An old tape says nothing of budgets, and is read as one without any.
-#[test]
-fn a_state_without_a_budget_is_read_as_one_without_limits() {
-    let mut json = serde_json::to_value(state(Limits::default())).unwrap();
-    for field in ["account", "spent", "spent_by_tasks"] {
-        json.as_object_mut().unwrap().remove(field).unwrap();
-    }
-    let read: State = serde_json::from_value(json).unwrap();
-    assert_eq!((read.left(), read.spent), (Limits::default(), Spent::default()));
-}
-
 /// A grant is counted from when it was given, and of an older one no more is left than was.
 #[test]
 fn a_grant_is_counted_from_when_it_was_given() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::context::{Carried, Fullness},
-    kernel::{Compacted, OpenRequest, State, compact::speaker},
+    kernel::{Compacted, OpenRequest, State},
     model::{Item, ToolResultItem},
     words::ids::Seq,
 };
@@ -21,7 +21,7 @@ impl State {
     pub(in crate::kernel) fn in_place_of(&self, compacted: &Compacted) -> (Carried, String) {
         let mut carried = self.context.carried.clone();
         let spoken = self.history.iter().take(compacted.first_kept).skip(self.context.front).map(|item| &**item);
-        carried.note(spoken, &compacted.replaced, compacted.carry, speaker);
+        carried.note(spoken, &compacted.replaced, compacted.carry);
         carried.pinned = self.pinned_words(compacted.first_kept);
         let summary = compacted.summary.as_deref().or(self.context.summary.as_deref());
         let text = crate::kernel::context::render(summary, &carried, self.seq);

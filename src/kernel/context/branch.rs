@@ -1,9 +1,9 @@
 //! The question to the model when a conversation leaves a branch, and the message that stands for the branch afterwards.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
-    kernel::context::{FileOperations, carried::within, summary::words, tokens},
+    kernel::context::{FileOperations, carried::within, summary, summary::words, tokens},
     model::{AnswerPart, Item},
     words::ids::Seq,
 };
@@ -77,15 +77,7 @@ pub(crate) fn render_branch(summary: &str, files: &FileOperations, from: Seq, to
         from.next(),
         summary.trim()
     );
-    for (title, paths) in [("Files read there", &files.read), ("Files modified there", &files.modified)] {
-        if !paths.is_empty() {
-            // Writing into a string does not fail.
-            let _ = write!(text, "\n## {title}\n");
-            paths.iter().for_each(|path| {
-                let _ = writeln!(text, "- {path}");
-            });
-        }
-    }
+    summary::files(&mut text, "Files read there", "Files modified there", files);
     text
 }
 

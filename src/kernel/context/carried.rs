@@ -28,11 +28,12 @@ pub struct Carried {
     /// The words of pinned messages in what was cut off, whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
-    /// What the host said in what was cut off.
-    pub users: UserWords,
+    /// What the host said in what was cut off, as it was said, because no summary is sure to keep a rule. The oldest and the newest
+    /// stay; where there are too many, those in the middle go.
+    pub users: Vec<String>,
     /// The summaries of branches in what was cut off: never summed up again.
-    #[serde(skip_serializing_if = "Branches::is_empty")]
-    pub branches: Branches,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<String>,
     /// The files that were touched in what was cut off.
     pub files: FileOperations,
     /// The calls in what was cut off.
@@ -42,26 +43,19 @@ pub struct Carried {
 impl Carried {
     /// Takes note of these items. `limit` is the bound for the host's words, in tokens; each other kind has half of it.
     /// `kind` tells whose a message is.
-    pub fn note<'a>(
-        &mut self,
-        items: impl Iterator<Item = &'a Item> + Clone,
-        replaced: &[Replaced],
-        limit: u64,
-        kind: impl Fn(&UserItem) -> Speaker,
-    ) {
-        let users = items.clone().filter_map(|item| match item {
-            Item::User(user) => Some(user),
-            _ => None,
-        });
-        for user in users {
-            match kind(user) {
-                Speaker::Host => self.users.note(&words(&user.parts)),
-                Speaker::Branch => self.branches.note(&words(&user.parts)),
+    pub fn note<'a>(&mut self, items: impl Iterator<Item = &'a Item> + Clone, replaced: &[Replaced], limit: u64) {
+        for item in items.clone() {
+            let Item::User(user) = item else { continue };
+            match Speaker::of(user) {
+                Speaker::Host => note_words(&mut self.users, &words(&user.parts)),
+                Speaker::Branch => self.branches.push(words(&user.parts)),
                 Speaker::Runtime => {}
             }
         }
-        self.users.fit(limit);
-        self.branches.fit(limit);
+        fit_words(&mut self.users, limit);
+        // The newest of the branches stay.
+        drop_oldest(&mut self.branches, limit, |text| tokens::of_text(text), 1);
+        self.branches.iter_mut().for_each(|text| *text = within(text, limit));
         self.files.note(items);
         self.files.fit(limit / 2);
         self.calls.note(replaced);
@@ -71,7 +65,7 @@ impl Carried {
 
 /// Who speaks in a message that the model reads as a user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub(crate) enum Speaker {
     /// The host, for a person or a program.
     Host,
     /// The runtime: what became of a task, say. It is summed up as everything else is.
@@ -80,70 +74,40 @@ pub enum Speaker {
     Branch,
 }
 
-/// The host's own words: carried on as they are, because no summary is sure to keep a rule.
-///
-/// The oldest and the newest stay; where there are too many, those in the middle go.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct UserWords(Vec<String>);
-
-impl UserWords {
-    /// Takes note of one message. The same words again are one message.
-    pub fn note(&mut self, text: &str) {
-        let text = shortened(text, USER_WORDS_CHARS_MAX);
-        if !text.is_empty() && !self.0.contains(&text) {
-            self.0.push(text);
+impl Speaker {
+    /// Who says an item that the model reads as a user's, by its id.
+    pub(crate) fn of(user: &UserItem) -> Speaker {
+        match (user.id.is_of_branch(), user.id.is_of_task()) {
+            (true, _) => Speaker::Branch,
+            (_, true) => Speaker::Runtime,
+            _ => Speaker::Host,
         }
-    }
-
-    /// Whether these are the words of a longer text, as they are kept of it.
-    pub(super) fn is_kept_of(kept: &str, text: &str) -> bool {
-        kept == shortened(text, USER_WORDS_CHARS_MAX)
-    }
-
-    /// Leaves out what is beyond so many tokens. The oldest and the newest are shortened rather than left out.
-    pub fn fit(&mut self, tokens_max: u64) {
-        let mut total: u64 = self.0.iter().map(|text| tokens::of_text(text)).sum();
-        while total > tokens_max && self.0.len() > 2 {
-            let gone = self.0.remove(self.0.len() / 2);
-            total -= tokens::of_text(&gone);
-        }
-        if total > tokens_max {
-            let each = tokens_max / self.0.len().max(1) as u64;
-            self.0.iter_mut().for_each(|text| *text = within(text, each));
-        }
-    }
-
-    /// The messages, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
     }
 }
 
-/// The summaries of branches that were left: the newest stay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Branches(Vec<String>);
-
-impl Branches {
-    fn note(&mut self, text: &str) {
-        self.0.push(text.to_owned());
+/// Takes note of the words of one message. The same words again are one message.
+fn note_words(words: &mut Vec<String>, text: &str) {
+    let text = shortened(text, USER_WORDS_CHARS_MAX);
+    if !text.is_empty() && !words.contains(&text) {
+        words.push(text);
     }
+}
 
-    fn fit(&mut self, tokens_max: u64) {
-        drop_oldest(&mut self.0, tokens_max, |text| tokens::of_text(text), 1);
-        self.0.iter_mut().for_each(|text| *text = within(text, tokens_max));
+/// Whether these are the words of a longer text, as they are kept of it.
+pub(super) fn is_kept_of(kept: &str, text: &str) -> bool {
+    kept == shortened(text, USER_WORDS_CHARS_MAX)
+}
+
+/// Leaves out what is beyond so many tokens: those in the middle. The oldest and the newest are shortened rather than left out.
+fn fit_words(words: &mut Vec<String>, tokens_max: u64) {
+    let mut total: u64 = words.iter().map(|text| tokens::of_text(text)).sum();
+    while total > tokens_max && words.len() > 2 {
+        let gone = words.remove(words.len() / 2);
+        total -= tokens::of_text(&gone);
     }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The summaries, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+    if total > tokens_max {
+        let each = tokens_max / words.len().max(1) as u64;
+        words.iter_mut().for_each(|text| *text = within(text, each));
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! What must not be forgotten is not left to that model: it is carried on beside the summary (`carried.rs`).
 
-use std::fmt::Write as _;
-
 use crate::{
-    kernel::context::{Carried, UserWords, carried::within, tokens},
+    kernel::context::{
+        Carried, FileOperations, Replaced,
+        carried::{is_kept_of, within},
+        tokens,
+    },
     model::{AnswerPart, Item},
     words::ids::Seq,
     words::message::Part,
@@ -54,24 +56,20 @@ impl Summarise<'_> {
         let mut prompt = String::new();
         let task = self.task();
         if let Some(earlier) = self.earlier {
-            say(&mut prompt, format_args!("<earlier-summary>\n{earlier}\n</earlier-summary>\n\n"));
+            prompt += &format!("<earlier-summary>\n{earlier}\n</earlier-summary>\n\n");
         }
         let taken = tokens::of_text(&prompt) + tokens::of_text(&task);
         let (whole, turn_prefix) = self.shown(self.tokens_max.saturating_sub(taken).max(self.tokens_max / 2));
-        say(&mut prompt, format_args!("<conversation>\n{whole}</conversation>\n\n"));
+        prompt += &format!("<conversation>\n{whole}</conversation>\n\n");
         if self.turn_prefix > 0 {
-            say(&mut prompt, format_args!("<turn-in-progress>\n{turn_prefix}</turn-in-progress>\n\n"));
+            prompt += &format!("<turn-in-progress>\n{turn_prefix}</turn-in-progress>\n\n");
         }
         prompt + &task
     }
 
     /// The turns that are over and the beginning of the one that goes on, within so many tokens together.
     fn shown(&self, tokens_max: u64) -> (String, String) {
-        let shown = |items: &[std::sync::Arc<Item>]| {
-            let mut text = String::new();
-            items.iter().for_each(|item| show(&mut text, item));
-            text
-        };
+        let shown = |items: &[std::sync::Arc<Item>]| items.iter().map(|item| show(item)).collect::<String>();
         let (whole, turn_prefix) = self.items.split_at(self.items.len().saturating_sub(self.turn_prefix));
         let (whole, turn_prefix) = (shown(whole), shown(turn_prefix));
         // The turn in progress has half of the room, and what the rest leaves.
@@ -92,38 +90,25 @@ impl Summarise<'_> {
         }
         task += " Use exactly these headings:\n\n";
         for (heading, hint) in HEADINGS.iter().zip(HEADING_HINTS) {
-            say(&mut task, format_args!("## {heading}\n({hint})\n\n"));
+            task += &format!("## {heading}\n({hint})\n\n");
         }
         task
     }
 }
 
-/// Writing into a string does not fail.
-fn say(text: &mut String, what: std::fmt::Arguments<'_>) {
-    let written = text.write_fmt(what);
-    debug_assert!(written.is_ok());
-}
-
-fn show(text: &mut String, item: &Item) {
+fn show(item: &Item) -> String {
+    let shown = |part: &AnswerPart| match part {
+        AnswerPart::Text { text, .. } if !text.is_empty() => format!("[assistant]\n{text}\n\n"),
+        AnswerPart::Call { name, input, .. } => format!("[Tool: {name}] {}\n\n", shortened(input, RESULT_CHARS_MAX)),
+        AnswerPart::Text { .. } | AnswerPart::Reasoning { .. } => String::new(),
+    };
     match item {
-        Item::User(user) => say(text, format_args!("[user]\n{}\n\n", words(&user.parts))),
-        Item::Assistant(answer) => {
-            for part in &answer.parts {
-                match part {
-                    AnswerPart::Text { text: said, .. } if !said.is_empty() => {
-                        say(text, format_args!("[assistant]\n{said}\n\n"));
-                    }
-                    AnswerPart::Call { name, input, .. } => {
-                        say(text, format_args!("[Tool: {name}] {}\n\n", shortened(input, RESULT_CHARS_MAX)));
-                    }
-                    AnswerPart::Text { .. } | AnswerPart::Reasoning { .. } => {}
-                }
-            }
-        }
+        Item::User(user) => format!("[user]\n{}\n\n", words(&user.parts)),
+        Item::Assistant(answer) => answer.parts.iter().map(shown).collect(),
         Item::Result(result) => {
             let failed = if result.is_error { ", error" } else { "" };
             let content = shortened(&result.content, RESULT_CHARS_MAX);
-            say(text, format_args!("[Tool Result: {}{failed}]\n{content}\n\n", result.name));
+            format!("[Tool Result: {}{failed}]\n{content}\n\n", result.name)
         }
     }
 }
@@ -167,12 +152,10 @@ pub(crate) enum BadSummary {
     },
 }
 
-/// Whether a summary can stand in for so many tokens.
-pub(crate) fn check(summary: &str, replaced: u64) -> Result<(), BadSummary> {
-    if summary.trim().is_empty() {
-        return Err(BadSummary::Empty);
-    }
-    match tokens::of_text(summary) {
+/// Whether a summary, where one was written, says anything, and the text that it stands in takes less than what that would replace.
+pub(crate) fn check(summary: Option<&str>, text: &str, replaced: u64) -> Result<(), BadSummary> {
+    match tokens::of_text(text) {
+        _ if summary.is_some_and(|summary| summary.trim().is_empty()) => Err(BadSummary::Empty),
         taken if taken >= replaced => Err(BadSummary::TooLarge { summary: taken, replaced }),
         _ => Ok(()),
     }
@@ -184,44 +167,42 @@ pub(crate) fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> St
     let mut text = format!(
         "[The conversation up to entry {until} of its record was replaced by this summary. Go on from here; do not answer it.]\n\n"
     );
-    match summary {
-        Some(summary) => say(&mut text, format_args!("{}\n", summary.trim())),
-        None => {
-            say(&mut text, format_args!("(No summary could be written. What was said before is not shown any more.)\n"))
-        }
+    let none = "(No summary could be written. What was said before is not shown any more.)";
+    text += &format!("{}\n", summary.map_or(none, str::trim));
+    for branch in &carried.branches {
+        text += &format!("\n{branch}\n");
     }
-    for branch in carried.branches.iter() {
-        say(&mut text, format_args!("\n{branch}\n"));
-    }
-    if !carried.pinned.is_empty() {
-        say(&mut text, format_args!("\n## Pinned by the user\nThese always hold, word for word:\n"));
-        carried.pinned.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
-    }
+    let indented = |said: &String| said.replace('\n', "\n  ");
+    let pinned = carried.pinned.iter().map(indented);
+    section(&mut text, "Pinned by the user\nThese always hold, word for word:", pinned);
     // What is pinned stands there already.
-    let is_pinned = |kept: &&str| carried.pinned.iter().any(|text| UserWords::is_kept_of(kept, text));
-    let users: Vec<_> = carried.users.iter().filter(|kept| !is_pinned(kept)).collect();
-    if !users.is_empty() {
-        say(&mut text, format_args!("\n## The user's own words\nThese still hold, oldest first:\n"));
-        users.iter().for_each(|said| say(&mut text, format_args!("- {}\n", said.replace('\n', "\n  "))));
-    }
-    for (title, paths) in [("Files read", &carried.files.read), ("Files modified", &carried.files.modified)] {
-        if !paths.is_empty() {
-            say(&mut text, format_args!("\n## {title}\n"));
-            paths.iter().for_each(|path| say(&mut text, format_args!("- {path}\n")));
-        }
-    }
+    let is_pinned = |kept: &&String| carried.pinned.iter().any(|text| is_kept_of(kept, text));
+    let users = carried.users.iter().filter(|kept| !is_pinned(kept)).map(indented);
+    section(&mut text, "The user's own words\nThese still hold, oldest first:", users);
+    files(&mut text, "Files read", "Files modified", &carried.files);
     let calls = &carried.calls;
     if !calls.newest.is_empty() {
-        say(
-            &mut text,
-            format_args!("\n## Earlier calls\nTheir results are not shown any more, and stand in the record:\n"),
-        );
-        if calls.earlier > 0 {
-            say(&mut text, format_args!("- {} before these\n", calls.earlier));
-        }
-        calls.newest.iter().for_each(|call| say(&mut text, format_args!("- {call}\n")));
+        let earlier = (calls.earlier > 0).then(|| format!("{} before these", calls.earlier));
+        let title = "Earlier calls\nTheir results are not shown any more, and stand in the record:";
+        section(&mut text, title, earlier.into_iter().chain(calls.newest.iter().map(Replaced::to_string)));
     }
     text
+}
+
+/// The files that were read and those that were modified, each list under its title.
+pub(super) fn files(text: &mut String, read: &str, modified: &str, files: &FileOperations) {
+    section(text, read, files.read.iter().cloned());
+    section(text, modified, files.modified.iter().cloned());
+}
+
+/// A list under a title; nothing where the list is empty.
+fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+    for (n, line) in lines.enumerate() {
+        if n == 0 {
+            *text += &format!("\n## {title}\n");
+        }
+        *text += &format!("- {line}\n");
+    }
 }
 
 #[cfg(test)]

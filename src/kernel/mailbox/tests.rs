@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::*;
+use super::{
+    order::{BATCH_BYTES_MAX, BATCH_MAX},
+    *,
+};
 use crate::{kernel::Abort, tool::ToolResult};
 
 fn state() -> State {

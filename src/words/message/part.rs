@@ -41,6 +41,17 @@ pub enum Part {
 }
 
 impl Part {
+    /// The size of what is said in it, in bytes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Part::Text(text) => text.text.len(),
+            Part::Reasoning(thought) => thought.text.len(),
+            Part::File(file) => file.url.len(),
+            // The others are a few words; those of a call come as events of their own.
+            _ => 0,
+        }
+    }
+
     /// A text part.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Part {

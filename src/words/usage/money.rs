@@ -7,6 +7,8 @@ use std::{fmt, ops::AddAssign, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::is_default;
+
 /// Picodollars in a millionth of a dollar.
 const PER_MICRO: u64 = 1_000_000;
 
@@ -88,7 +90,7 @@ pub struct Cost {
     /// The sum of what is known.
     pub known: PicoUsd,
     /// Requests without a price, which are not in that sum.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub unpriced: u64,
 }
 
@@ -149,13 +151,8 @@ pub struct ShownCost {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_at_least: Option<MicroUsd>,
     /// Requests without a price; left out where there is none.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub unpriced: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 #[cfg(test)]

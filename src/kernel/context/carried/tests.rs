@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    kernel::context::{CARRY_MAX, render},
+    kernel::context::{render, window::CARRY_MAX},
     model::{Answer, ToolResultItem},
     words::message::{Finish, Part},
 };
@@ -83,7 +83,7 @@ fn of_too_many_files_the_newest_stay() {
     for n in 0..1_000 {
         let items: Vec<Item> =
             done("r", "read", &format!("r{n}.rs")).into_iter().chain(done("w", "write", &format!("w{n}.rs"))).collect();
-        carried.note(items.iter(), &Replaced::of(&items), CARRY_MAX, |_| Speaker::Host);
+        carried.note(items.iter(), &Replaced::of(&items), CARRY_MAX);
     }
     assert_eq!(carried.files.modified.last().unwrap(), "w999.rs");
     assert!(carried.files.modified.len() == LISTED_MAX && carried.files.read.last().unwrap() == "r999.rs");
@@ -110,7 +110,7 @@ fn each_replaced_call_is_referred_to_with_its_target_and_its_entry() {
     let expected = ["entry 4, call c1: bash cargo test", "entry 5, call c2: ls", "entry 9, call c1: read a.rs"];
     assert_eq!(shown, expected);
     let mut carried = Carried::default();
-    carried.note(items.iter(), &replaced, CARRY_MAX, |_| Speaker::Host);
+    carried.note(items.iter(), &replaced, CARRY_MAX);
     let text = render(Some("sum"), &carried, Seq(9));
     assert!(expected.iter().all(|line| text.contains(&format!("\n- {line}\n"))), "{text}");
 }
@@ -121,7 +121,7 @@ fn of_too_many_calls_the_newest_are_named_and_the_others_counted() {
     let mut carried = Carried::default();
     for n in 0..5_000 {
         let items = done(&format!("c{n}"), "read", &format!("f{n}.rs"));
-        carried.note(items.iter(), &Replaced::of(&items), CARRY_MAX, |_| Speaker::Host);
+        carried.note(items.iter(), &Replaced::of(&items), CARRY_MAX);
     }
     assert_eq!(carried.calls.earlier + carried.calls.newest.len() as u64, 5_000);
     assert_eq!(carried.calls.newest.last().unwrap().call.as_str(), "c4999");
@@ -132,7 +132,7 @@ fn of_too_many_calls_the_newest_are_named_and_the_others_counted() {
 #[test]
 fn the_oldest_and_the_newest_words_of_the_host_are_carried_on() {
     let mut carried = Carried::default();
-    let mut note = |items: &[Item]| carried.note(items.iter(), &[], CARRY_MAX, |_| Speaker::Host);
+    let mut note = |items: &[Item]| carried.note(items.iter(), &[], CARRY_MAX);
     note(&[user("m0", "Never touch main.rs.")]);
     for n in 0..500 {
         note(&[user("m", &format!("step {n}: {}", "word ".repeat(10)))]);
@@ -153,12 +153,7 @@ fn only_the_hosts_words_are_its_own_words() {
     let items =
         [user("task-4", "Task a is over."), user("m", "hello"), user("branch-9", "[Another branch: it failed.]")];
     let mut carried = Carried::default();
-    let whose = |user: &UserItem| match user.id.as_str() {
-        "task-4" => Speaker::Runtime,
-        "branch-9" => Speaker::Branch,
-        _ => Speaker::Host,
-    };
-    carried.note(items.iter(), &[], CARRY_MAX, whose);
+    carried.note(items.iter(), &[], CARRY_MAX);
     assert_eq!(carried.users.iter().collect::<Vec<_>>(), ["hello"]);
     assert_eq!(carried.branches.iter().collect::<Vec<_>>(), ["[Another branch: it failed.]"]);
     assert!(render(Some("sum"), &carried, Seq(9)).contains("[Another branch: it failed.]"));
@@ -167,11 +162,11 @@ fn only_the_hosts_words_are_its_own_words() {
 /// In a small window even the first and the newest words are shortened: what is carried on must not fill it.
 #[test]
 fn what_is_carried_on_fits_a_small_window_too() {
-    let mut words = UserWords::default();
+    let mut words = Vec::new();
     for n in 0..9 {
-        words.note(&format!("{n} {}", "搜索目标".repeat(250)));
+        note_words(&mut words, &format!("{n} {}", "搜索目标".repeat(250)));
     }
-    words.fit(100);
-    assert!(words.iter().map(tokens::of_text).sum::<u64>() < 150);
-    assert!(words.iter().next().unwrap().starts_with("0 "));
+    fit_words(&mut words, 100);
+    assert!(words.iter().map(|text| tokens::of_text(text)).sum::<u64>() < 150);
+    assert!(words.first().unwrap().starts_with("0 "));
 }

@@ -105,7 +105,7 @@ fn what_is_summed_up_fits_into_the_window_of_the_summariser() {
 /// An empty summary, and one that makes nothing smaller, are refused.
 #[test]
 fn a_summary_must_say_something_and_be_smaller() {
-    assert_eq!(check(" \n", 100), Err(BadSummary::Empty));
-    assert_eq!(check(&"x".repeat(400), 100), Err(BadSummary::TooLarge { summary: 100, replaced: 100 }));
-    assert_eq!(check(&"x".repeat(396), 100), Ok(()));
+    assert_eq!(check(Some(" \n"), " \n", 100), Err(BadSummary::Empty));
+    assert_eq!(check(Some("x"), &"x".repeat(400), 100), Err(BadSummary::TooLarge { summary: 100, replaced: 100 }));
+    assert_eq!(check(Some("x"), &"x".repeat(396), 100), Ok(()));
 }

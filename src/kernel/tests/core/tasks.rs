@@ -39,8 +39,14 @@ fn down(play: &mut Play, ticket: Seq, reason: DownReason) {
 }
 
 fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
+    let word = |reason: &DownReason| match reason {
+        DownReason::Done => "done",
+        DownReason::Aborted { .. } => "aborted",
+        DownReason::Ended { .. } => "ended",
+        _ => "another",
+    };
     let ended = play.state.tasks_ended.iter();
-    ended.map(|end| (end.child.clone(), end.down.as_ref().map(|down| down.reason.as_str()))).collect()
+    ended.map(|end| (end.child.clone(), end.down.as_ref().map(|down| word(&down.reason)))).collect()
 }
 
 fn told(play: &Play, ticket: Seq) -> Option<StopLevel> {

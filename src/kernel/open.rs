@@ -1,0 +1,222 @@
+//! The open table: what is open in a session, by ticket. A ticket is named by the seq of the entry that opened it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, Reserve, State},
+    model::{Item, Params, Price},
+    tool::{Access, CallFacts},
+    words::ids::{CallId, Millis, Seq},
+    words::message::ModelRef,
+};
+
+/// Something open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "open", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Open {
+    /// A model request.
+    Request(OpenRequest),
+    /// A call.
+    Call(OpenCall),
+    /// A question to a person.
+    Ask(OpenAsk),
+    /// A question to a person, for more of a budget.
+    BudgetAsk(OpenBudgetAsk),
+    /// A wait before a retry.
+    Wait(OpenWait),
+    /// A summary that is being written. Belongs to the session, not to its turn.
+    Compaction(OpenCompaction),
+    /// A summary of a branch that is being written, beside the session and not by it.
+    Branch(OpenBranch),
+    /// A task of a child. It belongs to the session, and outlives the turn.
+    Task(OpenTask),
+}
+
+impl Open {
+    /// What counts as used of the request that it makes to a model, where nobody says more of it.
+    pub(super) fn lost(&self) -> Option<Charge> {
+        let (reserved, price) = match self {
+            Open::Request(open) => (open.reserved, open.price),
+            Open::Compaction(open) => (open.reserved, open.price),
+            Open::Branch(open) => (open.reserved, open.price),
+            _ => return None,
+        };
+        Some(reserved.lost(price.as_ref()))
+    }
+}
+
+/// An open model request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenRequest {
+    /// The model that answers.
+    pub model: ModelRef,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// Whether it is the last that the turn may make.
+    pub last: bool,
+    /// Whether it was told to stop.
+    pub closing: bool,
+    /// Our estimate of its tokens.
+    pub estimated: u64,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// What is held back for it.
+    pub reserved: Reserve,
+    /// Hash of all that determines it.
+    pub hash: String,
+    /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.
+    pub system: Arc<str>,
+    /// Sampling and limits, as they were then.
+    pub params: Params,
+    /// The tools that the agent had then; all where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<BTreeSet<String>>,
+}
+
+/// An open call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// The id that the model gave to it.
+    pub id: CallId,
+    /// What was told of it: its tool, and what it wants.
+    #[serde(flatten)]
+    pub facts: CallFacts,
+    /// Its arguments, as received.
+    pub input: Arc<str>,
+    /// How far it is.
+    pub state: CallState,
+    /// Whether a person said that it may run: then nobody is asked again before it runs again.
+    pub granted: bool,
+    /// Tries so far.
+    pub attempts: u32,
+    /// Bytes that its result may have, where a budget limits them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl OpenCall {
+    /// What holds of it where its tools say this by now. Of a call that has begun the stricter effect holds: the one that it began
+    /// with, or the one that it would have now.
+    pub(super) fn facts_now(&self, told: &CallFacts) -> CallFacts {
+        let effect = if self.attempts > 0 { told.effect.max(self.facts.effect) } else { told.effect };
+        CallFacts { effect, ..told.clone() }
+    }
+}
+
+/// How far an open call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Not started.
+    Pending,
+    /// A person is asked; the ask's ticket.
+    Asking(Seq),
+    /// Allowed by a person, not started.
+    Allowed,
+    /// Running.
+    Running,
+    /// StopLevel to stop, not down yet.
+    Closing,
+}
+
+/// An open question to a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAsk {
+    /// The call it is about.
+    pub call: Seq,
+    /// What the call wants to do.
+    pub access: Vec<Access>,
+    /// When it is denied by itself.
+    pub expires: Millis,
+}
+
+/// An open wait before a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenWait {
+    /// 1 for the first retry.
+    pub attempt: u32,
+    /// Not before.
+    pub until: Millis,
+    /// Whether the server asked for it.
+    pub server: bool,
+}
+
+impl State {
+    /// What is open of one kind, by ticket.
+    pub(super) fn open_as<T: 'static>(
+        &self,
+        of: fn(&Open) -> Option<&T>,
+    ) -> impl DoubleEndedIterator<Item = (Seq, &T)> {
+        self.open.iter().filter_map(move |(ticket, open)| Some((*ticket, of(open)?)))
+    }
+
+    /// The tasks that are open, by ticket.
+    pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
+        self.open_as(|open| if let Open::Task(task) = open { Some(task) } else { None })
+    }
+
+    /// The budget ask that is open.
+    #[must_use]
+    pub fn budget_ask(&self) -> Option<(Seq, &OpenBudgetAsk)> {
+        self.open_as(|open| if let Open::BudgetAsk(ask) = open { Some(ask) } else { None }).next()
+    }
+
+    /// The wait before a retry that is open.
+    pub(super) fn wait(&self) -> Option<(Seq, &OpenWait)> {
+        self.open_as(|open| if let Open::Wait(wait) = open { Some(wait) } else { None }).next()
+    }
+
+    /// The calls that are open, by ticket: in call order.
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = (Seq, &OpenCall)> {
+        self.open_as(|open| if let Open::Call(call) = open { Some(call) } else { None })
+    }
+
+    /// The call of that ticket, where it is open.
+    pub(crate) fn call(&self, ticket: Seq) -> Option<&OpenCall> {
+        match self.open.get(&ticket) {
+            Some(Open::Call(call)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The calls of the newest answer that are open, by their place in it.
+    pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
+        let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
+        batch.filter(|(_, ticket)| self.call(*ticket).is_some()).collect()
+    }
+
+    /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the tool,
+    /// and the arguments. A torn write may have left calls that have no tickets yet.
+    #[must_use]
+    pub fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
+        let open = self.open_batch();
+        let Some(turn) = &self.turn else { return Vec::new() };
+        let asked = open.iter().filter_map(|(index, ticket)| {
+            let call = self.call(*ticket)?;
+            Some((*index, call.facts.tool.clone(), call.input.clone()))
+        });
+        let newest = self.history.last();
+        let torn = newest.iter().filter_map(|item| match item.as_ref() {
+            Item::Assistant(answer) => Some((0..).zip(answer.calls()).skip(turn.batch.len())),
+            _ => None,
+        });
+        let torn = torn.flatten().map(|(index, (name, input))| (index, name.to_owned(), input.into()));
+        asked.chain(torn).collect()
+    }
+
+    /// The model request that is open.
+    #[must_use]
+    pub fn request(&self) -> Option<(Seq, &OpenRequest)> {
+        self.open_as(|open| if let Open::Request(request) = open { Some(request) } else { None }).next()
+    }
+
+    /// The compaction that is open.
+    #[must_use]
+    pub fn compaction(&self) -> Option<(Seq, &OpenCompaction)> {
+        self.open_as(|open| if let Open::Compaction(open) = open { Some(open) } else { None }).next()
+    }
+}
