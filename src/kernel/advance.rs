@@ -143,9 +143,9 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
             Room::Never => {}
             Room::Made => {
                 inbox::deliver_steering(draft);
-                // The second try where the first was too large: it eats no step.
-                let again = draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed_before);
-                open_request(draft, if again { 2 } else { 1 });
+                // Another try where the one before was too large: it eats no step.
+                let before = draft.state.turn.as_ref().map_or(0, |turn| turn.overflows);
+                open_request(draft, before.saturating_add(1));
             }
         },
     }
@@ -203,6 +203,13 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
     let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
+    if turn.refused == hash {
+        let error = format!(
+            "the request takes more than {model} reads at once, and nothing more can be left out of it: send a shorter message, \
+             offer fewer tools, or choose a model with a larger window"
+        );
+        return finish(draft, Outcome::Failed { error });
+    }
     let opened = RequestOpened {
         model,
         attempt,

@@ -12,7 +12,7 @@ use crate::{
         OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, StopLevel, Turn, Waiting,
         state::{BatchItem, SEEN_MAX},
     },
-    model::{ErrorKind, Item, ToolResultItem},
+    model::{Item, ToolResultItem},
     tool::ToolResult,
     words::ids::{MessageId, Millis, Seq},
     words::message::ErrorReason,
@@ -76,15 +76,12 @@ impl State {
             Record::Answer { answer, interrupted, estimated } => {
                 self.take_answer(entry.seq, ticket, answer, *interrupted, estimated.as_ref());
             }
-            Record::RequestFailed { error, estimated } => {
+            Record::RequestFailed { estimated, window, .. } => {
                 if let Some(Open::Request(request)) = self.open.remove(&ticket) {
                     self.charge(Charge::of(request.price.as_ref(), &Usage::default(), estimated.as_ref()));
-                }
-                if error.kind == ErrorKind::ContextOverflow {
-                    self.in_turn(|turn| {
-                        turn.overflowed = true;
-                        turn.overflowed_before = true;
-                    });
+                    if let Some(window) = window {
+                        self.take_overflow(request, *window);
+                    }
                 }
                 self.put_compacted_in_place();
             }

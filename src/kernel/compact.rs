@@ -66,6 +66,9 @@ pub struct ContextState {
     /// The messages whose words stay whatever is cut off, in the order in which they were pinned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<Pin>,
+    /// Models whose provider refused a request as too large, and what their windows are taken for since, in tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<(ModelRef, u64)>,
     /// How full it was at the newest request; nothing after it was made smaller.
     pub fullness: Fullness,
     /// Compactions that failed in a row.
@@ -145,9 +148,32 @@ pub struct Compacted {
 pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
     let state = &draft.state;
     let turn_model = state.turn.as_ref().and_then(|turn| turn.model.as_ref());
-    let window = draft.model(turn_model.unwrap_or(&state.settings.model)).window;
-    let window = state.settings.compaction.reserve.map_or(window, |reserve| window.with_reserve(reserve));
+    let window = window_of(draft, turn_model.unwrap_or(&state.settings.model));
     (window, state.context.meter.used(estimated(draft)))
+}
+
+/// The window of a model: the one that is said of it, or less where a provider refused what fits that.
+fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
+    let window = draft.model(model).window;
+    let learned = draft.state.context.learned.iter().find(|(of, learned)| of == model && *learned < window.context);
+    let window = learned.map_or(window, |(_, learned)| Window::new(*learned, window.output));
+    match draft.state.settings.compaction.reserve {
+        Some(reserve) if learned.is_none() || reserve < window.reserve => window.with_reserve(reserve),
+        _ => window,
+    }
+}
+
+/// Where the conversation is cut: what is to be kept stays. Where a provider refused the request it is half of what fits at most, and where that
+/// cuts nothing off, the newest item alone.
+fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
+    let (window, _) = fullness(draft);
+    let (history, context) = (&draft.state.history, &draft.state.context);
+    let found = |keep| cut(history, context.front, keep, |item| context.meter.corrected(of_item(item)));
+    let keep = draft.state.settings.compaction.keep.unwrap_or_else(|| window.keep());
+    match overflowed(draft) || !context.learned.is_empty() {
+        true => found(keep.min(window.usable() / 2)).or_else(|| overflowed(draft).then(|| found(0))?),
+        false => found(keep),
+    }
 }
 
 /// The same, with the messages that join the next request.
@@ -189,14 +215,16 @@ pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
     let (window, used) = with_steering(draft);
     let mut level = window.level(used);
     if level >= Level::Compact && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
-        let results = prune(&draft.state.history, draft.state.context.front, PruneRule::default());
-        if !results.is_empty() {
-            draft.write(None, Record::Pruned { results });
-            let (window, used) = with_steering(draft);
-            level = window.level(used);
+        level = pruned(draft, PruneRule::default()).unwrap_or(level);
+    }
+    let mut must = level == Level::Full || overflowed(draft);
+    if overflowed(draft) && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
+        // No output is worth as much as a request that is read: of those of this turn, too, half of what may be used stays.
+        let rule = PruneRule { turns: 0, protect: window.usable() / 2, minimum: 0, tools: &[] };
+        if let Some(now) = pruned(draft, rule) {
+            (level, must) = (now, now == Level::Full);
         }
     }
-    let must = level == Level::Full || overflowed(draft);
     if (level >= Level::Compact || must) && draft.state.compaction().is_none() {
         let reason = if overflowed(draft) { CompactionReason::Overflow } else { CompactionReason::Threshold };
         let opened = draft.state.context.failures < FAILURES_MAX && open(draft, reason).is_ok();
@@ -215,6 +243,17 @@ pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
     Room::Awaited
 }
 
+/// Leaves results out, where any can go by that rule. How full the context is then.
+fn pruned(draft: &mut Draft<'_>, rule: PruneRule<'_>) -> Option<Level> {
+    let results = prune(&draft.state.history, draft.state.context.front, rule);
+    if results.is_empty() {
+        return None;
+    }
+    draft.write(None, Record::Pruned { results });
+    let (window, used) = with_steering(draft);
+    Some(window.level(used))
+}
+
 fn overflowed(draft: &Draft<'_>) -> bool {
     draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed)
 }
@@ -223,11 +262,13 @@ fn overflowed(draft: &Draft<'_>) -> bool {
 fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal> {
     let (window, used) = fullness(draft);
     let settings = draft.state.settings.clone();
-    let found = cut_of(draft, window).ok_or(Refusal::NothingToCompact)?;
+    let found = cut_of(draft).ok_or(Refusal::NothingToCompact)?;
     let meter = draft.state.context.meter;
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
     // It may have another window; and what it counts may be more than we estimate.
-    let shown = draft.model(&model).window.usable().saturating_mul(1_000) / meter.factor.max(1_000);
+    let shown = window_of(draft, &model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
+    // What failed may have been too large.
+    let shown = shown >> draft.state.context.failures.min(63);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
     let (price, output) = (draft.model(&model).price, summary_max(window.usable()));
     let reserved = draft.state.reserve_for_summary(price.as_ref(), meter.corrected(going), output);
@@ -302,7 +343,7 @@ fn truncate(draft: &mut Draft<'_>) {
     let open = draft.state.compaction().map(|(ticket, open)| (ticket, open.first_kept));
     let (window, _) = fullness(draft);
     let first_kept = open.map(|(_, first_kept)| first_kept);
-    let Some(first_kept) = first_kept.or_else(|| Some(cut_of(draft, window)?.first_kept)) else { return };
+    let Some(first_kept) = first_kept.or_else(|| Some(cut_of(draft)?.first_kept)) else { return };
     // What was asked for before this moment has been read by now, though nobody will ever say so.
     let lost = open.map_or(0, |(ticket, _)| u32::from(!draft.opened_now(ticket)));
     let compacted = Compacted { lost, ..without_summary(draft, first_kept, window.usable()) };
@@ -312,13 +353,6 @@ fn truncate(draft: &mut Draft<'_>) {
         (Err(_), Some((ticket, _))) => give_up(draft, ticket, "it was not waited for".into(), lost),
         (Err(_), None) => {}
     }
-}
-
-/// Where the conversation would be cut now, for a request that may take so much.
-fn cut_of(draft: &Draft<'_>, window: Window) -> Option<Cut> {
-    let (state, meter) = (&draft.state, draft.state.context.meter);
-    let keep = state.settings.compaction.keep.unwrap_or_else(|| window.keep());
-    cut(&state.history, state.context.front, keep, |item| meter.corrected(of_item(item)))
 }
 
 /// What the summariser is asked.

@@ -20,4 +20,4 @@ pub use summary::SUMMARY_SYSTEM;
 pub(crate) use summary::{BadSummary, Summarise, check, render, words as said};
 pub(crate) use tokens::{Meter, of_item, of_text};
 pub use window::{Fullness, Level, Window};
-pub(crate) use window::{RESERVE_MIN, SUMMARY_MAX, carry_max, summary_max};
+pub(crate) use window::{RESERVE_MIN, SUMMARY_MAX, carry_max, learned, summary_max};

@@ -93,6 +93,9 @@ pub enum Record {
         /// Our estimate of the tokens that it took all the same.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
+        /// Where it was too large: what the model's window is taken for from then on, in tokens.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
     },
     /// The request will be made again. Opens a ticket.
     RetryWait {

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    kernel::{OpenRequest, Outcome, Record, advance, batch, decide::Draft, spent},
+    kernel::{OpenRequest, Outcome, Record, advance, batch, context::learned, decide::Draft, spent},
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
     tool::CallFacts,
     words::ids::Seq,
@@ -18,6 +18,8 @@ use crate::{
 const BACKOFF_BASE: Duration = Duration::from_secs(1);
 /// No wait of our own is longer.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A request that is too large is made smaller so often; the window is taken for half or less each time.
+const OVERFLOWS_MAX: u32 = 8;
 /// No wait that a server asks for is honoured beyond this.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
@@ -71,14 +73,15 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     }
     let tries_before = request.attempt.saturating_sub(1);
     let turn = draft.state.turn.as_ref();
-    let smaller_helps = error.kind == ErrorKind::ContextOverflow
-        && draft.state.settings.compaction.auto
-        && turn.is_some_and(|turn| !turn.overflowed_before);
+    let is_too_large = error.kind == ErrorKind::ContextOverflow;
+    let smaller_helps =
+        is_too_large && draft.state.settings.compaction.auto && turn.is_some_and(|turn| turn.overflows < OVERFLOWS_MAX);
+    let window = is_too_large.then(|| learned(draft.state.context.fullness.used, &error.message));
     let read = draft.state.context.meter.used(request.estimated);
     let estimated = spent::estimate_of_failure(read, error);
-    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated });
+    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated, window });
     if smaller_helps {
-        // The next step is held up until there is room, and is then made again: once (J-01).
+        // The next step is held up until the request is smaller, and is then made again (J-01).
         return;
     }
     match plan(error, tries_before, draft.state.settings.retries_max, &|| draft.env.jitter()) {

@@ -270,8 +270,10 @@ pub struct Turn {
     pub retries: u32,
     /// Whether the provider refused the present request as too large: no other is made before there is room.
     pub overflowed: bool,
-    /// Whether that happened in this step: happening again it fails the turn.
-    pub overflowed_before: bool,
+    /// How often that happened in this step.
+    pub overflows: u32,
+    /// The hash of the request that was refused: the same one is not made again.
+    pub refused: String,
     /// The model that its messages asked for, where they did.
     pub model: Option<ModelRef>,
     /// Tools that its messages switched on or off.

@@ -84,7 +84,7 @@ fn records() -> Vec<Record> {
             interrupted: false,
             estimated: Some(Usage { input: 18, output: 5, ..Usage::default() }),
         },
-        Record::RequestFailed { error, estimated: None },
+        Record::RequestFailed { error, estimated: None, window: Some(8_192) },
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
         Record::Call(opened),
         Record::CallFacts { index: 0, facts },

@@ -34,6 +34,8 @@ mod operate;
 mod otp;
 #[cfg(feature = "tools")]
 mod outside;
+#[cfg(feature = "http")]
+mod overflow;
 mod panic_abort;
 mod passive;
 #[cfg(all(feature = "http", feature = "tools"))]

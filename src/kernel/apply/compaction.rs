@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::context::{Carried, Fullness},
-    kernel::{Compacted, State},
+    kernel::{Compacted, OpenRequest, State},
     model::{Item, ToolResultItem},
     words::ids::Seq,
 };
@@ -53,6 +53,18 @@ impl State {
         let parts = vec![crate::words::message::Part::text(text)];
         let first = Item::User(crate::model::UserItem { id: id.into(), parts, fragment: Default::default() });
         self.replace_history(std::iter::once(Arc::new(first)).chain(items.into_iter().skip(compacted.first_kept)));
+    }
+
+    /// A request was too large: its model's window is taken for that from now on.
+    pub(in crate::kernel) fn take_overflow(&mut self, request: OpenRequest, window: u64) {
+        self.in_turn(|turn| {
+            turn.overflowed = true;
+            turn.overflows = turn.overflows.saturating_add(1);
+            turn.refused = request.hash;
+        });
+        let learned = &mut Arc::make_mut(&mut self.context).learned;
+        learned.retain(|(model, _)| *model != request.model);
+        learned.push((request.model, window));
     }
 
     /// Puts the place-holder where these results were.

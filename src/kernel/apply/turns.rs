@@ -107,7 +107,8 @@ impl State {
         self.in_turn(|turn| {
             turn.retries = 0;
             turn.overflowed = false;
-            turn.overflowed_before = false;
+            turn.overflows = 0;
+            turn.refused.clear();
             turn.answer = Some(seq);
             turn.usage += answer.usage;
             turn.answered = Some((answer.finish, charge.unwrap_or_default()));

@@ -17,6 +17,9 @@ pub(crate) const CARRY_MAX: u64 = 2_000;
 /// Tokens that an answer may have at least, however full the window; less in a tiny window.
 const ANSWER_MIN: u64 = 1_024;
 
+/// No window is smaller, and no smaller number in a refusal is one.
+const WINDOW_MIN: u64 = 256;
+
 /// The window of a model, as compaction sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
@@ -126,6 +129,30 @@ impl Window {
     }
 }
 
+/// What a window is taken for after a request of `used` tokens, as we count them, was refused as too large.
+///
+/// Where the refusal says how many tokens the model takes and how many these were, their ratio tells; else it is that limit, or half of
+/// the request. Always less than the request, so that the next one is smaller.
+#[must_use]
+pub(crate) fn learned(used: u64, refusal: &str) -> u64 {
+    let numbers = numbers(refusal);
+    let asked = numbers.iter().copied().max();
+    let limit = numbers.iter().copied().filter(|number| Some(*number) != asked).max();
+    let window = match (limit, asked) {
+        (Some(limit), Some(asked)) => u128::from(used) * u128::from(limit) / u128::from(asked.max(1)),
+        (None, Some(limit)) if limit < used => u128::from(limit),
+        _ => u128::from(used / 2),
+    };
+    u64::try_from(window).unwrap_or(u64::MAX).clamp(used / 64, used.saturating_mul(9) / 10)
+}
+
+/// The numbers in a text that can be windows: words of their own, with commas or without.
+fn numbers(text: &str) -> Vec<u64> {
+    let words = text.split(|c: char| c.is_whitespace() || "()[]:;=<>".contains(c));
+    let plain = words.map(|word| word.trim_end_matches(['.', ',']).replace([',', '_'], ""));
+    plain.filter_map(|word| word.parse().ok()).filter(|number| *number >= WINDOW_MIN).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +187,28 @@ mod tests {
         assert_eq!(window.answer_max(199_000, 500), Some(500));
         assert_eq!(Window::new(160, 0).answer_max(500, 0), None);
         assert_eq!(Window::new(160, 80).answer_max(500, 80), Some(10));
+    }
+
+    /// What providers say, and what is made of it for a request that we took for 9,000 tokens.
+    #[test]
+    fn a_window_is_learned_from_what_a_refusal_says() {
+        let openai =
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 10,240 tokens.";
+        for (refusal, window) in [
+            (openai, 7_200),
+            ("prompt is too long: 210000 tokens > 200000 maximum", 8_100),
+            ("prompt is too long: 20000 tokens > 2000 maximum", 900),
+            ("the request exceeds the available context size (4096 tokens)", 4_096),
+            ("the request exceeds the available context size (32768 tokens)", 4_500),
+            ("too many tokens for claude-3-20240229", 4_500),
+            ("", 4_500),
+            ("99999999999999999999 tokens > 5000", 5_000),
+            ("4000000000 tokens > 300 maximum", 140),
+        ] {
+            assert_eq!(learned(9_000, refusal), window, "{refusal}");
+        }
+        assert_eq!((learned(0, openai), learned(1, "")), (0, 0));
+        assert!(learned(u64::MAX, openai) < u64::MAX);
     }
 
     #[test]

@@ -317,8 +317,75 @@ fn an_overflow_compacts_once_and_sends_again() {
     summarised(&mut play, Ok("sum"));
     let Record::Request(again) = &play.entries.last().unwrap().record else { panic!("{:?}", play.entries) };
     assert_eq!((again.attempt, play.state.turn.as_ref().unwrap().step), (2, 1));
-    play.failed(ErrorKind::ContextOverflow);
-    assert!(matches!(play.state.ended.back().unwrap().outcome, Outcome::Failed { .. }), "a second time is an error");
+}
+
+/// A server whose real window is smaller than what is said of it: whatever the conversation holds, each turn ends with an answer or an
+/// error, no request is made twice, and the next small message is answered.
+#[test]
+fn a_server_with_a_smaller_window_than_is_said_is_answered_in_the_end() {
+    for real in [2_000, 16_000, 64_000] {
+        for says in [true, false] {
+            let mut server = Server::new(real, says);
+            for size in [3_000, 30, 90_000, 300_000] {
+                server.turn(&"w ".repeat(size / 2), 0);
+                server.turn("call", size);
+                let small = server.turn("hi", 0);
+                assert_eq!(small, Some(Outcome::Done), "real {real}, says {says}, after {size}");
+            }
+            let learned = server.play.state.context.learned.first();
+            assert!(learned.is_some_and(|(_, learned)| *learned < 200_000), "it is on the tape");
+        }
+    }
+}
+
+/// See the test above.
+struct Server {
+    play: Play,
+    real: u64,
+    says: bool,
+    sent: u32,
+    seen: std::collections::BTreeSet<String>,
+}
+
+impl Server {
+    fn new(real: u64, says: bool) -> Server {
+        let mut play = Play::new();
+        play.window = Window::new(200_000, 8_192);
+        Server { play, real, says, sent: 0, seen: Default::default() }
+    }
+
+    /// Sends that, has the model ask for a call with an output of so many characters where that is not 0, and sees to all that follows.
+    fn turn(&mut self, text: &str, output: usize) -> Option<Outcome> {
+        // A message is known by its words here.
+        self.sent += 1;
+        self.play.send(&format!("{} {text}", self.sent));
+        let mut called = output == 0;
+        for _ in 0..100 {
+            if self.play.state.compaction().is_some() {
+                // It reads what it is shown, which must be small enough by then.
+                summarised(&mut self.play, Ok("in short"));
+            } else if let Some((_, request)) = self.play.state.request() {
+                assert!(self.seen.insert(request.hash.clone()), "the same request twice");
+                let size: u64 = self.play.state.history.iter().map(|item| tamtam::kernel::context::of_item(item)).sum();
+                if size > self.real {
+                    let message = match self.says {
+                        true => format!("prompt is too long: {size} tokens > {} maximum", self.real),
+                        false => "prompt is too long".to_owned(),
+                    };
+                    self.play.failed_with(tamtam::model::ModelError::new(ErrorKind::ContextOverflow, message));
+                } else if called {
+                    self.play.answer_text("fine");
+                } else {
+                    called = true;
+                    let calls = self.play.answer_calls(&["read"]);
+                    self.play.returned(calls[0], &"z".repeat(output));
+                }
+            } else {
+                return self.play.outcome();
+            }
+        }
+        panic!("the turn does not end: {:?}", self.play.newest(20, 200));
+    }
 }
 
 /// J-28, C-19, AB-07 (pi 1038): a rate limit never compacts, and neither does another error.
