@@ -219,8 +219,8 @@ impl Operator {
     fn target(&self, id: &str) -> Result<Target, OperateError> {
         let registry = &self.runtime.inner.host.registry;
         let node = registry.find(id).ok_or_else(|| unknown(id))?;
-        let owner = node.owner().and_then(|owner| registry.node(owner));
-        if node.place() == Place::Task {
+        let owner = node.owner.and_then(|owner| registry.node(owner));
+        if node.place == Place::Task {
             let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
             return Err(OperateError::IsTask { id: node.id().to_owned(), owner });
         }

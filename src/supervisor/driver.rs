@@ -17,10 +17,10 @@ use crate::supervisor::{
     admin::Answer,
     driver::place::Place,
     exit::{Down, ExitReason},
-    handle::{ChildInfo, Counts, Shared, SupervisorHandle},
-    monitor::{self, ChildEvent},
+    handle::{Shared, SupervisorHandle},
+    monitor,
     node_state::NodeState,
-    planner::{Call, Event, Generation, Planner},
+    planner::{Admin, Call, ChildEvent, Event, Generation, Planner},
     registry::Registry,
     shell::{self, Behaviour, Context, ExitError, Init, Live, NotStarted, SpawnArgs},
     shown::Shown,
@@ -31,7 +31,6 @@ use crate::supervisor::{
 
 mod actions;
 mod answers;
-mod child_event;
 mod place;
 
 /// How long the tasks of a supervisor that has ended get to end.
@@ -41,32 +40,15 @@ const TASKS_WAIT: Duration = Duration::from_secs(5);
 pub(crate) enum Msg {
     Boot,
     Child(ChildId, Generation, ChildEvent),
-    Due(ChildId, Generation),
-    Admin(Admin, oneshot::Sender<Answer>),
-    Which(oneshot::Sender<Vec<ChildInfo>>),
-    WhichOne(ChildId, oneshot::Sender<Option<ChildInfo>>),
-    Count(oneshot::Sender<Counts>),
-    /// Answered when all that came before has been dealt with.
-    Ping(oneshot::Sender<()>),
+    Start(Box<ChildSpec>, oneshot::Sender<Answer>),
+    Admin(ChildId, Admin, oneshot::Sender<Answer>),
+    /// Asked when all that came before has been dealt with.
+    Question(Box<dyn FnOnce(&Driver) + Send>),
     Shutdown(String),
-    /// How many entries all its tables hold together.
-    #[cfg(test)]
-    Kept(oneshot::Sender<usize>),
-}
-
-/// What a driver may be asked to do.
-pub(crate) enum Admin {
-    Start(Box<ChildSpec>),
-    Terminate(ChildId),
-    Restart(ChildId),
-    Recycle(ChildId),
-    Delete(ChildId),
-    Park(ChildId),
-    Unpark(ChildId),
 }
 
 /// One incarnation of a supervisor.
-struct Driver {
+pub(crate) struct Driver {
     spec: Arc<SupervisorSpec>,
     shared: Arc<Shared>,
     registry: Registry,
@@ -158,17 +140,14 @@ impl Behaviour for Driver {
         fault!(self.registry.faults, "supervisor.message", cx.node().path());
         match msg {
             Msg::Boot => self.boot(cx),
-            Msg::Child(id, generation, child_event) => self.child_event(&id, generation, child_event, cx),
-            Msg::Due(id, generation) => self.on(Event::Due { id, generation }, cx),
-            Msg::Admin(admin, reply) => self.admin(admin, reply, cx),
-            // Nobody has to wait for an answer until it comes.
-            Msg::Which(reply) => drop(reply.send(self.which())),
-            Msg::WhichOne(id, reply) => drop(reply.send(self.which_one(&id))),
-            Msg::Count(reply) => drop(reply.send(self.count())),
-            Msg::Ping(reply) => drop(reply.send(())),
+            Msg::Child(id, generation, what) => self.child_event(id, generation, what, cx),
+            Msg::Start(spec, reply) => self.start_child(*spec, reply, cx),
+            Msg::Admin(id, what, reply) => {
+                let call = self.call(reply);
+                self.on(Event::Admin(call, id, what), cx);
+            }
+            Msg::Question(question) => question(self),
             Msg::Shutdown(reason) => self.on(Event::Shutdown { reason }, cx),
-            #[cfg(test)]
-            Msg::Kept(reply) => drop(reply.send(self.kept())),
         }
         fault!(self.registry.faults, "supervisor.handled", cx.node().path());
         self.leave(cx)
@@ -192,14 +171,9 @@ impl Behaviour for Driver {
         match msg {
             Msg::Boot => "boot",
             Msg::Child(..) => "child_event",
-            Msg::Due(..) => "due",
-            Msg::Admin(..) => "admin",
-            Msg::Which(_) | Msg::WhichOne(..) => "which",
-            Msg::Count(_) => "count",
-            Msg::Ping(_) => "ping",
+            Msg::Start(..) | Msg::Admin(..) => "admin",
+            Msg::Question(_) => "question",
             Msg::Shutdown(_) => "shutdown",
-            #[cfg(test)]
-            Msg::Kept(_) => "kept",
         }
     }
 

@@ -133,11 +133,8 @@ impl CrashReport {
                 (in_hand.map(|(what, _)| what.to_owned()), in_hand.map(|(_, since)| millis(since)))
             }
         };
-        let numbers = child.numbers();
-        let (doing, payload) = {
-            let words = child.words();
-            (words.doing.as_ref().map(|(what, _)| what.clone()), words.payload.clone())
-        };
+        let recent = child.recent();
+        let words = child.words();
         CrashReport {
             number: 0,
             at: Millis::now(),
@@ -146,13 +143,13 @@ impl CrashReport {
             reason,
             offender,
             kind: child.kind(),
-            incarnation: child.incarnation(),
+            incarnation: words.incarnation,
             message,
             in_hand_ms,
-            doing,
-            payload,
-            queue: numbers.depth,
-            recent: child.recent(),
+            doing: words.doing.as_ref().map(|(what, _)| what.clone()),
+            payload: words.payload.clone(),
+            queue: words.depth(),
+            recent,
             decision,
             in_window,
         }

@@ -381,7 +381,7 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let since = Instant::now();
         match B::TELLS_ITS_WORK {
             true => inner.cx.node.begin_untold(what),
-            false => inner.cx.node.begin(what),
+            false => inner.cx.node.take_up(what, None, || None),
         }
         let handling = step(B::MAY_WAIT, inner.behaviour.handle(msg, &mut inner.cx));
         let result = AssertUnwindSafe(handling).catch_unwind().await;

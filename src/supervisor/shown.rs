@@ -9,8 +9,8 @@ pub(crate) struct Shown(pub(crate) Arc<NodeState>);
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        if let Some(shelf) = self.0.shelf().upgrade() {
-            shelf.remove(self.0.key());
+        if let Some(shelf) = self.0.shelf.upgrade() {
+            shelf.remove(self.0.key);
         }
     }
 }

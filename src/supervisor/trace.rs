@@ -3,7 +3,7 @@
 //! A ring of [`EVENTS_KEPT`] entries on each node. It holds kinds and numbers only, so that it can be shown to anybody; what was
 //! said is in it only while somebody has asked for that (`Operator::trace_in_full`), and then cut to [`DETAIL_CHARS_MAX`].
 
-use std::{fmt, sync::atomic::Ordering::Relaxed};
+use std::fmt;
 
 use serde::Serialize;
 
@@ -97,9 +97,10 @@ impl NodeState {
 
     /// Whether its trace keeps what is said. Off by default; where it is turned off, what was kept is forgotten.
     pub(crate) fn trace_in_full(&self, on: bool) {
-        self.in_full.store(on, Relaxed);
+        let mut words = self.words();
+        words.in_full = on;
         if !on {
-            self.words().ring.redact();
+            words.ring.redact();
         }
     }
 }
