@@ -103,7 +103,7 @@ impl Drop for Place {
 }
 
 async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
-    let sessions = host.sessions().ok_or(OpenError::Closed)?;
+    let sessions = host.sessions.get().ok_or(OpenError::Closed)?;
     let not_started =
         |why: &dyn std::fmt::Display| OpenError::NotStarted { session: slot.id.clone(), why: why.to_string() };
     let until = Instant::now() + PLACE_WAIT;

@@ -17,7 +17,6 @@ mod work;
 
 pub(crate) use build::{fold, fold_of};
 
-use waiters::Waiters;
 use work::Worker;
 
 use std::{
@@ -210,7 +209,6 @@ struct Live {
     writing: Option<Writing>,
     /// Who is at work on what is open, by ticket.
     workers: BTreeMap<Seq, Worker>,
-    waiters: Waiters,
     /// The moment it is set for; dropping the guard ends its task.
     timer: Option<(Millis, DropGuard)>,
 }
@@ -218,8 +216,8 @@ struct Live {
 impl Live {
     fn new(host: Arc<Host>, slot: Arc<Slot>, node: Arc<NodeState>, incarnation: u32, tape: Tape, state: State) -> Live {
         let clock = host.clock.not_before(state.time);
-        let (workers, waiters) = (BTreeMap::new(), Waiters::default());
-        Live { host, slot, node, incarnation, clock, tape, state, writing: None, workers, waiters, timer: None }
+        let workers = BTreeMap::new();
+        Live { host, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None }
     }
 
     /// Tells those who listen and wait of what an earlier incarnation had put on the tape, and did not come to tell.
@@ -232,8 +230,6 @@ impl Live {
             }
             self.publish(&entries, events);
         }
-        // Whoever waits for a turn that is over waits for nothing, whatever could be read.
-        self.state.ended.iter().for_each(|end| self.slot.turn_ended(end));
         self.slot.told().store(self.state.seq.0, Ordering::Relaxed);
     }
 
@@ -411,12 +407,8 @@ impl Live {
         }
         for entry in entries {
             match &entry.record {
-                Record::TurnFinished { .. } => {
-                    let ended = self.state.ended.iter().rev().find(|end| Some(end.turn) == entry.turn);
-                    ended.into_iter().for_each(|end| self.slot.turn_ended(end));
-                }
+                Record::TurnFinished { .. } => self.answer_waiting(),
                 Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
-                Record::Withdrawn { id } => self.slot.withdrawn(id),
                 _ => {}
             }
         }
@@ -445,7 +437,7 @@ impl Live {
 
     /// Whether nothing is open, nothing waits and nothing is on its way to the disk.
     fn may_sleep(&self) -> bool {
-        self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && self.waiters.is_empty()
+        self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
     }
 
     fn now(&self) -> Millis {
@@ -457,7 +449,7 @@ impl Live {
         self.arm_timer();
         let presented = present::presented(&self.state, self.slot.is_refused());
         self.node.present(presented, |payload| payload.put(present::figures(&self.state)));
-        self.tell_waiters();
+        self.answer_waiting();
         self.slot.set_idle(self.may_sleep());
     }
 

@@ -11,7 +11,7 @@ use std::{
     ops::Deref,
     sync::{
         Arc, Condvar, MutexGuard, Weak,
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+        mpsc::{TrySendError, sync_channel},
     },
     time::{Duration, Instant},
 };
@@ -26,6 +26,9 @@ use crate::{
     },
     words::ids::{Seq, SessionId},
 };
+
+/// How long the disk may take for the first append of a tape.
+const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
 
 /// The tapes of one runtime. Clones are the same. What only reads goes to the engine as it is.
 #[derive(Clone)]
@@ -180,6 +183,33 @@ impl Tapes {
         &self.faults
     }
 
+    /// Makes a tape with its first entries, and returns only when they are on the disk, whatever the durability. `others` hears of all
+    /// later appends, which are the actor's. Blocks a thread that may wait for a disk.
+    pub(crate) fn make(&self, session: &SessionId, first: &[Entry], others: Notify) -> Result<OpenTape, TapeError> {
+        let (teller, told) = sync_channel(1);
+        let mut tape = self.create(
+            session,
+            Arc::new(move |result| match teller.try_send(result) {
+                Ok(()) => {}
+                Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
+            }),
+        )?;
+        let appended = match tape.append(first) {
+            Appended::Now(appended) => appended,
+            Appended::Later => {
+                let late = |_| Err(TapeError::Busy { waiting: 1 });
+                told.recv_timeout(FIRST_APPEND_LIMIT).unwrap_or_else(late)
+            }
+        };
+        if let Err(error) = appended {
+            // Nobody was told that it exists. Where it cannot be removed either, a sweep does it.
+            drop(tape);
+            drop(self.delete_unless_gone_on(session, Seq::ZERO));
+            return Err(error);
+        }
+        Ok(tape)
+    }
+
     /// As [`TapeStoreExt::create`](crate::tape::TapeStoreExt::create).
     pub(crate) fn create(&self, session: &SessionId, notify: Notify) -> Result<OpenTape, TapeError> {
         let hold = self.open.hold(session);
@@ -308,45 +338,5 @@ impl Drop for OpenTape {
         if let Some(lent) = lent {
             lent.give_back();
         }
-    }
-}
-
-/// How long the disk may take for the first append of a tape.
-const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
-
-type Told = Result<Seq, TapeError>;
-
-/// The first append of a new tape: whoever makes a session is told only when it is on the disk, whatever the durability.
-///
-/// Blocks a thread that may wait for a disk. Later appends are the actor's, which never waits.
-pub(crate) struct FirstAppend {
-    teller: SyncSender<Told>,
-    told: Receiver<Told>,
-}
-
-impl FirstAppend {
-    pub(crate) fn new() -> FirstAppend {
-        let (teller, told) = sync_channel(1);
-        FirstAppend { teller, told }
-    }
-
-    /// Who is told of the tape's appends: of the first one this, for as long as it waits, and of all others that one.
-    pub(crate) fn notify(&self, others: Notify) -> Notify {
-        let teller = self.teller.clone();
-        Arc::new(move |result| match teller.try_send(result) {
-            Ok(()) => {}
-            Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
-        })
-    }
-
-    /// Appends, and waits until that is settled.
-    pub(crate) fn append(self, tape: &mut OpenTape, entries: &[Entry]) -> Result<(), TapeError> {
-        let told = match tape.append(entries) {
-            Appended::Now(told) => told,
-            Appended::Later => {
-                self.told.recv_timeout(FIRST_APPEND_LIMIT).map_err(|_| TapeError::Busy { waiting: 1 })?
-            }
-        };
-        told.map(drop)
     }
 }

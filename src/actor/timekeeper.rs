@@ -260,27 +260,24 @@ fn look(host: &Host) {
     }
 }
 
-/// Asks that share of those that rest to sleep. Gives how many were asked.
-fn relieve(host: &Host, share: f64) -> usize {
-    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    if share == 0.0 {
-        return 0;
+/// Asks that share of those that rest to sleep.
+fn relieve(host: &Host, share: f64) {
+    if share.is_finite() && share > 0.0 {
+        let resting = resting(host);
+        // A share of something is at least one.
+        let count = (resting.len() as f64 * share.min(1.0)).ceil() as usize;
+        put_to_sleep(resting, count);
     }
-    let resting = resting(host);
-    // A share of something is at least one.
-    let count = (resting.len() as f64 * share).ceil() as usize;
-    let count = count.min(resting.len());
-    resting[..count].iter().for_each(|(_, slot)| slot.passivate(Slept::default()));
-    count
 }
 
 /// Asks those that were used longest ago to sleep until so many are left awake. Gives how many were asked.
 pub(crate) fn shed(host: &Host, keep: usize) -> usize {
-    let count = host.slots.awake_count().saturating_sub(keep);
-    let resting = resting(host);
-    let count = count.min(resting.len());
-    resting[..count].iter().for_each(|(_, slot)| slot.passivate(Slept::default()));
-    count
+    put_to_sleep(resting(host), host.slots.awake_count().saturating_sub(keep))
+}
+
+/// Asks so many of those to sleep, where there are so many. Gives how many were asked.
+fn put_to_sleep(resting: Vec<(Resting, Arc<Slot>)>, count: usize) -> usize {
+    resting.into_iter().take(count).map(|(_, slot)| slot.passivate(Slept::default())).count()
 }
 
 /// The sessions' supervisor went down: what it had in the middle of something goes on under the next.

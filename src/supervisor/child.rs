@@ -1,16 +1,12 @@
 //! A child that is an async function of the host.
 
-use std::{
-    fmt,
-    future::Future,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt;
-use tokio::task::AbortHandle;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 use crate::supervisor::{
     exit::{ExitReason, PanicReport, chain},
@@ -109,9 +105,8 @@ pub(crate) struct HostTask {
     /// The supervisor waits for these, so that two runs of the function never overlap.
     tasks: TaskTracker,
     stop: CancellationToken,
-    task: Option<AbortHandle>,
-    /// How the function ended, where its message came too late to be read.
-    ended: Arc<OnceLock<ExitReason>>,
+    /// Ends with how the function ended.
+    task: Option<AbortOnDropHandle<ExitReason>>,
 }
 
 /// The function has ended.
@@ -119,18 +114,13 @@ pub(crate) struct Finished;
 
 impl HostTask {
     pub(crate) fn new(begin: Arc<BeginFn>, tasks: TaskTracker) -> HostTask {
-        HostTask {
-            begin: Some(begin),
-            tasks,
-            stop: CancellationToken::new(),
-            task: None,
-            ended: Arc::new(OnceLock::new()),
-        }
+        HostTask { begin: Some(begin), tasks, stop: CancellationToken::new(), task: None }
     }
 
-    /// How it ended, where that was abnormal.
-    fn crash(&self) -> Option<ExitError> {
-        self.ended.get().filter(|reason| reason.is_abnormal()).cloned().map(ExitError::As)
+    /// Waits for the end of the function, and says how it ended where that was abnormal.
+    async fn ended(&mut self) -> Option<ExitError> {
+        let reason = self.task.take()?.await.unwrap_or(ExitReason::Cancelled);
+        reason.is_abnormal().then_some(ExitError::As(reason))
     }
 }
 
@@ -143,24 +133,23 @@ impl Behaviour for HostTask {
         let started = begin(child).await.map_err(|error| ExitError::Failed(chain(error.as_ref())))?;
         drop(begin);
         let Some(future) = started.future else { return Ok(Init::Ignore) };
-        let (mailbox, ended) = (cx.mailbox(), self.ended.clone());
+        let mailbox = cx.mailbox();
         let task = self.tasks.spawn(async move {
             let reason = match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(Ok(())) => ExitReason::Normal,
                 Ok(Err(error)) => ExitReason::Error(chain(error.as_ref())),
                 Err(payload) => ExitReason::Panic(PanicReport::caught(payload.as_ref())),
             };
-            // It ends once.
-            let _ = ended.set(reason);
             // Nobody listens any more when the actor was killed.
             let _ = mailbox.send(Finished);
+            reason
         });
-        self.task = Some(task.abort_handle());
+        self.task = Some(AbortOnDropHandle::new(task));
         Ok(started.info.map_or(Init::Run, Init::RunWith))
     }
 
     async fn handle(&mut self, Finished: Finished, cx: &mut Context<Finished>) -> Result<(), ExitError> {
-        if let Some(crash) = self.crash() {
+        if let Some(crash) = self.ended().await {
             return Err(crash);
         }
         cx.exit();
@@ -169,25 +158,13 @@ impl Behaviour for HostTask {
 
     async fn terminate(&mut self, _: &ExitReason, cx: &mut Context<Finished>) {
         self.stop.cancel();
-        // Only this task is in the tracker: no other incarnation is alive.
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.tasks.reopen();
         // It was asked to stop; that it crashed over it is not lost.
-        if let Some(crash) = self.crash() {
+        if let Some(crash) = self.ended().await {
             cx.ends_as(crash);
         }
     }
 
     fn describe(_: &Finished) -> &'static str {
         "finished"
-    }
-}
-
-impl Drop for HostTask {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
     }
 }

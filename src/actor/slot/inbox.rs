@@ -19,11 +19,8 @@ use crate::{
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
 };
 
-/// Questions that may wait for an answer, and as many may wait for the end of a turn.
+/// Questions that the actor has not looked at, and as many for which the state has no answer yet.
 pub(crate) const QUESTIONS_MAX: usize = 1_024;
-
-/// Who is told how a turn ended.
-pub(crate) type OutcomeReply = oneshot::Sender<Result<Arc<TurnEnd>, SendError>>;
 
 /// Who is told that something is so, or why it will not be.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
@@ -74,7 +71,7 @@ impl Work {
 /// A question that the actor answers from its state.
 pub(crate) enum Question {
     /// How the turn of this message ends.
-    Outcome(MessageId, OutcomeReply),
+    Outcome(MessageId, Reply<Arc<TurnEnd>>),
     /// When nothing runs and nothing waits.
     Idle(Reply<()>),
     /// A picture of the state.
@@ -93,7 +90,7 @@ pub(crate) enum Question {
 
 impl Question {
     /// Says that there will be no answer.
-    pub(super) fn refuse(self, error: SendError) {
+    pub(crate) fn refuse(self, error: SendError) {
         // Whoever stopped waiting does not want to know.
         match self {
             Question::Outcome(_, reply) => drop(reply.send(Err(error))),
@@ -107,7 +104,7 @@ impl Question {
     }
 
     /// Whether somebody waits for the answer still.
-    fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         match self {
             Question::Outcome(_, reply) => !reply.is_closed(),
             Question::Idle(reply) | Question::Up(reply) => !reply.is_closed(),
@@ -133,7 +130,8 @@ pub(super) struct Inbox {
     /// How the append went that is under way.
     pub(super) settled: Option<Result<Seq, TapeError>>,
     questions: VecDeque<Question>,
-    pub(super) waiting: Vec<(MessageId, OutcomeReply)>,
+    /// Those for which the state has no answer yet.
+    pub(super) waiting: Vec<Question>,
     /// What stops the workers that are at work. Whatever ends their turn takes it, and leaves another.
     stop: CancellationToken,
     /// The tickets that a worker of the turn is at.
@@ -332,7 +330,8 @@ impl Inbox {
         let commands =
             self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();
         self.show_depth();
-        Waiters { commands, questions: self.questions.drain(..).collect(), outcomes: std::mem::take(&mut self.waiting) }
+        let waiting = std::mem::take(&mut self.waiting);
+        Waiters { commands, questions: self.questions.drain(..).chain(waiting).collect() }
     }
 
     /// Takes out what is in hand: its actor does not come back. Gives those who wait for an answer.
@@ -377,25 +376,19 @@ impl Unsettled {
 }
 
 /// Those who waited for an answer that will not come. To be told outside of every lock.
+#[derive(Default)]
 #[must_use]
 pub(super) struct Waiters {
     commands: Vec<Reply<Held>>,
     questions: Vec<Question>,
-    outcomes: Vec<(MessageId, OutcomeReply)>,
 }
 
 impl Waiters {
-    /// Nobody.
-    pub(super) fn none() -> Waiters {
-        Waiters { commands: Vec::new(), questions: Vec::new(), outcomes: Vec::new() }
-    }
-
     /// Of a session that does not sleep, and has a tape or is about to have it.
     pub(super) fn refuse_awake(mut self, error: &SendError, why: &'static str) {
-        for question in std::mem::take(&mut self.questions) {
-            match question {
-                Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why })),
-                other => other.refuse(error.clone()),
+        for question in self.questions.extract_if(.., |question| matches!(question, Question::Sleep(_))) {
+            if let Question::Sleep(slept) = question {
+                slept.tell(Err(PassivateError::Busy { why }));
             }
         }
         self.refuse(error);
@@ -404,7 +397,6 @@ impl Waiters {
     pub(super) fn refuse(self, error: &SendError) {
         // A receiver that is gone does not want to know.
         self.commands.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
-        self.outcomes.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.clone()))));
         self.questions.into_iter().for_each(|question| question.refuse(error.clone()));
     }
 }

@@ -52,7 +52,7 @@ impl Slot {
             Ok(()) => {
                 inner.phase = Phase::Active;
                 if std::mem::replace(&mut inner.inbox().vacated, false) {
-                    self.vacated_locked(inner);
+                    self.leave(inner, SendError::Closed);
                 }
             }
             Err(error) => self.fall_passive(inner, &SendError::from(error)),
@@ -61,16 +61,7 @@ impl Slot {
 
     /// It was to be made, and was not. Who waits here did not ask for that: there may be one of this name, and they wake it.
     pub(crate) fn unmade(self: &Arc<Self>, error: OpenError) {
-        let mut inner = self.inner();
-        if inner.refusal().is_none()
-            && !inner.inbox().is_empty()
-            && let Some(flight) = self.take_off(&mut inner)
-        {
-            drop(inner);
-            drop(flight.launch());
-            return;
-        }
-        self.fall_passive(inner, &SendError::from(error));
+        self.leave(self.inner(), SendError::from(error));
     }
 
     /// A place under the supervisor is asked for. One that was asked for before and refused no longer matters.
@@ -94,24 +85,26 @@ impl Slot {
                 inbox.vacated = true;
                 inbox.actor = None;
             }
-            Phase::Active | Phase::Passivating => self.vacated_locked(inner),
+            Phase::Active | Phase::Passivating => self.leave(inner, SendError::Closed),
         }
     }
 
-    fn vacated_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+    /// Nothing of its actor is left: it is woken again where something came in, or is passive. Where it takes nothing, `why` is for those
+    /// who are not told a better reason.
+    fn leave(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, why: SendError) {
         let refusal = inner.refusal();
         inner.inbox().actor = None;
-        if refusal.is_none() && !inner.inbox().is_empty() {
+        if refusal.is_none()
+            && !inner.inbox().is_empty()
+            && let Some(activation) = self.take_off(&mut inner)
+        {
             let sleepers = std::mem::take(&mut inner.inbox().sleepers);
-            let flight = self.take_off(&mut inner);
             drop(inner);
             sleepers.into_iter().for_each(|slept| slept.tell(Ok(())));
-            if let Some(flight) = flight {
-                flight.launch();
-            }
+            activation.launch();
             return;
         }
-        self.fall_passive(inner, &refusal.unwrap_or(SendError::Closed));
+        self.fall_passive(inner, &refusal.unwrap_or(why));
     }
 
     /// Gives up all that a passive session does not need.
