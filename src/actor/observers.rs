@@ -53,7 +53,6 @@ struct Queue {
 struct Waiting {
     /// News and, between them, where some are missing: never two such marks side by side.
     line: VecDeque<News>,
-    events: usize,
     bytes: usize,
     thread: Thread,
     /// Nothing more comes.
@@ -117,8 +116,8 @@ impl Observer {
         if waiting.closed {
             return;
         }
-        let fits = waiting.events < OBSERVED_EVENTS_MAX
-            && (waiting.events == 0 || waiting.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
+        let fits = waiting.line.len() < OBSERVED_EVENTS_MAX
+            && (waiting.line.is_empty() || waiting.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
         if !fits {
             let first = match waiting.line.back_mut() {
                 Some(News::Missed(missed)) => {
@@ -137,7 +136,6 @@ impl Observer {
             return;
         }
         waiting.line.push_back(News::Event { event: event.clone(), bytes, tell });
-        waiting.events += 1;
         waiting.bytes += bytes;
         let begins = waiting.thread == Thread::NotBegun;
         if begins {
@@ -190,7 +188,6 @@ impl Queue {
         let mut waiting = unspoiled(self.moved.wait_while(self.waiting(), idle));
         let news = waiting.line.pop_front();
         if let Some(News::Event { bytes, .. }) = &news {
-            waiting.events -= 1;
             waiting.bytes -= bytes;
         }
         news
@@ -210,7 +207,7 @@ impl Queue {
         let late = late.timed_out() && waiting.thread == Thread::Runs;
         let rest = if late { std::mem::take(&mut waiting.line) } else { VecDeque::new() };
         if late {
-            (waiting.events, waiting.bytes) = (0, 0);
+            waiting.bytes = 0;
         }
         drop(waiting);
         drop(rest);

@@ -23,7 +23,7 @@ mod sleep;
 mod workers;
 
 use std::{
-    sync::{Arc, MutexGuard, Weak, atomic::AtomicU64},
+    sync::{Arc, MutexGuard, Weak},
     time::Duration,
 };
 
@@ -95,7 +95,7 @@ struct Inner {
     ring: Option<Arc<Ring>>,
     /// Through which entry those who listen and wait have been told; 0 before the first incarnation. Kept while it sleeps where somebody
     /// listens, for what came to the tape behind a stop.
-    told: Option<Arc<AtomicU64>>,
+    told: Seq,
     inbox: Option<Box<Inbox>>,
 }
 
@@ -140,12 +140,12 @@ pub(crate) struct Resting {
     /// Since when nobody has used it.
     pub(crate) since: Instant,
     /// Since when it is awake.
-    pub(crate) born: Instant,
+    pub(crate) born: Option<Instant>,
 }
 
 impl Inner {
     fn inbox(&mut self) -> &mut Inbox {
-        self.inbox.get_or_insert_with(|| Box::new(Inbox::new()))
+        self.inbox.get_or_insert_default()
     }
 
     /// Why nothing is taken, where nothing is.
@@ -164,8 +164,7 @@ impl Inner {
 
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
-        let phase = Phase::Passive;
-        let (used, ring, told, inbox) = (Instant::now(), None, None, None);
+        let (phase, used, ring, told, inbox) = (Phase::Passive, Instant::now(), None, Seq::ZERO, None);
         let inner =
             Inner { admission, parked, phase, incarnation: 0, place: 0, next_reply: 1, used, ring, told, inbox };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }

@@ -7,7 +7,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     ops::Deref,
     sync::{
         Arc, Condvar, MutexGuard, Weak,
@@ -31,7 +30,7 @@ use crate::{
 const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
 
 /// The tapes of one runtime. Clones are the same. What only reads goes to the engine as it is.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tapes {
     engine: Arc<dyn TapeStore>,
     /// The same, where it is the one over files and this runtime's own: it has an index, and a disk that is looked after.
@@ -111,18 +110,13 @@ impl OpenTapes {
     /// Waits until nobody of this runtime has that session any more. Says no at once where nobody has it, and when it is too
     /// late.
     fn wait_for(&self, session: &SessionId, until: Instant) -> bool {
-        let mut held = self.held();
+        let held = self.held();
         if !held.contains_key(session) {
             return false;
         }
-        while held.contains_key(session) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            held = unspoiled(self.given_back.wait_timeout(held, left)).0;
-        }
-        true
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.given_back.wait_timeout_while(held, left, |held| held.contains_key(session));
+        !unspoiled(waited).1.timed_out()
     }
 }
 
@@ -303,12 +297,6 @@ impl Deref for Tapes {
 
     fn deref(&self) -> &(dyn TapeStore + 'static) {
         &*self.engine
-    }
-}
-
-impl fmt::Debug for Tapes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.engine.fmt(f)
     }
 }
 

@@ -112,14 +112,10 @@ impl RequestWorker {
             let made = async {
                 let made = make(&post, &model, &request, &partial).await;
                 fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
-                match made {
-                    Ok(answer) => {
-                        let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
-                        let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
-                        Ok((answer, calls))
-                    }
-                    Err(error) => Err(error),
-                }
+                let answer = made?;
+                let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
+                let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
+                Ok((answer, calls))
             };
             let made = tokio::select! {
                 made = AssertUnwindSafe(made).catch_unwind() => Some(made),

@@ -15,7 +15,7 @@ use crate::supervisor::{
 };
 
 /// What a host's child knows about itself.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ChildContext {
     stop: CancellationToken,
     node: Arc<NodeState>,
@@ -44,12 +44,6 @@ impl ChildContext {
     #[must_use]
     pub fn node(&self) -> &Arc<NodeState> {
         &self.node
-    }
-}
-
-impl fmt::Debug for ChildContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildContext").field("node", &self.node).field("incarnation", &self.incarnation).finish()
     }
 }
 
@@ -118,9 +112,9 @@ impl HostTask {
     }
 
     /// Waits for the end of the function, and says how it ended where that was abnormal.
-    async fn ended(&mut self) -> Option<ExitError> {
+    async fn crash(&mut self) -> Option<ExitReason> {
         let reason = self.task.take()?.await.unwrap_or(ExitReason::Cancelled);
-        reason.is_abnormal().then_some(ExitError::As(reason))
+        Some(reason).filter(ExitReason::is_abnormal)
     }
 }
 
@@ -130,7 +124,7 @@ impl Behaviour for HostTask {
     async fn init(&mut self, cx: &mut Context<Finished>) -> Result<Init, ExitError> {
         let child = ChildContext { stop: self.stop.clone(), node: cx.node().clone(), incarnation: cx.incarnation() };
         let Some(begin) = self.begin.take() else { return Ok(Init::Ignore) };
-        let started = begin(child).await.map_err(|error| ExitError::Failed(chain(error.as_ref())))?;
+        let started = begin(child).await.map_err(|error| ExitError(ExitReason::Error(chain(error.as_ref()))))?;
         drop(begin);
         let Some(future) = started.future else { return Ok(Init::Ignore) };
         let mailbox = cx.mailbox();
@@ -149,8 +143,8 @@ impl Behaviour for HostTask {
     }
 
     async fn handle(&mut self, Finished: Finished, cx: &mut Context<Finished>) -> Result<(), ExitError> {
-        if let Some(crash) = self.ended().await {
-            return Err(crash);
+        if let Some(crash) = self.crash().await {
+            return Err(ExitError(crash));
         }
         cx.exit();
         Ok(())
@@ -159,7 +153,7 @@ impl Behaviour for HostTask {
     async fn terminate(&mut self, _: &ExitReason, cx: &mut Context<Finished>) {
         self.stop.cancel();
         // It was asked to stop; that it crashed over it is not lost.
-        if let Some(crash) = self.ended().await {
+        if let Some(crash) = self.crash().await {
             cx.ends_as(crash);
         }
     }

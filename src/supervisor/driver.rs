@@ -18,13 +18,12 @@ use crate::supervisor::{
     driver::place::Place,
     exit::{Down, ExitReason},
     handle::{Shared, SupervisorHandle},
-    monitor,
     node_state::NodeState,
     planner::{Admin, Call, ChildEvent, Event, Generation, Planner},
     registry::Registry,
     shell::{self, Behaviour, Context, ExitError, Init, Live, NotStarted, SpawnArgs},
     shown::Shown,
-    spec::{ChildId, ChildSpec, Shutdown, SupervisorSpec},
+    spec::{ChildId, ChildSpec, SupervisorSpec},
     status::Status,
     watch::Happening,
 };
@@ -60,7 +59,6 @@ pub(crate) struct Driver {
     last_call: Call,
     tasks: TaskTracker,
     ready: Option<oneshot::Sender<Result<(), ExitReason>>>,
-    exit: Option<Down>,
     /// Published when the actor and its tasks are gone.
     verdict: Arc<OnceLock<Down>>,
 }
@@ -91,7 +89,6 @@ pub(crate) async fn launch(
         last_call: 0,
         tasks: tasks.clone(),
         ready: Some(ready),
-        exit: None,
         verdict: verdict.clone(),
     };
     let live = shell::start(driver, spawn).await?;
@@ -122,8 +119,7 @@ pub(crate) async fn launch(
             tasks.wait().await;
         }
     });
-    let (running, info, last_word) = (live.running, live.info, live.last_word);
-    Ok(Live { running, info, last_word, join, ready: Some(is_ready), held: Some(is_held) })
+    Ok(Live { join, ready: Some(is_ready), held: Some(is_held), ..live })
 }
 
 impl Behaviour for Driver {
@@ -151,20 +147,6 @@ impl Behaviour for Driver {
         }
         fault!(self.registry.faults, "supervisor.handled", cx.node().path());
         self.leave(cx)
-    }
-
-    async fn terminate(&mut self, _: &ExitReason, _: &mut Context<Msg>) {
-        if self.verdict.get().is_some() {
-            return;
-        }
-        // The planner has taken the children down before it exits. Whoever stops the actor in another way gets here, where
-        // no message is read any more; the order is kept all the same.
-        let alive: Vec<ChildId> = self.planner.views().map(|(id, _)| id.clone()).collect();
-        for id in alive.iter().rev() {
-            if let Some(incarnation) = self.places.get(id).and_then(|place| place.incarnation.as_ref()) {
-                monitor::stop(incarnation.stage.clone(), incarnation.cancel.clone(), Shutdown::default()).await;
-            }
-        }
     }
 
     fn describe(msg: &Msg) -> &'static str {
@@ -195,17 +177,15 @@ impl Driver {
 
     /// Ends the actor, when the planner has said so.
     fn leave(&mut self, cx: &mut Context<Msg>) -> Result<(), ExitError> {
-        let Some(down) = self.exit.take() else { return Ok(()) };
-        // It leaves once.
-        let _ = self.verdict.set(down.clone());
+        let Some(down) = self.verdict.get() else { return Ok(()) };
         if let Some(ready) = self.ready.take() {
             // A root's start may have been given up.
             let _ = ready.send(Err(down.reason.clone()));
         }
-        match down.reason {
+        match &down.reason {
             ExitReason::Normal => cx.exit(),
             ExitReason::Shutdown(word) => cx.exit_with(word),
-            other => return Err(ExitError::As(other)),
+            other => return Err(ExitError(other.clone())),
         }
         Ok(())
     }

@@ -160,17 +160,14 @@ pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: Cancellation
     let mut ended = async || {
         let _ = stage.wait_for(|stage| matches!(stage, Stage::Held(_) | Stage::Gone)).await;
     };
-    match shutdown {
-        Shutdown::Kill => {}
-        Shutdown::After(limit) => {
-            running.stop("shutdown");
-            if timeout(limit, ended()).await.is_ok() {
-                return true;
-            }
-        }
-        Shutdown::Infinity => {
-            running.stop("shutdown");
-            ended().await;
+    let limit = match shutdown {
+        Shutdown::Kill => Some(Duration::ZERO),
+        Shutdown::After(limit) => Some(limit),
+        Shutdown::Infinity => None,
+    };
+    if shutdown != Shutdown::Kill {
+        running.stop("shutdown");
+        if limited(limit, ended()).await.is_some() {
             return true;
         }
     }

@@ -21,7 +21,7 @@ use crate::{
         payload::{NodePayload, Payload},
         planner::ChildView,
         registry::Shelf,
-        trace::{DETAIL_CHARS_MAX, EVENTS_KEPT, HappenedKind},
+        trace::{DETAIL_CHARS_MAX, EVENTS_KEPT, Happened, HappenedKind},
     },
     words::ids::Millis,
 };
@@ -174,7 +174,7 @@ impl NodeState {
         let mut words = self.words();
         let detail = if words.in_full { detail() } else { None };
         words.in_hand = Some((what, now));
-        words.ring.message(now, what, number, detail);
+        words.ring.push(now, HappenedKind::Message, what, number, detail);
     }
 
     /// It has work in hand, and will say of each piece what it is.
@@ -205,7 +205,7 @@ impl NodeState {
         words.set_depth(waiting, None);
         if words.phase != Some(phase) {
             words.phase = Some(phase);
-            words.ring.change(phase, number);
+            words.ring.push(Instant::now(), HappenedKind::Change, phase, number, None);
         }
         words.set_doing(doing);
         put(&mut words.payload);
@@ -276,39 +276,29 @@ impl Words {
     fn set_status(&mut self, status: Status) {
         if self.status != status {
             self.status = status;
-            self.ring.change(status.as_str(), None);
+            self.ring.push(Instant::now(), HappenedKind::Change, status.as_str(), None, None);
         }
     }
 }
 
-/// The last things that happened to it.
+/// The last things that happened to it, and when.
 #[derive(Debug, Default)]
-pub(super) struct Ring(pub(super) VecDeque<Kept>);
-
-#[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) at: Instant,
-    pub(super) kind: HappenedKind,
-    pub(super) what: &'static str,
-    pub(super) number: Option<u64>,
-    pub(super) detail: Option<Box<str>>,
-}
+pub(super) struct Ring(pub(super) VecDeque<(Instant, Happened)>);
 
 impl Ring {
-    fn message(&mut self, at: Instant, what: &'static str, number: Option<u64>, detail: Option<String>) {
-        let detail = detail.map(|text| text.chars().take(DETAIL_CHARS_MAX).collect::<String>().into_boxed_str());
-        self.push(Kept { at, kind: HappenedKind::Message, what, number, detail });
-    }
-
-    fn change(&mut self, what: &'static str, number: Option<u64>) {
-        self.push(Kept { at: Instant::now(), kind: HappenedKind::Change, what, number, detail: None });
-    }
-
-    fn push(&mut self, kept: Kept) {
+    fn push(
+        &mut self,
+        at: Instant,
+        kind: HappenedKind,
+        what: &'static str,
+        number: Option<u64>,
+        detail: Option<String>,
+    ) {
         if self.0.len() == EVENTS_KEPT {
             self.0.pop_front();
         }
-        self.0.push_back(kept);
+        let detail = detail.map(|text| text.chars().take(DETAIL_CHARS_MAX).collect());
+        self.0.push_back((at, Happened { ago_ms: 0, kind, what, number, detail }));
     }
 }
 

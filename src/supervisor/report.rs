@@ -161,15 +161,6 @@ impl CrashReport {
         format!("{}/{}", self.supervisor, self.offender)
     }
 
-    /// File and line of a panic, where they are known.
-    #[must_use]
-    pub fn location(&self) -> Option<&str> {
-        match &self.reason {
-            ExitReason::Panic(panic) => panic.location.as_deref(),
-            _ => None,
-        }
-    }
-
     /// The report in one line.
     #[must_use]
     pub fn line(&self) -> String {
@@ -193,8 +184,8 @@ impl fmt::Display for CrashReport {
         writeln!(f, "  context     {context}")?;
         // Whoever crashed wrote this; it stays on its line.
         writeln!(f, "  reason      {}", reason.to_string().replace(char::is_control, " "))?;
-        if matches!(reason, ExitReason::Panic(_)) {
-            writeln!(f, "  location    {}", self.location().unwrap_or("unknown"))?;
+        if let ExitReason::Panic(panic) = reason {
+            writeln!(f, "  location    {}", panic.place())?;
         }
         match (&self.message, self.in_hand_ms) {
             (Some(message), Some(ms)) => writeln!(f, "  handling    {message}, for {ms} ms")?,

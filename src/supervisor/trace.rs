@@ -65,20 +65,13 @@ impl fmt::Display for Happened {
 impl Ring {
     /// What was said is forgotten; that something was said is not.
     fn redact(&mut self) {
-        self.0.iter_mut().for_each(|kept| kept.detail = None);
+        self.0.iter_mut().for_each(|(_, happened)| happened.detail = None);
     }
 
     /// The newest, oldest first.
     fn last(&self, most: usize) -> Vec<Happened> {
         let newest = self.0.iter().skip(self.0.len().saturating_sub(most));
-        let shown = newest.map(|kept| Happened {
-            ago_ms: millis(kept.at.elapsed()),
-            kind: kept.kind,
-            what: kept.what,
-            number: kept.number,
-            detail: kept.detail.as_deref().map(str::to_owned),
-        });
-        shown.collect()
+        newest.map(|(at, happened)| Happened { ago_ms: millis(at.elapsed()), ..happened.clone() }).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a slot does for its session's actor: the work that waits, and what the tape said of it.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -50,8 +50,13 @@ impl Slot {
     }
 
     /// Through which entry those who listen and wait have been told, by all incarnations since it woke, or since somebody listens.
-    pub(crate) fn told(&self) -> Arc<AtomicU64> {
-        self.inner().told.get_or_insert_default().clone()
+    pub(crate) fn told(&self) -> Seq {
+        self.inner().told
+    }
+
+    /// Those who listen and wait are told now through that entry.
+    pub(crate) fn tell_upto(&self, seq: Seq) {
+        self.inner().told = seq;
     }
 
     /// Keeps a question for which the state has no answer yet, also over a crash of the actor.

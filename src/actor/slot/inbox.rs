@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     actor::{slot::Slept, tapes::OpenTape},
     error::{PassivateError, SendError},
-    kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
+    kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, ReplyTo, State, TurnEnd},
     supervisor::{NodeState, shell},
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
@@ -116,6 +116,7 @@ impl Question {
 }
 
 /// See the module.
+#[derive(Default)]
 pub(super) struct Inbox {
     pub(super) actor: Option<shell::Mailbox<Wake>>,
     woken: bool,
@@ -147,32 +148,10 @@ pub(super) struct Inbox {
     /// An operator stops it: nothing is taken until it is down.
     pub(super) stopped: bool,
     /// When it woke up.
-    pub(super) born: Instant,
+    pub(super) born: Option<Instant>,
 }
 
 impl Inbox {
-    pub(super) fn new() -> Inbox {
-        Inbox {
-            actor: None,
-            woken: false,
-            node: None,
-            tasks: TaskTracker::new(),
-            mailbox: Mailbox::default(),
-            replies: BTreeMap::new(),
-            settled: None,
-            questions: VecDeque::new(),
-            waiting: Vec::new(),
-            stop: CancellationToken::new(),
-            at_work: Vec::new(),
-            prepared: None,
-            sleepers: Vec::new(),
-            idle: false,
-            vacated: false,
-            stopped: false,
-            born: Instant::now(),
-        }
-    }
-
     /// Puts in what a host wants.
     pub(super) fn command(
         &mut self,
@@ -344,8 +323,9 @@ impl Inbox {
     /// Takes out those who wait for the answer to a command that is in hand.
     pub(super) fn take_unsettled(&mut self) -> Vec<Unsettled> {
         let left = self.mailbox.in_hand();
-        let unsettled = left.into_iter().filter_map(|Left { reply, message, decided }| {
-            Some(Unsettled { message, decided, reply: self.replies.remove(&reply)? })
+        let unsettled = left.into_iter().filter_map(|left| {
+            let reply = self.replies.remove(&left.reply)?;
+            Some(Unsettled(left, reply))
         });
         let unsettled = unsettled.collect();
         self.show_depth();
@@ -354,17 +334,13 @@ impl Inbox {
 }
 
 /// A command that was in hand, of an actor that will not answer it.
-pub(super) struct Unsettled {
-    message: Option<MessageId>,
-    decided: Option<(Seq, Result<Held, Refusal>)>,
-    reply: Reply<Held>,
-}
+pub(super) struct Unsettled(Left, Reply<Held>);
 
 impl Unsettled {
     /// Says what became of it: what was decided, where the tape ends there or behind it; else that nothing was recorded. Where
     /// nobody knows how far the tape is, it says that.
     pub(super) fn tell(self, last: Option<Seq>, refusal: &SendError) {
-        let Unsettled { message, decided, reply } = self;
+        let Unsettled(Left { message, decided, .. }, reply) = self;
         let answer = match (last, decided) {
             (None, _) => Err(SendError::Unsettled { message }),
             (Some(last), Some((upto, answer))) if upto <= last => answer.map_err(SendError::from),
@@ -410,7 +386,7 @@ mod tests {
     /// What an abort stops is stopped outside of the lock, perhaps late. Who begins meanwhile is not meant.
     #[test]
     fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         let before = inbox.stop_token();
         let stop = inbox.take_stop();
         let behind = inbox.stop_token();
@@ -421,7 +397,7 @@ mod tests {
     /// Over a slow disk, those who stopped waiting keep nobody out. What they wanted is not done, but for what stops.
     #[test]
     fn commands_that_nobody_waits_for_take_no_place() {
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         let state =
             State::new("s".parse().unwrap(), crate::kernel::Settings::new("/w", "m/m".parse().unwrap()), Millis(0));
         let send = || crate::kernel::SendMessage {
@@ -441,7 +417,7 @@ mod tests {
     /// A stuck actor takes no questions, and those who ask it again and again stop waiting.
     #[test]
     fn questions_that_nobody_waits_for_take_no_place() {
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         let ask = |inbox: &mut Inbox| {
             let (reply, answer) = oneshot::channel();
             inbox.question(Question::Up(reply)).map(|()| answer)

@@ -15,7 +15,7 @@ use crate::{
         slot::{Inner, Phase, Question, Resting, Slept, Slot, Unsettled},
     },
     error::{OpenError, PassivateError, SendError},
-    words::ids::SessionId,
+    words::ids::{Seq, SessionId},
 };
 
 /// How long the disk may take to say what became of what an actor had taken up.
@@ -40,7 +40,7 @@ impl Slot {
         let host = self.host.upgrade()?;
         inner.phase = Phase::Activating;
         inner.used = Instant::now();
-        inner.inbox().born = Instant::now();
+        inner.inbox().born = Some(Instant::now());
         host.slots.awake(self);
         Some(Activation::new(host, self.clone()))
     }
@@ -112,7 +112,7 @@ impl Slot {
         let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
         inner.phase = Phase::Passive;
         if inner.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
-            (inner.ring, inner.told) = (None, None);
+            (inner.ring, inner.told) = (None, Seq::ZERO);
         }
         let inbox = inner.inbox.take();
         let host = self.host.upgrade();
@@ -164,26 +164,21 @@ impl Slot {
     /// Wants the session to go to sleep, if it has nothing to do. Never wakes it.
     pub(crate) fn passivate(&self, slept: Slept) {
         let mut inner = self.inner();
-        let now = match inner.phase {
-            _ if inner.parked => Some(Err(PassivateError::Parked)),
-            Phase::Passive => Some(Ok(())),
-            Phase::Passivating => {
-                inner.inbox().sleepers.push(slept);
-                return;
+        let phase = inner.phase;
+        let now = match phase {
+            _ if inner.parked => Err(PassivateError::Parked),
+            Phase::Passive => Ok(()),
+            Phase::Passivating => return inner.inbox().sleepers.push(slept),
+            // A full queue is an awake session.
+            Phase::Activating | Phase::Active if inner.inbox().is_full() => {
+                Err(PassivateError::Busy { why: "too many wait for its answers" })
             }
-            Phase::Activating | Phase::Active => None,
-        };
-        let Some(now) = now else {
-            // It is asked last of all, so whatever is there is done before. A full queue is an awake session.
-            let full = PassivateError::Busy { why: "too many wait for its answers" };
-            let inbox = inner.inbox();
-            if inbox.is_full() {
-                drop(inner);
-                return slept.tell(Err(full));
+            Phase::Activating | Phase::Active => {
+                let inbox = inner.inbox();
+                // It is asked last of all, so whatever is there is done before. It fits, as was just looked at.
+                drop(inbox.question(Question::Sleep(slept)));
+                return inbox.wake();
             }
-            // It fits, as was just looked at.
-            drop(inbox.question(Question::Sleep(slept)));
-            return inbox.wake();
         };
         drop(inner);
         slept.tell(now);

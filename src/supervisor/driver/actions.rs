@@ -9,7 +9,7 @@ use crate::supervisor::{
     monitor::{self, Stage, StartArgs},
     planner::{Action, ChildEvent, Event, Generation},
     report::CrashReport,
-    shell::{Context, Mailbox, SpawnArgs},
+    shell::{Context, Mailbox},
     spec::{ChildId, Restart, Shutdown},
     status::Status,
     watch::Happening,
@@ -120,7 +120,9 @@ impl Driver {
                 }
                 Action::Exit { reason, leftover } => {
                     let places = leftover.iter().filter_map(|id| self.places.get(id));
-                    self.exit = Some(Down { reason, leftover: places.flat_map(|place| place.leftover()).collect() });
+                    let leftover = places.flat_map(|place| place.leftover()).collect();
+                    // A planner exits once.
+                    let _ = self.verdict.set(Down { reason, leftover });
                 }
             }
         }
@@ -155,7 +157,7 @@ impl Driver {
             cancel: cancel.clone(),
             _cancel_with_driver: cancel.clone().drop_guard(),
         });
-        let spawn = SpawnArgs { linker: cx.linker(), node, incarnation, registry: self.registry.clone() };
+        let spawn = cx.child(node, incarnation, self.registry.clone());
         let (start_timeout, workers) = (place.start_timeout, place.workers.clone());
         let args = StartArgs { spawn, start, start_timeout, cancel, stage, workers };
         self.tasks.spawn(monitor::watch(args, tell));
