@@ -105,7 +105,7 @@ impl Supervisor {
         shown.0.born(1, 1);
         let node = shown.0.clone();
         let spawn = SpawnArgs::root(node, registry.clone());
-        let handle = SupervisorHandle::new(shared.clone());
+        let handle = SupervisorHandle { shared: shared.clone() };
         let failed = |reason| StartError::Failed { reason };
         let live = match driver::launch(Arc::new(spec), shared, spawn, Some(shown)).await {
             Ok(live) => live,

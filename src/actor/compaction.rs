@@ -45,7 +45,6 @@ const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Du
 pub(crate) type Written = Result<(String, Usage), String>;
 
 /// A summary that is to be written.
-#[derive(Clone)]
 pub(crate) struct Order {
     pub(crate) asked: Asked,
     /// Names the request for the provider.

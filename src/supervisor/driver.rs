@@ -74,7 +74,7 @@ pub(crate) async fn launch(
     let (hold, is_held) = oneshot::channel();
     let tasks = TaskTracker::new();
     let node = spawn.node.clone();
-    node.set_admin(SupervisorHandle::new(shared.clone()));
+    node.set_admin(SupervisorHandle { shared: shared.clone() });
     let registry = spawn.registry.clone();
     let verdict = Arc::new(OnceLock::new());
     let driver = Driver {

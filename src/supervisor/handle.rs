@@ -107,10 +107,6 @@ pub struct Counts {
 }
 
 impl SupervisorHandle {
-    pub(crate) fn new(shared: Arc<Shared>) -> SupervisorHandle {
-        SupervisorHandle { shared }
-    }
-
     /// Adds a child and starts it. Returns when it has started, or could not; then it is not kept.
     ///
     /// Dropping the future does not take the child back. The same is true of the other calls.

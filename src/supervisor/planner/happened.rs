@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use crate::supervisor::{
     admin::{AdminError, Done},
     exit::ExitReason,
+    node_state::millis,
     planner::{
         ChildEvent, Generation, Key, Phase, Planner,
         child::{ByHand, Park, Wait},
@@ -181,7 +182,7 @@ impl Planner {
             child.attempt - 1
         });
         let after = backoff.map_or(Duration::ZERO, |backoff| backoff.delay(attempt, self.chance.next()));
-        let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        let after_ms = millis(after);
         self.report(key, reason, Some(during), Decision::Restart { after_ms }, in_window);
         if !after.is_zero() {
             self.arm(key, Status::Backoff, after);
