@@ -32,7 +32,7 @@ use crate::{
     actor::{
         host::Host,
         slot::{Admission, Phase, put_to_sleep},
-        tape_store::{First, Opening},
+        tape_store::First,
         timekeeper::shed,
         undone::left_undone,
     },
@@ -128,16 +128,8 @@ impl Runtime {
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let now = self.inner.host.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
-        let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         // A task of its own: others may wait for what is begun here, also where this future is dropped.
-        let making = async move {
-            let first = Opening::Make(Box::new(First { entries, state }));
-            if let Err(error) = host.orders.open(&for_tape, first).await {
-                flight.finish_unmade(error.clone());
-                return Err(error);
-            }
-            flight.launch().await.map_err(|_| OpenError::Closed)?
-        };
+        let making = flight.make(First { entries, state });
         let tasks = &self.inner.host.tasks;
         tasks.spawn_on(making, &self.inner.host.tokio).await.map_err(|_| OpenError::Closed)??;
         Ok(Session { host: self.inner.host.clone(), slot })

@@ -60,7 +60,7 @@ use std::sync::Arc;
 
 use crate::supervisor::{
     handle::Shared,
-    shell::{Linker, NotStarted, SpawnArgs},
+    shell::{NotStarted, SpawnArgs},
 };
 
 pub use crate::supervisor::{
@@ -104,8 +104,8 @@ impl Supervisor {
         let shown = registry.show(None, spec.id.as_str(), "supervisor");
         shown.0.born(1, 1);
         let node = shown.0.clone();
-        let spawn = SpawnArgs { linker: Linker::none(), node, incarnation: 1, registry: registry.clone() };
-        let handle = SupervisorHandle::new(shared.clone());
+        let spawn = SpawnArgs::root(node, registry.clone());
+        let handle = SupervisorHandle { shared: shared.clone() };
         let failed = |reason| StartError::Failed { reason };
         let live = match driver::launch(Arc::new(spec), shared, spawn, Some(shown)).await {
             Ok(live) => live,

@@ -13,7 +13,7 @@ use crate::{
         host::Host,
         session::{LOAD_WAIT, SessionActor},
         slot::{Admission, Slot},
-        tape_store::Opening,
+        tape_store::{First, Opening},
     },
     error::OpenError,
     supervisor::{AdminError, ChildSpec, Restart, Shutdown},
@@ -37,12 +37,13 @@ const PLACE_LOOK: Duration = Duration::from_millis(20);
 /// The one activation of a session that is on its way. Dropping it before it has finished is a failure, and is told as one.
 pub(crate) struct Activation {
     host: Arc<Host>,
-    slot: Option<Arc<Slot>>,
+    slot: Arc<Slot>,
+    is_over: bool,
 }
 
 impl Activation {
     pub(super) fn new(host: Arc<Host>, slot: Arc<Slot>) -> Activation {
-        Activation { host, slot: Some(slot) }
+        Activation { host, slot, is_over: false }
     }
 
     /// Wakes the session, from its tape unless one was prepared. Gives how it went, to whoever wants to know; the slot is
@@ -54,10 +55,7 @@ impl Activation {
         let tasks = host.tasks.clone();
         tasks.spawn_on(
             async move {
-                let result = match &self.slot {
-                    Some(slot) => activate(&self.host, slot).await,
-                    None => Ok(()),
-                };
+                let result = activate(&self.host, &self.slot).await;
                 self.finish(result.clone());
                 // Nobody has to wait for it.
                 drop(told.send(result));
@@ -69,25 +67,30 @@ impl Activation {
 
     /// Says how it went.
     pub(crate) fn finish(mut self, result: Result<(), OpenError>) {
-        if let Some(slot) = self.slot.take() {
-            slot.finished(result);
-        }
+        self.is_over = true;
+        self.slot.finished(result);
     }
-}
 
-impl Activation {
+    /// Makes the session's tape, and wakes the session then.
+    pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
+        if let Err(error) = self.host.orders.open(&self.slot, Opening::Make(Box::new(first))).await {
+            self.finish_unmade(error.clone());
+            return Err(error);
+        }
+        self.launch().await.map_err(|_| OpenError::Closed)?
+    }
+
     /// Says that the session was not made. Its maker is told; whoever else waits for it wanted it as it is, and wakes it.
     pub(crate) fn finish_unmade(mut self, error: OpenError) {
-        if let Some(slot) = self.slot.take() {
-            slot.unmade(error);
-        }
+        self.is_over = true;
+        self.slot.unmade(error);
     }
 }
 
 impl Drop for Activation {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            slot.finished(Err(OpenError::Closed));
+        if !self.is_over {
+            self.slot.finished(Err(OpenError::Closed));
         }
     }
 }
@@ -103,7 +106,7 @@ impl Drop for Place {
 }
 
 async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
-    let sessions = host.sessions().ok_or(OpenError::Closed)?;
+    let sessions = host.sessions.get().ok_or(OpenError::Closed)?;
     let not_started =
         |why: &dyn std::fmt::Display| OpenError::NotStarted { session: slot.id.clone(), why: why.to_string() };
     let until = Instant::now() + PLACE_WAIT;

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{oneshot, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
@@ -16,13 +16,13 @@ use crate::{
     },
     error::{OpenError, SendError},
     kernel::{
-        BeAdopted, Down, DownReason, End, Limits, Link, OpenTask, Orphan, Refusal, Report, StopLevel, StopTask,
-        TaskOrder, Tie, kept, never_made,
+        BeAdopted, Down, DownReason, End, OpenTask, Orphan, Refusal, Report, StopLevel, StopTask, TaskOrder, Tie, kept,
+        never_made,
     },
     model::BoxFuture,
     permission::Chain,
     tape::TapeError,
-    words::ids::{Seq, SessionId},
+    words::ids::SessionId,
 };
 
 /// The first wait before a child that cannot be had just now is looked at again; each further one is twice as long.
@@ -40,12 +40,7 @@ const STOPPED_LOOK: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(crate) struct SpawnArgs {
     pub(crate) child: SessionId,
-    pub(crate) parent: SessionId,
-    pub(crate) ticket: Seq,
-    pub(crate) link: Link,
-    pub(crate) depth: u32,
-    /// What it may use.
-    pub(crate) grant: Limits,
+    pub(crate) tie: Tie,
     /// What to make it from where it is not there; without, it is not made.
     pub(crate) order: Option<Arc<TaskOrder>>,
     /// Whether its parent is asked once more right before it is made: for one that is not its watcher, and may come behind a stop
@@ -73,7 +68,7 @@ struct Word {
 /// A running watch. Dropping it ends it, and changes nothing for the child.
 pub(crate) struct Watcher {
     told: watch::Sender<Word>,
-    _life: DropGuard,
+    _watch: AbortOnDropHandle<()>,
 }
 
 impl Watcher {
@@ -81,26 +76,12 @@ impl Watcher {
     /// ended, where it has.
     pub(crate) fn start(post: WorkerContext, task: &OpenTask, told: StopLevel, above: Rules, why: Arc<str>) -> Watcher {
         let (told, hears) = watch::channel(Word { told, why, above });
-        let watching = CancellationToken::new();
-        let spawn = SpawnArgs {
-            child: task.child.clone(),
-            parent: post.slot.id.clone(),
-            ticket: post.ticket,
-            link: task.link,
-            depth: task.depth,
-            grant: task.grant,
-            order: task.order.clone(),
-            asks_first: false,
-        };
-        let (tasks, over) = (post.slot.tasks(), watching.clone());
-        tasks.spawn(async move {
-            let watch = Watch { post, spawn, told: hears };
-            tokio::select! {
-                () = watch.run() => {}
-                () = over.cancelled() => {}
-            }
-        });
-        Watcher { told, _life: watching.drop_guard() }
+        let (parent, ticket) = (post.slot.id.clone(), post.ticket);
+        let tie = Tie { parent, ticket, link: task.link, depth: task.depth, grant: task.grant };
+        let spawn = SpawnArgs { child: task.child.clone(), tie, order: task.order.clone(), asks_first: false };
+        let tasks = post.slot.tasks();
+        let watch = Watch { post, spawn, told: hears };
+        Watcher { told, _watch: AbortOnDropHandle::new(tasks.spawn(watch.run())) }
     }
 
     /// Tells the child. What it was told before, or more, is not told again.
@@ -224,12 +205,9 @@ impl Watch {
             (OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. }, _) => Look::Again,
             // What is said of a child once is said for ever, so it is said only of what never gets better by itself: a tape that is
             // damaged, or too new, or an order that no tape takes.
-            (error, told) if error.is_for_good() => match told {
-                StopLevel::Leave => self.left(),
-                _ => self.down(DownReason::Lost { error: error.to_string() }),
-            },
+            (error, _) if error.is_for_good() => Look::Over(Box::new(self.lost(error.to_string()))),
             (error, _) => {
-                let (session, parent, text) = (&self.spawn.child, &self.spawn.parent, error.to_string());
+                let (session, parent, text) = (&self.spawn.child, &self.spawn.tie.parent, error.to_string());
                 tracing::warn!(%session, %parent, error = text, "a child did not come up; it is looked at again");
                 match error {
                     OpenError::NotStarted { .. } => Look::Failed(text),
@@ -263,7 +241,7 @@ impl Watch {
                 }
             }
             tokio::select! {
-                down = ended(child, &self.spawn.parent, self.spawn.ticket) => return match down {
+                down = ended(child, &self.spawn.tie) => return match down {
                     Ok(Some(down)) => {
                         Look::Over(Box::new(Report::TaskDown { down: (*down).clone() }))
                     }
@@ -288,8 +266,7 @@ impl Watch {
 
     /// Tells the child who its parent is, and what that one may not do.
     async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
-        let SpawnArgs { parent, ticket, link, depth, grant, .. } = self.spawn.clone();
-        let (tie, above) = (Tie { parent, ticket, link, depth, grant }, above.to_vec());
+        let (tie, above) = (self.spawn.tie.clone(), above.to_vec());
         match child.ask(BeAdopted { tie, above }).await {
             Ok(_) => Ok(()),
             Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {
@@ -300,7 +277,7 @@ impl Watch {
     }
 
     async fn say(&self, child: &Arc<Slot>, told: StopLevel, why: &str) -> Result<(), SendError> {
-        let (parent, ticket) = (self.spawn.parent.clone(), self.spawn.ticket);
+        let Tie { parent, ticket, .. } = self.spawn.tie.clone();
         let why = match told {
             StopLevel::Run | StopLevel::Stop => format!("stopped with its parent {parent}"),
             // Its parent's words may be as long as words may be already.
@@ -318,10 +295,10 @@ impl Watch {
 
 /// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next incarnation again where
 /// this one ends.
-async fn ended(child: &Arc<Slot>, parent: &SessionId, ticket: Seq) -> Result<Option<Arc<Down>>, SendError> {
+async fn ended(child: &Arc<Slot>, tie: &Tie) -> Result<Option<Arc<Down>>, SendError> {
     loop {
         let (reply, answer) = oneshot::channel();
-        child.question(Question::Down(parent.clone(), ticket, reply))?;
+        child.question(Question::Down(tie.parent.clone(), tie.ticket, reply))?;
         if let Ok(down) = answer.await {
             return down;
         }

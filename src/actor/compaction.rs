@@ -10,15 +10,18 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Arc, MutexGuard,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use futures_util::FutureExt as _;
-use tokio::task::AbortHandle;
-use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use tokio::sync::oneshot;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use crate::{
     actor::host::Host,
@@ -27,10 +30,7 @@ use crate::{
     kernel::Asked,
     lock::Lock,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
-    supervisor::{
-        ChildSpec, NodeState, Restart, Shutdown,
-        shell::{Behaviour, Context, ExitError, Init, Mailbox},
-    },
+    supervisor::{ChildSpec, NodeState, Restart, Shutdown, SupervisorHandle},
     words::message::Part,
     words::usage::Usage,
 };
@@ -60,176 +60,68 @@ pub(crate) struct Order {
 }
 
 /// A summary that is being written. Dropping it ends that, and nobody is told.
-pub(crate) struct Writing(Arc<Job>);
+pub(crate) struct Writing(#[allow(dead_code, reason = "it is dropped")] DropGuard);
 
 impl Writing {
     /// Has it written by an actor of its own; `tell` hears once what came of it. Never waits.
     pub(crate) fn begin(host: &Arc<Host>, order: Order, tell: impl FnOnce(Written) + Send + 'static) -> Writing {
-        let stands = Stands { tell: Some(Box::new(tell)), ..Stands::default() };
-        let job = Arc::new(Job { host: host.clone(), order, stands: Lock::new(stands) });
-        let for_start = job.clone();
-        // Held until it is up, or could not come up; then the actor's own tasks are what is left of it.
-        let starts = job.order.tasks.clone();
-        starts.spawn_on(async move { for_start.start().await }, &host.tokio);
-        Writing(job)
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        let tell = self.0.stands().tell.take();
-        drop(tell);
-        self.0.end(None);
-    }
-}
-
-/// A summary, as the actor and whoever ordered it know it.
-struct Job {
-    host: Arc<Host>,
-    order: Order,
-    stands: Lock<Stands>,
-}
-
-#[derive(Default)]
-struct Stands {
-    /// Gone once it was told, or nobody wants to know any more.
-    tell: Option<Box<dyn FnOnce(Written) + Send>>,
-    actor: Option<Mailbox<Msg>>,
-    request: Option<AbortHandle>,
-}
-
-impl Job {
-    fn stands(&self) -> MutexGuard<'_, Stands> {
-        // Each change under this lock is whole before anything can panic.
-        self.stands.lock()
-    }
-
-    async fn start(self: Arc<Self>) {
-        let Some(compactions) = self.host.compactions() else {
-            return self.tell(Err("the runtime has ended".to_owned()));
+        let unwanted = CancellationToken::new();
+        let writing = Writing(unwanted.clone().drop_guard());
+        let (host, tasks, tokio) = (host.clone(), order.tasks.clone(), host.tokio.clone());
+        let watch = async move {
+            let Some(compactions) = host.compactions.get().cloned() else {
+                return tell(Err("the runtime has ended".to_owned()));
+            };
+            let id = order.id.clone();
+            let written = begin(host, &compactions, order).await;
+            // Beside the request, because a client may block its thread.
+            let written = tokio::select! {
+                biased;
+                () = unwanted.cancelled() => None,
+                written = written => Some(written),
+                () = tokio::time::sleep(LIMIT) => None,
+            };
+            if written.is_none() {
+                // It is ended first, so that what it has read is counted. One that has ended by itself is not found.
+                drop(compactions.terminate_child(id).await);
+            }
+            if !unwanted.is_cancelled() {
+                let late = || Err(format!("it was not written within {} s", LIMIT.as_secs()));
+                tell(written.unwrap_or_else(late));
+            }
         };
-        let for_actor = self.clone();
-        let spec =
-            ChildSpec::behaviour(self.order.id.as_str(), "compaction", move || Compaction::new(for_actor.clone()))
-                .restart(Restart::Temporary)
-                .shutdown(Shutdown::Kill);
-        if let Err(error) = compactions.start_child(spec).await {
-            self.tell(Err(format!("its actor did not start: {error}")));
-        }
-    }
-
-    fn tell(&self, written: Written) {
-        let tell = self.stands().tell.take();
-        if let Some(tell) = tell {
-            tell(written);
-        }
-    }
-
-    /// Ends the request and the actor, and says why there is no summary, where anybody waits for one.
-    fn end(&self, why: Option<&str>) {
-        let (actor, request) = {
-            let mut stands = self.stands();
-            (stands.actor.take(), stands.request.take())
-        };
-        request.into_iter().for_each(|request| request.abort());
-        // One that has ended has nothing to end.
-        actor.into_iter().for_each(|actor| {
-            let _ = actor.send(Msg::Cancel);
-        });
-        if let Some(why) = why {
-            self.tell(Err(why.to_owned()));
-        }
+        tasks.spawn_on(watch, &tokio);
+        writing
     }
 }
 
-/// What the actor is told.
-enum Msg {
-    /// The request is over.
-    Written(Written),
-    /// Nobody wants it any more.
-    Cancel,
-    /// The time is over.
-    Late,
-}
-
-/// The actor. Dropped without a word (killed, or crashed), it says so to whoever waits.
-struct Compaction {
-    job: Arc<Job>,
-    /// Ends with it.
-    timer: Option<AbortHandle>,
-    _down: TaskTrackerToken,
-}
-
-impl Compaction {
-    fn new(job: Arc<Job>) -> Compaction {
-        let _down = job.order.tasks.token();
-        Compaction { job, timer: None, _down }
-    }
-}
-
-impl Behaviour for Compaction {
-    type Msg = Msg;
-
-    const MAY_WAIT: bool = false;
-
-    async fn init(&mut self, cx: &mut Context<Msg>) -> Result<Init, ExitError> {
-        let (job, mailbox) = (self.job.clone(), cx.mailbox());
-        let mut stands = self.job.stands();
-        if stands.tell.is_none() {
-            return Ok(Init::Ignore);
-        }
-        if let Some(session) = &job.order.under {
-            cx.node().show_under(session);
-        }
-        cx.node().doing(job.order.asked.model.to_string());
-        let (tasks, late) = (job.order.tasks.clone(), mailbox.clone());
-        stands.actor = Some(mailbox.clone());
-        let writing = async move {
-            let (asked, key) = (&job.order.asked, job.order.key.clone());
-            let written = AssertUnwindSafe(write(&job.host, asked, key, &job.order.tries)).catch_unwind().await;
-            let written = match written {
+/// Starts the actor. What it gives resolves when the actor has written, or is there no more.
+async fn begin(host: Arc<Host>, compactions: &SupervisorHandle, order: Order) -> impl Future<Output = Written> {
+    let (reply, written) = oneshot::channel();
+    let (id, down) = (order.id.clone(), order.tasks.token());
+    let job = Lock::new(Some((host, order, reply, down)));
+    let actor = ChildSpec::new(id, move |cx| {
+        let job = job.lock().take();
+        async move {
+            // It is temporary, and so it is started once.
+            let Some((host, order, reply, _down)) = job else { return Ok(()) };
+            order.under.iter().for_each(|session| cx.node().show_under(session));
+            cx.node().doing(order.asked.model.to_string());
+            let written = AssertUnwindSafe(write(&host, &order)).catch_unwind().await;
+            // Nobody has to wait for it still.
+            drop(reply.send(match written {
                 Ok(Ok(written)) => Ok(written),
                 Ok(Err(error)) => Err(error.message.clone()),
                 Err(panic) => Err(format!("the model client crashed: {}", panic_text(&*panic))),
-            };
-            let _ = mailbox.send(Msg::Written(written));
-        };
-        let request = tasks.spawn_on(writing, &self.job.host.tokio).abort_handle();
-        stands.request = Some(request);
-        drop(stands);
-        // Beside the request, because a client may block its thread.
-        let timer = self.job.host.tokio.spawn(async move {
-            tokio::time::sleep(LIMIT).await;
-            let _ = late.send(Msg::Late);
-        });
-        self.timer = Some(timer.abort_handle());
-        Ok(Init::Run)
-    }
-
-    async fn handle(&mut self, msg: Msg, cx: &mut Context<Msg>) -> Result<(), ExitError> {
-        match msg {
-            Msg::Written(written) => self.job.tell(written),
-            Msg::Cancel => {}
-            // The request is ended first: what it read is counted when that is told.
-            Msg::Late => self.job.end(Some(&format!("it was not written within {} s", LIMIT.as_secs()))),
+            }));
+            Ok(())
         }
-        cx.exit();
-        Ok(())
-    }
-
-    fn describe(msg: &Msg) -> &'static str {
-        match msg {
-            Msg::Written(_) => "written",
-            Msg::Cancel => "cancel",
-            Msg::Late => "late",
-        }
-    }
-}
-
-impl Drop for Compaction {
-    fn drop(&mut self) {
-        self.timer.iter().for_each(AbortHandle::abort);
-        self.job.end(Some("its actor was ended"));
+    });
+    let actor = actor.labelled("compaction").restart(Restart::Temporary).shutdown(Shutdown::Kill);
+    let started = compactions.start_child(actor).await;
+    async move {
+        started.map_err(|error| format!("its actor did not start: {error}"))?;
+        written.await.unwrap_or_else(|_| Err("its actor was ended".to_owned()))
     }
 }
 
@@ -246,7 +138,8 @@ impl Tries {
 }
 
 /// Has the hidden agent write a summary. Dropping it ends the request.
-async fn write(host: &Host, asked: &Asked, key: String, tries: &Tries) -> Result<(String, Usage), ModelError> {
+async fn write(host: &Host, order: &Order) -> Result<(String, Usage), ModelError> {
+    let Order { asked, tries, .. } = order;
     let (model, reads_max) = (host.models.find(&asked.model)?, asked.reads_max);
     let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
@@ -255,7 +148,7 @@ async fn write(host: &Host, asked: &Asked, key: String, tries: &Tries) -> Result
     let agent = Agent::compaction();
     request.system = agent.prompt.unwrap_or_default().into();
     request.params.max_output = Some(asked.tokens_max.min(agent.limits.output_max.unwrap_or(u64::MAX)));
-    request.key = key;
+    request.key = order.key.clone();
     let mut waits = WAITS.into_iter();
     loop {
         tries.0.fetch_add(1, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::{
         observers::Observers,
         slot::{Admission, Slot},
         slots::Slots,
-        tape_store::{Orders, Sweeper, Sweeps},
+        tape_store::{Orders, Sweeper},
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
@@ -67,8 +67,8 @@ pub(crate) struct Host {
     /// Those tasks.
     pub(crate) tasks: TaskTracker,
     /// The supervisors of the sessions and of their compactions, once the tree is up.
-    sessions: OnceLock<SupervisorHandle>,
-    compactions: OnceLock<SupervisorHandle>,
+    pub(crate) sessions: OnceLock<SupervisorHandle>,
+    pub(crate) compactions: OnceLock<SupervisorHandle>,
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
@@ -139,64 +139,15 @@ impl Host {
         }
     }
 
-    /// The same, with processes that are watched over.
-    #[cfg(all(unix, feature = "tools"))]
-    pub(crate) fn with_processes(mut self, processes: crate::process::Processes) -> Host {
-        self.processes = processes;
-        self
-    }
-
-    /// The same, with rules above those of every session.
-    pub(crate) fn with_rules(mut self, rules: Option<Ruleset>) -> Host {
-        self.rules = rules;
-        self
-    }
-
-    /// The same, sweeping by itself.
-    pub(crate) fn with_sweeps(mut self, sweeps: Option<Sweeps>) -> Host {
-        self.sweeper = Sweeper::new(sweeps);
-        self
-    }
-
-    /// The same, with prices that the host gives.
-    pub(crate) fn with_prices(mut self, prices: Prices) -> Host {
-        self.prices = prices;
-        self
-    }
-
-    /// The same, with appends held back.
-    #[cfg(feature = "fault-injection")]
-    pub(crate) fn holding_back_appends(mut self, by: Option<Duration>) -> Host {
-        self.hold_back_appends = by;
-        self
-    }
-
     /// The slot of a session; it need not exist.
     pub(crate) fn slot(self: &Arc<Self>, id: &SessionId) -> Arc<Slot> {
         self.slots.slot(self, id)
-    }
-
-    /// The sessions' supervisor; none before the tree is up.
-    pub(crate) fn sessions(&self) -> Option<&SupervisorHandle> {
-        self.sessions.get()
-    }
-
-    /// The supervisor of compactions; none before the tree is up.
-    pub(crate) fn compactions(&self) -> Option<&SupervisorHandle> {
-        self.compactions.get()
     }
 
     /// Takes no inputs and opens nothing any more. Gives the sessions that are known.
     pub(crate) fn close(&self) -> Vec<Arc<Slot>> {
         self.orders.close();
         self.slots.set_admission(Admission::Closed)
-    }
-
-    /// Says who supervises the sessions and their compactions, once.
-    pub(crate) fn set_supervisors(&self, sessions: SupervisorHandle, compactions: SupervisorHandle) {
-        // A second time would be the same ones.
-        drop(self.sessions.set(sessions));
-        drop(self.compactions.set(compactions));
     }
 
     /// A session is kept stopped after its incarnation of that number, until it is unparked; it says so to whoever sends, and in the store.

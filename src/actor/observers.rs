@@ -11,7 +11,10 @@
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, MutexGuard, Weak},
+    sync::{
+        Arc, Condvar, MutexGuard, Weak,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -53,19 +56,11 @@ struct Queue {
 struct Waiting {
     /// News and, between them, where some are missing: never two such marks side by side.
     line: VecDeque<News>,
-    events: usize,
     bytes: usize,
-    thread: Thread,
+    /// Nothing before the first event; then what is closed when its thread is gone, however it went.
+    thread: Option<Receiver<()>>,
     /// Nothing more comes.
     closed: bool,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Thread {
-    #[default]
-    NotBegun,
-    Runs,
-    Gone,
 }
 
 enum News {
@@ -117,8 +112,8 @@ impl Observer {
         if waiting.closed {
             return;
         }
-        let fits = waiting.events < OBSERVED_EVENTS_MAX
-            && (waiting.events == 0 || waiting.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
+        let fits = waiting.line.len() < OBSERVED_EVENTS_MAX
+            && (waiting.line.is_empty() || waiting.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
         if !fits {
             let first = match waiting.line.back_mut() {
                 Some(News::Missed(missed)) => {
@@ -137,44 +132,32 @@ impl Observer {
             return;
         }
         waiting.line.push_back(News::Event { event: event.clone(), bytes, tell });
-        waiting.events += 1;
         waiting.bytes += bytes;
-        let begins = waiting.thread == Thread::NotBegun;
-        if begins {
-            waiting.thread = Thread::Runs;
+        if waiting.thread.is_none() {
+            match self.begin() {
+                Ok(thread) => waiting.thread = Some(thread),
+                Err(error) => {
+                    tracing::error!(hook = self.hook.name(), %error, "no thread for a hook: it sees no events");
+                    waiting.closed = true;
+                }
+            }
         }
         drop(waiting);
         self.queue.moved.notify_all();
-        if begins {
-            self.begin();
-        }
     }
 
-    fn begin(&self) {
+    fn begin(&self) -> std::io::Result<Receiver<()>> {
         let (hook, queue, tokio) = (self.hook.clone(), self.queue.clone(), self.tokio.clone());
+        let (alive, gone) = channel();
         let name = format!("observer {}", hook.name());
-        let begun = std::thread::Builder::new().name(name).spawn(move || {
-            let gone = Gone(queue);
+        std::thread::Builder::new().name(name).spawn(move || {
+            let _alive = alive;
             // Callbacks may start tasks, as they could where events are made.
             let _inside = tokio.enter();
-            watch(&*hook, &gone.0);
+            watch(&*hook, &queue);
             drop(hook);
-        });
-        if let Err(error) = begun {
-            tracing::error!(hook = self.hook.name(), %error, "no thread for a hook: it sees no events");
-            self.queue.close();
-            drop(Gone(self.queue.clone()));
-        }
-    }
-}
-
-/// Says that a thread is gone, however it went.
-struct Gone(Arc<Queue>);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        self.0.waiting().thread = Thread::Gone;
-        self.0.moved.notify_all();
+        })?;
+        Ok(gone)
     }
 }
 
@@ -190,7 +173,6 @@ impl Queue {
         let mut waiting = unspoiled(self.moved.wait_while(self.waiting(), idle));
         let news = waiting.line.pop_front();
         if let Some(News::Event { bytes, .. }) = &news {
-            waiting.events -= 1;
             waiting.bytes -= bytes;
         }
         news
@@ -203,15 +185,12 @@ impl Queue {
 
     /// Waits for the end of its thread. One that is late is shown nothing more.
     fn is_gone_by(&self, until: Instant) -> bool {
-        let runs = |waiting: &mut Waiting| waiting.thread == Thread::Runs;
-        let left = until.saturating_duration_since(Instant::now());
-        let waited = self.moved.wait_timeout_while(self.waiting(), left, runs);
-        let (mut waiting, late) = unspoiled(waited);
-        let late = late.timed_out() && waiting.thread == Thread::Runs;
+        let Some(thread) = self.waiting().thread.take() else { return true };
+        let late =
+            thread.recv_timeout(until.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout);
+        let mut waiting = self.waiting();
+        waiting.thread = Some(thread);
         let rest = if late { std::mem::take(&mut waiting.line) } else { VecDeque::new() };
-        if late {
-            (waiting.events, waiting.bytes) = (0, 0);
-        }
         drop(waiting);
         drop(rest);
         !late

@@ -9,6 +9,7 @@
 mod build;
 #[cfg(feature = "fault-injection")]
 mod held_back;
+mod load;
 mod present;
 #[cfg(test)]
 mod tests;
@@ -16,28 +17,21 @@ mod waiters;
 mod work;
 
 pub(crate) use build::{fold, fold_of};
+pub(crate) use load::LOAD_WAIT;
 
-use waiters::Waiters;
 use work::Worker;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
-        facts,
         host::{Clock, Host},
         observers::Tell,
         slot::{Question, Slept, Slot, Wake, Work},
-        tape_store::Opening,
     },
-    error::{OpenError, PassivateError},
+    error::PassivateError,
     event::{Event, EventKind, events_of},
     kernel::{Decision, Entry, Env, Input, Record, State, decide, decide_and_watch},
     supervisor::{
@@ -45,7 +39,6 @@ use crate::{
         shell::{Behaviour, Context, ExitError, Init},
     },
     tape::{Appended, Store, TapeError, TapeStoreExt as _},
-    tool::CallFacts,
     words::ids::{Millis, Seq},
 };
 #[cfg(feature = "fault-injection")]
@@ -56,17 +49,6 @@ use crate::actor::tapes::OpenTape as Tape;
 
 /// How much of its slot an actor takes in one go before it lets others have their turn.
 const WORK_PER_WAKE: usize = 64;
-
-/// How long an incarnation waits for a tape that cannot be read just now. Longer than the time within which crashes of a session are
-/// counted, so that no such start is counted together with another one: it would be parked for what its disk does.
-pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
-
-/// The first wait before it looks again; each further one is twice as long.
-const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
-
-/// No such wait is longer. From the first one that is so long on, about three seconds after the crash, whoever waits for the session
-/// is told why it does not come up.
-const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 /// The behaviour of a session's actor. Rebuilds itself from the tape at each incarnation.
 pub(crate) struct SessionActor {
@@ -81,56 +63,6 @@ impl SessionActor {
     }
 }
 
-impl SessionActor {
-    /// Has the tape and the state put into the slot, where they are not. A tape that cannot be read just now is waited for, so that
-    /// what is open goes on by itself; hosts wait for it a few seconds only.
-    async fn load(&self, node: &NodeState) -> Result<(), OpenError> {
-        let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
-        while !self.slot.is_prepared() {
-            let error = match self.host.orders.open(&self.slot, Opening::Load).await {
-                Err(error) if error.may_pass() && Instant::now() < until => error,
-                opened => return opened,
-            };
-            looks += 1;
-            if looks.is_power_of_two() {
-                tracing::warn!(session = %self.slot.id, %error, looks, "its tape cannot be read just now; it is looked at again");
-            }
-            node.doing(format!("its tape cannot be read just now: {error}"));
-            if wait >= LOAD_AGAIN_MAX {
-                self.slot.cannot_be_read(error);
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(LOAD_AGAIN_MAX);
-        }
-        Ok(())
-    }
-
-    /// What the tools say by now of the calls that are not over.
-    async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
-        let (places, calls): (Vec<_>, Vec<_>) =
-            state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
-        places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
-    }
-
-    /// What an earlier incarnation had put on the tape and told nobody of: it died before the disk answered, or right behind that.
-    async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
-        let told = Seq(self.slot.told().load(Ordering::Relaxed));
-        if told == Seq::ZERO || told >= state.seq {
-            return None;
-        }
-        let (host, id) = (self.host.clone(), self.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || build::since(&host, &id, told)).await;
-        match read {
-            Ok(Ok(untold)) => Some(untold),
-            Ok(Err(error)) => {
-                tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");
-                None
-            }
-            Err(_) => None,
-        }
-    }
-}
-
 impl Behaviour for SessionActor {
     type Msg = Wake;
 
@@ -140,7 +72,7 @@ impl Behaviour for SessionActor {
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
         self.load(cx.node()).await?;
         let Some((tape, state)) = self.slot.prepared() else {
-            return Err(ExitError::Failed("its tape went to another start".to_owned()));
+            return Err(ExitError(ExitReason::Error("its tape went to another start".to_owned())));
         };
         let untold = self.untold(&state).await;
         let calls = self.facts(&state).await;
@@ -210,16 +142,15 @@ struct Live {
     writing: Option<Writing>,
     /// Who is at work on what is open, by ticket.
     workers: BTreeMap<Seq, Worker>,
-    waiters: Waiters,
-    /// The moment it is set for; dropping the guard ends its task.
-    timer: Option<(Millis, DropGuard)>,
+    /// The moment it is set for, and its task.
+    timer: Option<(Millis, AbortOnDropHandle<()>)>,
 }
 
 impl Live {
     fn new(host: Arc<Host>, slot: Arc<Slot>, node: Arc<NodeState>, incarnation: u32, tape: Tape, state: State) -> Live {
         let clock = host.clock.not_before(state.time);
-        let (workers, waiters) = (BTreeMap::new(), Waiters::default());
-        Live { host, slot, node, incarnation, clock, tape, state, writing: None, workers, waiters, timer: None }
+        let workers = BTreeMap::new();
+        Live { host, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None }
     }
 
     /// Tells those who listen and wait of what an earlier incarnation had put on the tape, and did not come to tell.
@@ -232,9 +163,7 @@ impl Live {
             }
             self.publish(&entries, events);
         }
-        // Whoever waits for a turn that is over waits for nothing, whatever could be read.
-        self.state.ended.iter().for_each(|end| self.slot.turn_ended(end));
-        self.slot.told().store(self.state.seq.0, Ordering::Relaxed);
+        self.slot.tell_upto(self.state.seq);
     }
 
     /// Takes what is in the mailbox.
@@ -387,7 +316,7 @@ impl Live {
         match error {
             // What is known here is no longer what the tape says: the next incarnation reads it.
             TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => {
-                Err(ExitError::As(ExitReason::Error(format!("its tape cannot be written any more: {error}"))))
+                Err(ExitError(ExitReason::Error(format!("its tape cannot be written any more: {error}"))))
             }
             _ => {
                 // A stop that is not recorded after all holds nothing back any more.
@@ -401,7 +330,7 @@ impl Live {
     fn publish(&mut self, entries: &[Entry], events: Vec<Event>) {
         if let Some(last) = entries.last() {
             // First: whoever hears of something may read it.
-            self.slot.told().store(last.seq.0, Ordering::Relaxed);
+            self.slot.tell_upto(last.seq);
         }
         for event in events {
             let event = Arc::new(event);
@@ -411,12 +340,8 @@ impl Live {
         }
         for entry in entries {
             match &entry.record {
-                Record::TurnFinished { .. } => {
-                    let ended = self.state.ended.iter().rev().find(|end| Some(end.turn) == entry.turn);
-                    ended.into_iter().for_each(|end| self.slot.turn_ended(end));
-                }
+                Record::TurnFinished { .. } => self.answer_waiting(),
                 Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
-                Record::Withdrawn { id } => self.slot.withdrawn(id),
                 _ => {}
             }
         }
@@ -445,7 +370,7 @@ impl Live {
 
     /// Whether nothing is open, nothing waits and nothing is on its way to the disk.
     fn may_sleep(&self) -> bool {
-        self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && self.waiters.is_empty()
+        self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
     }
 
     fn now(&self) -> Millis {
@@ -457,7 +382,7 @@ impl Live {
         self.arm_timer();
         let presented = present::presented(&self.state, self.slot.is_refused());
         self.node.present(presented, |payload| payload.put(present::figures(&self.state)));
-        self.tell_waiters();
+        self.answer_waiting();
         self.slot.set_idle(self.may_sleep());
     }
 
@@ -473,14 +398,11 @@ impl Live {
         }
         self.timer = None;
         let Some(due) = due else { return };
-        let token = CancellationToken::new();
-        self.timer = Some((due, token.clone().drop_guard()));
         let (slot, at) = (self.slot.clone(), self.clock.instant(due));
-        self.slot.tasks().spawn(async move {
-            tokio::select! {
-                () = tokio::time::sleep_until(at) => slot.wake(),
-                () = token.cancelled() => {}
-            }
+        let timer = self.slot.tasks().spawn(async move {
+            tokio::time::sleep_until(at).await;
+            slot.wake();
         });
+        self.timer = Some((due, AbortOnDropHandle::new(timer)));
     }
 }

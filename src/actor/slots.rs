@@ -172,9 +172,4 @@ impl Slots {
     pub(crate) fn parked(&self) -> Vec<(SessionId, String)> {
         self.table().parked.iter().map(|(id, why)| (id.clone(), why.clone())).collect()
     }
-
-    /// Whether a session is kept stopped.
-    pub(crate) fn is_parked(&self, id: &SessionId) -> bool {
-        self.table().parked.contains_key(id)
-    }
 }

@@ -7,11 +7,10 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     ops::Deref,
     sync::{
         Arc, Condvar, MutexGuard, Weak,
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+        mpsc::{TrySendError, sync_channel},
     },
     time::{Duration, Instant},
 };
@@ -27,8 +26,11 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
+/// How long the disk may take for the first append of a tape.
+const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
+
 /// The tapes of one runtime. Clones are the same. What only reads goes to the engine as it is.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tapes {
     engine: Arc<dyn TapeStore>,
     /// The same, where it is the one over files and this runtime's own: it has an index, and a disk that is looked after.
@@ -108,18 +110,13 @@ impl OpenTapes {
     /// Waits until nobody of this runtime has that session any more. Says no at once where nobody has it, and when it is too
     /// late.
     fn wait_for(&self, session: &SessionId, until: Instant) -> bool {
-        let mut held = self.held();
+        let held = self.held();
         if !held.contains_key(session) {
             return false;
         }
-        while held.contains_key(session) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            held = unspoiled(self.given_back.wait_timeout(held, left)).0;
-        }
-        true
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.given_back.wait_timeout_while(held, left, |held| held.contains_key(session));
+        !unspoiled(waited).1.timed_out()
     }
 }
 
@@ -178,6 +175,33 @@ impl Tapes {
     #[cfg(feature = "fault-injection")]
     pub(crate) fn faults(&self) -> &crate::fault::Faults {
         &self.faults
+    }
+
+    /// Makes a tape with its first entries, and returns only when they are on the disk, whatever the durability. `others` hears of all
+    /// later appends, which are the actor's. Blocks a thread that may wait for a disk.
+    pub(crate) fn make(&self, session: &SessionId, first: &[Entry], others: Notify) -> Result<OpenTape, TapeError> {
+        let (teller, told) = sync_channel(1);
+        let mut tape = self.create(
+            session,
+            Arc::new(move |result| match teller.try_send(result) {
+                Ok(()) => {}
+                Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
+            }),
+        )?;
+        let appended = match tape.append(first) {
+            Appended::Now(appended) => appended,
+            Appended::Later => {
+                let late = |_| Err(TapeError::Busy { waiting: 1 });
+                told.recv_timeout(FIRST_APPEND_LIMIT).unwrap_or_else(late)
+            }
+        };
+        if let Err(error) = appended {
+            // Nobody was told that it exists. Where it cannot be removed either, a sweep does it.
+            drop(tape);
+            drop(self.delete_unless_gone_on(session, Seq::ZERO));
+            return Err(error);
+        }
+        Ok(tape)
     }
 
     /// As [`TapeStoreExt::create`](crate::tape::TapeStoreExt::create).
@@ -276,12 +300,6 @@ impl Deref for Tapes {
     }
 }
 
-impl fmt::Debug for Tapes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.engine.fmt(f)
-    }
-}
-
 impl OpenTape {
     fn write(&mut self, write: impl FnOnce(&mut dyn TapeWriter) -> Appended) -> Appended {
         // An engine that panicked in an append is asked again: what it has is for it to say.
@@ -308,45 +326,5 @@ impl Drop for OpenTape {
         if let Some(lent) = lent {
             lent.give_back();
         }
-    }
-}
-
-/// How long the disk may take for the first append of a tape.
-const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
-
-type Told = Result<Seq, TapeError>;
-
-/// The first append of a new tape: whoever makes a session is told only when it is on the disk, whatever the durability.
-///
-/// Blocks a thread that may wait for a disk. Later appends are the actor's, which never waits.
-pub(crate) struct FirstAppend {
-    teller: SyncSender<Told>,
-    told: Receiver<Told>,
-}
-
-impl FirstAppend {
-    pub(crate) fn new() -> FirstAppend {
-        let (teller, told) = sync_channel(1);
-        FirstAppend { teller, told }
-    }
-
-    /// Who is told of the tape's appends: of the first one this, for as long as it waits, and of all others that one.
-    pub(crate) fn notify(&self, others: Notify) -> Notify {
-        let teller = self.teller.clone();
-        Arc::new(move |result| match teller.try_send(result) {
-            Ok(()) => {}
-            Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
-        })
-    }
-
-    /// Appends, and waits until that is settled.
-    pub(crate) fn append(self, tape: &mut OpenTape, entries: &[Entry]) -> Result<(), TapeError> {
-        let told = match tape.append(entries) {
-            Appended::Now(told) => told,
-            Appended::Later => {
-                self.told.recv_timeout(FIRST_APPEND_LIMIT).map_err(|_| TapeError::Busy { waiting: 1 })?
-            }
-        };
-        told.map(drop)
     }
 }

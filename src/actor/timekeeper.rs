@@ -32,7 +32,7 @@ const EVICT_AGAIN: Duration = Duration::from_millis(100);
 ///
 /// Never put to sleep is one that is busy: with an open turn, an open ask, messages that wait, a running worker.
 /// An event stream does not keep a session awake; it goes on when the session wakes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Passivation {
     /// How long a session may be idle before it is put to sleep; 15 minutes by default, `None` for ever.
@@ -60,16 +60,6 @@ impl Default for Passivation {
     }
 }
 
-impl std::fmt::Debug for Passivation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Passivation")
-            .field("idle_after", &self.idle_after)
-            .field("awake_max", &self.awake_max)
-            .field("age_max", &self.age_max)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A function of the host that is asked now and then how many of the idle sessions should go to sleep because memory is short.
 ///
 /// It answers from 0.0 (none) to 1.0 (all), must be quick and must not block. A panic in it counts as 0.0.
@@ -77,6 +67,12 @@ impl std::fmt::Debug for Passivation {
 pub struct Pressure {
     every: Duration,
     ask: Arc<dyn Fn() -> f64 + Send + Sync>,
+}
+
+impl std::fmt::Debug for Pressure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pressure").field("every", &self.every).finish_non_exhaustive()
+    }
 }
 
 impl Pressure {
@@ -133,11 +129,9 @@ impl Keeper {
     /// One more session wakes up.
     pub(crate) fn one_more(&self, awake: usize) {
         if awake > self.passivation.awake_max {
-            let alarm = self.alarm.lock();
+            let before = self.alarm.lock().no_eviction_before;
             let now = Instant::now();
-            let at = alarm.no_eviction_before.map_or(now, |before| before.max(now));
-            drop(alarm);
-            self.look_at(at);
+            self.look_at(before.map_or(now, |before| before.max(now)));
         }
     }
 
@@ -145,7 +139,7 @@ impl Keeper {
     fn due(&self, resting: Resting) -> Option<Instant> {
         // A limit that no clock reaches is none.
         let idle = self.passivation.idle_after.and_then(|limit| resting.since.checked_add(limit));
-        let old = self.passivation.age_max.and_then(|limit| resting.born.checked_add(limit));
+        let old = self.passivation.age_max.and_then(|limit| resting.born?.checked_add(limit));
         idle.into_iter().chain(old).min()
     }
 
@@ -156,18 +150,6 @@ impl Keeper {
             drop(alarm);
             self.news.notify_one();
         }
-    }
-
-    fn set(&self, next: Option<Instant>) {
-        self.alarm.lock().next = next;
-    }
-
-    fn next(&self) -> Option<Instant> {
-        self.alarm.lock().next
-    }
-
-    fn tried_to_evict(&self, now: Instant) {
-        self.alarm.lock().no_eviction_before = Some(now + EVICT_AGAIN);
     }
 }
 
@@ -182,7 +164,7 @@ pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: C
     let mut ask_pressure = pressure.as_ref().and_then(Pressure::next);
     look(&host);
     loop {
-        let next = host.keeper.next();
+        let next = host.keeper.alarm.lock().next;
         tokio::select! {
             () = cx.stopping() => return,
             () = at(next) => look(&host),
@@ -233,12 +215,12 @@ fn resting(host: &Host) -> Vec<(Resting, Arc<Slot>)> {
 fn look(host: &Host) {
     let (keeper, now) = (&host.keeper, Instant::now());
     // Set first: whoever becomes idle while this looks sets it again.
-    keeper.set(None);
+    keeper.alarm.lock().next = None;
     let (mut asked, mut next) = (0, None::<Instant>);
     let resting = resting(host);
     let awake = host.slots.awake_count();
     let too_many = if awake > keeper.passivation.awake_max {
-        keeper.tried_to_evict(now);
+        keeper.alarm.lock().no_eviction_before = Some(now + EVICT_AGAIN);
         awake - keeper.passivation.awake_max * 9 / 10
     } else {
         0
@@ -260,27 +242,24 @@ fn look(host: &Host) {
     }
 }
 
-/// Asks that share of those that rest to sleep. Gives how many were asked.
-fn relieve(host: &Host, share: f64) -> usize {
-    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    if share == 0.0 {
-        return 0;
+/// Asks that share of those that rest to sleep.
+fn relieve(host: &Host, share: f64) {
+    if share.is_finite() && share > 0.0 {
+        let resting = resting(host);
+        // A share of something is at least one.
+        let count = (resting.len() as f64 * share.min(1.0)).ceil() as usize;
+        put_to_sleep(resting, count);
     }
-    let resting = resting(host);
-    // A share of something is at least one.
-    let count = (resting.len() as f64 * share).ceil() as usize;
-    let count = count.min(resting.len());
-    resting[..count].iter().for_each(|(_, slot)| slot.passivate(Slept::default()));
-    count
 }
 
 /// Asks those that were used longest ago to sleep until so many are left awake. Gives how many were asked.
 pub(crate) fn shed(host: &Host, keep: usize) -> usize {
-    let count = host.slots.awake_count().saturating_sub(keep);
-    let resting = resting(host);
-    let count = count.min(resting.len());
-    resting[..count].iter().for_each(|(_, slot)| slot.passivate(Slept::default()));
-    count
+    put_to_sleep(resting(host), host.slots.awake_count().saturating_sub(keep))
+}
+
+/// Asks so many of those to sleep, where there are so many. Gives how many were asked.
+fn put_to_sleep(resting: Vec<(Resting, Arc<Slot>)>, count: usize) -> usize {
+    resting.into_iter().take(count).map(|(_, slot)| slot.passivate(Slept::default())).count()
 }
 
 /// The sessions' supervisor went down: what it had in the middle of something goes on under the next.
@@ -302,7 +281,7 @@ async fn note_parked(host: &Arc<Host>, sessions: &SupervisorHandle) {
 /// next runtime leaves it alone, too.
 async fn note_one_parked(host: &Arc<Host>, sessions: &SupervisorHandle, id: &str) {
     let Ok(session) = id.parse::<SessionId>() else { return };
-    if host.slots.is_parked(&session) {
+    if host.slots.why_parked(&session).is_some() {
         return;
     }
     // Read before its supervisor is asked: an incarnation that begins behind the answer was let go meanwhile.

@@ -7,7 +7,10 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::AbortOnDropHandle,
+};
 
 use crate::{
     actor::{facts, host::Host, slot::Slot},
@@ -79,7 +82,7 @@ impl WorkerContext {
 /// A running model request. It is cut off by its token, in whichever thread that is cancelled.
 pub(crate) struct RequestWorker {
     /// Taken by [`RequestWorker::cut`], which waits for its end.
-    task: Option<tokio::task::JoinHandle<()>>,
+    task: Option<AbortOnDropHandle<()>>,
     stop: CancellationToken,
     post: WorkerContext,
 }
@@ -109,14 +112,10 @@ impl RequestWorker {
             let made = async {
                 let made = make(&post, &model, &request, &partial).await;
                 fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
-                match made {
-                    Ok(answer) => {
-                        let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
-                        let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
-                        Ok((answer, calls))
-                    }
-                    Err(error) => Err(error),
-                }
+                let answer = made?;
+                let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
+                let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
+                Ok((answer, calls))
             };
             let made = tokio::select! {
                 made = AssertUnwindSafe(made).catch_unwind() => Some(made),
@@ -138,7 +137,7 @@ impl RequestWorker {
                 }
             });
         });
-        Some(RequestWorker { task: Some(task), stop, post: for_cut })
+        Some(RequestWorker { task: Some(AbortOnDropHandle::new(task)), stop, post: for_cut })
     }
 
     /// Closes the stream. What had arrived as text is reported when the request is down, so that the next one does not run
@@ -155,14 +154,6 @@ impl RequestWorker {
                 post.report(Report::CutOff { partial: Vec::new(), thrown_away: 0 });
             }
         });
-    }
-}
-
-impl Drop for RequestWorker {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
     }
 }
 
@@ -205,7 +196,8 @@ async fn make(
 /// A running tool call.
 pub(crate) struct CallWorker {
     stop: CancellationToken,
-    kill: CancellationToken,
+    /// Ends it without a report.
+    _kill: DropGuard,
 }
 
 impl CallWorker {
@@ -219,7 +211,7 @@ impl CallWorker {
     ) -> Option<CallWorker> {
         let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
         let (stop, kill) = (at_work.stop.clone(), CancellationToken::new());
-        let worker = CallWorker { stop: stop.clone(), kill: kill.clone() };
+        let worker = CallWorker { stop: stop.clone(), _kill: kill.clone().drop_guard() };
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
             let _at_work = at_work;
@@ -227,19 +219,21 @@ impl CallWorker {
             let changes = ChangeLog::new(post.host.store.files_path(&post.slot.id), post.ticket);
             let made = async {
                 let context = context.of(&post, &call, stop.clone(), node.clone(), changes.clone());
-                let made = run(&post, call, tool, context, &kill).await;
+                let made = run(&post, call, tool, context).await;
                 fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
             };
             // What of a tool is asked beside its run may panic too; a worker that does not report would hold its turn for ever.
-            let made = AssertUnwindSafe(made).catch_unwind().await;
-            let result = made.unwrap_or_else(|panic| Some(crashed(&*panic)));
+            let made = tokio::select! {
+                made = AssertUnwindSafe(made).catch_unwind() => made,
+                // The session's incarnation ended: nobody waits for a report.
+                () = kill.cancelled() => return,
+            };
+            let mut result = made.unwrap_or_else(|panic| crashed(&*panic));
             drop(node);
-            if let Some(mut result) = result {
-                // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
-                result.changes = changes.take().map(Box::new);
-                post.report(Report::Returned { result });
-            }
+            // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
+            result.changes = changes.take().map(Box::new);
+            post.report(Report::Returned { result });
         });
         Some(worker)
     }
@@ -252,12 +246,6 @@ impl CallWorker {
     #[cfg(test)]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_cancelled()
-    }
-}
-
-impl Drop for CallWorker {
-    fn drop(&mut self) {
-        self.kill.cancel();
     }
 }
 
@@ -306,83 +294,54 @@ impl CallContext {
     }
 }
 
-/// Runs gates, tool and pipes. `None` where the session's incarnation ended: then nobody waits for a report.
-async fn run(
-    post: &WorkerContext,
-    call: HookCall,
-    tool: Arc<dyn Tool>,
-    context: ToolContext,
-    kill: &CancellationToken,
-) -> Option<ToolResult> {
+/// Runs gates, tool and pipes.
+async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
     let failed = |failure| post.hook_failed(failure);
-    let gated = post.host.hooks.before_call(&call, &failed);
     let blocked = tokio::select! {
-        blocked = gated => blocked,
-        () = context.cancel.cancelled() => return Some(ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran.")),
-        () = kill.cancelled() => return None,
+        blocked = post.host.hooks.before_call(&call, &failed) => blocked,
+        () = context.cancel.cancelled() => return ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran."),
     };
     if let Some(text) = blocked {
-        return Some(ToolResult::failed(ErrorReason::Blocked, text));
+        return ToolResult::failed(ErrorReason::Blocked, text);
     }
     let (limits, spill) = (tool.output(), context.spill.clone());
-    let result = carry_out(post, &call, tool, context, kill).await?;
-    let piped = async {
-        let result = post.host.hooks.on_result(&call, result, &failed).await;
-        bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
-    };
-    tokio::select! {
-        result = piped => Some(result),
-        () = kill.cancelled() => None,
-    }
+    let result = carry_out(post, &call, tool, context).await;
+    let result = post.host.hooks.on_result(&call, result, &failed).await;
+    bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
 }
 
-async fn carry_out(
-    post: &WorkerContext,
-    call: &HookCall,
-    tool: Arc<dyn Tool>,
-    context: ToolContext,
-    kill: &CancellationToken,
-) -> Option<ToolResult> {
+async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
     fault!(post.host.store.faults(), "worker.call", post.slot.id.as_str());
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();
     // A task of its own, so that a panic, and code that never awaits, stay in it.
-    let mut task = post.slot.tasks().spawn(async move { tool.run(arguments, &context).await });
+    let task = post.slot.tasks().spawn(async move { tool.run(arguments, &context).await });
+    let mut task = AbortOnDropHandle::new(task);
     let why = tokio::select! {
-        done = &mut task => return Some(outcome(done)),
+        done = &mut task => return outcome(done),
         () = tokio::time::sleep(limit) => ErrorReason::Timeout,
         () = cancel.cancelled() => ErrorReason::Aborted,
-        () = kill.cancelled() => {
-            task.abort();
-            return None;
-        }
     };
     cancel.cancel();
     let what = match why {
         ErrorReason::Timeout => format!("Stopped: it ran longer than its limit of {} s.", limit.as_secs_f32()),
         _ => "Stopped while it was running.".to_owned(),
     };
-    tokio::select! {
-        done = tokio::time::timeout(GRACE, &mut task) => if let Ok(done) = done {
-            let mut result = outcome(done);
-            if why == ErrorReason::Timeout {
-                result.error = Some(ErrorReason::Timeout);
-                result.content = joined(&result.content, &what);
-            }
-            return Some(result);
-        },
-        () = kill.cancelled() => {
-            task.abort();
-            return None;
+    if let Ok(done) = tokio::time::timeout(GRACE, &mut task).await {
+        let mut result = outcome(done);
+        if why == ErrorReason::Timeout {
+            result.error = Some(ErrorReason::Timeout);
+            result.content = joined(&result.content, &what);
         }
+        return result;
     }
     fault!(post.host.store.faults(), "worker.call_dropped", post.slot.id.as_str());
     task.abort();
     let gone = tokio::time::timeout(DOWN, &mut task).await.is_ok();
     let left = if gone { "" } else { " It blocks its thread and could not be ended; it may still be at work." };
     let text = format!("{what} It did not end by itself, so it was cut off; how far it got is unknown.{left}");
-    Some(ToolResult::failed(why, text).with_details(json!({ "cut_off": true, "still_running": !gone })))
+    ToolResult::failed(why, text).with_details(json!({ "cut_off": true, "still_running": !gone }))
 }
 
 fn joined(content: &str, line: &str) -> String {

@@ -9,7 +9,7 @@ use std::{
 use std::time::Duration;
 
 use crate::{
-    actor::{host::Host, tapes::Tapes, undone::left_undone},
+    actor::{host::Host, tape_store::Sweeper, tapes::Tapes, undone::left_undone},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
@@ -302,21 +302,24 @@ impl Builder {
         let hooks = Hooks(self.hooks.into());
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation)
-            .with_prices(self.prices)
-            .with_rules(self.host_rules.clone())
-            .with_sweeps(self.sweeps);
+        let mut host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
+        (host.prices, host.rules, host.sweeper) = (self.prices, self.host_rules.clone(), Sweeper::new(self.sweeps));
         #[cfg(all(unix, feature = "tools"))]
-        let host = host.with_processes(processes);
+        {
+            host.processes = processes;
+        }
         #[cfg(feature = "fault-injection")]
-        let host = host.holding_back_appends(self.hold_back_appends);
+        {
+            host.hold_back_appends = self.hold_back_appends;
+        }
         let host = Arc::new(host);
         for (id, why) in parked {
             host.slots.park(&id, 0, why);
         }
         left_undone(&host).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
         let Tree { root, sessions, compactions, hosts } = tree(&host, self.children)?;
-        host.set_supervisors(sessions.clone(), compactions);
+        // Once, before there is a session.
+        let _ = (host.sessions.set(sessions.clone()), host.compactions.set(compactions));
         let root = Supervisor::start(root, &registry).await?;
         close_with(&host, root.clone());
         fault!(faults, "start.tree_up", "runtime");

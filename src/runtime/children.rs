@@ -13,11 +13,10 @@ use tokio::time::timeout;
 
 use crate::{
     actor::{
-        activation::Activation,
         child::{ChildStarter, SpawnArgs},
         host::Host,
         slot::{Admission, Question, Slot},
-        tape_store::{First, Opening},
+        tape_store::First,
     },
     error::{OpenError, SendError, SpawnError},
     kernel::{
@@ -164,16 +163,10 @@ impl Session {
     }
 
     fn spawn(&self, child: &SessionId, ticket: Seq, task: Option<&OpenTask>) -> SpawnArgs {
-        SpawnArgs {
-            child: child.clone(),
-            parent: self.id().clone(),
-            ticket,
-            link: task.map_or_else(Link::default, |task| task.link),
-            depth: task.map_or(0, |task| task.depth),
-            grant: task.map_or_else(Limits::default, |task| task.grant),
-            order: task.filter(|task| task.told == StopLevel::Run).and_then(|task| task.order.clone()),
-            asks_first: true,
-        }
+        let (link, depth, grant) = task.map_or_else(Default::default, |task| (task.link, task.depth, task.grant));
+        let order = task.filter(|task| task.told == StopLevel::Run).and_then(|task| task.order.clone());
+        let tie = Tie { parent: self.id().clone(), ticket, link, depth, grant };
+        SpawnArgs { child: child.clone(), tie, order, asks_first: true }
     }
 
     async fn bring_up(&self, spawn: SpawnArgs) -> Result<Session, SpawnError> {
@@ -278,19 +271,20 @@ impl Runtime {
         let (host, slot) = (&self.inner.host, &session.slot);
         let up = loop {
             let up = timeout(UP_WAIT, session.up()).await.map_err(|_| no_answer(&spawn.child))?;
-            let is_to_be_made = spawn.order.is_some()
-                && match &up {
-                    Err(OpenError::Tape(TapeError::Missing { .. })) => true,
-                    // The process died between making the tape and its first lines.
-                    Err(OpenError::Damaged { .. }) => self.is_blank(&spawn.child).await,
-                    _ => false,
-                };
-            if !is_to_be_made || (spawn.asks_first && !self.still_wants(&spawn).await?) {
+            let is_to_be_made = match &up {
+                Err(OpenError::Tape(TapeError::Missing { .. })) => true,
+                // The process died between making the tape and its first lines.
+                Err(OpenError::Damaged { .. }) if spawn.order.is_some() => self.is_blank(&spawn.child).await,
+                _ => false,
+            };
+            let Some(order) = spawn.order.clone().filter(|_| is_to_be_made) else { break up };
+            if spawn.asks_first && !self.still_wants(&spawn).await? {
                 break up;
             }
             // Where somebody else wakes it just now, the next look shows what came of it.
             if let Some(flight) = slot.begin_activation() {
-                break self.make(spawn, flight, slot).await;
+                // From there on a start of the runtime finds it by itself, and its parent finds it in any case.
+                break flight.make(first(host, spawn, &order)).await;
             }
         };
         match up {
@@ -301,12 +295,12 @@ impl Runtime {
 
     /// Whether the parent has the task still, and has not told the child to stop. Nobody makes the child meanwhile.
     async fn still_wants(&self, spawn: &SpawnArgs) -> Result<bool, OpenError> {
-        let parent = self.session(&spawn.parent);
-        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| no_answer(&spawn.parent))?;
+        let parent = self.session(&spawn.tie.parent);
+        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| no_answer(&spawn.tie.parent))?;
         // It sees to its child when it is there again.
         let state =
-            state.map_err(|error| OpenError::NoAnswer { session: spawn.parent.clone(), why: error.to_string() })?;
-        Ok(matches!(state.open.get(&spawn.ticket), Some(Open::Task(task)) if task.told == StopLevel::Run))
+            state.map_err(|error| OpenError::NoAnswer { session: spawn.tie.parent.clone(), why: error.to_string() })?;
+        Ok(matches!(state.open.get(&spawn.tie.ticket), Some(Open::Task(task)) if task.told == StopLevel::Run))
     }
 
     async fn is_blank(&self, id: &SessionId) -> bool {
@@ -314,42 +308,29 @@ impl Runtime {
         let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
         matches!(read, Ok(Ok(entries)) if entries.is_empty())
     }
-
-    /// Makes a child: its state, which names its parent, and its prompt, in one append. So a child that is there has its task.
-    async fn make(&self, spawn: SpawnArgs, flight: Activation, slot: &Arc<Slot>) -> Result<(), OpenError> {
-        let made = match first(&self.inner.host, spawn) {
-            Some(first) => self.inner.host.orders.open(slot, Opening::Make(Box::new(first))).await,
-            None => Err(TapeError::Missing { session: slot.id.clone() }.into()),
-        };
-        if let Err(error) = made {
-            flight.finish_unmade(error.clone());
-            return Err(error);
-        }
-        // From here on a start of the runtime finds it by itself, and its parent finds it in any case.
-        flight.launch().await.map_err(|_| OpenError::Closed)?
-    }
 }
 
-/// What the tape of a child begins with; nothing where the task is not there to be made.
-fn first(host: &Host, spawn: SpawnArgs) -> Option<First> {
-    let TaskOrder { settings, prompt } = &*spawn.order?;
+/// What the tape of a child begins with: its state, which names its parent, and its prompt, in one append. So a child that is there
+/// has its task.
+fn first(host: &Host, spawn: SpawnArgs, order: &TaskOrder) -> First {
+    let TaskOrder { settings, prompt } = order;
     let mut settings = settings.clone();
     let now = host.clock.now();
     settings.host = host.rules.clone();
     let spill = host.store.spill_path(&spawn.child);
     settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
     let mut state = State::new(spawn.child, settings, now);
-    state.take_grant(&spawn.grant);
+    state.take_grant(&spawn.tie.grant);
     state.origin = Some(Arc::new(Origin {
-        parent: spawn.parent,
-        ticket: spawn.ticket,
-        link: spawn.link,
-        depth: spawn.depth,
+        parent: spawn.tie.parent,
+        ticket: spawn.tie.ticket,
+        link: spawn.tie.link,
+        depth: spawn.tie.depth,
         prompt: prompt.id.clone(),
         orphaned: None,
         before: Vec::new(),
         end: None,
     }));
     let (entries, state) = first_entries(state, Some(prompt.clone()), now);
-    Some(First { entries, state })
+    First { entries, state }
 }

@@ -182,7 +182,7 @@ impl Count {
     fn add(&mut self, state: &NodeState) {
         let node = Node::of(state);
         let one = usize::from;
-        if state.place() == Place::Task {
+        if state.place == Place::Task {
             self.requests += one(node.kind == "request");
             self.calls += one(node.kind == "call");
             return;

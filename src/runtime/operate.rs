@@ -199,7 +199,7 @@ impl Operator {
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
         // One that was parked in an earlier life of the runtime has no place in this tree.
         let host = &self.runtime.inner.host;
-        let parked = id.parse::<SessionId>().ok().filter(|session| host.slots.is_parked(session));
+        let parked = id.parse::<SessionId>().ok().filter(|session| host.slots.why_parked(session).is_some());
         if let (Some(session), None) = (parked, host.registry.find(id)) {
             let reason = |error: OpenError| ExitReason::StartFailed(error.to_string());
             let unparked = self.runtime.unpark(&session).await;
@@ -219,8 +219,8 @@ impl Operator {
     fn target(&self, id: &str) -> Result<Target, OperateError> {
         let registry = &self.runtime.inner.host.registry;
         let node = registry.find(id).ok_or_else(|| unknown(id))?;
-        let owner = node.owner().and_then(|owner| registry.node(owner));
-        if node.place() == Place::Task {
+        let owner = node.owner.and_then(|owner| registry.node(owner));
+        if node.place == Place::Task {
             let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
             return Err(OperateError::IsTask { id: node.id().to_owned(), owner });
         }

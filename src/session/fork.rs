@@ -3,7 +3,7 @@
 //! Both read tapes on a thread of their own, and no actor waits for it. A fork is one line on a new tape. A merge is one entry on
 //! the tape that it is merged into, which takes it only if it decided nothing in between; the fork is read and not changed.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use crate::{
     actor::{host::Host, slot::put_to_sleep},
@@ -178,8 +178,7 @@ impl Session {
 /// Nothing where it is not awake here: then nothing is on its way.
 pub(super) fn published(host: &Host, id: &SessionId) -> Option<Seq> {
     let slot = host.slots.awake_one(id)?;
-    let told = slot.told().load(Ordering::Relaxed);
-    (told > 0).then_some(Seq(told))
+    Some(slot.told()).filter(|told| *told > Seq::ZERO)
 }
 
 /// Makes a session that goes on from an entry of another one; from the newest that is on its tape where none is named.

@@ -1,16 +1,12 @@
 //! A child that is an async function of the host.
 
-use std::{
-    fmt,
-    future::Future,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt;
-use tokio::task::AbortHandle;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 use crate::supervisor::{
     exit::{ExitReason, PanicReport, chain},
@@ -19,7 +15,7 @@ use crate::supervisor::{
 };
 
 /// What a host's child knows about itself.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ChildContext {
     stop: CancellationToken,
     node: Arc<NodeState>,
@@ -48,12 +44,6 @@ impl ChildContext {
     #[must_use]
     pub fn node(&self) -> &Arc<NodeState> {
         &self.node
-    }
-}
-
-impl fmt::Debug for ChildContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildContext").field("node", &self.node).field("incarnation", &self.incarnation).finish()
     }
 }
 
@@ -109,9 +99,8 @@ pub(crate) struct HostTask {
     /// The supervisor waits for these, so that two runs of the function never overlap.
     tasks: TaskTracker,
     stop: CancellationToken,
-    task: Option<AbortHandle>,
-    /// How the function ended, where its message came too late to be read.
-    ended: Arc<OnceLock<ExitReason>>,
+    /// Ends with how the function ended.
+    task: Option<AbortOnDropHandle<ExitReason>>,
 }
 
 /// The function has ended.
@@ -119,18 +108,13 @@ pub(crate) struct Finished;
 
 impl HostTask {
     pub(crate) fn new(begin: Arc<BeginFn>, tasks: TaskTracker) -> HostTask {
-        HostTask {
-            begin: Some(begin),
-            tasks,
-            stop: CancellationToken::new(),
-            task: None,
-            ended: Arc::new(OnceLock::new()),
-        }
+        HostTask { begin: Some(begin), tasks, stop: CancellationToken::new(), task: None }
     }
 
-    /// How it ended, where that was abnormal.
-    fn crash(&self) -> Option<ExitError> {
-        self.ended.get().filter(|reason| reason.is_abnormal()).cloned().map(ExitError::As)
+    /// Waits for the end of the function, and says how it ended where that was abnormal.
+    async fn crash(&mut self) -> Option<ExitReason> {
+        let reason = self.task.take()?.await.unwrap_or(ExitReason::Cancelled);
+        Some(reason).filter(ExitReason::is_abnormal)
     }
 }
 
@@ -140,28 +124,27 @@ impl Behaviour for HostTask {
     async fn init(&mut self, cx: &mut Context<Finished>) -> Result<Init, ExitError> {
         let child = ChildContext { stop: self.stop.clone(), node: cx.node().clone(), incarnation: cx.incarnation() };
         let Some(begin) = self.begin.take() else { return Ok(Init::Ignore) };
-        let started = begin(child).await.map_err(|error| ExitError::Failed(chain(error.as_ref())))?;
+        let started = begin(child).await.map_err(|error| ExitError(ExitReason::Error(chain(error.as_ref()))))?;
         drop(begin);
         let Some(future) = started.future else { return Ok(Init::Ignore) };
-        let (mailbox, ended) = (cx.mailbox(), self.ended.clone());
+        let mailbox = cx.mailbox();
         let task = self.tasks.spawn(async move {
             let reason = match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(Ok(())) => ExitReason::Normal,
                 Ok(Err(error)) => ExitReason::Error(chain(error.as_ref())),
                 Err(payload) => ExitReason::Panic(PanicReport::caught(payload.as_ref())),
             };
-            // It ends once.
-            let _ = ended.set(reason);
             // Nobody listens any more when the actor was killed.
             let _ = mailbox.send(Finished);
+            reason
         });
-        self.task = Some(task.abort_handle());
+        self.task = Some(AbortOnDropHandle::new(task));
         Ok(started.info.map_or(Init::Run, Init::RunWith))
     }
 
     async fn handle(&mut self, Finished: Finished, cx: &mut Context<Finished>) -> Result<(), ExitError> {
-        if let Some(crash) = self.crash() {
-            return Err(crash);
+        if let Some(crash) = self.crash().await {
+            return Err(ExitError(crash));
         }
         cx.exit();
         Ok(())
@@ -169,25 +152,13 @@ impl Behaviour for HostTask {
 
     async fn terminate(&mut self, _: &ExitReason, cx: &mut Context<Finished>) {
         self.stop.cancel();
-        // Only this task is in the tracker: no other incarnation is alive.
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.tasks.reopen();
         // It was asked to stop; that it crashed over it is not lost.
-        if let Some(crash) = self.crash() {
+        if let Some(crash) = self.crash().await {
             cx.ends_as(crash);
         }
     }
 
     fn describe(_: &Finished) -> &'static str {
         "finished"
-    }
-}
-
-impl Drop for HostTask {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
     }
 }

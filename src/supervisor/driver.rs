@@ -17,21 +17,19 @@ use crate::supervisor::{
     admin::Answer,
     driver::place::Place,
     exit::{Down, ExitReason},
-    handle::{ChildInfo, Counts, Shared, SupervisorHandle},
-    monitor::{self, ChildEvent},
+    handle::{Shared, SupervisorHandle},
     node_state::NodeState,
-    planner::{Call, Event, Generation, Planner},
+    planner::{Admin, Call, ChildEvent, Event, Generation, Planner},
     registry::Registry,
     shell::{self, Behaviour, Context, ExitError, Init, Live, NotStarted, SpawnArgs},
     shown::Shown,
-    spec::{ChildId, ChildSpec, Shutdown, SupervisorSpec},
+    spec::{ChildId, ChildSpec, SupervisorSpec},
     status::Status,
     watch::Happening,
 };
 
 mod actions;
 mod answers;
-mod child_event;
 mod place;
 
 /// How long the tasks of a supervisor that has ended get to end.
@@ -41,32 +39,15 @@ const TASKS_WAIT: Duration = Duration::from_secs(5);
 pub(crate) enum Msg {
     Boot,
     Child(ChildId, Generation, ChildEvent),
-    Due(ChildId, Generation),
-    Admin(Admin, oneshot::Sender<Answer>),
-    Which(oneshot::Sender<Vec<ChildInfo>>),
-    WhichOne(ChildId, oneshot::Sender<Option<ChildInfo>>),
-    Count(oneshot::Sender<Counts>),
-    /// Answered when all that came before has been dealt with.
-    Ping(oneshot::Sender<()>),
+    Start(Box<ChildSpec>, oneshot::Sender<Answer>),
+    Admin(ChildId, Admin, oneshot::Sender<Answer>),
+    /// Asked when all that came before has been dealt with.
+    Question(Box<dyn FnOnce(&Driver) + Send>),
     Shutdown(String),
-    /// How many entries all its tables hold together.
-    #[cfg(test)]
-    Kept(oneshot::Sender<usize>),
-}
-
-/// What a driver may be asked to do.
-pub(crate) enum Admin {
-    Start(Box<ChildSpec>),
-    Terminate(ChildId),
-    Restart(ChildId),
-    Recycle(ChildId),
-    Delete(ChildId),
-    Park(ChildId),
-    Unpark(ChildId),
 }
 
 /// One incarnation of a supervisor.
-struct Driver {
+pub(crate) struct Driver {
     spec: Arc<SupervisorSpec>,
     shared: Arc<Shared>,
     registry: Registry,
@@ -78,7 +59,6 @@ struct Driver {
     last_call: Call,
     tasks: TaskTracker,
     ready: Option<oneshot::Sender<Result<(), ExitReason>>>,
-    exit: Option<Down>,
     /// Published when the actor and its tasks are gone.
     verdict: Arc<OnceLock<Down>>,
 }
@@ -94,7 +74,7 @@ pub(crate) async fn launch(
     let (hold, is_held) = oneshot::channel();
     let tasks = TaskTracker::new();
     let node = spawn.node.clone();
-    node.set_admin(SupervisorHandle::new(shared.clone()));
+    node.set_admin(SupervisorHandle { shared: shared.clone() });
     let registry = spawn.registry.clone();
     let verdict = Arc::new(OnceLock::new());
     let driver = Driver {
@@ -109,7 +89,6 @@ pub(crate) async fn launch(
         last_call: 0,
         tasks: tasks.clone(),
         ready: Some(ready),
-        exit: None,
         verdict: verdict.clone(),
     };
     let live = shell::start(driver, spawn).await?;
@@ -140,8 +119,7 @@ pub(crate) async fn launch(
             tasks.wait().await;
         }
     });
-    let (running, info, last_word) = (live.running, live.info, live.last_word);
-    Ok(Live { running, info, last_word, join, ready: Some(is_ready), held: Some(is_held) })
+    Ok(Live { join, ready: Some(is_ready), held: Some(is_held), ..live })
 }
 
 impl Behaviour for Driver {
@@ -158,48 +136,26 @@ impl Behaviour for Driver {
         fault!(self.registry.faults, "supervisor.message", cx.node().path());
         match msg {
             Msg::Boot => self.boot(cx),
-            Msg::Child(id, generation, child_event) => self.child_event(&id, generation, child_event, cx),
-            Msg::Due(id, generation) => self.on(Event::Due { id, generation }, cx),
-            Msg::Admin(admin, reply) => self.admin(admin, reply, cx),
-            // Nobody has to wait for an answer until it comes.
-            Msg::Which(reply) => drop(reply.send(self.which())),
-            Msg::WhichOne(id, reply) => drop(reply.send(self.which_one(&id))),
-            Msg::Count(reply) => drop(reply.send(self.count())),
-            Msg::Ping(reply) => drop(reply.send(())),
+            Msg::Child(id, generation, what) => self.child_event(id, generation, what, cx),
+            Msg::Start(spec, reply) => self.start_child(*spec, reply, cx),
+            Msg::Admin(id, what, reply) => {
+                let call = self.call(reply);
+                self.on(Event::Admin(call, id, what), cx);
+            }
+            Msg::Question(question) => question(self),
             Msg::Shutdown(reason) => self.on(Event::Shutdown { reason }, cx),
-            #[cfg(test)]
-            Msg::Kept(reply) => drop(reply.send(self.kept())),
         }
         fault!(self.registry.faults, "supervisor.handled", cx.node().path());
         self.leave(cx)
-    }
-
-    async fn terminate(&mut self, _: &ExitReason, _: &mut Context<Msg>) {
-        if self.verdict.get().is_some() {
-            return;
-        }
-        // The planner has taken the children down before it exits. Whoever stops the actor in another way gets here, where
-        // no message is read any more; the order is kept all the same.
-        let alive: Vec<ChildId> = self.planner.views().map(|(id, _)| id.clone()).collect();
-        for id in alive.iter().rev() {
-            if let Some(incarnation) = self.places.get(id).and_then(|place| place.incarnation.as_ref()) {
-                monitor::stop(incarnation.stage.clone(), incarnation.cancel.clone(), Shutdown::default()).await;
-            }
-        }
     }
 
     fn describe(msg: &Msg) -> &'static str {
         match msg {
             Msg::Boot => "boot",
             Msg::Child(..) => "child_event",
-            Msg::Due(..) => "due",
-            Msg::Admin(..) => "admin",
-            Msg::Which(_) | Msg::WhichOne(..) => "which",
-            Msg::Count(_) => "count",
-            Msg::Ping(_) => "ping",
+            Msg::Start(..) | Msg::Admin(..) => "admin",
+            Msg::Question(_) => "question",
             Msg::Shutdown(_) => "shutdown",
-            #[cfg(test)]
-            Msg::Kept(_) => "kept",
         }
     }
 
@@ -221,17 +177,15 @@ impl Driver {
 
     /// Ends the actor, when the planner has said so.
     fn leave(&mut self, cx: &mut Context<Msg>) -> Result<(), ExitError> {
-        let Some(down) = self.exit.take() else { return Ok(()) };
-        // It leaves once.
-        let _ = self.verdict.set(down.clone());
+        let Some(down) = self.verdict.get() else { return Ok(()) };
         if let Some(ready) = self.ready.take() {
             // A root's start may have been given up.
             let _ = ready.send(Err(down.reason.clone()));
         }
-        match down.reason {
+        match &down.reason {
             ExitReason::Normal => cx.exit(),
             ExitReason::Shutdown(word) => cx.exit_with(word),
-            other => return Err(ExitError::As(other)),
+            other => return Err(ExitError(other.clone())),
         }
         Ok(())
     }

@@ -38,9 +38,7 @@ impl ExitReason {
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, ExitReason::Normal | ExitReason::Shutdown(_))
     }
-}
 
-impl ExitReason {
     /// The words of a chain of causes, without a heading for each failed start in it.
     pub(crate) fn cause(&self) -> String {
         match self {

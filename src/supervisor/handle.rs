@@ -8,11 +8,13 @@ use crate::{
     lock::Lock,
     supervisor::{
         admin::{AdminError, Answer, Done},
-        driver::{Admin, Msg},
+        driver::{Driver, Msg},
         exit::Down,
-        node_state::{NodeState, Status},
+        node_state::NodeState,
+        planner::Admin,
         shell::Mailbox,
         spec::{ChildId, ChildKind, ChildSpec, Restart},
+        status::Status,
     },
 };
 
@@ -105,58 +107,54 @@ pub struct Counts {
 }
 
 impl SupervisorHandle {
-    pub(crate) fn new(shared: Arc<Shared>) -> SupervisorHandle {
-        SupervisorHandle { shared }
-    }
-
     /// Adds a child and starts it. Returns when it has started, or could not; then it is not kept.
     ///
     /// Dropping the future does not take the child back. The same is true of the other calls.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<Done, AdminError> {
-        self.admin(Admin::Start(Box::new(spec))).await
+        self.call(&self.shared.ups, |reply| Msg::Start(Box::new(spec), reply)).await?
     }
 
     /// Stops a child and returns when it is down; it is not started again by itself. Its spec is kept, unless it is
     /// temporary or dynamic. Stopping what is stopped is fine.
     pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
-        self.admin(Admin::Terminate(id.into())).await
+        self.admin(id.into(), Admin::Terminate).await
     }
 
     /// Starts a child that is stopped.
     pub async fn restart_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
-        self.admin(Admin::Restart(id.into())).await
+        self.admin(id.into(), Admin::Restart).await
     }
 
     /// Starts a child afresh, whatever it is doing: it is stopped first if it runs. This counts for no budget, and
     /// forgets its crashes if it was waiting or parked.
     pub async fn recycle_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
-        self.admin(Admin::Recycle(id.into())).await
+        self.admin(id.into(), Admin::Recycle).await
     }
 
     /// Forgets a child that is stopped or parked.
     pub async fn delete_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
-        self.admin(Admin::Delete(id.into())).await
+        self.admin(id.into(), Admin::Delete).await
     }
 
     /// Stops a child and keeps it stopped until it is unparked.
     pub async fn park(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
-        self.admin(Admin::Park(id.into())).await
+        self.admin(id.into(), Admin::Park).await
     }
 
     /// Starts a parked child again, with its crashes forgotten.
     pub async fn unpark(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
-        self.admin(Admin::Unpark(id.into())).await
+        self.admin(id.into(), Admin::Unpark).await
     }
 
     /// All children, in the order of their start.
     pub async fn which_children(&self) -> Result<Vec<ChildInfo>, AdminError> {
-        self.ask(Msg::Which).await
+        self.ask(Driver::which).await
     }
 
     /// One child.
     pub async fn which_child(&self, id: impl Into<ChildId>) -> Result<ChildInfo, AdminError> {
         let id = id.into();
-        self.ask(|reply| Msg::WhichOne(id, reply)).await?.ok_or(AdminError::NotFound)
+        self.ask(move |driver| driver.which_one(&id)).await?.ok_or(AdminError::NotFound)
     }
 
     /// Kills the supervisor, as nobody outside can.
@@ -170,17 +168,17 @@ impl SupervisorHandle {
     /// How many entries the supervisor's tables hold together.
     #[cfg(test)]
     pub(crate) async fn kept(&self) -> Result<usize, AdminError> {
-        self.ask(Msg::Kept).await
+        self.ask(Driver::kept).await
     }
 
     /// How many children there are.
     pub async fn count_children(&self) -> Result<Counts, AdminError> {
-        self.ask(Msg::Count).await
+        self.ask(Driver::count).await
     }
 
     /// Returns when it has dealt with all that it was asked before.
     pub(crate) async fn ping(&self) -> Result<(), AdminError> {
-        self.ask(Msg::Ping).await
+        self.ask(|_| ()).await
     }
 
     /// Asks the supervisor to stop its children and end, and returns at once. Asking twice is fine.
@@ -209,15 +207,20 @@ impl SupervisorHandle {
         }
     }
 
-    async fn admin(&self, admin: Admin) -> Answer {
-        let room = match admin {
-            Admin::Start(_) | Admin::Restart(_) | Admin::Recycle(_) | Admin::Unpark(_) => &self.shared.ups,
-            Admin::Terminate(_) | Admin::Delete(_) | Admin::Park(_) => &self.shared.downs,
+    async fn admin(&self, id: ChildId, what: Admin) -> Answer {
+        let room = match what {
+            Admin::Restart | Admin::Recycle | Admin::Unpark => &self.shared.ups,
+            Admin::Terminate | Admin::Delete | Admin::Park => &self.shared.downs,
         };
-        self.call(room, |reply| Msg::Admin(admin, reply)).await?
+        self.call(room, |reply| Msg::Admin(id, what, reply)).await?
     }
 
-    async fn ask<T>(&self, msg: impl FnOnce(oneshot::Sender<T>) -> Msg) -> Result<T, AdminError> {
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Driver) -> T + Send + 'static,
+    ) -> Result<T, AdminError> {
+        // Nobody has to wait for an answer until it comes.
+        let msg = |reply: oneshot::Sender<T>| Msg::Question(Box::new(move |driver| drop(reply.send(question(driver)))));
         self.call(&self.shared.questions, msg).await
     }
 

@@ -1,7 +1,7 @@
 //! The two tasks that wait on behalf of a driver, so that the driver itself never does: one minds a child from its start
 //! to the end of its last worker, the other stops it.
 
-use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::{sync::watch, time::timeout};
@@ -9,27 +9,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::supervisor::{
     exit::{ExitReason, PanicReport},
+    planner::ChildEvent,
     shell::{Live, NotStarted, Running, SpawnArgs, StartFn},
     spec::Shutdown,
+    watch::Happening,
 };
 
 /// How long a killed child gets to be gone. It needs none unless it is in code that never awaits.
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(1);
-
-/// What a minder has to tell.
-pub(crate) enum ChildEvent {
-    /// It is up, and this is what its start had to say.
-    Started(Option<Arc<str>>),
-    Ignored,
-    StartFailed(ExitReason),
-    /// The actor, its state and its workers are gone, but for those left over.
-    Ended {
-        reason: ExitReason,
-        workers_left: usize,
-    },
-    /// It did not end although it was killed, or ended and left something behind that did not.
-    Unkillable,
-}
 
 /// Where one incarnation of a child is in its life.
 #[derive(Clone)]
@@ -62,6 +49,7 @@ pub(crate) struct Workers {
 /// Starts a child and waits for its end, and tells each step.
 pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
     let StartArgs { spawn, start, start_timeout, cancel, stage, workers } = args;
+    let (registry, node) = (spawn.registry.clone(), spawn.node.clone());
     let begin = AssertUnwindSafe(async move { start(spawn).await }).catch_unwind();
     let begun = tokio::select! {
         biased;
@@ -126,10 +114,14 @@ pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
         }
     };
     let workers_left = gone(&stage, workers).await;
-    tell(match failed {
-        Some(reason) => ChildEvent::StartFailed(reason),
-        None => ChildEvent::Ended { reason: last_word.reason(&joined), workers_left },
-    });
+    if let Some(reason) = failed {
+        return tell(ChildEvent::StartFailed(reason));
+    }
+    if workers_left > 0 {
+        tracing::error!(child = node.path(), workers_left, "workers did not end in their time");
+        registry.tell(node.path(), Happening::WorkersLeft { count: workers_left });
+    }
+    tell(ChildEvent::Exited(last_word.reason(&joined)));
 }
 
 /// Waits for the workers, and says that all is gone.
@@ -168,17 +160,14 @@ pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: Cancellation
     let mut ended = async || {
         let _ = stage.wait_for(|stage| matches!(stage, Stage::Held(_) | Stage::Gone)).await;
     };
-    match shutdown {
-        Shutdown::Kill => {}
-        Shutdown::After(limit) => {
-            running.stop("shutdown");
-            if timeout(limit, ended()).await.is_ok() {
-                return true;
-            }
-        }
-        Shutdown::Infinity => {
-            running.stop("shutdown");
-            ended().await;
+    let limit = match shutdown {
+        Shutdown::Kill => Some(Duration::ZERO),
+        Shutdown::After(limit) => Some(limit),
+        Shutdown::Infinity => None,
+    };
+    if shutdown != Shutdown::Kill {
+        running.stop("shutdown");
+        if limited(limit, ended()).await.is_some() {
             return true;
         }
     }

@@ -6,10 +6,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{
-        Arc, MutexGuard, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, MutexGuard, OnceLock, Weak},
     time::Duration,
 };
 
@@ -22,56 +19,56 @@ use crate::{
         exit::ExitReason,
         handle::SupervisorHandle,
         payload::{NodePayload, Payload},
+        planner::ChildView,
         registry::Shelf,
-        trace::{DETAIL_CHARS_MAX, EVENTS_KEPT, HappenedKind},
+        trace::{DETAIL_CHARS_MAX, EVENTS_KEPT, Happened, HappenedKind},
     },
     words::ids::Millis,
 };
 
-/// What a node says about itself.
-///
-/// Counters are plain stores of the owner; nothing here is taken back by a reader.
+/// What a node says about itself. Nothing here is taken back by a reader.
 pub struct NodeState {
-    key: u64,
-    id: Arc<str>,
-    path: Arc<str>,
-    kind: &'static str,
+    pub(super) key: u64,
+    pub(super) id: Arc<str>,
+    pub(super) path: Arc<str>,
+    pub(super) kind: &'static str,
     /// Who supervises it, or what it works for; never changes.
-    owner: Option<u64>,
-    place: Place,
-    /// Under which node it is shown, where that is not its owner; 0 for none.
-    shown_under: AtomicU64,
-    shelf: Weak<Shelf>,
+    pub(crate) owner: Option<u64>,
+    pub(crate) place: Place,
+    pub(super) shelf: Weak<Shelf>,
     /// Where it is a supervisor: how to ask it things.
-    admin: OnceLock<SupervisorHandle>,
-    pub(super) in_full: AtomicBool,
-    handled: AtomicU64,
-    /// What it says waits.
-    waiting: AtomicU64,
-    /// What others have put in, and it has not answered.
-    inbox: AtomicU64,
-    depth_peak: AtomicU64,
-    rejected: AtomicU64,
-    incarnation: AtomicU64,
-    generation: AtomicU64,
-    restarts: AtomicU64,
-    restarts_in_window: AtomicU64,
-    words: Lock<Words>,
+    pub(super) admin: OnceLock<SupervisorHandle>,
+    pub(super) words: Lock<Words>,
 }
 
-/// The part of a node that is not a number.
+/// The part of a node that changes.
 ///
 /// What it did last stays when its incarnation ends, to be read after that.
 #[derive(Default)]
 pub(crate) struct Words {
-    pub(crate) status: Status,
-    pub(crate) phase: Option<&'static str>,
-    pub(crate) doing: Option<(String, Instant)>,
-    pub(crate) in_hand: Option<(&'static str, Instant)>,
-    pub(crate) started_at: Option<(Millis, Instant)>,
-    pub(crate) last_exit: Option<(ExitReason, Instant)>,
-    pub(crate) payload: NodePayload,
+    pub(super) status: Status,
+    pub(super) phase: Option<&'static str>,
+    pub(super) doing: Option<(String, Instant)>,
+    pub(super) in_hand: Option<(&'static str, Instant)>,
+    pub(super) started_at: Option<(Millis, Instant)>,
+    pub(super) last_exit: Option<(ExitReason, Instant)>,
+    pub(super) payload: NodePayload,
+    /// Under which node it is shown, where that is not its owner.
+    pub(super) shown_under: Option<u64>,
+    /// Its ring keeps what is said, too.
+    pub(super) in_full: bool,
     pub(super) ring: Ring,
+    pub(super) handled: u64,
+    /// What it says waits.
+    waiting: usize,
+    /// What others have put in, and it has not answered.
+    inbox: usize,
+    pub(super) depth_peak: u64,
+    pub(super) rejected: u64,
+    pub(super) incarnation: u64,
+    pub(super) generation: u64,
+    pub(super) restarts: u64,
+    pub(super) restarts_in_window: u64,
 }
 
 /// How a node stands in the tree.
@@ -96,39 +93,6 @@ pub(crate) struct Presented {
 }
 
 impl NodeState {
-    pub(crate) fn new(
-        key: u64,
-        owner: Option<u64>,
-        place: Place,
-        id: Arc<str>,
-        path: Arc<str>,
-        kind: &'static str,
-        shelf: Weak<Shelf>,
-    ) -> NodeState {
-        NodeState {
-            key,
-            id,
-            path,
-            kind,
-            owner,
-            place,
-            shown_under: AtomicU64::new(0),
-            shelf,
-            admin: OnceLock::new(),
-            in_full: AtomicBool::new(false),
-            handled: AtomicU64::new(0),
-            waiting: AtomicU64::new(0),
-            inbox: AtomicU64::new(0),
-            depth_peak: AtomicU64::new(0),
-            rejected: AtomicU64::new(0),
-            incarnation: AtomicU64::new(0),
-            generation: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
-            restarts_in_window: AtomicU64::new(0),
-            words: Lock::default(),
-        }
-    }
-
     /// Names the node within its runtime, for as long as the node is there.
     #[must_use]
     pub fn key(&self) -> u64 {
@@ -159,34 +123,16 @@ impl NodeState {
         self.words().status
     }
 
-    /// How many messages it has handled, in all incarnations.
-    #[must_use]
-    pub fn handled(&self) -> u64 {
-        self.handled.load(Relaxed)
-    }
-
     /// Which incarnation it is in: 1 for the first.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
-        self.incarnation.load(Relaxed)
-    }
-
-    /// How often it was restarted after a crash.
-    #[must_use]
-    pub fn restarts(&self) -> u64 {
-        self.restarts.load(Relaxed)
+        self.words().incarnation
     }
 
     /// How it ended the last time, if it ever did.
     #[must_use]
     pub fn last_exit(&self) -> Option<ExitReason> {
         self.words().last_exit.as_ref().map(|(reason, _)| reason.clone())
-    }
-
-    /// How long the message in its hand has been there; `None` while it waits for one.
-    #[must_use]
-    pub fn busy_for(&self) -> Option<Duration> {
-        self.words().in_hand.map(|(_, since)| since.elapsed())
     }
 
     /// Says what it does now; the clock starts anew unless it is the same as before.
@@ -201,13 +147,12 @@ impl NodeState {
 
     /// Says how much waits in its queue.
     pub fn queue(&self, depth: usize) {
-        self.waiting.store(depth as u64, Relaxed);
-        self.mark_peak();
+        self.words().set_depth(depth, None);
     }
 
     /// Says that its queue was full and something was turned away.
     pub fn rejected(&self) {
-        self.rejected.fetch_add(1, Relaxed);
+        self.words().rejected += 1;
     }
 
     /// Puts something of its owner on the node, in place of what was there.
@@ -218,23 +163,18 @@ impl NodeState {
     /// Shows it under another node from now on, without changing who supervises it. Where that node goes, it is shown under
     /// its supervisor again.
     pub fn show_under(&self, parent: &NodeState) {
-        self.shown_under.store(parent.key, Relaxed);
+        self.words().shown_under = Some(parent.key);
     }
 
     // ---- for the shell, the driver and sessions ---------------------------------------------------------------------
 
-    /// It takes a message in hand.
-    pub(crate) fn begin(&self, what: &'static str) {
-        self.take_up(what, None, || None);
-    }
-
     /// It takes something in hand; `detail` is asked for only where the node is traced in full.
     pub(crate) fn take_up(&self, what: &'static str, number: Option<u64>, detail: impl FnOnce() -> Option<String>) {
-        let detail = if self.in_full.load(Relaxed) { detail() } else { None };
         let now = Instant::now();
         let mut words = self.words();
+        let detail = if words.in_full { detail() } else { None };
         words.in_hand = Some((what, now));
-        words.ring.message(now, what, number, detail);
+        words.ring.push(now, HappenedKind::Message, what, number, detail);
     }
 
     /// It has work in hand, and will say of each piece what it is.
@@ -243,8 +183,9 @@ impl NodeState {
     }
 
     pub(crate) fn finish(&self) {
-        self.handled.fetch_add(1, Relaxed);
-        self.words().in_hand = None;
+        let mut words = self.words();
+        words.handled += 1;
+        words.in_hand = None;
     }
 
     /// What it has in hand, and for how long.
@@ -254,26 +195,17 @@ impl NodeState {
 
     /// Others have put so much into its queue that it has not answered. Says so for it, because it may be stuck.
     pub(crate) fn inbox(&self, depth: usize) {
-        self.inbox.store(depth as u64, Relaxed);
-        self.mark_peak();
-    }
-
-    fn mark_peak(&self) {
-        self.depth_peak.fetch_max(self.depth(), Relaxed);
-    }
-
-    fn depth(&self) -> u64 {
-        self.waiting.load(Relaxed).saturating_add(self.inbox.load(Relaxed))
+        self.words().set_depth(None, depth);
     }
 
     /// All that it has to say about itself after a piece of work. `put` may change what its owner has on the node.
     pub(crate) fn present(&self, presented: Presented, put: impl FnOnce(&mut NodePayload)) {
         let Presented { phase, doing, number, waiting } = presented;
-        self.queue(waiting);
         let mut words = self.words();
+        words.set_depth(waiting, None);
         if words.phase != Some(phase) {
             words.phase = Some(phase);
-            words.ring.change(phase, number);
+            words.ring.push(Instant::now(), HappenedKind::Change, phase, number, None);
         }
         words.set_doing(doing);
         put(&mut words.payload);
@@ -284,9 +216,8 @@ impl NodeState {
     }
 
     pub(crate) fn born(&self, incarnation: u64, generation: u64) {
-        self.incarnation.store(incarnation, Relaxed);
-        self.generation.store(generation, Relaxed);
         let mut words = self.words();
+        (words.incarnation, words.generation) = (incarnation, generation);
         words.started_at = Some((Millis::now(), Instant::now()));
         (words.in_hand, words.doing, words.phase) = (None, None, None);
         words.set_status(Status::Starting);
@@ -294,15 +225,18 @@ impl NodeState {
 
     /// Its incarnation is over. What it said last is kept for whoever looks after that.
     pub(crate) fn died(&self, reason: &ExitReason) {
-        let mut words = self.words();
-        words.last_exit = Some((reason.clone(), Instant::now()));
-        words.in_hand = None;
-        words.started_at = None;
+        self.words().last_exit = Some((reason.clone(), Instant::now()));
     }
 
-    pub(crate) fn set_restarts(&self, total: u64, in_window: u32) {
-        self.restarts.store(total, Relaxed);
-        self.restarts_in_window.store(u64::from(in_window), Relaxed);
+    /// What its supervisor knows of it.
+    pub(crate) fn judged(&self, view: ChildView) {
+        let mut words = self.words();
+        (words.restarts, words.restarts_in_window) = (view.restarts, u64::from(view.in_window));
+        if !view.status.is_alive() {
+            // A start that led to nothing is no incarnation to show, either.
+            (words.in_hand, words.started_at) = (None, None);
+        }
+        words.set_status(view.status);
     }
 
     /// Says how to ask this supervisor things.
@@ -315,37 +249,6 @@ impl NodeState {
         self.admin.get()
     }
 
-    /// Who supervises it, or what it works for.
-    pub(crate) fn owner(&self) -> Option<u64> {
-        self.owner
-    }
-
-    /// Under which node it is to be shown, where that is not its owner.
-    pub(crate) fn shown_under(&self) -> Option<u64> {
-        Some(self.shown_under.load(Relaxed)).filter(|key| *key != 0)
-    }
-
-    pub(crate) fn place(&self) -> Place {
-        self.place
-    }
-
-    pub(crate) fn numbers(&self) -> Numbers {
-        Numbers {
-            handled: self.handled.load(Relaxed),
-            depth: self.depth(),
-            depth_peak: self.depth_peak.load(Relaxed),
-            rejected: self.rejected.load(Relaxed),
-            incarnation: self.incarnation.load(Relaxed),
-            generation: self.generation.load(Relaxed),
-            restarts: self.restarts.load(Relaxed),
-            restarts_in_window: self.restarts_in_window.load(Relaxed),
-        }
-    }
-
-    pub(crate) fn shelf(&self) -> Weak<Shelf> {
-        self.shelf.clone()
-    }
-
     pub(crate) fn words(&self) -> MutexGuard<'_, Words> {
         // A panic while the lock is held leaves every field whole: each is set by one assignment.
         self.words.lock()
@@ -353,6 +256,17 @@ impl NodeState {
 }
 
 impl Words {
+    /// What waits in its queue.
+    pub(super) fn depth(&self) -> u64 {
+        (self.waiting + self.inbox) as u64
+    }
+
+    fn set_depth(&mut self, waiting: impl Into<Option<usize>>, inbox: impl Into<Option<usize>>) {
+        self.waiting = waiting.into().unwrap_or(self.waiting);
+        self.inbox = inbox.into().unwrap_or(self.inbox);
+        self.depth_peak = self.depth_peak.max(self.depth());
+    }
+
     fn set_doing(&mut self, doing: Option<String>) {
         if self.doing.as_ref().map(|(before, _)| before) != doing.as_ref() {
             self.doing = doing.map(|what| (what, Instant::now()));
@@ -362,39 +276,29 @@ impl Words {
     fn set_status(&mut self, status: Status) {
         if self.status != status {
             self.status = status;
-            self.ring.change(status.as_str(), None);
+            self.ring.push(Instant::now(), HappenedKind::Change, status.as_str(), None, None);
         }
     }
 }
 
-/// The last things that happened to it.
+/// The last things that happened to it, and when.
 #[derive(Debug, Default)]
-pub(super) struct Ring(pub(super) VecDeque<Kept>);
-
-#[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) at: Instant,
-    pub(super) kind: HappenedKind,
-    pub(super) what: &'static str,
-    pub(super) number: Option<u64>,
-    pub(super) detail: Option<Box<str>>,
-}
+pub(super) struct Ring(pub(super) VecDeque<(Instant, Happened)>);
 
 impl Ring {
-    fn message(&mut self, at: Instant, what: &'static str, number: Option<u64>, detail: Option<String>) {
-        let detail = detail.map(|text| text.chars().take(DETAIL_CHARS_MAX).collect::<String>().into_boxed_str());
-        self.push(Kept { at, kind: HappenedKind::Message, what, number, detail });
-    }
-
-    fn change(&mut self, what: &'static str, number: Option<u64>) {
-        self.push(Kept { at: Instant::now(), kind: HappenedKind::Change, what, number, detail: None });
-    }
-
-    fn push(&mut self, kept: Kept) {
+    fn push(
+        &mut self,
+        at: Instant,
+        kind: HappenedKind,
+        what: &'static str,
+        number: Option<u64>,
+        detail: Option<String>,
+    ) {
         if self.0.len() == EVENTS_KEPT {
             self.0.pop_front();
         }
-        self.0.push_back(kept);
+        let detail = detail.map(|text| text.chars().take(DETAIL_CHARS_MAX).collect());
+        self.0.push_back((at, Happened { ago_ms: 0, kind, what, number, detail }));
     }
 }
 
@@ -402,18 +306,6 @@ impl fmt::Debug for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeState").field("path", &self.path).field("status", &self.status()).finish_non_exhaustive()
     }
-}
-
-/// The numbers of a node at one moment.
-pub(crate) struct Numbers {
-    pub(crate) handled: u64,
-    pub(crate) depth: u64,
-    pub(crate) depth_peak: u64,
-    pub(crate) rejected: u64,
-    pub(crate) incarnation: u64,
-    pub(crate) generation: u64,
-    pub(crate) restarts: u64,
-    pub(crate) restarts_in_window: u64,
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

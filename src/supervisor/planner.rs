@@ -1,6 +1,6 @@
 //! The part of a supervisor that decides: a pure state machine, without a clock, a task or chance of its own.
 //!
-//! It is level-triggered. An event only edits what each child should be (`want`, `recycle`) and what it is (`state`);
+//! It is level-triggered. An event only edits what each child should be (`want`, `recycle`) and what it is (`status`);
 //! one [`Planner::reconcile`] then compares the two and gives the next actions:
 //!
 //! 1. something is stopping: wait (ordered kinds only);
@@ -13,9 +13,9 @@
 //!
 //! ```text
 //!            ┌───────────── Due ─────────────┐
-//!          Idle ──► Starting ──► Running ──► Backoff ──► Parked ─ unpark, Due ─► Idle
+//!        Stopped ──► Starting ──► Running ──► Backoff ──► Parked ─ unpark, Due ─► Stopped
 //!            ▲          └─────┬──────┘
-//!            └── Exited ── Stopping ──► Stuck (did not end although killed; its slot stays taken)
+//!            └── Exited ── Stopping ──► Unkillable (did not end although killed; its slot stays taken)
 //! ```
 
 use std::{
@@ -24,18 +24,19 @@ use std::{
 };
 
 use crate::supervisor::{
-    admin::{AdminError, Done},
+    admin::{AdminError, Answer, Done},
     backoff::Chance,
     exit::ExitReason,
     intensity::Window,
     planner::child::{ByHand, Child, Park, Wait},
     report::{Context, Decision},
     spec::{ChildId, Kind, Policy, Rules, Strategy},
+    status::Status,
 };
 
 pub(crate) use crate::supervisor::planner::{
-    child::{ChildView, State},
-    talk::{Action, Event},
+    child::ChildView,
+    talk::{Action, Admin, ChildEvent, Event},
 };
 
 mod asked;
@@ -70,6 +71,9 @@ pub(crate) struct Planner {
     keys: HashMap<ChildId, Key>,
     next_key: Key,
     last_generation: Generation,
+    /// When the event in hand happened, and what follows from it so far.
+    now: Duration,
+    actions: Vec<Action>,
     /// Restarts, where exhaustion escalates; restarts of different children, where it parks.
     window: Window,
     chance: Chance,
@@ -92,6 +96,8 @@ impl Planner {
             keys: HashMap::new(),
             next_key: 0,
             last_generation: Generation(0),
+            now: Duration::ZERO,
+            actions: Vec::new(),
             window: Window::default(),
             chance: Chance::new(seed),
             unbooted: BTreeSet::new(),
@@ -105,38 +111,37 @@ impl Planner {
 
     /// Takes one event and gives what to do now. `now` is measured from any fixed beginning and never goes back.
     pub(crate) fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
-        let mut out = Vec::new();
+        self.now = now;
         if self.phase == Phase::Gone {
-            refuse_the_dead(&event, &mut out);
-            return out;
+            self.refuse(&event);
+        } else {
+            self.take(event);
+            self.reconcile();
         }
-        match event {
-            Event::Boot { children } => self.boot(children),
-            Event::Started { id, generation, info } => self.started(&id, generation, info, now, &mut out),
-            Event::Ignored { id, generation } => self.ignored(&id, generation, now, &mut out),
-            Event::StartFailed { id, generation, reason } => self.start_failed(&id, generation, reason, now, &mut out),
-            Event::Exited { id, generation, reason } => self.exited(&id, generation, reason, now, &mut out),
-            Event::Unkillable { id, generation } => self.unkillable(&id, generation, &mut out),
-            Event::Due { id, generation } => self.due(&id, generation),
+        std::mem::take(&mut self.actions)
+    }
+
+    fn take(&mut self, event: Event) {
+        let (call, answer) = match event {
+            Event::Boot { children } => return self.boot(children),
+            Event::Child(id, generation, what) => return self.happened(&id, generation, what),
+            Event::Shutdown { reason } => return self.go_down(ExitReason::Shutdown(reason)),
+            Event::Start { call, id, policy } => (call, self.add_by_hand(call, id, policy)),
+            Event::Admin(call, id, what) => (call, self.asked(call, &id, what)),
             Event::Change { call, rules, children } => {
-                let answer = self.change(rules, children).map(|()| Done::Ok).map_err(AdminError::BadSpec);
-                out.push(Action::Reply { call, answer });
+                (call, self.change(rules, children).map(|()| Some(Done::Ok)).map_err(AdminError::BadSpec))
             }
-            Event::Shutdown { reason } => self.go_down(ExitReason::Shutdown(reason), &mut out),
-            Event::Start { call, id, policy } => {
-                if let Err(refused) = self.add_by_hand(call, id, policy) {
-                    out.push(Action::Reply { call, answer: Err(refused) });
-                }
-            }
-            Event::Terminate { call, id } => self.by_hand(call, &id, Self::terminate, now, &mut out),
-            Event::Restart { call, id } => self.by_hand(call, &id, Self::restart, now, &mut out),
-            Event::Recycle { call, id } => self.by_hand(call, &id, Self::recycle, now, &mut out),
-            Event::Delete { call, id } => self.by_hand(call, &id, Self::delete, now, &mut out),
-            Event::Park { call, id } => self.by_hand(call, &id, Self::park, now, &mut out),
-            Event::Unpark { call, id } => self.by_hand(call, &id, Self::unpark, now, &mut out),
+        };
+        if let Some(answer) = answer.transpose() {
+            self.actions.push(Action::Reply { call, answer });
         }
-        self.reconcile(&mut out);
-        out
+    }
+
+    /// After its exit a planner only says no.
+    fn refuse(&mut self, event: &Event) {
+        if let Event::Start { call, .. } | Event::Admin(call, ..) | Event::Change { call, .. } = event {
+            self.actions.push(Action::Reply { call: *call, answer: Err(AdminError::ShuttingDown) });
+        }
     }
 
     /// One child.
@@ -163,29 +168,29 @@ impl Planner {
     }
 
     /// The next actions, from what is and what should be.
-    fn reconcile(&mut self, out: &mut Vec<Action>) {
+    fn reconcile(&mut self) {
         if self.phase == Phase::Booting && self.unbooted.is_empty() {
             self.phase = Phase::Up;
-            out.push(Action::Booted);
+            self.actions.push(Action::Booted);
         }
         if self.is_dynamic() {
             while let Some(key) = self.to_stop.last().copied() {
-                self.stop(key, out);
+                self.stop(key);
             }
             while let Some(key) = self.to_start.first().copied() {
-                self.spawn(key, out);
+                self.spawn(key);
             }
         } else if self.stopping.is_empty() {
             if let Some(key) = self.to_stop.last().copied() {
-                self.stop(key, out);
+                self.stop(key);
             } else if self.starting.is_empty()
                 && let Some(key) = self.to_start.first().copied()
                 && self.may_pass(key)
             {
-                self.spawn(key, out);
+                self.spawn(key);
             }
         }
-        self.exit_when_down(out);
+        self.exit_when_down();
     }
 
     /// Whether the children before `key` are as far as they must be.
@@ -194,95 +199,108 @@ impl Planner {
         alone || self.held_back.first().is_none_or(|first| *first > key)
     }
 
-    fn exit_when_down(&mut self, out: &mut Vec<Action>) {
+    fn exit_when_down(&mut self) {
         let quiet = self.starting.is_empty() && self.stopping.is_empty() && self.to_stop.is_empty();
         if !quiet || !matches!(self.phase, Phase::Down(_)) {
             return;
         }
         if let Phase::Down(reason) = std::mem::replace(&mut self.phase, Phase::Gone) {
-            let stuck = self.children.values().filter(|child| child.state == State::Stuck);
+            let stuck = self.children.values().filter(|child| child.status == Status::Unkillable);
             let leftover = stuck.map(|child| child.id.clone()).collect();
-            out.push(Action::Exit { reason, leftover });
+            self.actions.push(Action::Exit { reason, leftover });
         }
     }
 
-    fn spawn(&mut self, key: Key, out: &mut Vec<Action>) {
+    fn spawn(&mut self, key: Key) {
         let generation = self.next_generation();
         let action = self.edit(key, |child| {
-            child.state = State::Starting;
+            child.status = Status::Starting;
             child.generation = generation;
             child.incarnation += 1;
             Action::Spawn { id: child.id.clone(), generation, incarnation: child.incarnation }
         });
-        out.push(action);
+        self.actions.push(action);
     }
 
-    fn stop(&mut self, key: Key, out: &mut Vec<Action>) {
+    fn stop(&mut self, key: Key) {
         let action = self.edit(key, |child| {
-            child.state = State::Stopping;
+            child.status = Status::Stopping;
             Action::Stop { id: child.id.clone(), generation: child.generation, shutdown: child.policy.shutdown }
         });
-        out.push(action);
+        self.actions.push(action);
     }
 
-    /// The child does not run any more: it is forgotten, parked, or left idle for `reconcile` to start again.
-    fn rest(&mut self, key: Key, now: Duration, out: &mut Vec<Action>) {
-        let down = self.is_going_down();
-        let forget = self.edit(key, |child| {
+    /// The child does not run any more: it is forgotten, parked, or left stopped for `reconcile` to start again.
+    fn rest(&mut self, key: Key) {
+        self.cancel_timer(key);
+        let (want, forget, park) = self.edit(key, |child| {
             child.recycle = false;
-            child.state = State::Idle;
-            child.answer(Wait::Down, Ok(Done::Ok), out);
-            if child.want && !down {
-                child.park = None;
-                return false;
-            }
-            child.answer(Wait::Up, Err(AdminError::Stopped), out);
-            child.forget
+            child.status = Status::Stopped;
+            (child.want, child.forget, child.park)
         });
+        self.answer(key, Wait::Down, &Ok(Done::Ok));
+        if want {
+            return;
+        }
+        self.answer(key, Wait::Up, &Err(AdminError::Stopped));
         if forget {
-            self.remove(key, out);
-        } else if let Some(park) = self.children.get(&key).and_then(|child| child.park).filter(|_| !down) {
-            self.keep_parked(key, park, now, out);
+            self.remove(key);
+        } else if let Some(park) = park.filter(|_| !self.is_going_down()) {
+            self.keep_parked(key, park);
         }
     }
 
-    /// Parks a child that is idle, and says when it may try again where it may.
-    fn keep_parked(&mut self, key: Key, park: Park, now: Duration, out: &mut Vec<Action>) {
-        let park_for = self.rules.park_for.filter(|_| park == Park::Exhausted);
-        let generation = self.next_generation();
+    /// Parks a child that is stopped, until it may try again where it may.
+    fn keep_parked(&mut self, key: Key, park: Park) {
         let id = self.edit(key, |child| {
-            child.state = State::Parked { until: park_for.map(|park_for| now.saturating_add(park_for)) };
-            child.generation = generation;
+            child.status = Status::Parked;
             child.id.clone()
         });
-        out.push(Action::Parked { id: id.clone() });
-        if let Some(after) = park_for {
-            out.push(Action::Arm { id, generation, after });
+        self.actions.push(Action::Parked { id });
+        if let Some(park_for) = self.rules.park_for.filter(|_| park == Park::Exhausted) {
+            self.arm(key, Status::Parked, park_for);
         }
+    }
+
+    /// Lets a child wait so long in that status.
+    fn arm(&mut self, key: Key, status: Status, after: Duration) {
+        let generation = self.next_generation();
+        let id = self.edit(key, |child| {
+            child.status = status;
+            child.generation = generation;
+            child.timed = true;
+            child.id.clone()
+        });
+        self.actions.push(Action::Arm { id, generation, after });
     }
 
     /// Takes back the timer of a child that waits for its restart, or to be unparked.
-    fn cancel_timer(&mut self, key: Key, out: &mut Vec<Action>) {
-        let child = &self.children[&key];
-        if matches!(child.state, State::Backoff { .. } | State::Parked { until: Some(_) }) {
-            out.push(Action::Cancel { id: child.id.clone() });
+    fn cancel_timer(&mut self, key: Key) {
+        if let Some(child) = self.children.get_mut(&key).filter(|child| child.timed) {
+            child.timed = false;
+            self.actions.push(Action::Cancel { id: child.id.clone() });
         }
     }
 
-    fn remove(&mut self, key: Key, out: &mut Vec<Action>) {
+    /// Answers those who wait for this of a child.
+    fn answer(&mut self, key: Key, what: Wait, answer: &Answer) {
+        let Some(child) = self.children.get_mut(&key) else { return };
+        for (call, _) in child.waiting.extract_if(.., |(_, wait)| *wait == what) {
+            self.actions.push(Action::Reply { call, answer: answer.clone() });
+        }
+    }
+
+    fn report(&mut self, key: Key, reason: ExitReason, crash: Option<Context>, decision: Decision, in_window: u32) {
+        let id = self.children[&key].id.clone();
+        self.actions.push(Action::Report { id, reason, crash, decision, in_window });
+    }
+
+    /// Forgets a child that is stopped, and not wanted.
+    fn remove(&mut self, key: Key) {
         if let Some(child) = self.children.remove(&key) {
             self.keys.remove(&child.id);
-            for set in [
-                &mut self.unbooted,
-                &mut self.starting,
-                &mut self.stopping,
-                &mut self.held_back,
-                &mut self.to_stop,
-                &mut self.to_start,
-            ] {
-                set.remove(&key);
-            }
-            out.push(Action::Forget { id: child.id });
+            self.unbooted.remove(&key);
+            self.actions.push(Action::Forget { id: child.id });
         }
     }
 
@@ -304,46 +322,19 @@ impl Planner {
         key
     }
 
-    /// The child that an event is about, if the event is not old news.
-    fn current(&self, id: &ChildId, generation: Generation, fits: impl Fn(State) -> bool) -> Option<Key> {
-        let key = *self.keys.get(id)?;
-        let child = &self.children[&key];
-        (child.generation == generation && fits(child.state)).then_some(key)
-    }
-
     /// Changes a child and sorts it in anew. The key must be there.
     fn edit<T>(&mut self, key: Key, change: impl FnOnce(&mut Child) -> T) -> T {
         let child = self.children.get_mut(&key).expect("a key is handed round only while its child is there");
         let result = change(child);
-        let runs = matches!(child.state, State::Starting | State::Running);
-        let is_idle = child.state == State::Idle;
-        let held_back = matches!(child.state, State::Backoff { .. } | State::Stuck) && child.want;
+        let runs = matches!(child.status, Status::Starting | Status::Running);
+        let held_back = matches!(child.status, Status::Backoff | Status::Unkillable) && child.want;
         let member = |set: &mut BTreeSet<Key>, yes: bool| if yes { set.insert(key) } else { set.remove(&key) };
-        member(&mut self.starting, child.state == State::Starting);
-        member(&mut self.stopping, child.state == State::Stopping);
+        member(&mut self.starting, child.status == Status::Starting);
+        member(&mut self.stopping, child.status == Status::Stopping);
         member(&mut self.held_back, held_back);
         member(&mut self.to_stop, runs && (child.recycle || !child.want));
-        member(&mut self.to_start, is_idle && child.want);
+        member(&mut self.to_start, child.status == Status::Stopped && child.want);
         result
-    }
-}
-
-fn report(child: &Child, reason: ExitReason, crash: Option<Context>, decision: Decision, in_window: u32) -> Action {
-    Action::Report { id: child.id.clone(), reason, crash, decision, in_window }
-}
-
-/// After its exit a planner only says no.
-fn refuse_the_dead(event: &Event, out: &mut Vec<Action>) {
-    if let Event::Start { call, .. }
-    | Event::Terminate { call, .. }
-    | Event::Restart { call, .. }
-    | Event::Recycle { call, .. }
-    | Event::Delete { call, .. }
-    | Event::Park { call, .. }
-    | Event::Unpark { call, .. }
-    | Event::Change { call, .. } = event
-    {
-        out.push(Action::Reply { call: *call, answer: Err(AdminError::ShuttingDown) });
     }
 }
 

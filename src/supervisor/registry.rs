@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, MutexGuard,
+        Arc, MutexGuard, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -147,8 +147,9 @@ impl Registry {
             None => id.to_owned(),
         };
         let shelf = Arc::downgrade(&self.shelf);
-        let owner = owner.map(NodeState::key);
-        let node = Arc::new(NodeState::new(key, owner, place, id.into(), path.into(), kind, shelf));
+        let (id, path, owner) = (id.into(), path.into(), owner.map(NodeState::key));
+        let (admin, words) = (OnceLock::new(), Lock::default());
+        let node = Arc::new(NodeState { key, id, path, kind, owner, place, shelf, admin, words });
         self.shelf.nodes().insert(key, node.clone());
         Shown(node)
     }

@@ -133,11 +133,8 @@ impl CrashReport {
                 (in_hand.map(|(what, _)| what.to_owned()), in_hand.map(|(_, since)| millis(since)))
             }
         };
-        let numbers = child.numbers();
-        let (doing, payload) = {
-            let words = child.words();
-            (words.doing.as_ref().map(|(what, _)| what.clone()), words.payload.clone())
-        };
+        let recent = child.recent();
+        let words = child.words();
         CrashReport {
             number: 0,
             at: Millis::now(),
@@ -146,13 +143,13 @@ impl CrashReport {
             reason,
             offender,
             kind: child.kind(),
-            incarnation: child.incarnation(),
+            incarnation: words.incarnation,
             message,
             in_hand_ms,
-            doing,
-            payload,
-            queue: numbers.depth,
-            recent: child.recent(),
+            doing: words.doing.as_ref().map(|(what, _)| what.clone()),
+            payload: words.payload.clone(),
+            queue: words.depth(),
+            recent,
             decision,
             in_window,
         }
@@ -162,15 +159,6 @@ impl CrashReport {
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}/{}", self.supervisor, self.offender)
-    }
-
-    /// File and line of a panic, where they are known.
-    #[must_use]
-    pub fn location(&self) -> Option<&str> {
-        match &self.reason {
-            ExitReason::Panic(panic) => panic.location.as_deref(),
-            _ => None,
-        }
     }
 
     /// The report in one line.
@@ -196,8 +184,8 @@ impl fmt::Display for CrashReport {
         writeln!(f, "  context     {context}")?;
         // Whoever crashed wrote this; it stays on its line.
         writeln!(f, "  reason      {}", reason.to_string().replace(char::is_control, " "))?;
-        if matches!(reason, ExitReason::Panic(_)) {
-            writeln!(f, "  location    {}", self.location().unwrap_or("unknown"))?;
+        if let ExitReason::Panic(panic) = reason {
+            writeln!(f, "  location    {}", panic.place())?;
         }
         match (&self.message, self.in_hand_ms) {
             (Some(message), Some(ms)) => writeln!(f, "  handling    {message}, for {ms} ms")?,

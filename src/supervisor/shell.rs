@@ -87,25 +87,11 @@ pub(crate) enum Init {
 
 /// Why a behaviour ends itself.
 #[derive(Debug)]
-pub(crate) enum ExitError {
-    /// With an error; the text carries the chain of causes.
-    Failed(String),
-    /// With a reason that was decided elsewhere.
-    As(ExitReason),
-}
-
-impl From<ExitError> for ExitReason {
-    fn from(error: ExitError) -> ExitReason {
-        match error {
-            ExitError::Failed(text) => ExitReason::Error(text),
-            ExitError::As(reason) => reason,
-        }
-    }
-}
+pub(crate) struct ExitError(pub(crate) ExitReason);
 
 impl<E: std::error::Error + 'static> From<E> for ExitError {
     fn from(error: E) -> ExitError {
-        ExitError::Failed(chain(&error))
+        ExitError(ExitReason::Error(chain(&error)))
     }
 }
 
@@ -199,8 +185,8 @@ impl<M: Send + 'static> Context<M> {
     }
 
     /// Says in `terminate` that this, and not the stop, is how the actor ended.
-    pub(crate) fn ends_as(&mut self, error: ExitError) {
-        self.leaving = Some(error.into());
+    pub(crate) fn ends_as(&mut self, reason: ExitReason) {
+        self.leaving = Some(reason);
     }
 
     /// Takes the actor from its supervisor, who is not told of its end then.
@@ -211,20 +197,9 @@ impl<M: Send + 'static> Context<M> {
         }
     }
 
-    /// What lets this actor start others as its children.
-    pub(crate) fn linker(&self) -> Linker {
-        Linker(Some(self.actor.get_cell()))
-    }
-}
-
-/// Whose child an actor becomes.
-#[derive(Clone)]
-pub(crate) struct Linker(Option<ActorCell>);
-
-impl Linker {
-    /// Nobody's: a root.
-    pub(crate) fn none() -> Linker {
-        Linker(None)
+    /// What the start of a child of this actor needs to know.
+    pub(crate) fn child(&self, node: Arc<NodeState>, incarnation: u64, registry: Registry) -> SpawnArgs {
+        SpawnArgs { parent: Some(self.actor.get_cell()), node, incarnation, registry }
     }
 }
 
@@ -232,15 +207,13 @@ impl Linker {
 #[derive(Clone)]
 pub(crate) struct Running {
     cell: ActorCell,
-    ask: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    ask: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Running {
     /// Asks it to stop, in the way that it wants to be asked.
     pub(crate) fn stop(&self, reason: &str) {
-        if !(self.ask)(reason) {
-            self.cell.stop(None);
-        }
+        (self.ask)(reason);
     }
 
     /// Drops its handler at the next await, and kills its children.
@@ -251,11 +224,19 @@ impl Running {
 
 /// What a start needs to know.
 pub(crate) struct SpawnArgs {
-    pub(crate) linker: Linker,
+    /// Whose child it becomes.
+    parent: Option<ActorCell>,
     pub(crate) node: Arc<NodeState>,
     pub(crate) incarnation: u64,
     /// For supervisors, who show their children in it.
     pub(crate) registry: Registry,
+}
+
+impl SpawnArgs {
+    /// Of a root.
+    pub(crate) fn root(node: Arc<NodeState>, registry: Registry) -> SpawnArgs {
+        SpawnArgs { parent: None, node, incarnation: 1, registry }
+    }
 }
 
 /// What a start gives.
@@ -297,21 +278,22 @@ pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'stati
 pub(crate) async fn start<B: Behaviour>(behaviour: B, spawn: SpawnArgs) -> Result<Live, NotStarted> {
     let last_word = LastWord::default();
     let found = Arc::new(OnceLock::new());
-    let SpawnArgs { node, incarnation, .. } = spawn;
+    let SpawnArgs { parent, node, incarnation, .. } = spawn;
     let args = Args { behaviour, node, incarnation, last_word: last_word.clone(), found: found.clone() };
     let shell = Shell::<B>(std::marker::PhantomData);
     // No names: ractor's are global to the process, and free again before the old actor is gone.
-    let spawned = match spawn.linker.0 {
+    let spawned = match parent {
         Some(parent) => parent.spawn_linked(None, shell, args).await,
         None => ractor::Actor::spawn(None, shell, args).await,
     };
     match spawned {
         Ok((actor, join)) => {
             let cell = actor.get_cell();
-            let ask: Arc<dyn Fn(&str) -> bool + Send + Sync> = Arc::new(move |reason| match B::stop_message(reason) {
+            let ask = Arc::new(move |reason: &str| {
                 // A refused message means that the actor is ending, and then there is nothing to ask.
-                Some(msg) => actor.send_message(Envelope(msg)).is_ok(),
-                None => false,
+                if B::stop_message(reason).is_none_or(|msg| actor.send_message(Envelope(msg)).is_err()) {
+                    actor.stop(None);
+                }
             });
             let info = match found.get() {
                 Some(Init::RunWith(info)) => Some(info.clone()),
@@ -381,7 +363,7 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let since = Instant::now();
         match B::TELLS_ITS_WORK {
             true => inner.cx.node.begin_untold(what),
-            false => inner.cx.node.begin(what),
+            false => inner.cx.node.take_up(what, None, || None),
         }
         let handling = step(B::MAY_WAIT, inner.behaviour.handle(msg, &mut inner.cx));
         let result = AssertUnwindSafe(handling).catch_unwind().await;
@@ -434,7 +416,7 @@ impl<B: Behaviour> Inner<B> {
     ) -> Result<T, ActorProcessingErr> {
         let reason = match result {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => ExitReason::from(error),
+            Ok(Err(ExitError(reason))) => reason,
             Err(payload) => {
                 // What it says that it has in hand is closer than the message that woke it.
                 let told = self.cx.node.in_hand().filter(|_| B::TELLS_ITS_WORK);

@@ -1,16 +1,17 @@
 //! Being in the tree: a node is there for as long as its guard is.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::supervisor::node_state::NodeState;
 
 /// A node that leaves the tree when this is dropped.
+#[derive(Debug)]
 pub(crate) struct Shown(pub(crate) Arc<NodeState>);
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        if let Some(shelf) = self.0.shelf().upgrade() {
-            shelf.remove(self.0.key());
+        if let Some(shelf) = self.0.shelf.upgrade() {
+            shelf.remove(self.0.key);
         }
     }
 }
@@ -18,6 +19,7 @@ impl Drop for Shown {
 /// The node of a worker: a task of an actor, such as one model request or one tool call.
 ///
 /// It is in the tree until it is dropped; move it into the task's future, and it goes when the task does, however that ends.
+#[derive(Debug)]
 pub struct WorkerNode(pub(crate) Shown);
 
 impl WorkerNode {
@@ -30,11 +32,5 @@ impl WorkerNode {
     /// Says what it does now.
     pub fn doing(&self, what: impl Into<String>) {
         self.0.0.doing(what);
-    }
-}
-
-impl fmt::Debug for WorkerNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.0.fmt(f)
     }
 }

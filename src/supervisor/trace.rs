@@ -3,7 +3,7 @@
 //! A ring of [`EVENTS_KEPT`] entries on each node. It holds kinds and numbers only, so that it can be shown to anybody; what was
 //! said is in it only while somebody has asked for that (`Operator::trace_in_full`), and then cut to [`DETAIL_CHARS_MAX`].
 
-use std::{fmt, sync::atomic::Ordering::Relaxed};
+use std::fmt;
 
 use serde::Serialize;
 
@@ -65,20 +65,13 @@ impl fmt::Display for Happened {
 impl Ring {
     /// What was said is forgotten; that something was said is not.
     fn redact(&mut self) {
-        self.0.iter_mut().for_each(|kept| kept.detail = None);
+        self.0.iter_mut().for_each(|(_, happened)| happened.detail = None);
     }
 
     /// The newest, oldest first.
     fn last(&self, most: usize) -> Vec<Happened> {
         let newest = self.0.iter().skip(self.0.len().saturating_sub(most));
-        let shown = newest.map(|kept| Happened {
-            ago_ms: millis(kept.at.elapsed()),
-            kind: kept.kind,
-            what: kept.what,
-            number: kept.number,
-            detail: kept.detail.as_deref().map(str::to_owned),
-        });
-        shown.collect()
+        newest.map(|(at, happened)| Happened { ago_ms: millis(at.elapsed()), ..happened.clone() }).collect()
     }
 }
 
@@ -97,9 +90,10 @@ impl NodeState {
 
     /// Whether its trace keeps what is said. Off by default; where it is turned off, what was kept is forgotten.
     pub(crate) fn trace_in_full(&self, on: bool) {
-        self.in_full.store(on, Relaxed);
+        let mut words = self.words();
+        words.in_full = on;
         if !on {
-            self.words().ring.redact();
+            words.ring.redact();
         }
     }
 }

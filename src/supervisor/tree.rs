@@ -1,6 +1,6 @@
 //! A picture of the tree at one moment, made from the nodes: no actor is asked, so a stuck or flooded one is seen too.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -92,7 +92,6 @@ impl Node {
 
     fn read(node: &NodeState, now: Instant) -> Node {
         let words = node.words();
-        let numbers = node.numbers();
         let age = |since: Instant| now.saturating_duration_since(since);
         let busy = words.in_hand.map(|(what, since)| (what, age(since)));
         let reading = match busy {
@@ -114,16 +113,16 @@ impl Node {
             busy_ms: busy.map(|(_, since)| millis(since)),
             started_at: words.started_at.as_ref().map(|(at, _)| *at),
             age_ms: words.started_at.as_ref().map(|(_, since)| millis(age(*since))),
-            incarnation: numbers.incarnation,
-            generation: numbers.generation,
-            restarts: numbers.restarts,
-            restarts_in_window: numbers.restarts_in_window,
+            incarnation: words.incarnation,
+            generation: words.generation,
+            restarts: words.restarts,
+            restarts_in_window: words.restarts_in_window,
             last_exit: words.last_exit.as_ref().map(|(reason, _)| reason.clone()),
             last_exit_ms: words.last_exit.as_ref().map(|(_, at)| millis(age(*at))),
-            handled: numbers.handled,
-            queue: numbers.depth,
-            queue_peak: numbers.depth_peak,
-            queue_rejected: numbers.rejected,
+            handled: words.handled,
+            queue: words.depth(),
+            queue_peak: words.depth_peak,
+            queue_rejected: words.rejected,
             payload: words.payload.clone(),
             children: Vec::new(),
         }
@@ -149,78 +148,36 @@ impl Node {
     }
 }
 
-/// Puts nodes under those that they are shown under. One whose parent is missing, or that is under itself, becomes a root.
+/// Puts nodes under those that they are shown under. One whose parent is missing, or that would be under itself, becomes a root.
 ///
 /// `nodes` are in the order of their keys, and so are the roots and the children of each node.
 pub(crate) fn grow(nodes: &[Arc<NodeState>]) -> Vec<Node> {
-    let now = Instant::now();
-    let keys: Vec<u64> = nodes.iter().map(|node| node.key()).collect();
-    let place_of = |key: u64| keys.binary_search(&key).ok();
-    let shown_under =
-        |node: &Arc<NodeState>| node.shown_under().and_then(place_of).or_else(|| node.owner().and_then(place_of));
-    let mut parents: Vec<Option<usize>> = nodes.iter().map(shown_under).collect();
-    let depths = depths(&parents);
-    let mut sizes = vec![0; nodes.len()];
-    for (place, parent) in parents.iter_mut().enumerate() {
-        match *parent {
-            Some(_) if depths[place] == 0 => *parent = None,
-            Some(parent) => sizes[parent] += 1,
-            None => {}
+    let is_there = |key: &u64| nodes.binary_search_by_key(key, |node| node.key()).is_ok();
+    let mut parents = HashMap::new();
+    let mut below = HashMap::<_, Vec<_>>::new();
+    for node in nodes {
+        let shown_under = node.words().shown_under.filter(is_there);
+        let parent = shown_under.or(node.owner.filter(is_there));
+        let mut above = std::iter::successors(parent, |key| parents.get(key).copied());
+        let parent = parent.filter(|_| above.all(|key| key != node.key()));
+        if let Some(parent) = parent {
+            parents.insert(node.key(), parent);
         }
+        below.entry(parent).or_default().push(&**node);
     }
-    // A node goes into its parent only when it is complete itself: the deepest first.
-    let mut order: Vec<usize> = (0..nodes.len()).collect();
-    order.sort_by_key(|place| std::cmp::Reverse(depths[*place]));
-    let mut below: Vec<Vec<Node>> = sizes.into_iter().map(Vec::with_capacity).collect();
-    let mut roots = Vec::new();
-    for place in order {
-        let mut node = Node::read(&nodes[place], now);
-        node.children = std::mem::take(&mut below[place]);
-        match parents[place] {
-            Some(parent) => below[parent].push(node),
-            None => roots.push(node),
-        }
-    }
-    roots
+    take(None, &mut below, Instant::now())
 }
 
-/// How many steps each is from its root; 0 for a root, and for one node of each circle.
-fn depths(parents: &[Option<usize>]) -> Vec<usize> {
-    let mut depths: Vec<Option<usize>> = vec![None; parents.len()];
-    let mut way = Vec::new();
-    for start in 0..parents.len() {
-        // Up to a root or to what is known, and down again.
-        let mut at = start;
-        while depths[at].is_none() {
-            depths[at] = Some(0);
-            way.push(at);
-            at = parents[at].unwrap_or(at);
-        }
-        let mut depth = depths[at].unwrap_or_default();
-        while let Some(place) = way.pop() {
-            // Where the way ended on itself stands a root, or where a circle is cut.
-            depth = if place == at { 0 } else { depth + 1 };
-            depths[place] = Some(depth);
-        }
-    }
-    depths.into_iter().flatten().collect()
+/// Takes those that are shown under that node, or the roots.
+fn take(parent: Option<u64>, below: &mut HashMap<Option<u64>, Vec<&NodeState>>, now: Instant) -> Vec<Node> {
+    let nodes = below.remove(&parent).unwrap_or_default().into_iter();
+    nodes.map(|node| Node { children: take(Some(node.key()), below, now), ..Node::read(node, now) }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-
-    #[test]
-    fn depths_are_counted_from_roots_and_circles_are_cut() {
-        assert_eq!(depths(&[]), [0; 0]);
-        assert_eq!(depths(&[None, Some(0), Some(1), Some(0), None]), [0, 1, 2, 1, 0]);
-        assert_eq!(depths(&[Some(1), Some(2), None]), [2, 1, 0], "a child may be made before its parent");
-        assert_eq!(depths(&[Some(0)]), [0]);
-        // 0 hangs under the circle of 1, 2 and 3.
-        assert_eq!(depths(&[Some(1), Some(2), Some(3), Some(1)]), [1, 0, 2, 1]);
-        assert_eq!(depths(&[Some(1), Some(0), Some(0)]), [0, 1, 1]);
-    }
 
     #[test]
     fn no_node_is_lost_in_a_circle() {

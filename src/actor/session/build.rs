@@ -1,4 +1,4 @@
-//! What a session's actor builds from its state: requests, calls, and the text on its node. Functions of values, but for `since`.
+//! What a session's actor builds from its state: requests, calls, and the text on its node. Functions of values.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,19 +8,11 @@ use crate::{
     kernel::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
     permission::{Globs, seen_from},
-    supervisor::shell::ExitError,
     tape::{TapeError, TapeStoreExt as _},
     tool::{Access, May, Tool, ToolResult, arguments},
     words::ids::{Seq, SessionId},
     words::message::ErrorReason,
 };
-
-/// The state at that entry, and the entries behind it.
-pub(super) fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), ExitError> {
-    let before = fold(&host.store.read_to(id, seq)?.entries)?;
-    let lines = host.store.read(id, seq)?;
-    Ok((before, lines.iter().map(Entry::from_tape).collect::<Result<_, _>>()?))
-}
 
 /// The state that the entries of a tape make.
 pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {

@@ -55,48 +55,28 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
     if state.waits {
         return ("interrupted", Some(format!("{at}: interrupted, waits to be told to go on")));
     }
-    let (mut model, mut retry, mut asking, mut tools, mut compacts) = (false, false, false, false, false);
-    let mut what = Vec::new();
+    let (mut phases, mut what) = (Vec::new(), Vec::new());
     for open in state.open.values() {
-        match open {
-            Open::Request(request) => {
-                model = true;
-                what.push(format!("asks {}", request.model));
-            }
-            Open::Wait(wait) => {
-                retry = true;
-                what.push(format!("waits before retry {}", wait.attempt));
-            }
-            Open::Compaction(_) => {
-                compacts = true;
-                what.push("sums up what was said before".to_owned());
-            }
-            Open::Branch(_) => what.push("sums up a branch".to_owned()),
-            Open::Ask(_) => {
-                asking = true;
-                what.push("waits for a person".to_owned());
-            }
-            Open::BudgetAsk(_) => {
-                asking = true;
-                what.push("waits for a larger budget".to_owned());
-            }
+        let (phase, doing) = match open {
+            Open::Request(request) => ("model", format!("asks {}", request.model)),
+            Open::Wait(wait) => ("retry", format!("waits before retry {}", wait.attempt)),
+            Open::Compaction(_) => ("compaction", "sums up what was said before".to_owned()),
+            Open::Branch(_) => ("turn", "sums up a branch".to_owned()),
+            Open::Ask(_) => ("asking", "waits for a person".to_owned()),
+            Open::BudgetAsk(_) => ("asking", "waits for a larger budget".to_owned()),
             Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
-                tools = true;
-                what.push(format!("runs {}", call.facts.tool));
+                ("tools", format!("runs {}", call.facts.tool))
             }
-            Open::Task(task) => what.push(format!("waits for {}", task.child)),
-            Open::Call(_) => {}
-        }
+            Open::Task(task) => ("turn", format!("waits for {}", task.child)),
+            Open::Call(_) => continue,
+        };
+        phases.push(phase);
+        what.push(doing);
     }
-    let phase = match () {
-        () if state.paused => "paused",
-        () if model => "model",
-        () if tools => "tools",
-        () if asking => "asking",
-        () if retry => "retry",
-        () if compacts => "compaction",
-        () => "turn",
-    };
+    // The first that anything open is in.
+    let mut urgent = ["model", "tools", "asking", "retry", "compaction"].into_iter().filter(|_| !state.paused);
+    let otherwise = if state.paused { "paused" } else { "turn" };
+    let phase = urgent.find(|phase| phases.contains(phase)).unwrap_or(otherwise);
     let fullness = state.context.fullness;
     if fullness.warns() {
         what.push(format!("context {} % full", fullness.percent()));

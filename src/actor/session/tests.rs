@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::time::Duration;
+
 use tokio::sync::oneshot;
 
 use super::*;
@@ -230,9 +232,9 @@ async fn a_disk_that_refuses_is_not_asked_again_at_every_wake() {
     drop(bench.send("m"));
     bench.disk.fail_from(0, ALL);
     bench.failed(bench.request());
-    let tried = bench.disk.operations.load(Ordering::SeqCst);
+    let tried = bench.disk.operations.load(std::sync::atomic::Ordering::SeqCst);
     (0..20).for_each(|_| bench.work());
-    assert_eq!(bench.disk.operations.load(Ordering::SeqCst), tried);
+    assert_eq!(bench.disk.operations.load(std::sync::atomic::Ordering::SeqCst), tried);
     assert!(bench.live.timer.is_some() && bench.live.state.due().is_none(), "the state is what it was");
     bench.disk.heal();
     bench.later(Duration::from_secs(1)).await;
@@ -650,7 +652,7 @@ async fn a_clock_that_was_set_back_makes_no_wait_longer() {
     let wait = bench.live.state.due().unwrap().since(before);
     assert!(wait <= Duration::from_secs(2), "{wait:?}");
     let (at, _) = bench.live.timer.as_ref().unwrap();
-    let timer = bench.live.clock.instant(*at) - Instant::now();
+    let timer = bench.live.clock.instant(*at) - tokio::time::Instant::now();
     assert!(timer <= Duration::from_secs(2), "{timer:?}");
     bench.later(timer).await;
     assert!(bench.live.state.request().is_some(), "it is made again");

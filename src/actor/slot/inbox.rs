@@ -13,17 +13,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     actor::{slot::Slept, tapes::OpenTape},
     error::{PassivateError, SendError},
-    kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
+    kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, ReplyTo, State, TurnEnd},
     supervisor::{NodeState, shell},
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
 };
 
-/// Questions that may wait for an answer, and as many may wait for the end of a turn.
+/// Questions that the actor has not looked at, and as many for which the state has no answer yet.
 pub(crate) const QUESTIONS_MAX: usize = 1_024;
-
-/// Who is told how a turn ended.
-pub(crate) type OutcomeReply = oneshot::Sender<Result<Arc<TurnEnd>, SendError>>;
 
 /// Who is told that something is so, or why it will not be.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
@@ -74,7 +71,7 @@ impl Work {
 /// A question that the actor answers from its state.
 pub(crate) enum Question {
     /// How the turn of this message ends.
-    Outcome(MessageId, OutcomeReply),
+    Outcome(MessageId, Reply<Arc<TurnEnd>>),
     /// When nothing runs and nothing waits.
     Idle(Reply<()>),
     /// A picture of the state.
@@ -93,7 +90,7 @@ pub(crate) enum Question {
 
 impl Question {
     /// Says that there will be no answer.
-    pub(super) fn refuse(self, error: SendError) {
+    pub(crate) fn refuse(self, error: SendError) {
         // Whoever stopped waiting does not want to know.
         match self {
             Question::Outcome(_, reply) => drop(reply.send(Err(error))),
@@ -107,7 +104,7 @@ impl Question {
     }
 
     /// Whether somebody waits for the answer still.
-    fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         match self {
             Question::Outcome(_, reply) => !reply.is_closed(),
             Question::Idle(reply) | Question::Up(reply) => !reply.is_closed(),
@@ -119,6 +116,7 @@ impl Question {
 }
 
 /// See the module.
+#[derive(Default)]
 pub(super) struct Inbox {
     pub(super) actor: Option<shell::Mailbox<Wake>>,
     woken: bool,
@@ -133,7 +131,8 @@ pub(super) struct Inbox {
     /// How the append went that is under way.
     pub(super) settled: Option<Result<Seq, TapeError>>,
     questions: VecDeque<Question>,
-    pub(super) waiting: Vec<(MessageId, OutcomeReply)>,
+    /// Those for which the state has no answer yet.
+    pub(super) waiting: Vec<Question>,
     /// What stops the workers that are at work. Whatever ends their turn takes it, and leaves another.
     stop: CancellationToken,
     /// The tickets that a worker of the turn is at.
@@ -149,32 +148,10 @@ pub(super) struct Inbox {
     /// An operator stops it: nothing is taken until it is down.
     pub(super) stopped: bool,
     /// When it woke up.
-    pub(super) born: Instant,
+    pub(super) born: Option<Instant>,
 }
 
 impl Inbox {
-    pub(super) fn new() -> Inbox {
-        Inbox {
-            actor: None,
-            woken: false,
-            node: None,
-            tasks: TaskTracker::new(),
-            mailbox: Mailbox::default(),
-            replies: BTreeMap::new(),
-            settled: None,
-            questions: VecDeque::new(),
-            waiting: Vec::new(),
-            stop: CancellationToken::new(),
-            at_work: Vec::new(),
-            prepared: None,
-            sleepers: Vec::new(),
-            idle: false,
-            vacated: false,
-            stopped: false,
-            born: Instant::now(),
-        }
-    }
-
     /// Puts in what a host wants.
     pub(super) fn command(
         &mut self,
@@ -332,7 +309,8 @@ impl Inbox {
         let commands =
             self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();
         self.show_depth();
-        Waiters { commands, questions: self.questions.drain(..).collect(), outcomes: std::mem::take(&mut self.waiting) }
+        let waiting = std::mem::take(&mut self.waiting);
+        Waiters { commands, questions: self.questions.drain(..).chain(waiting).collect() }
     }
 
     /// Takes out what is in hand: its actor does not come back. Gives those who wait for an answer.
@@ -345,8 +323,9 @@ impl Inbox {
     /// Takes out those who wait for the answer to a command that is in hand.
     pub(super) fn take_unsettled(&mut self) -> Vec<Unsettled> {
         let left = self.mailbox.in_hand();
-        let unsettled = left.into_iter().filter_map(|Left { reply, message, decided }| {
-            Some(Unsettled { message, decided, reply: self.replies.remove(&reply)? })
+        let unsettled = left.into_iter().filter_map(|left| {
+            let reply = self.replies.remove(&left.reply)?;
+            Some(Unsettled(left, reply))
         });
         let unsettled = unsettled.collect();
         self.show_depth();
@@ -355,17 +334,13 @@ impl Inbox {
 }
 
 /// A command that was in hand, of an actor that will not answer it.
-pub(super) struct Unsettled {
-    message: Option<MessageId>,
-    decided: Option<(Seq, Result<Held, Refusal>)>,
-    reply: Reply<Held>,
-}
+pub(super) struct Unsettled(Left, Reply<Held>);
 
 impl Unsettled {
     /// Says what became of it: what was decided, where the tape ends there or behind it; else that nothing was recorded. Where
     /// nobody knows how far the tape is, it says that.
     pub(super) fn tell(self, last: Option<Seq>, refusal: &SendError) {
-        let Unsettled { message, decided, reply } = self;
+        let Unsettled(Left { message, decided, .. }, reply) = self;
         let answer = match (last, decided) {
             (None, _) => Err(SendError::Unsettled { message }),
             (Some(last), Some((upto, answer))) if upto <= last => answer.map_err(SendError::from),
@@ -377,25 +352,19 @@ impl Unsettled {
 }
 
 /// Those who waited for an answer that will not come. To be told outside of every lock.
+#[derive(Default)]
 #[must_use]
 pub(super) struct Waiters {
     commands: Vec<Reply<Held>>,
     questions: Vec<Question>,
-    outcomes: Vec<(MessageId, OutcomeReply)>,
 }
 
 impl Waiters {
-    /// Nobody.
-    pub(super) fn none() -> Waiters {
-        Waiters { commands: Vec::new(), questions: Vec::new(), outcomes: Vec::new() }
-    }
-
     /// Of a session that does not sleep, and has a tape or is about to have it.
     pub(super) fn refuse_awake(mut self, error: &SendError, why: &'static str) {
-        for question in std::mem::take(&mut self.questions) {
-            match question {
-                Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why })),
-                other => other.refuse(error.clone()),
+        for question in self.questions.extract_if(.., |question| matches!(question, Question::Sleep(_))) {
+            if let Question::Sleep(slept) = question {
+                slept.tell(Err(PassivateError::Busy { why }));
             }
         }
         self.refuse(error);
@@ -404,7 +373,6 @@ impl Waiters {
     pub(super) fn refuse(self, error: &SendError) {
         // A receiver that is gone does not want to know.
         self.commands.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
-        self.outcomes.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.clone()))));
         self.questions.into_iter().for_each(|question| question.refuse(error.clone()));
     }
 }
@@ -418,7 +386,7 @@ mod tests {
     /// What an abort stops is stopped outside of the lock, perhaps late. Who begins meanwhile is not meant.
     #[test]
     fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         let before = inbox.stop_token();
         let stop = inbox.take_stop();
         let behind = inbox.stop_token();
@@ -429,7 +397,7 @@ mod tests {
     /// Over a slow disk, those who stopped waiting keep nobody out. What they wanted is not done, but for what stops.
     #[test]
     fn commands_that_nobody_waits_for_take_no_place() {
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         let state =
             State::new("s".parse().unwrap(), crate::kernel::Settings::new("/w", "m/m".parse().unwrap()), Millis(0));
         let send = || crate::kernel::SendMessage {
@@ -449,7 +417,7 @@ mod tests {
     /// A stuck actor takes no questions, and those who ask it again and again stop waiting.
     #[test]
     fn questions_that_nobody_waits_for_take_no_place() {
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         let ask = |inbox: &mut Inbox| {
             let (reply, answer) = oneshot::channel();
             inbox.question(Question::Up(reply)).map(|()| answer)

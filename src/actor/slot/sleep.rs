@@ -15,7 +15,7 @@ use crate::{
         slot::{Inner, Phase, Question, Resting, Slept, Slot, Unsettled},
     },
     error::{OpenError, PassivateError, SendError},
-    words::ids::SessionId,
+    words::ids::{Seq, SessionId},
 };
 
 /// How long the disk may take to say what became of what an actor had taken up.
@@ -40,7 +40,7 @@ impl Slot {
         let host = self.host.upgrade()?;
         inner.phase = Phase::Activating;
         inner.used = Instant::now();
-        inner.inbox().born = Instant::now();
+        inner.inbox().born = Some(Instant::now());
         host.slots.awake(self);
         Some(Activation::new(host, self.clone()))
     }
@@ -52,7 +52,7 @@ impl Slot {
             Ok(()) => {
                 inner.phase = Phase::Active;
                 if std::mem::replace(&mut inner.inbox().vacated, false) {
-                    self.vacated_locked(inner);
+                    self.leave(inner, SendError::Closed);
                 }
             }
             Err(error) => self.fall_passive(inner, &SendError::from(error)),
@@ -61,16 +61,7 @@ impl Slot {
 
     /// It was to be made, and was not. Who waits here did not ask for that: there may be one of this name, and they wake it.
     pub(crate) fn unmade(self: &Arc<Self>, error: OpenError) {
-        let mut inner = self.inner();
-        if inner.refusal().is_none()
-            && !inner.inbox().is_empty()
-            && let Some(flight) = self.take_off(&mut inner)
-        {
-            drop(inner);
-            drop(flight.launch());
-            return;
-        }
-        self.fall_passive(inner, &SendError::from(error));
+        self.leave(self.inner(), SendError::from(error));
     }
 
     /// A place under the supervisor is asked for. One that was asked for before and refused no longer matters.
@@ -94,24 +85,26 @@ impl Slot {
                 inbox.vacated = true;
                 inbox.actor = None;
             }
-            Phase::Active | Phase::Passivating => self.vacated_locked(inner),
+            Phase::Active | Phase::Passivating => self.leave(inner, SendError::Closed),
         }
     }
 
-    fn vacated_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+    /// Nothing of its actor is left: it is woken again where something came in, or is passive. Where it takes nothing, `why` is for those
+    /// who are not told a better reason.
+    fn leave(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, why: SendError) {
         let refusal = inner.refusal();
         inner.inbox().actor = None;
-        if refusal.is_none() && !inner.inbox().is_empty() {
+        if refusal.is_none()
+            && !inner.inbox().is_empty()
+            && let Some(activation) = self.take_off(&mut inner)
+        {
             let sleepers = std::mem::take(&mut inner.inbox().sleepers);
-            let flight = self.take_off(&mut inner);
             drop(inner);
             sleepers.into_iter().for_each(|slept| slept.tell(Ok(())));
-            if let Some(flight) = flight {
-                flight.launch();
-            }
+            activation.launch();
             return;
         }
-        self.fall_passive(inner, &refusal.unwrap_or(SendError::Closed));
+        self.fall_passive(inner, &refusal.unwrap_or(why));
     }
 
     /// Gives up all that a passive session does not need.
@@ -119,7 +112,7 @@ impl Slot {
         let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
         inner.phase = Phase::Passive;
         if inner.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
-            (inner.ring, inner.told) = (None, None);
+            (inner.ring, inner.told) = (None, Seq::ZERO);
         }
         let inbox = inner.inbox.take();
         let host = self.host.upgrade();
@@ -171,26 +164,21 @@ impl Slot {
     /// Wants the session to go to sleep, if it has nothing to do. Never wakes it.
     pub(crate) fn passivate(&self, slept: Slept) {
         let mut inner = self.inner();
-        let now = match inner.phase {
-            _ if inner.parked => Some(Err(PassivateError::Parked)),
-            Phase::Passive => Some(Ok(())),
-            Phase::Passivating => {
-                inner.inbox().sleepers.push(slept);
-                return;
+        let phase = inner.phase;
+        let now = match phase {
+            _ if inner.parked => Err(PassivateError::Parked),
+            Phase::Passive => Ok(()),
+            Phase::Passivating => return inner.inbox().sleepers.push(slept),
+            // A full queue is an awake session.
+            Phase::Activating | Phase::Active if inner.inbox().is_full() => {
+                Err(PassivateError::Busy { why: "too many wait for its answers" })
             }
-            Phase::Activating | Phase::Active => None,
-        };
-        let Some(now) = now else {
-            // It is asked last of all, so whatever is there is done before. A full queue is an awake session.
-            let full = PassivateError::Busy { why: "too many wait for its answers" };
-            let inbox = inner.inbox();
-            if inbox.is_full() {
-                drop(inner);
-                return slept.tell(Err(full));
+            Phase::Activating | Phase::Active => {
+                let inbox = inner.inbox();
+                // It is asked last of all, so whatever is there is done before. It fits, as was just looked at.
+                drop(inbox.question(Question::Sleep(slept)));
+                return inbox.wake();
             }
-            // It fits, as was just looked at.
-            drop(inbox.question(Question::Sleep(slept)));
-            return inbox.wake();
         };
         drop(inner);
         slept.tell(now);

@@ -32,7 +32,7 @@ impl Drop for AtWork {
 impl Slot {
     /// Whether work may begin.
     pub(crate) fn may_begin(&self) -> bool {
-        self.inner().inbox.as_ref().is_some_and(|inbox| inbox.mailbox.may_begin())
+        self.in_inbox(|inbox| inbox.mailbox.may_begin()).unwrap_or_default()
     }
 
     /// A worker of the turn begins, in that incarnation. `None` where it may not: a stop came meanwhile.
@@ -47,7 +47,7 @@ impl Slot {
     pub(crate) async fn workers_down(&self) {
         loop {
             let moved = self.moved.notified();
-            if self.inner().inbox.as_ref().is_none_or(|inbox| inbox.at_work.is_empty()) {
+            if self.in_inbox(|inbox| inbox.at_work.is_empty()).unwrap_or(true) {
                 return;
             }
             moved.await;

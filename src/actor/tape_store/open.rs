@@ -10,18 +10,12 @@ use std::{
 };
 
 use crate::{
-    actor::{
-        host::Host,
-        session::fold_of,
-        slot::Slot,
-        tape_store::Opening,
-        tapes::{FirstAppend, OpenTape},
-    },
+    actor::{host::Host, session::fold_of, slot::Slot, tape_store::Opening, tapes::OpenTape},
     error::OpenError,
     hook::panic_text,
     kernel::{Entry, State},
     tape::TapeError,
-    words::ids::{Seq, SessionId},
+    words::ids::SessionId,
 };
 
 /// How long an incarnation waits for a tape that the incarnation before it has.
@@ -100,18 +94,10 @@ fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
     Ok((loaded.tape, state))
 }
 
-/// Makes a tape, with its first entries on it. Where they do not come to the disk, nobody was told that it exists.
+/// Makes a tape, with its first entries on it.
 fn make(host: &Host, slot: &Arc<Slot>, first: Box<First>) -> Result<(OpenTape, State), OpenError> {
     let First { entries, state } = *first;
     let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
     let lines = lines.map_err(|_| TapeError::Closed)?;
-    let append = FirstAppend::new();
-    let mut tape = host.store.create(&slot.id, append.notify(slot.notify()))?;
-    if let Err(error) = append.append(&mut tape, &lines) {
-        drop(tape);
-        // Where it cannot be removed either, a sweep does it.
-        drop(host.store.delete_unless_gone_on(&slot.id, Seq::ZERO));
-        return Err(error.into());
-    }
-    Ok((tape, state))
+    Ok((host.store.make(&slot.id, &lines, slot.notify())?, state))
 }

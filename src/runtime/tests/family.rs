@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     actor::{activation::Activation, child::SpawnArgs},
     error::SpawnError,
-    kernel::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder},
+    kernel::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder, Tie},
     words::message::Message,
 };
 
@@ -14,17 +14,8 @@ fn stuck(runtime: &Runtime, id: &SessionId) -> Activation {
 }
 
 fn spawn_args(child: &SessionId, parent: &Session, ticket: Seq) -> SpawnArgs {
-    let (link, grant) = (Link::default(), Limits::default());
-    SpawnArgs {
-        child: child.clone(),
-        parent: parent.id().clone(),
-        ticket,
-        link,
-        depth: 1,
-        grant,
-        order: None,
-        asks_first: true,
-    }
+    let tie = Tie { parent: parent.id().clone(), ticket, link: Link::default(), depth: 1, grant: Limits::default() };
+    SpawnArgs { child: child.clone(), tie, order: None, asks_first: true }
 }
 
 /// An abort that comes right behind the task stops the child before it is made, and its DOWN says so. Whoever gave the task, and

@@ -3,7 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::{SendError, actor::tape_store::TAPE_STORE, tape::MemoryStore};
+use crate::{
+    SendError,
+    actor::tape_store::{Opening, TAPE_STORE},
+    tape::MemoryStore,
+};
 
 /// Of the test: where the disk never waits, and no clock but the virtual one runs.
 async fn in_memory(model: Arc<Scripted>) -> Runtime {

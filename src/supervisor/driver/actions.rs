@@ -1,28 +1,55 @@
 //! How a driver carries out what its planner decides.
 
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::supervisor::{
-    driver::{
-        Driver, Msg,
-        answers::status,
-        place::{Incarnation, Timer},
-    },
+    driver::{Driver, Msg, place::Incarnation},
     exit::{Down, ExitReason},
-    monitor::{self, ChildEvent, Stage, StartArgs},
-    planner::{Action, Event, Generation},
-    report::{Context as During, CrashReport, Decision},
-    shell::{Context, Mailbox, SpawnArgs},
+    monitor::{self, Stage, StartArgs},
+    planner::{Action, ChildEvent, Event, Generation},
+    report::CrashReport,
+    shell::{Context, Mailbox},
     spec::{ChildId, Restart, Shutdown},
     status::Status,
     watch::Happening,
 };
 
 impl Driver {
+    /// A child started or ended, or its time to wait is over.
+    pub(super) fn child_event(&mut self, id: ChildId, generation: Generation, what: ChildEvent, cx: &mut Context<Msg>) {
+        if let Some(place) = self.places.get_mut(&id) {
+            match &what {
+                ChildEvent::Started(info) => place.info.clone_from(info),
+                ChildEvent::Ignored | ChildEvent::StartFailed(_) | ChildEvent::Exited(_) => {
+                    place.incarnation.take_if(|incarnation| incarnation.generation == generation);
+                }
+                ChildEvent::Unkillable => {
+                    let path = place.shown.0.path();
+                    tracing::error!(child = path, "a child did not end although it was killed");
+                }
+                ChildEvent::Due => {}
+            }
+        }
+        self.on(Event::Child(id.clone(), generation, what.clone()), cx);
+        match what {
+            ChildEvent::Started(_) => {
+                // One that was told to stop meanwhile never counted as started.
+                if let Some(view) = self.planner.view(&id).filter(|view| view.status == Status::Running) {
+                    self.tell(&id, Happening::Started { incarnation: view.incarnation });
+                }
+            }
+            ChildEvent::Unkillable => self.tell(&id, Happening::Unkillable {}),
+            _ => {}
+        }
+    }
+
     /// Tells the planner, and does what it says.
     pub(super) fn on(&mut self, event: Event, cx: &mut Context<Msg>) {
-        let about = event.about().cloned();
+        let about = match &event {
+            Event::Child(id, ..) | Event::Admin(_, id, _) => Some(id.clone()),
+            _ => None,
+        };
         let actions = self.planner.on(event, self.born.elapsed());
         self.carry_out(actions, cx);
         if let Some(id) = about {
@@ -43,14 +70,14 @@ impl Driver {
                 }
                 Action::Arm { id, generation, after } => {
                     let mailbox = cx.mailbox();
-                    let due = Msg::Due(id.clone(), generation);
+                    let due = Msg::Child(id.clone(), generation, ChildEvent::Due);
                     let timer = self.tasks.spawn(async move {
                         tokio::time::sleep(after).await;
                         // Nobody is there to restart anything for any more.
                         let _ = mailbox.send(due);
                     });
                     if let Some(place) = self.places.get_mut(&id) {
-                        place.timer = Some(Timer(timer.abort_handle()));
+                        place.timer = Some(AbortOnDropHandle::new(timer));
                     }
                     self.sync(&id);
                 }
@@ -71,7 +98,14 @@ impl Driver {
                     }
                 }
                 Action::Report { id, reason, crash, decision, in_window } => {
-                    self.report(id, reason, crash, decision, in_window, cx);
+                    let Some(node) = self.places.get(&id).map(|place| place.shown.0.clone()) else { continue };
+                    let crash = crash.map(|context| {
+                        let (child, reason) = (id.clone(), reason.clone());
+                        let report = CrashReport::of(&node, cx.node(), child, context, reason, decision, in_window);
+                        self.registry.crash(report)
+                    });
+                    node.died(&reason);
+                    self.tell(&id, Happening::Exited { incarnation: node.incarnation(), reason, decision, crash });
                 }
                 Action::Parked { id } => {
                     self.sync(&id);
@@ -86,7 +120,9 @@ impl Driver {
                 }
                 Action::Exit { reason, leftover } => {
                     let places = leftover.iter().filter_map(|id| self.places.get(id));
-                    self.exit = Some(Down { reason, leftover: places.flat_map(|place| place.leftover()).collect() });
+                    let leftover = places.flat_map(|place| place.leftover()).collect();
+                    // A planner exits once.
+                    let _ = self.verdict.set(Down { reason, leftover });
                 }
             }
         }
@@ -121,14 +157,15 @@ impl Driver {
             cancel: cancel.clone(),
             _cancel_with_driver: cancel.clone().drop_guard(),
         });
-        let spawn = SpawnArgs { linker: cx.linker(), node, incarnation, registry: self.registry.clone() };
+        let spawn = cx.child(node, incarnation, self.registry.clone());
         let (start_timeout, workers) = (place.start_timeout, place.workers.clone());
         let args = StartArgs { spawn, start, start_timeout, cancel, stage, workers };
         self.tasks.spawn(monitor::watch(args, tell));
     }
 
-    fn stop(&mut self, id: &ChildId, generation: Generation, shutdown: Shutdown, mailbox: &Mailbox<Msg>) {
-        let Some(incarnation) = self.incarnation(id, generation) else { return };
+    fn stop(&self, id: &ChildId, generation: Generation, shutdown: Shutdown, mailbox: &Mailbox<Msg>) {
+        let incarnation = self.places.get(id).and_then(|place| place.incarnation.as_ref());
+        let Some(incarnation) = incarnation.filter(|incarnation| incarnation.generation == generation) else { return };
         let (stage, cancel) = (incarnation.stage.clone(), incarnation.cancel.clone());
         let (mailbox, id) = (mailbox.clone(), id.clone());
         self.tasks.spawn(async move {
@@ -139,26 +176,6 @@ impl Driver {
         });
     }
 
-    fn report(
-        &mut self,
-        id: ChildId,
-        reason: ExitReason,
-        crash: Option<During>,
-        decision: Decision,
-        in_window: u32,
-        cx: &Context<Msg>,
-    ) {
-        let Some(place) = self.places.get(&id) else { return };
-        let node = &place.shown.0;
-        let incarnation = node.incarnation();
-        let crash = crash.map(|context| {
-            let report = CrashReport::of(node, cx.node(), id.clone(), context, reason.clone(), decision, in_window);
-            self.registry.crash(report)
-        });
-        node.died(&reason);
-        self.tell(&id, Happening::Exited { incarnation, reason, decision, crash });
-    }
-
     /// Tells those who watch the tree what happened to a child.
     pub(super) fn tell(&self, child: &ChildId, what: Happening) {
         self.registry.tell(&format!("{}/{child}", self.node.path()), what);
@@ -167,9 +184,7 @@ impl Driver {
     /// Writes what the planner thinks of a child onto its node.
     fn sync(&self, id: &ChildId) {
         if let (Some(place), Some(view)) = (self.places.get(id), self.planner.view(id)) {
-            let node = &place.shown.0;
-            node.set_status(status(view.state));
-            node.set_restarts(view.restarts, view.in_window);
+            place.shown.0.judged(view);
         }
     }
 }

@@ -1,49 +1,39 @@
-//! The questions that a driver answers at any moment.
+//! What a driver is asked, and answers at any moment.
 
 use tokio::sync::oneshot;
 
 use crate::supervisor::{
     admin::Answer,
-    driver::{Admin, Driver, Msg, place::Place},
+    driver::{Driver, Msg, place::Place},
     handle::{ChildInfo, Counts},
-    planner::{ChildView, Event, State},
+    planner::{Call, ChildView, Event},
     shell::Context,
-    spec::{ChildId, ChildKind},
+    spec::{ChildId, ChildKind, ChildSpec},
     status::Status,
 };
 
 impl Driver {
-    /// Hands a call to the planner, which answers it now or when the child is where it was asked to be.
-    pub(super) fn admin(&mut self, admin: Admin, reply: oneshot::Sender<Answer>, cx: &mut Context<Msg>) {
+    /// Notes who is answered when the planner has an answer: now, or when a child is where it was asked to be.
+    pub(super) fn call(&mut self, reply: oneshot::Sender<Answer>) -> Call {
         self.last_call += 1;
-        let call = self.last_call;
-        self.calls.insert(call, reply);
-        let event = match admin {
-            Admin::Terminate(id) => Event::Terminate { call, id },
-            Admin::Restart(id) => Event::Restart { call, id },
-            Admin::Recycle(id) => Event::Recycle { call, id },
-            Admin::Delete(id) => Event::Delete { call, id },
-            Admin::Park(id) => Event::Park { call, id },
-            Admin::Unpark(id) => Event::Unpark { call, id },
-            Admin::Start(spec) => {
-                let id = spec.id.clone();
-                let event = Event::Start { call, id: id.clone(), policy: spec.policy };
-                let actions = self.planner.on(event, self.born.elapsed());
-                if self.planner.view(&id).is_some() && !self.places.contains_key(&id) {
-                    let place = Place::new(*spec, &self.registry, cx.node());
-                    self.places.insert(id, place);
-                }
-                return self.carry_out(actions, cx);
-            }
-        };
-        self.on(event, cx);
+        self.calls.insert(self.last_call, reply);
+        self.last_call
     }
 
-    pub(super) fn which(&self) -> Vec<ChildInfo> {
+    pub(super) fn start_child(&mut self, spec: ChildSpec, reply: oneshot::Sender<Answer>, cx: &mut Context<Msg>) {
+        let (call, id) = (self.call(reply), spec.id.clone());
+        let actions = self.planner.on(Event::Start { call, id: id.clone(), policy: spec.policy }, self.born.elapsed());
+        if self.planner.view(&id).is_some() && !self.places.contains_key(&id) {
+            self.places.insert(id, Place::new(spec, &self.registry, cx.node()));
+        }
+        self.carry_out(actions, cx);
+    }
+
+    pub(crate) fn which(&self) -> Vec<ChildInfo> {
         self.planner.views().filter_map(|(id, view)| self.info(id, view)).collect()
     }
 
-    pub(super) fn which_one(&self, id: &ChildId) -> Option<ChildInfo> {
+    pub(crate) fn which_one(&self, id: &ChildId) -> Option<ChildInfo> {
         self.planner.view(id).and_then(|view| self.info(id, view))
     }
 
@@ -53,7 +43,7 @@ impl Driver {
             id: id.clone(),
             kind: place.kind,
             restart: place.restart,
-            status: status(view.state),
+            status: view.status,
             restarting: view.restarting,
             incarnation: view.incarnation,
             restarts: view.restarts,
@@ -62,11 +52,11 @@ impl Driver {
         })
     }
 
-    pub(super) fn count(&self) -> Counts {
+    pub(crate) fn count(&self) -> Counts {
         let mut counts = Counts::default();
         for (id, view) in self.planner.views() {
             counts.specs += 1;
-            let is_up = matches!(view.state, State::Running | State::Stopping | State::Stuck);
+            let is_up = matches!(view.status, Status::Running | Status::Stopping | Status::Unkillable);
             counts.active += usize::from(is_up);
             match self.places.get(id).map(|place| place.kind) {
                 Some(ChildKind::Supervisor) => counts.supervisors += 1,
@@ -78,20 +68,7 @@ impl Driver {
 
     /// How many entries all tables hold together, so that a test sees what is never cleared away.
     #[cfg(test)]
-    pub(super) fn kept(&self) -> usize {
+    pub(crate) fn kept(&self) -> usize {
         self.places.len() + self.calls.len() + self.tasks.len() + self.planner.kept()
-    }
-}
-
-/// What people read of a state.
-pub(super) fn status(state: State) -> Status {
-    match state {
-        State::Idle => Status::Stopped,
-        State::Starting => Status::Starting,
-        State::Running => Status::Running,
-        State::Stopping => Status::Stopping,
-        State::Stuck => Status::Unkillable,
-        State::Backoff { .. } => Status::Backoff,
-        State::Parked { .. } => Status::Parked,
     }
 }

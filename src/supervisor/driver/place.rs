@@ -2,8 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::watch, task::AbortHandle};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::sync::watch;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::AbortOnDropHandle,
+};
 
 use crate::supervisor::{
     monitor::{Stage, Workers},
@@ -28,7 +31,7 @@ pub(super) struct Place {
     /// What the last start had to say.
     pub(super) info: Option<Arc<str>>,
     pub(super) incarnation: Option<Incarnation>,
-    pub(super) timer: Option<Timer>,
+    pub(super) timer: Option<AbortOnDropHandle<()>>,
 }
 
 impl Place {
@@ -63,13 +66,4 @@ pub(super) struct Incarnation {
     pub(super) cancel: CancellationToken,
     /// A start that is still on its way ends with the driver, whom it would otherwise outlive.
     pub(super) _cancel_with_driver: DropGuard,
-}
-
-/// A task that only waits, and ends when this is dropped.
-pub(super) struct Timer(pub(super) AbortHandle);
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

@@ -3,28 +3,12 @@
 use std::time::Duration;
 
 use crate::supervisor::{
-    admin::{AdminError, Answer},
+    admin::AdminError,
     intensity::Window,
-    planner::{Action, Call, Generation},
+    planner::{Call, Generation},
     spec::{ChildId, Policy},
+    status::Status,
 };
-
-/// What a child is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Idle,
-    Starting,
-    Running,
-    Stopping,
-    Stuck,
-    Backoff {
-        until: Duration,
-    },
-    /// Kept stopped; until then, where it unparks by itself.
-    Parked {
-        until: Option<Duration>,
-    },
-}
 
 /// Who waits for what of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +34,15 @@ pub(super) enum Park {
 pub(super) struct Child {
     pub(super) id: ChildId,
     pub(super) policy: Policy,
+    /// It should run; then nobody has it parked.
     pub(super) want: bool,
     pub(super) recycle: bool,
     pub(super) park: Option<Park>,
-    /// Forget it as soon as it is idle.
+    /// Forget it as soon as it is stopped.
     pub(super) forget: bool,
-    pub(super) state: State,
+    pub(super) status: Status,
+    /// A timer runs that ends its back-off, or its time in the park.
+    pub(super) timed: bool,
     pub(super) generation: Generation,
     pub(super) incarnation: u64,
     pub(super) by_hand: Option<ByHand>,
@@ -69,7 +56,7 @@ pub(super) struct Child {
 /// A child as others may see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ChildView {
-    pub(crate) state: State,
+    pub(crate) status: Status,
     pub(crate) restarting: bool,
     pub(crate) incarnation: u64,
     pub(crate) restarts: u64,
@@ -85,7 +72,8 @@ impl Child {
             recycle: false,
             park: None,
             forget: false,
-            state: State::Idle,
+            status: Status::Stopped,
+            timed: false,
             generation: Generation(0),
             incarnation: 0,
             by_hand,
@@ -103,12 +91,12 @@ impl Child {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.want || !matches!(self.state, State::Idle | State::Parked { .. })
+        self.want || self.status.is_alive()
     }
 
     pub(super) fn is_restarting(&self) -> bool {
-        let again = self.attempt > 0 && self.state != State::Running;
-        self.want && (matches!(self.state, State::Backoff { .. }) || again)
+        let again = self.attempt > 0 && self.status != Status::Running;
+        self.want && (self.status == Status::Backoff || again)
     }
 
     pub(super) fn busy(&self) -> AdminError {
@@ -117,21 +105,11 @@ impl Child {
 
     pub(super) fn view(&self) -> ChildView {
         ChildView {
-            state: self.state,
+            status: self.status,
             restarting: self.is_restarting(),
             incarnation: self.incarnation,
             restarts: self.restarts,
             in_window: self.window.len(),
         }
-    }
-
-    /// Answers those who wait for this.
-    pub(super) fn answer(&mut self, what: Wait, answer: Answer, out: &mut Vec<Action>) {
-        self.waiting.retain(|(call, wait)| {
-            if *wait == what {
-                out.push(Action::Reply { call: *call, answer: answer.clone() });
-            }
-            *wait != what
-        });
     }
 }

@@ -5,13 +5,14 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use crate::supervisor::{
     admin::{AdminError, Done},
     exit::ExitReason,
+    node_state::millis,
     planner::{
-        Action, Generation, Key, Phase, Planner,
-        child::{ByHand, Park, State, Wait},
-        report,
+        ChildEvent, Generation, Key, Phase, Planner,
+        child::{ByHand, Park, Wait},
     },
     report::{Context, Decision},
     spec::{AutoShutdown, BadSpec, ChildId, Kind, OnExhausted, Policy, Restart, Rules, Shutdown, Strategy},
+    status::Status,
 };
 
 impl Planner {
@@ -28,117 +29,103 @@ impl Planner {
         }
     }
 
-    pub(super) fn started(
-        &mut self,
-        id: &ChildId,
-        generation: Generation,
-        info: Option<Arc<str>>,
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(key) = self.current(id, generation, |state| state == State::Starting) else { return };
-        self.unbooted.remove(&key);
-        self.edit(key, |child| {
-            child.state = State::Running;
-            child.started_at = now;
-            child.by_hand = None;
-            child.answer(Wait::Up, Ok(info.map_or(Done::Started, Done::StartedWith)), out);
-        });
+    /// An event of another generation than the child's, or one that does not fit its status, is old news.
+    pub(super) fn happened(&mut self, id: &ChildId, generation: Generation, what: ChildEvent) {
+        let Some(key) = self.keys.get(id).copied() else { return };
+        let child = &self.children[&key];
+        if child.generation != generation {
+            return;
+        }
+        match (what, child.status) {
+            (ChildEvent::Started(info), Status::Starting) => self.started(key, info),
+            (ChildEvent::Ignored, Status::Starting | Status::Stopping) => self.ignored(key),
+            (ChildEvent::StartFailed(reason), Status::Starting | Status::Stopping | Status::Unkillable) => {
+                self.start_failed(key, reason);
+            }
+            (
+                ChildEvent::Exited(reason),
+                Status::Starting | Status::Running | Status::Stopping | Status::Unkillable,
+            ) => self.exited(key, reason),
+            // A supervisor may also end by itself and leave something behind; then it was not asked to stop.
+            (ChildEvent::Unkillable, Status::Starting | Status::Running | Status::Stopping) => self.unkillable(key),
+            (ChildEvent::Due, _) if child.timed => self.due(key),
+            _ => {}
+        }
     }
 
-    pub(super) fn ignored(&mut self, id: &ChildId, generation: Generation, now: Duration, out: &mut Vec<Action>) {
-        let Some(key) = self.current(id, generation, |state| matches!(state, State::Starting | State::Stopping)) else {
-            return;
-        };
+    fn started(&mut self, key: Key, info: Option<Arc<str>>) {
+        self.unbooted.remove(&key);
+        let now = self.now;
+        self.edit(key, |child| {
+            child.status = Status::Running;
+            child.started_at = now;
+            child.by_hand = None;
+        });
+        self.answer(key, Wait::Up, &Ok(info.map_or(Done::Started, Done::StartedWith)));
+    }
+
+    fn ignored(&mut self, key: Key) {
         self.unbooted.remove(&key);
         let forget = self.is_dynamic();
         self.edit(key, |child| {
             child.want = false;
             child.forget |= forget || child.policy.restart == Restart::Temporary;
-            child.answer(Wait::Up, Ok(Done::Ignored), out);
         });
-        self.rest(key, now, out);
+        self.answer(key, Wait::Up, &Ok(Done::Ignored));
+        self.rest(key);
     }
 
-    pub(super) fn start_failed(
-        &mut self,
-        id: &ChildId,
-        generation: Generation,
-        reason: ExitReason,
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(key) = self.current(id, generation, |s| matches!(s, State::Starting | State::Stopping | State::Stuck))
-        else {
-            return;
-        };
+    fn start_failed(&mut self, key: Key, reason: ExitReason) {
         let child = &self.children[&key];
         if child.is_let_go() {
-            return self.rest(key, now, out);
+            return self.rest(key);
         }
-        let failed = AdminError::StartFailed { reason: reason.clone() };
+        let failed = Err(AdminError::StartFailed { reason: reason.clone() });
         if let Some(by_hand) = child.by_hand {
-            out.push(report(child, reason, Some(Context::StartError), Decision::Refused, 0));
+            self.report(key, reason, Some(Context::StartError), Decision::Refused, 0);
             self.edit(key, |child| {
                 child.want = false;
                 child.forget |= by_hand == ByHand::Add;
-                child.answer(Wait::Up, Err(failed), out);
             });
-            return self.rest(key, now, out);
+            self.answer(key, Wait::Up, &failed);
+            return self.rest(key);
         }
         // A child that was up once is restarted, also while later ones are still on their way.
         if self.unbooted.contains(&key) {
-            let text = format!("child {id}: {}", reason.cause());
-            out.push(report(child, reason, Some(Context::StartError), Decision::Escalate, 0));
-            self.edit(key, |child| {
-                child.state = State::Idle;
-                child.want = false;
-            });
-            return self.go_down(ExitReason::StartFailed(text), out);
+            let text = format!("child {}: {}", child.id, reason.cause());
+            self.report(key, reason, Some(Context::StartError), Decision::Escalate, 0);
+            return self.give_up(key, ExitReason::StartFailed(text));
         }
-        self.edit(key, |child| child.answer(Wait::Up, Err(failed), out));
-        self.fall(key, reason, now, out);
+        self.answer(key, Wait::Up, &failed);
+        self.fall(key, reason);
     }
 
-    pub(super) fn exited(
-        &mut self,
-        id: &ChildId,
-        generation: Generation,
-        reason: ExitReason,
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(key) = self.current(id, generation, |state| {
-            matches!(state, State::Starting | State::Running | State::Stopping | State::Stuck)
-        }) else {
-            return;
-        };
-        let dynamic = self.is_dynamic();
+    fn exited(&mut self, key: Key, reason: ExitReason) {
         let child = &self.children[&key];
+        let Policy { restart, shutdown, significant, .. } = child.policy;
         if child.is_let_go() {
-            let asked_for = reason == ExitReason::Killed && child.policy.shutdown == Shutdown::Kill;
+            let asked_for = reason == ExitReason::Killed && shutdown == Shutdown::Kill;
             let crash = (reason.is_abnormal() && !asked_for).then_some(Context::ShutdownError);
             let decision = if child.want { Decision::Restart { after_ms: 0 } } else { Decision::Stopped };
-            out.push(report(child, reason, crash, decision, 0));
-            return self.rest(key, now, out);
+            self.report(key, reason, crash, decision, 0);
+            return self.rest(key);
         }
-        let again = match child.policy.restart {
+        let again = match restart {
             Restart::Permanent => true,
             Restart::Transient => reason.is_abnormal(),
             Restart::Temporary => false,
         };
         if again {
-            return self.fall(key, reason, now, out);
+            return self.fall(key, reason);
         }
-        let significant = child.policy.significant;
-        let forget = dynamic || child.policy.restart == Restart::Temporary;
+        let forget = self.is_dynamic() || restart == Restart::Temporary;
         let crash = reason.is_abnormal().then_some(Context::ChildTerminated);
-        out.push(report(child, reason, crash, Decision::Ended, 0));
+        self.report(key, reason, crash, Decision::Ended, 0);
         self.edit(key, |child| {
             child.want = false;
             child.forget |= forget;
         });
-        self.rest(key, now, out);
+        self.rest(key);
         let others = || self.children.values().any(|other| other.policy.significant && other.is_alive());
         let down = significant
             && match self.rules.auto_shutdown {
@@ -147,54 +134,46 @@ impl Planner {
                 AutoShutdown::AllSignificant => !others(),
             };
         if down {
-            self.go_down(ExitReason::Shutdown("significant children ended".to_owned()), out);
+            self.go_down(ExitReason::Shutdown("significant children ended".to_owned()));
         }
     }
 
     /// A child ended, or could not start, and has to run again.
-    pub(super) fn fall(&mut self, key: Key, reason: ExitReason, now: Duration, out: &mut Vec<Action>) {
-        let own = self.children[&key].policy.intensity.unwrap_or(self.rules.intensity);
-        let backoff = self.children[&key].policy.backoff.or(self.rules.backoff);
-        let during = match self.children[&key].state {
-            State::Starting => Some(Context::StartError),
-            _ => Some(Context::ChildTerminated),
-        };
-        let (in_window, parked, escalated) = match self.rules.on_exhausted {
+    fn fall(&mut self, key: Key, reason: ExitReason) {
+        let (rules, now) = (self.rules, self.now);
+        let child = &self.children[&key];
+        let is_starting = child.status == Status::Starting;
+        let during = if is_starting { Context::StartError } else { Context::ChildTerminated };
+        let own = child.policy.intensity.unwrap_or(rules.intensity);
+        let backoff = child.policy.backoff.or(rules.backoff);
+        let own_crashes = self.edit(key, |child| child.window.add(own, now));
+        let (in_window, escalates, parks) = match rules.on_exhausted {
             OnExhausted::Escalate => {
-                let count = self.window.add(self.rules.intensity, now);
-                self.edit(key, |child| {
-                    child.window.add(own, now);
-                });
-                (count, false, count > self.rules.intensity.max)
+                let crashes = self.window.add(rules.intensity, now);
+                (crashes, crashes > rules.intensity.max, false)
             }
             OnExhausted::Park => {
-                let count = self.edit(key, |child| child.window.add(own, now));
-                let common =
-                    self.rules.group.is_some_and(|group| self.window.add_distinct(group, now, key) > group.max);
-                (count, count > own.max, common)
+                let common = rules.group.is_some_and(|group| self.window.add_distinct(group, now, key) > group.max);
+                (own_crashes, common, own_crashes > own.max)
             }
         };
-        if escalated {
-            out.push(report(&self.children[&key], reason.clone(), during, Decision::Escalate, in_window));
-            self.edit(key, |child| {
-                child.state = State::Idle;
-                child.want = false;
-            });
+        if escalates {
             let text = format!("too many restarts, the last of {}: {reason}", self.children[&key].id);
-            return self.go_down(ExitReason::Shutdown(text), out);
+            self.report(key, reason, Some(during), Decision::Escalate, in_window);
+            return self.give_up(key, ExitReason::Shutdown(text));
         }
-        if parked {
-            out.push(report(&self.children[&key], reason, during, Decision::Park, in_window));
+        if parks {
+            self.report(key, reason, Some(during), Decision::Park, in_window);
             self.edit(key, |child| {
                 child.want = false;
                 child.park = Some(Park::Exhausted);
             });
-            return self.rest(key, now, out);
+            return self.rest(key);
         }
         let attempt = self.edit(key, |child| {
+            child.status = Status::Stopped;
             child.restarts += 1;
-            let ran =
-                if child.state == State::Starting { Duration::ZERO } else { now.saturating_sub(child.started_at) };
+            let ran = if is_starting { Duration::ZERO } else { now.saturating_sub(child.started_at) };
             if backoff.is_some_and(|backoff| ran >= backoff.reset_after) {
                 child.attempt = 0;
             }
@@ -203,77 +182,65 @@ impl Planner {
             child.attempt - 1
         });
         let after = backoff.map_or(Duration::ZERO, |backoff| backoff.delay(attempt, self.chance.next()));
-        let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        out.push(report(&self.children[&key], reason, during, Decision::Restart { after_ms }, in_window));
-        if after.is_zero() {
-            self.edit(key, |child| child.state = State::Idle);
-        } else {
-            let generation = self.next_generation();
-            self.edit(key, |child| {
-                child.state = State::Backoff { until: now.saturating_add(after) };
-                child.generation = generation;
-            });
-            out.push(Action::Arm { id: self.children[&key].id.clone(), generation, after });
+        let after_ms = millis(after);
+        self.report(key, reason, Some(during), Decision::Restart { after_ms }, in_window);
+        if !after.is_zero() {
+            self.arm(key, Status::Backoff, after);
         }
-        self.pull_in_siblings(key, out);
+        self.pull_in_siblings(key);
+    }
+
+    /// The supervisor ends because of this child, which does not run.
+    fn give_up(&mut self, key: Key, reason: ExitReason) {
+        self.edit(key, |child| {
+            child.status = Status::Stopped;
+            child.want = false;
+        });
+        self.go_down(reason);
     }
 
     /// Marks what else has to be started afresh because `fallen` has.
-    pub(super) fn pull_in_siblings(&mut self, fallen: Key, out: &mut Vec<Action>) {
+    fn pull_in_siblings(&mut self, fallen: Key) {
         let from = match self.rules.kind {
             Kind::Ordered(Strategy::OneForAll) => 0,
             Kind::Ordered(Strategy::RestForOne) => fallen + 1,
             Kind::Ordered(Strategy::OneForOne) | Kind::Dynamic { .. } => return,
         };
-        let siblings: Vec<Key> =
-            self.children.range(from..).map(|(key, _)| *key).filter(|key| *key != fallen).collect();
-        for key in siblings {
-            let cancelled = self.edit(key, |child| {
-                let temporary = child.policy.restart == Restart::Temporary;
-                match child.state {
-                    State::Running | State::Starting if temporary => {
-                        child.want = false;
-                        child.forget = true;
-                    }
-                    State::Running | State::Starting => child.recycle = true,
-                    State::Backoff { .. } => {
-                        child.state = State::Idle;
-                        return true;
-                    }
-                    State::Idle | State::Stopping | State::Stuck | State::Parked { .. } => {}
+        let siblings = self.children.range(from..).filter(|(key, _)| **key != fallen);
+        let siblings: Vec<_> = siblings.map(|(key, child)| (*key, child.status, child.policy.restart)).collect();
+        for (key, status, restart) in siblings {
+            match status {
+                Status::Running | Status::Starting if restart == Restart::Temporary => self.edit(key, |child| {
+                    child.want = false;
+                    child.forget = true;
+                }),
+                Status::Running | Status::Starting => self.edit(key, |child| child.recycle = true),
+                Status::Backoff => {
+                    self.cancel_timer(key);
+                    self.edit(key, |child| child.status = Status::Stopped);
                 }
-                false
-            });
-            if cancelled {
-                out.push(Action::Cancel { id: self.children[&key].id.clone() });
+                Status::Stopped | Status::Stopping | Status::Unkillable | Status::Parked => {}
             }
         }
     }
 
-    pub(super) fn unkillable(&mut self, id: &ChildId, generation: Generation, out: &mut Vec<Action>) {
-        // A supervisor may also end by itself and leave something behind; then it was not asked to stop.
-        let Some(key) =
-            self.current(id, generation, |state| matches!(state, State::Stopping | State::Running | State::Starting))
-        else {
-            return;
-        };
-        self.edit(key, |child| {
-            child.state = State::Stuck;
-            child.answer(Wait::Up, Err(AdminError::Unkillable), out);
-            child.answer(Wait::Down, Err(AdminError::Unkillable), out);
-        });
+    fn unkillable(&mut self, key: Key) {
+        self.edit(key, |child| child.status = Status::Unkillable);
+        self.answer(key, Wait::Up, &Err(AdminError::Unkillable));
+        self.answer(key, Wait::Down, &Err(AdminError::Unkillable));
         if self.unbooted.contains(&key) {
-            let text = format!("child {id}: {}", AdminError::Unkillable);
-            self.go_down(ExitReason::StartFailed(text), out);
+            let text = format!("child {}: {}", self.children[&key].id, AdminError::Unkillable);
+            self.go_down(ExitReason::StartFailed(text));
         }
     }
 
-    pub(super) fn due(&mut self, id: &ChildId, generation: Generation) {
-        let waits = |state| matches!(state, State::Backoff { .. } | State::Parked { until: Some(_) });
-        let Some(key) = self.current(id, generation, waits) else { return };
-        match self.children[&key].state {
-            State::Parked { .. } => self.start_anew(key),
-            _ => self.edit(key, |child| child.state = State::Idle),
+    fn due(&mut self, key: Key) {
+        let status = self.edit(key, |child| {
+            child.timed = false;
+            std::mem::replace(&mut child.status, Status::Stopped)
+        });
+        if status == Status::Parked {
+            self.start_anew(key);
         }
     }
 
@@ -307,24 +274,25 @@ impl Planner {
         Ok(())
     }
 
-    pub(super) fn go_down(&mut self, reason: ExitReason, out: &mut Vec<Action>) {
+    pub(super) fn go_down(&mut self, reason: ExitReason) {
         if self.is_going_down() {
             return;
         }
         self.phase = Phase::Down(reason);
         let keys: Vec<Key> = self.children.keys().copied().collect();
         for key in keys {
-            self.cancel_timer(key, out);
-            self.edit(key, |child| {
+            self.cancel_timer(key);
+            let status = self.edit(key, |child| {
                 child.want = false;
                 child.recycle = false;
-                if matches!(child.state, State::Backoff { .. } | State::Parked { .. }) {
-                    child.state = State::Idle;
+                if matches!(child.status, Status::Backoff | Status::Parked) {
+                    child.status = Status::Stopped;
                 }
-                if child.state == State::Idle {
-                    child.answer(Wait::Up, Err(AdminError::ShuttingDown), out);
-                }
+                child.status
             });
+            if status == Status::Stopped {
+                self.answer(key, Wait::Up, &Err(AdminError::ShuttingDown));
+            }
         }
     }
 }

@@ -16,63 +16,16 @@ pub(crate) enum Event {
     Boot {
         children: Vec<(ChildId, Policy)>,
     },
-    Started {
-        id: ChildId,
-        generation: Generation,
-        /// What the start had to say.
-        info: Option<Arc<str>>,
-    },
-    Ignored {
-        id: ChildId,
-        generation: Generation,
-    },
-    StartFailed {
-        id: ChildId,
-        generation: Generation,
-        reason: ExitReason,
-    },
-    Exited {
-        id: ChildId,
-        generation: Generation,
-        reason: ExitReason,
-    },
-    Unkillable {
-        id: ChildId,
-        generation: Generation,
-    },
-    Due {
-        id: ChildId,
-        generation: Generation,
-    },
+    /// Something happened to that incarnation of a child, or to its timer.
+    Child(ChildId, Generation, ChildEvent),
+    /// A child is to be added and started.
     Start {
         call: Call,
         id: ChildId,
         policy: Policy,
     },
-    Terminate {
-        call: Call,
-        id: ChildId,
-    },
-    Restart {
-        call: Call,
-        id: ChildId,
-    },
-    Recycle {
-        call: Call,
-        id: ChildId,
-    },
-    Delete {
-        call: Call,
-        id: ChildId,
-    },
-    Park {
-        call: Call,
-        id: ChildId,
-    },
-    Unpark {
-        call: Call,
-        id: ChildId,
-    },
+    /// Something is asked of a child.
+    Admin(Call, ChildId, Admin),
     /// New rules and policies, applied to what happens from now on, or refused whole.
     #[allow(dead_code, reason = "the planner knows live changes; no host has asked for them yet")]
     Change {
@@ -85,26 +38,30 @@ pub(crate) enum Event {
     },
 }
 
-impl Event {
-    /// The child that it is about.
-    pub(crate) fn about(&self) -> Option<&ChildId> {
-        match self {
-            Event::Boot { .. } | Event::Change { .. } | Event::Shutdown { .. } => None,
-            Event::Started { id, .. }
-            | Event::Ignored { id, .. }
-            | Event::StartFailed { id, .. }
-            | Event::Exited { id, .. }
-            | Event::Unkillable { id, .. }
-            | Event::Due { id, .. }
-            | Event::Start { id, .. }
-            | Event::Terminate { id, .. }
-            | Event::Restart { id, .. }
-            | Event::Recycle { id, .. }
-            | Event::Delete { id, .. }
-            | Event::Park { id, .. }
-            | Event::Unpark { id, .. } => Some(id),
-        }
-    }
+/// What happened to a child.
+#[derive(Clone, Debug)]
+pub(crate) enum ChildEvent {
+    /// It is up, and this is what its start had to say.
+    Started(Option<Arc<str>>),
+    Ignored,
+    StartFailed(ExitReason),
+    /// The actor, its state and its workers are gone, but for those left over.
+    Exited(ExitReason),
+    /// It did not end although it was killed, or ended and left something behind that did not.
+    Unkillable,
+    /// Its time to wait is over.
+    Due,
+}
+
+/// What a planner may be asked to do with a child that it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admin {
+    Terminate,
+    Restart,
+    Recycle,
+    Delete,
+    Park,
+    Unpark,
 }
 
 /// What a planner wants done.

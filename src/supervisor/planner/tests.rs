@@ -63,18 +63,18 @@ impl Sim {
                     match self.failing.get_mut(id.as_str()).filter(|left| **left > 0) {
                         Some(left) => {
                             *left -= 1;
-                            Event::StartFailed { id, generation, reason: boom() }
+                            Event::Child(id, generation, ChildEvent::StartFailed(boom()))
                         }
                         None => {
                             self.live.push((id.to_string(), generation));
-                            Event::Started { id, generation, info: None }
+                            Event::Child(id, generation, ChildEvent::Started(None))
                         }
                     }
                 }
                 Action::Stop { id, generation, .. } => {
                     self.log.push(format!("-{id}"));
                     self.live.retain(|(live, _)| live != id.as_str());
-                    Event::Exited { id, generation, reason: ExitReason::Shutdown("shutdown".into()) }
+                    Event::Child(id, generation, ChildEvent::Exited(ExitReason::Shutdown("shutdown".into())))
                 }
                 Action::Arm { id, generation, after } => {
                     self.timers.push((id, generation, self.now + after));
@@ -102,7 +102,7 @@ impl Sim {
     fn dies(&mut self, id: &str, reason: ExitReason) {
         let at = self.live.iter().position(|(live, _)| live == id).unwrap();
         let (_, generation) = self.live.remove(at);
-        self.on(Event::Exited { id: id.into(), generation, reason });
+        self.on(Event::Child(id.into(), generation, ChildEvent::Exited(reason)));
     }
 
     fn fails(&mut self, id: &str, times: u32) {
@@ -119,8 +119,8 @@ impl Sim {
         live.join(" ")
     }
 
-    fn state(&self, id: &str) -> Option<State> {
-        self.planner.view(&id.into()).map(|view| view.state)
+    fn state(&self, id: &str) -> Option<Status> {
+        self.planner.view(&id.into()).map(|view| view.status)
     }
 }
 
@@ -240,8 +240,8 @@ fn what_each_restart_type_does_after_each_end() {
         let mut sim = Sim::new(ordered(Strategy::OneForOne), &[("a", policy(restart))]);
         sim.dies("a", reason.clone());
         let found = match sim.state("a") {
-            Some(State::Running) => "restarted",
-            Some(State::Idle) => "kept",
+            Some(Status::Running) => "restarted",
+            Some(Status::Stopped) => "kept",
             None => "removed",
             other => panic!("{other:?}"),
         };
@@ -256,10 +256,10 @@ fn a_child_that_waits_for_its_restart_is_shown_refused_and_can_be_stopped() {
     sim.dies("b", boom());
     assert_eq!(sim.log(), "-c");
     assert!(sim.planner.view(&"b".into()).unwrap().restarting);
-    assert_eq!(sim.state("c"), Some(State::Idle));
-    sim.on(Event::Restart { call: 1, id: "b".into() });
-    sim.on(Event::Delete { call: 2, id: "b".into() });
-    sim.on(Event::Terminate { call: 3, id: "b".into() });
+    assert_eq!(sim.state("c"), Some(Status::Stopped));
+    sim.on(Event::Admin(1, "b".into(), Admin::Restart));
+    sim.on(Event::Admin(2, "b".into(), Admin::Delete));
+    sim.on(Event::Admin(3, "b".into(), Admin::Terminate));
     assert_eq!(sim.replies, [Err(AdminError::Restarting), Err(AdminError::Restarting), Ok(Done::Ok)]);
     // Nothing holds the later child back any more.
     assert_eq!(sim.live(), "a c");
@@ -282,7 +282,7 @@ fn back_off_grows_and_a_quiet_run_resets_it() {
         let (id, generation, due) = sim.timers.pop().unwrap();
         waits.push((due - sim.now).as_millis());
         sim.now = due;
-        sim.on(Event::Due { id, generation });
+        sim.on(Event::Child(id, generation, ChildEvent::Due));
     }
     assert_eq!(waits, [200, 400, 800, 200, 400]);
 }
@@ -324,7 +324,7 @@ fn a_significant_child_that_is_stopped_by_hand_or_as_a_bystander_ends_nothing() 
         let children = [("p", PERMANENT), ("s", significant(Restart::Transient))];
         let mut sim = Sim::new(spec, &children);
         sim.dies("p", boom());
-        sim.on(Event::Terminate { call: 1, id: "s".into() });
+        sim.on(Event::Admin(1, "s".into(), Admin::Terminate));
         assert_eq!(sim.exit, None, "{strategy:?}");
     }
 }
@@ -359,12 +359,12 @@ fn otp_62_changed_rules_and_specs_hold_from_then_on_start_or_delete_nothing_and_
     sim.on(new(ordered(Strategy::OneForAll), &[("a", policy(Restart::Transient)), ("c", PERMANENT)]));
     assert_eq!(sim.replies.pop(), Some(Ok(Done::Ok)));
     assert_eq!((sim.log().as_str(), sim.live().as_str()), ("", "a b"));
-    assert_eq!(sim.state("c"), Some(State::Idle));
+    assert_eq!(sim.state("c"), Some(Status::Stopped));
     sim.dies("b", boom());
     assert_eq!(sim.log(), "-a +a +b");
     sim.dies("a", ExitReason::Normal);
-    assert_eq!(sim.state("a"), Some(State::Idle), "it is transient now");
-    sim.on(Event::Restart { call: 2, id: "c".into() });
+    assert_eq!(sim.state("a"), Some(Status::Stopped), "it is transient now");
+    sim.on(Event::Admin(2, "c".into(), Admin::Restart));
     assert_eq!(sim.log(), "+c");
     // A smaller budget holds at the next crash.
     sim.on(new(ordered(Strategy::OneForOne).intensity(Intensity::new(0, Duration::from_secs(1))), &[]));
@@ -448,7 +448,7 @@ fn many_different_children_that_restart_are_a_common_cause_but_one_poison_child_
     for _ in 0..3 {
         sim.dies("a", boom());
     }
-    assert_eq!(sim.state("a"), Some(State::Parked { until: None }));
+    assert_eq!(sim.state("a"), Some(Status::Parked));
     assert_eq!(sim.exit, None);
     for id in ["b", "c"] {
         sim.dies(id, boom());
@@ -472,7 +472,7 @@ fn a_thousand_or_ten_thousand_children_cost_the_same_each() {
             if let Action::Stop { id, generation, .. } = action {
                 stops += 1;
                 let reason = ExitReason::Shutdown("s".into());
-                queue.extend(sim.planner.on(Event::Exited { id, generation, reason }, Duration::ZERO));
+                queue.extend(sim.planner.on(Event::Child(id, generation, ChildEvent::Exited(reason)), Duration::ZERO));
             }
         }
         assert_eq!(stops, count);

@@ -203,7 +203,7 @@ impl ChildSpec {
         spec.check()?;
         let spec = Arc::new(spec);
         let shared = Shared::new(spec.id.clone());
-        let handle = SupervisorHandle::new(shared.clone());
+        let handle = SupervisorHandle { shared: shared.clone() };
         let child = ChildSpec {
             id: spec.id.clone(),
             kind: ChildKind::Supervisor,

@@ -1,6 +1,6 @@
 //! The id of a child.
 
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
@@ -32,12 +32,6 @@ impl From<String> for ChildId {
 impl From<&ChildId> for ChildId {
     fn from(id: &ChildId) -> ChildId {
         id.clone()
-    }
-}
-
-impl Borrow<str> for ChildId {
-    fn borrow(&self) -> &str {
-        &self.0
     }
 }
 

@@ -174,7 +174,7 @@ impl Behaviour for Puppet {
 
     async fn init(&mut self, cx: &mut Cx<Order>) -> Result<Init, ExitError> {
         let said = match self.all.beginning(&self.name) {
-            Beginning::Fails => return Err(ExitError::Failed("no luck".into())),
+            Beginning::Fails => return Err(ExitError(ExitReason::Error("no luck".into()))),
             Beginning::Panics => panic!("no nerve"),
             Beginning::Throws => std::panic::panic_any(7),
             Beginning::Hangs => std::future::pending().await,
@@ -193,7 +193,7 @@ impl Behaviour for Puppet {
     async fn handle(&mut self, order: Order, cx: &mut Cx<Order>) -> Result<(), ExitError> {
         match order {
             Order::Return => cx.exit(),
-            Order::Fail => return Err(ExitError::Failed("it failed".into())),
+            Order::Fail => return Err(ExitError(ExitReason::Error("it failed".into()))),
             Order::Panic => panic!("boom"),
             Order::Shutdown => cx.exit_with("shutdown"),
             Order::ShutdownWith(word) => cx.exit_with(word),

@@ -145,7 +145,7 @@ impl World {
                 if let Some((at, id, generation)) = due.into_iter().next() {
                     self.now = self.now.max(at);
                     self.timers.remove(&id);
-                    self.feed(Event::Due { id, generation });
+                    self.feed(Event::Child(id, generation, ChildEvent::Due));
                 }
             }
             7 => self.now += Duration::from_millis([1, 500, 3_000, 5_000, 70_000][pick(&mut self.dice, 5)]),
@@ -165,38 +165,30 @@ impl World {
             2 => ExitReason::Killed,
             _ => boom(),
         };
-        let event = match stage {
+        let what = match stage {
             Stage::Starting => match pick(&mut self.dice, 40) {
-                0 => Event::Ignored { id: id.clone(), generation },
-                n if n <= self.failing => Event::StartFailed { id: id.clone(), generation, reason },
-                _ => Event::Started { id: id.clone(), generation, info: None },
+                0 => ChildEvent::Ignored,
+                n if n <= self.failing => ChildEvent::StartFailed(reason),
+                _ => ChildEvent::Started(None),
             },
             Stage::Up if !alive => return,
-            Stage::Up | Stage::Stopping if pick(&mut self.dice, 20) == 0 => {
-                Event::Unkillable { id: id.clone(), generation }
-            }
-            Stage::Up | Stage::Stopping | Stage::Stuck => Event::Exited { id: id.clone(), generation, reason },
+            Stage::Up | Stage::Stopping if pick(&mut self.dice, 20) == 0 => ChildEvent::Unkillable,
+            Stage::Up | Stage::Stopping | Stage::Stuck => ChildEvent::Exited(reason),
         };
-        match event {
-            Event::Started { .. } => {
-                self.live.insert(id, (generation, Stage::Up));
-            }
-            Event::Unkillable { .. } => {
-                self.live.insert(id, (generation, Stage::Stuck));
-            }
-            _ => {
-                self.live.remove(&id);
-            }
+        match what {
+            ChildEvent::Started(_) => drop(self.live.insert(id.clone(), (generation, Stage::Up))),
+            ChildEvent::Unkillable => drop(self.live.insert(id.clone(), (generation, Stage::Stuck))),
+            _ => drop(self.live.remove(&id)),
         }
-        self.feed(event);
+        self.feed(Event::Child(id, generation, what));
     }
 
     /// An event that has been told before, or belongs to a stage long gone, must change nothing.
     fn old_news(&mut self) {
         let event = self.news[pick(&mut self.dice, self.news.len())].clone();
-        let (Some(id), Some(generation)) = (event.about().cloned(), generation(&event)) else { return };
-        if self.live.get(&id).is_some_and(|(current, _)| *current == generation)
-            || self.timers.get(&id).is_some_and(|(current, _)| *current == generation)
+        let Event::Child(id, generation, _) = &event else { return };
+        if self.live.get(id).is_some_and(|(current, _)| current == generation)
+            || self.timers.get(id).is_some_and(|(current, _)| current == generation)
         {
             return;
         }
@@ -220,12 +212,12 @@ impl World {
                 }
                 Event::Start { call, id, policy }
             }
-            2 => Event::Terminate { call, id },
-            3 => Event::Restart { call, id },
-            4 => Event::Recycle { call, id },
-            5 => Event::Delete { call, id },
-            6 => Event::Park { call, id },
-            _ => Event::Unpark { call, id },
+            2 => Event::Admin(call, id, Admin::Terminate),
+            3 => Event::Admin(call, id, Admin::Restart),
+            4 => Event::Admin(call, id, Admin::Recycle),
+            5 => Event::Admin(call, id, Admin::Delete),
+            6 => Event::Admin(call, id, Admin::Park),
+            _ => Event::Admin(call, id, Admin::Unpark),
         };
         self.feed(event);
     }
@@ -266,7 +258,7 @@ impl World {
 
     fn feed(&mut self, event: Event) {
         self.events += 1;
-        if generation(&event).is_some() {
+        if matches!(event, Event::Child(..)) {
             self.news.push(event.clone());
         }
         let before = Before::of(&self.planner);
@@ -387,12 +379,12 @@ impl World {
         }
         let wrong = self.planner.children.values().find_map(|child| {
             let stage = self.live.get(&child.id).map(|(_, stage)| *stage);
-            let fits = match child.state {
-                State::Running => stage == Some(Stage::Up) && child.want,
-                State::Stuck => stage == Some(Stage::Stuck),
+            let fits = match child.status {
+                Status::Running => stage == Some(Stage::Up) && child.want,
+                Status::Unkillable => stage == Some(Stage::Stuck),
                 _ => stage.is_none(),
             };
-            (!fits).then(|| format!("{} is {:?} for the planner and {stage:?} in the world", child.id, child.state))
+            (!fits).then(|| format!("{} is {:?} for the planner and {stage:?} in the world", child.id, child.status))
         });
         self.must(7, wrong.is_none(), || wrong.unwrap_or_default());
     }
@@ -423,18 +415,6 @@ impl World {
 
 fn pick(dice: &mut Chance, sides: usize) -> usize {
     ((dice.next() * sides as f64) as usize).min(sides - 1)
-}
-
-fn generation(event: &Event) -> Option<Generation> {
-    match event {
-        Event::Started { generation, .. }
-        | Event::Ignored { generation, .. }
-        | Event::StartFailed { generation, .. }
-        | Event::Exited { generation, .. }
-        | Event::Unkillable { generation, .. }
-        | Event::Due { generation, .. } => Some(*generation),
-        _ => None,
-    }
 }
 
 /// Looks for breaches of one invariant in worlds of its own, and for panics in any.

@@ -7,7 +7,7 @@ use super::*;
 struct Was {
     key: Key,
     policy: Policy,
-    state: State,
+    status: Status,
     /// Nobody has asked it to stop.
     stays: bool,
     by_hand: bool,
@@ -30,7 +30,7 @@ impl Before {
             let was = Was {
                 key: *key,
                 policy: child.policy,
-                state: child.state,
+                status: child.status,
                 stays: child.want && !child.recycle,
                 by_hand: child.by_hand.is_some(),
                 booting: planner.unbooted.contains(key),
@@ -84,8 +84,8 @@ impl Oracle {
         let mut breaches = Vec::new();
         self.forgive(before, event);
         let (id, follows) = match event {
-            Event::Exited { id, reason, .. } => (id, after_end(before, id, reason)),
-            Event::StartFailed { id, .. } => (id, after_failed_start(before, id)),
+            Event::Child(id, _, ChildEvent::Exited(reason)) => (id, after_end(before, id, reason)),
+            Event::Child(id, _, ChildEvent::StartFailed(_)) => (id, after_failed_start(before, id)),
             _ => return breaches,
         };
         let Some(was) = before.children.get(id) else { return breaches };
@@ -108,7 +108,7 @@ impl Oracle {
                 must(self, 9, told || gone || before.down, "a failed boot did not go down with its cause".to_owned());
             }
             Follows::Over => {
-                let stays_down = now_is.is_none_or(|child| !child.want && child.state == State::Idle);
+                let stays_down = now_is.is_none_or(|child| !child.want && child.status == Status::Stopped);
                 must(self, 3, stays_down, "it is to stay down".to_owned());
                 let should = !before.down && ends_supervisor(before, was);
                 must(self, 15, down == (should || before.down), format!("it goes down: {down}, and should: {should}"));
@@ -125,7 +125,7 @@ impl Oracle {
                 if down {
                     return breaches;
                 }
-                let is_parked = now_is.is_some_and(|child| matches!(child.state, State::Parked { .. }));
+                let is_parked = now_is.is_some_and(|child| matches!(child.status, Status::Parked));
                 must(self, 13, is_parked == parks, format!("parked: {is_parked}, and should be: {parks}"));
                 let wanted = parks || now_is.is_some_and(|child| child.want);
                 must(self, 3, wanted, "it is to run again".to_owned());
@@ -145,18 +145,15 @@ impl Oracle {
 
     /// Whoever is started by hand, or after its time in the park, begins with a clean record.
     fn forgive(&mut self, before: &Before, event: &Event) {
-        let (Event::Restart { id, .. } | Event::Recycle { id, .. } | Event::Unpark { id, .. } | Event::Due { id, .. }) =
-            event
-        else {
-            return;
-        };
+        let (Event::Admin(_, id, _) | Event::Child(id, _, ChildEvent::Due)) = event else { return };
         let Some(was) = before.children.get(id).filter(|_| !before.down) else { return };
-        let rests = matches!(was.state, State::Parked { .. } | State::Backoff { .. } | State::Idle);
+        let rests = matches!(was.status, Status::Parked | Status::Backoff | Status::Stopped);
         let forgiven = match event {
-            Event::Restart { .. } => was.state == State::Idle && !was.marks.0,
-            Event::Recycle { .. } => rests && was.policy.restart != Restart::Temporary,
+            Event::Admin(_, _, Admin::Restart) => was.status == Status::Stopped && !was.marks.0,
+            Event::Admin(_, _, Admin::Recycle) => rests && was.policy.restart != Restart::Temporary,
             // A restart that is due is no pardon.
-            _ => matches!(was.state, State::Parked { .. }),
+            Event::Admin(_, _, Admin::Unpark) | Event::Child(..) => was.status == Status::Parked,
+            _ => false,
         };
         if forgiven {
             self.own.remove(&was.key);
@@ -203,13 +200,15 @@ impl Oracle {
             if !concerned {
                 let untouched = child.is_some_and(|child| (child.want, child.recycle) == was.marks);
                 must(self, 10, untouched, format!("{id} is not concerned"));
-            } else if was.policy.restart == Restart::Temporary && matches!(was.state, State::Running | State::Starting)
+            } else if was.policy.restart == Restart::Temporary
+                && matches!(was.status, Status::Running | Status::Starting)
             {
                 let let_go = child.is_none_or(|child| !child.want && child.forget);
                 must(self, 11, let_go, format!("temporary {id} is not let go"));
-            } else if matches!(was.state, State::Running | State::Starting) && was.stays {
+            } else if matches!(was.status, Status::Running | Status::Starting) && was.stays {
                 // Where nothing else is stopping it may be on its way already.
-                let afresh = child.is_some_and(|child| child.want && (child.recycle || child.state != State::Running));
+                let afresh =
+                    child.is_some_and(|child| child.want && (child.recycle || child.status != Status::Running));
                 must(self, 10, afresh, format!("{id} is to be started afresh"));
             }
         }
@@ -238,7 +237,7 @@ fn after_failed_start(before: &Before, id: &ChildId) -> Follows {
 /// Whether the end of this child, which is not restarted, ends the supervisor.
 fn ends_supervisor(before: &Before, ended: &Was) -> bool {
     let other_left = before.children.values().any(|other| {
-        let up = other.marks.0 || !matches!(other.state, State::Idle | State::Parked { .. });
+        let up = other.marks.0 || !matches!(other.status, Status::Stopped | Status::Parked);
         other.key != ended.key && other.policy.significant && up
     });
     ended.policy.significant
@@ -252,7 +251,7 @@ fn ends_supervisor(before: &Before, ended: &Was) -> bool {
 /// Whether a wait is what this child's back-off allows for this try.
 fn wait_fits(before: &Before, was: &Was, attempt: u32, wait: Option<Duration>, now: Duration) -> bool {
     let Some(backoff) = was.policy.backoff.or(before.rules.backoff) else { return wait.is_none() };
-    let ran = if was.state == State::Starting { Duration::ZERO } else { now - was.started_at };
+    let ran = if was.status == Status::Starting { Duration::ZERO } else { now - was.started_at };
     let expected = if ran >= backoff.reset_after { 1 } else { was.attempt + 1 };
     let longest = backoff.max.as_secs_f64().min(backoff.min.as_secs_f64() * backoff.factor.powi(attempt as i32 - 1));
     let wait = wait.unwrap_or_default().as_secs_f64();

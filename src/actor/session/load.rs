@@ -1,0 +1,88 @@
+//! How an incarnation of a session gets its tape and its state, and what its predecessor did not come to tell.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    actor::{
+        facts,
+        host::Host,
+        session::{SessionActor, fold},
+        tape_store::Opening,
+    },
+    error::OpenError,
+    kernel::{Entry, State},
+    supervisor::{NodeState, shell::ExitError},
+    tape::TapeStoreExt as _,
+    tool::CallFacts,
+    words::ids::{Seq, SessionId},
+};
+
+/// How long an incarnation waits for a tape that cannot be read just now. Longer than the time within which crashes of a session are
+/// counted, so that no such start is counted together with another one: it would be parked for what its disk does.
+pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
+
+/// The first wait before it looks again; each further one is twice as long.
+const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
+
+/// No such wait is longer. From the first one that is so long on, about three seconds after the crash, whoever waits for the session
+/// is told why it does not come up.
+const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
+
+impl SessionActor {
+    /// Has the tape and the state put into the slot, where they are not. A tape that cannot be read just now is waited for, so that
+    /// what is open goes on by itself; hosts wait for it a few seconds only.
+    pub(super) async fn load(&self, node: &NodeState) -> Result<(), OpenError> {
+        let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
+        while !self.slot.is_prepared() {
+            let error = match self.host.orders.open(&self.slot, Opening::Load).await {
+                Err(error) if error.may_pass() && Instant::now() < until => error,
+                opened => return opened,
+            };
+            looks += 1;
+            if looks.is_power_of_two() {
+                tracing::warn!(session = %self.slot.id, %error, looks, "its tape cannot be read just now; it is looked at again");
+            }
+            node.doing(format!("its tape cannot be read just now: {error}"));
+            if wait >= LOAD_AGAIN_MAX {
+                self.slot.cannot_be_read(error);
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LOAD_AGAIN_MAX);
+        }
+        Ok(())
+    }
+
+    /// What the tools say by now of the calls that are not over.
+    pub(super) async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
+        let (places, calls): (Vec<_>, Vec<_>) =
+            state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
+        places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
+    }
+
+    /// What an earlier incarnation had put on the tape and told nobody of: it died before the disk answered, or right behind that.
+    pub(super) async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
+        let told = self.slot.told();
+        if told == Seq::ZERO || told >= state.seq {
+            return None;
+        }
+        let (host, id) = (self.host.clone(), self.slot.id.clone());
+        let read = tokio::task::spawn_blocking(move || since(&host, &id, told)).await;
+        match read {
+            Ok(Ok(untold)) => Some(untold),
+            Ok(Err(error)) => {
+                tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// The state at that entry, and the entries behind it.
+fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), ExitError> {
+    let before = fold(&host.store.read_to(id, seq)?.entries)?;
+    let lines = host.store.read(id, seq)?;
+    Ok((before, lines.iter().map(Entry::from_tape).collect::<Result<_, _>>()?))
+}
