@@ -8,7 +8,9 @@ mod locks;
 mod notes;
 mod vault;
 
-pub(crate) use known::Remembered;
+#[cfg(test)]
+pub(crate) use known::ENTRIES_MAX;
+pub(crate) use known::{Known, Remembered};
 #[cfg(test)]
 pub(crate) use locks::FileKey;
 pub(crate) use locks::{FileLock, FileLocks};
@@ -16,8 +18,6 @@ pub(crate) use notes::Note;
 pub(crate) use vault::{Vault, Vaults};
 
 pub use vault::Limits as KeepLimits;
-
-use known::Known;
 
 /// What the tools of one toolbox share about files. A clone shares it.
 ///
@@ -28,7 +28,7 @@ pub struct Files {
     pub(crate) locks: FileLocks,
     pub(crate) vaults: Vaults,
     /// The files whose content is known as long as the system says that nobody touched them.
-    pub(crate) known: Known,
+    pub(crate) known: Known<Remembered>,
 }
 
 impl Files {

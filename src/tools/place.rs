@@ -91,10 +91,7 @@ impl Call<'_> {
 
     /// Remembers what the session has just seen there.
     pub(super) fn remember(&self, place: &WorkspacePath, glimpse: Glimpse) {
-        // A place that is gone by now need not be remembered.
-        if let Ok(spot) = self.workspace.spot(place) {
-            self.seen.remember(&self.context.session, spot, glimpse);
-        }
+        self.shared.seen.remember(&self.context.session, self.real(place), glimpse);
     }
 
     /// The absolute path without links of a place. Where it cannot be walked to, it is the path as it was named.
@@ -106,6 +103,11 @@ impl Call<'_> {
     /// The path of a place: relative to the workspace where it is inside, else absolute.
     pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
         self.path_from(&self.workspace.absolute(place))
+    }
+
+    /// The path of what lies beneath a place, as the rules and models have it.
+    pub(super) fn below(&self, place: &WorkspacePath, relative: &Path) -> PathBuf {
+        self.path_from(&self.workspace.absolute(place).join(relative))
     }
 
     pub(super) fn path_from(&self, absolute: &Path) -> PathBuf {

@@ -107,15 +107,6 @@ impl Spill {
         Ok(())
     }
 
-    /// Counts bytes that come after the cap, without the disk. Says whether it is full; where it is not, nothing was counted.
-    pub fn pass_over(&mut self, bytes: usize) -> bool {
-        let is_full = self.written >= self.max_bytes;
-        if is_full {
-            self.dropped += bytes as u64;
-        }
-        is_full
-    }
-
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {

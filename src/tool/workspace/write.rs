@@ -17,7 +17,7 @@ use rustix::{
 
 use crate::tool::workspace::{
     FileInfo, FileKind, Version, Workspace, WorkspaceError, WorkspacePath,
-    walk::{self, Fault, LastLink, Missing, Place},
+    walk::{Fault, LastLink, Missing, Place},
 };
 
 /// How often a write starts again because the file was replaced between two looks at it.
@@ -73,13 +73,11 @@ pub(super) fn write(
     options: &WriteOptions,
 ) -> Result<Written, WorkspaceError> {
     let missing = if options.create_parents { Missing::Create } else { Missing::Refuse };
-    let root = workspace.root_of(path);
     if content.len() as u64 > file_size_max() {
         return Err(workspace.fault(path, Fault::Os(Errno::FBIG)));
     }
     for _ in 0..TRIES {
-        let place = walk::locate(root, path.relative(), LastLink::Follow, missing);
-        let (parent, name, stat) = match place.map_err(|fault| workspace.fault(path, fault))? {
+        let (parent, name, stat) = match workspace.locate(path, LastLink::Follow, missing)? {
             Place::Directory(_) => return Err(WorkspaceError::IsDirectory { path: path.to_string() }),
             Place::Entry { parent, name, stat } => (parent, name, stat),
         };

@@ -242,7 +242,7 @@ impl Comparison {
             return FileState::Unknown(format!("it is a {}", now.kind));
         }
         let path = self.workspace.absolute(place);
-        if let Some(image) = self.files.known.recall(&self.session, &path, &now.version) {
+        if let Some(image) = self.files.known.content(&self.session, path.clone(), &now.version) {
             return FileState::File(image);
         }
         let room = CONTENT_BYTES_MAX.min(CONTENTS_BYTES_MAX - self.contents);
@@ -275,7 +275,7 @@ impl Comparison {
         if was.kind != FileKind::File {
             return FileState::Unknown(format!("it was a {}", was.kind));
         }
-        let known = self.files.known.recall(&self.session, &self.workspace.absolute(place), &was.version);
+        let known = self.files.known.content(&self.session, self.workspace.absolute(place), &was.version);
         known.map_or_else(|| FileState::Unknown(NOT_KNOWN.to_owned()), FileState::File)
     }
 }
