@@ -19,6 +19,13 @@ pub(crate) use vault::{Vault, Vaults};
 
 pub use vault::Limits as KeepLimits;
 
+use std::path::PathBuf;
+
+use crate::{
+    tool::{FileImage, workspace::FileInfo},
+    words::ids::SessionId,
+};
+
 /// What the tools of one toolbox share about files. A clone shares it.
 ///
 /// Opaque: a host's own tool that changes files hands on the one that it was given, so that it and the others wait for each
@@ -36,6 +43,20 @@ impl Files {
     #[must_use]
     pub fn new(limits: KeepLimits) -> Files {
         Files { vaults: Vaults::new(limits), ..Files::default() }
+    }
+
+    /// Keeps a content that was read or written, and remembers it for as long as the file stays in that state.
+    pub(crate) fn keep(
+        &self,
+        vault: &Vault,
+        session: &SessionId,
+        path: PathBuf,
+        content: &[u8],
+        of: &FileInfo,
+    ) -> FileImage {
+        let image = vault.keep(content, of.mode);
+        self.known.remember(session, path, Remembered { version: of.version, image: image.clone() });
+        image
     }
 }
 

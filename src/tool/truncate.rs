@@ -19,9 +19,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use bound::bounded;
 pub(crate) use spill::NO_FOLDER;
+#[cfg(all(unix, feature = "tools"))]
+pub(crate) use spill::private_folder;
 pub use spill::{
-    RETENTION, Retention, SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills,
-    remove_spills, spill_text, tidy_spills,
+    RETENTION, Retention, SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills, spill_text,
+    tidy_spills,
 };
 
 /// How many lines a model is given of one output where nothing else is said (FT-1).

@@ -217,7 +217,7 @@ impl Bash {
             Ok(process) => self.watch(process, arguments, started, context).await,
             Err(error) => ToolResult::error(format!("failed to start {}: {error}", self.shell.display())),
         };
-        look::after(before, self.options.look, &self.files, context).await;
+        look::after(before, &self.files, context).await;
         result
     }
 
@@ -236,10 +236,8 @@ impl Bash {
             let handle = clone.map_err(|source| WorkspaceError::Io { path: path.to_string(), source })?;
             Ok(Folder { handle, path: workspace.absolute(&path) })
         };
-        match tokio::task::spawn_blocking(open).await {
-            Ok(opened) => opened,
-            Err(lost) => Err(WorkspaceError::Io { path: ".".to_owned(), source: std::io::Error::other(lost) }),
-        }
+        let lost = |lost| WorkspaceError::Io { path: ".".to_owned(), source: std::io::Error::other(lost) };
+        tokio::task::spawn_blocking(open).await.map_err(lost).flatten()
     }
 
     /// The shell of the prelude: the system's small one, which starts in half the time of a bash, unless it is to set limits
@@ -276,23 +274,27 @@ impl Bash {
         context: &ToolContext,
     ) -> ToolResult {
         let mut capture = Capture::new(&self.options, context);
-        let timeout = tokio::time::sleep(Duration::from_secs(arguments.timeout()));
-        tokio::pin!(timeout);
+        let seconds = arguments.timeout();
+        let stop = async {
+            match tokio::time::timeout(Duration::from_secs(seconds), context.cancelled()).await {
+                Ok(()) => Ending::Aborted,
+                Err(_) => Ending::TimedOut { seconds },
+            }
+        };
+        tokio::pin!(stop);
         let mut progress = tokio::time::interval(PROGRESS_EVERY);
         progress.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let ending = loop {
             tokio::select! {
                 biased;
-                () = context.cancelled() => break Ending::Aborted,
-                () = &mut timeout => break Ending::TimedOut { seconds: arguments.timeout() },
+                ending = &mut stop => break ending,
                 _ = progress.tick() => capture.show(&context.progress),
                 event = process.next() => match event {
                     // Keeping it may have to wait for a disk, for which neither the clock nor an abort waits.
                     Event::Output(stream, bytes) => tokio::select! {
                         biased;
                         () = capture.take(stream, &bytes) => {}
-                        () = context.cancelled() => break Ending::Aborted,
-                        () = &mut timeout => break Ending::TimedOut { seconds: arguments.timeout() },
+                        ending = &mut stop => break ending,
                     },
                     Event::Ended(status) => break Ending::of(status),
                     // Comes only after the end.

@@ -91,11 +91,8 @@ impl FileWork for Edit {
             held.refuse_stale(&before, &info)?;
             let edited = apply_in(charset, &before, &change)?;
             let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
-            match held.write(
-                Some((&before, &info)),
-                edited.content.as_ref().unwrap_or(&edited.changed.content),
-                &options,
-            )? {
+            let content = edited.content.as_ref().unwrap_or(&edited.changed.content);
+            match held.write(content, &options)? {
                 Ok(_) => return Ok(answer(&edited, charset, &change, &call.shown(&place))),
                 Err(WorkspaceError::Changed { .. }) => {}
                 Err(error) => return Err(failure(error)),
@@ -196,13 +193,14 @@ fn apply(before: &[u8], change: &Change) -> Result<Changed, ToolResult> {
     match *change {
         Change::Replace { old, new, all } => replace(before, old, new, all),
         Change::Patch(diff) => {
-            let patched = patch::apply(before, diff).map_err(|error| ToolResult::error(error.to_string()))?;
-            if patched.content == before {
+            let (content, replacements) =
+                patch::apply(before, diff).map_err(|error| ToolResult::error(error.to_string()))?;
+            if content == before {
                 return Err(ToolResult::error(
                     "No changes applied from diff: the file is identical with and without it.",
                 ));
             }
-            Ok(Changed { content: patched.content, replacements: patched.changes, fuzzy: false })
+            Ok(Changed { content, replacements, fuzzy: false })
         }
     }
 }
@@ -233,24 +231,16 @@ fn no_match(before: &[u8], old: &str) -> ToolResult {
         "Could not find the exact text. old_string must match the file exactly, with all whitespace and newlines, \
                     and without line numbers."
             .to_owned();
-    let candidates = nearest::candidates(before, old);
-    if !candidates.is_empty() {
-        text.push_str(" Similar lines in the file:");
-    }
-    for candidate in candidates {
+    for (index, candidate) in nearest::candidates(before, old).iter().enumerate() {
+        text.push_str(if index == 0 { " Similar lines in the file:" } else { "" });
         text.push_str(&format!("\n  line {}: {}", candidate.line, candidate.text));
     }
     ToolResult::error(text)
 }
 
 fn several_matches(before: &[u8], found: &matching::Matches, count: usize) -> ToolResult {
-    let mut lines: Vec<String> = Vec::new();
-    let (mut at, mut line) = (0, 1);
-    for region in found.regions.iter().take(PLACES_SHOWN_MAX) {
-        line += matching::line_of(&before[at..region.start], region.start - at) - 1;
-        at = region.start;
-        lines.push(line.to_string());
-    }
+    let shown = found.regions.iter().take(PLACES_SHOWN_MAX);
+    let mut lines: Vec<_> = shown.map(|region| matching::line_of(before, region.start).to_string()).collect();
     if count > lines.len() {
         lines.push("…".to_owned());
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::BoxFuture,
-    tool::{Access, Effect, Files, Repair, Tool, ToolContext, ToolResult},
+    tool::{Access, Effect, Files, Tool, ToolContext, ToolResult},
     tools::{
         arguments::{parse, schema},
         call::{self, Call, Shared},
@@ -102,17 +102,12 @@ impl<W: FileWork> Tool for FileTool<W> {
                 call.context.changes.begin();
             }
             let (work, repairs) = parse::<W>(&arguments)?;
-            work.work(call).map(|result| reported(result, &repairs))
+            let mut result = work.work(call)?;
+            // For people: the model got what it meant.
+            if let (false, Some(details)) = (repairs.is_empty(), result.details.as_object_mut()) {
+                details.insert("repaired".to_owned(), json!(repairs));
+            }
+            Ok(result)
         })
     }
-}
-
-/// The result, with what had to be repaired in the arguments. It is for people: the model got what it meant.
-fn reported(mut result: ToolResult, repairs: &[Repair]) -> ToolResult {
-    if !repairs.is_empty()
-        && let Some(details) = result.details.as_object_mut()
-    {
-        details.insert("repaired".to_owned(), json!(repairs));
-    }
-    result
 }

@@ -214,7 +214,7 @@ impl Search<'_> {
             // Most files are small, and need no second buffer.
             Some(text) => self.searcher.search_slice(&self.matcher, text, &mut sink),
             None => {
-                let reader = LongLines::new(Stoppable::new(opened.text(), self.call.context));
+                let reader = LongLines::new(Stoppable { from: opened.text(), context: self.call.context });
                 self.searcher.search_reader(&self.matcher, reader, &mut sink)
             }
         };

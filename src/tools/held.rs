@@ -6,7 +6,7 @@
 use crate::{
     tool::{
         FileChange, FileImage, FileState, ToolResult,
-        files::{FileLock, Note, Remembered},
+        files::{FileLock, Note},
         workspace::{FileInfo, Version, WorkspaceError, WorkspacePath, WriteOptions, Written},
     },
     tools::{
@@ -63,27 +63,21 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// Writes the file, and remembers that the session knows what is in it now. `before` is what is in the file in the state
-    /// that the options expect, for one who has read it.
+    /// Writes the file, and remembers that the session knows what is in it now.
     ///
     /// What was there is kept and the change is noted before anything is changed, and the change is said before this returns.
     /// That it could not be kept is said too, and is no reason not to write.
     pub(super) fn write(
         &self,
-        before: Option<(&[u8], &FileInfo)>,
         content: &[u8],
         options: &WriteOptions,
     ) -> Result<Result<Written, WorkspaceError>, ToolResult> {
         self.call.change(|| {
-            if before.is_some() || options.expect.is_some() {
-                let was = before.map_or_else(|| self.look().0, |(content, info)| self.kept(content, info));
-                return self.replace(was, content, options);
-            }
             for _ in 0..TRIES {
-                let (was, expect) = self.look();
-                match self.replace(was, content, &WriteOptions { expect, ..*options }) {
+                let (was, found) = self.look();
+                match self.replace(was, content, &WriteOptions { expect: options.expect.or(found), ..*options }) {
                     // What was kept is not what would be replaced.
-                    Err(WorkspaceError::Changed { .. }) if expect.is_some() => {}
+                    Err(WorkspaceError::Changed { .. }) if options.expect.is_none() && found.is_some() => {}
                     done => return done,
                 }
             }
@@ -109,7 +103,7 @@ impl<'c> Held<'c> {
     fn look(&self) -> (FileState, Option<Version>) {
         let vault = self.call.vault();
         match self.call.workspace.read(self.place, vault.file_bytes_max()) {
-            Ok((content, info)) => (self.kept(&content, &info), Some(info.version)),
+            Ok((content, info)) => (FileState::File(vault.keep(&content, info.mode)), Some(info.version)),
             Err(WorkspaceError::NotFound { .. }) => (FileState::Absent, None),
             Err(WorkspaceError::TooLarge { .. }) => match self.call.workspace.info(self.place) {
                 Ok(info) => (FileState::File(vault.too_large(info.mode, info.bytes)), None),
@@ -117,10 +111,6 @@ impl<'c> Held<'c> {
             },
             Err(error) => (FileState::Unknown(format!("its old content could not be read: {error}")), None),
         }
-    }
-
-    fn kept(&self, content: &[u8], info: &FileInfo) -> FileState {
-        FileState::File(self.call.vault().keep(content, info.mode))
     }
 
     /// Writes down what is about to be done.
@@ -147,9 +137,8 @@ impl<'c> Held<'c> {
         let call = self.call;
         call.remember(self.place, Glimpse::of_content(content));
         // Kept as well: it is what is there before the next change, whoever makes that.
-        let image = call.vault().keep(content, written.info.mode);
-        let remembered = Remembered { version: written.info.version, image: image.clone() };
-        call.shared.files.known.remember(&call.context.session, call.real(self.place), remembered);
+        let path = call.real(self.place);
+        let image = call.shared.files.keep(&call.vault(), &call.context.session, path, content, &written.info);
         let before = match change.before {
             FileState::Absent if !written.created => {
                 FileState::Unknown("someone else made it at that moment".to_owned())

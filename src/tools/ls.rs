@@ -68,14 +68,11 @@ impl FileWork for Ls {
             shown.push(details);
         }
         let count = shown.len();
-        let hint = match (total, cut_by_bytes) {
-            (0, _) => "(empty directory)".to_owned(),
-            (_, true) => format!(
-                "[Showing {count} of {total} entries ({} limit). Use find with a pattern to see others.]",
-                format_bytes(BYTES_MAX)
-            ),
+        let by = if cut_by_bytes { format!(" ({} limit)", format_bytes(BYTES_MAX)) } else { String::new() };
+        let hint = match total {
+            0 => "(empty directory)".to_owned(),
             _ if count < total => {
-                format!("[Showing {count} of {total} entries. Use find with a pattern to see others.]")
+                format!("[Showing {count} of {total} entries{by}. Use find with a pattern to see others.]")
             }
             _ => String::new(),
         };

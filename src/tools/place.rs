@@ -1,6 +1,6 @@
 //! What the file tools have in common: from the path that a model wrote to a place in the workspace, and back to a text.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 use serde_json::Value;
@@ -74,14 +74,9 @@ impl Call<'_> {
         if path == Path::new(given) {
             return None;
         }
-        let bad =
-            || WorkspaceError::BadPath { path: given.to_owned(), why: "a quoted path must be relative, without `..`" };
-        let mut place = self.workspace.resolve(".");
-        for component in path.components() {
-            let Component::Normal(name) = component else { return Some(Err(bad())) };
-            place = place.and_then(|place| place.child(name).ok_or_else(bad));
-        }
-        Some(place)
+        let why = "a quoted path must be relative, without `..`";
+        let place = self.workspace.beneath(&path);
+        Some(place.ok_or_else(|| WorkspaceError::BadPath { path: given.to_owned(), why }))
     }
 
     /// A place as the model is shown it and may give it back: relative to the workspace where it is inside.

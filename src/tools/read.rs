@@ -13,7 +13,6 @@ use serde_json::json;
 use crate::{
     tool::{
         ToolResult,
-        files::Remembered,
         truncate::{BYTES_MAX, LINES_MAX, format_bytes},
         workspace::{FileInfo, WorkspacePath},
     },
@@ -87,7 +86,7 @@ impl FileWork for Read {
         };
         let first = self.offset.unwrap_or(1).max(1);
         let limit = self.limit.unwrap_or(LINES_MAX);
-        let stoppable = Stoppable::new(opened.text(), call.context);
+        let stoppable = Stoppable { from: opened.text(), context: call.context };
         let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
         call.go_on()?;
         call.remember(&place, file.glimpse(&info));
@@ -104,16 +103,13 @@ fn keep(call: &Call, place: &WorkspacePath, info: &FileInfo) {
     if info.bytes > KEEP_BYTES_MAX {
         return;
     }
-    let real = call.real(place);
-    let (session, known) = (&call.context.session, &call.shared.files.known);
-    if known.content(session, real.clone(), &info.version).is_some() {
+    let (real, files, session) = (call.real(place), &call.shared.files, &call.context.session);
+    if files.known.content(session, real.clone(), &info.version).is_some() {
         return;
     }
     let Ok((content, again)) = call.workspace.read(place, KEEP_BYTES_MAX) else { return };
-    let still = call.workspace.info(place).is_ok_and(|now| now.version == again.version);
-    if still {
-        let image = call.vault().keep(&content, again.mode);
-        known.remember(session, real, Remembered { version: again.version, image });
+    if call.workspace.info(place).is_ok_and(|now| now.version == again.version) {
+        files.keep(&call.vault(), session, real, &content, &again);
     }
 }
 

@@ -96,14 +96,8 @@ impl<R: Read> Opened<R> {
 
 /// A stream that ends with an error once the call must stop.
 pub(super) struct Stoppable<'a, R> {
-    from: R,
-    context: &'a ToolContext,
-}
-
-impl<'a, R: Read> Stoppable<'a, R> {
-    pub(super) fn new(from: R, context: &'a ToolContext) -> Stoppable<'a, R> {
-        Stoppable { from, context }
-    }
+    pub(super) from: R,
+    pub(super) context: &'a ToolContext,
 }
 
 impl<R: Read> Read for Stoppable<'_, R> {

@@ -40,7 +40,7 @@ impl FileWork for Write {
         let place = call.resolve(&self.path)?;
         let held = Held::take(call, &place)?;
         let options = WriteOptions { expect: held.overwritable()?, ..WriteOptions::default() };
-        let written = held.write(None, self.content.as_bytes(), &options)?.map_err(|error| match error {
+        let written = held.write(self.content.as_bytes(), &options)?.map_err(|error| match error {
             WorkspaceError::Changed { .. } => held.stale(),
             error => failure(error),
         })?;

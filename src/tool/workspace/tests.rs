@@ -440,8 +440,6 @@ fn a_write_replaces_the_whole_file_and_keeps_its_mode() {
     let options = WriteOptions { create_parents: false, ..WriteOptions::default() };
     let deep = scene.path("x/y");
     assert!(matches!(scene.workspace.write(&deep, b"", &options), Err(WorkspaceError::NotFound { .. })));
-    let synced = WriteOptions { sync: true, ..WriteOptions::default() };
-    scene.workspace.write(&scene.path("synced"), b"x", &synced).unwrap();
 }
 
 /// Nasty case 3: names of one file stay names of one file.
