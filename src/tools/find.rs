@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     tool::{
         ToolResult,
-        truncate::{BYTES_MAX, format_bytes},
+        truncate::{BYTES_MAX, Limits, format_bytes, head},
         workspace::FileKind,
     },
     tools::{
@@ -110,22 +110,16 @@ struct Hit {
 }
 
 fn answer(mut files: Vec<String>, total: usize, limit: usize, missed: Missed, pattern: &str) -> ToolResult {
-    let mut bytes = 0;
-    let fits = files.iter().take_while(|file| {
-        bytes += file.len() + 1;
-        bytes <= BYTES_MAX + 1
-    });
-    let fits = fits.count();
-    let cut_by_bytes = fits < files.len();
-    files.truncate(fits);
+    let cut = head(&files.join("\n"), Limits::bytes(BYTES_MAX));
+    files.truncate(cut.output_lines);
     let (shown, truncated) = (files.len(), files.len() < total);
-    let mut parts = files.clone();
+    let mut parts = vec![cut.content];
     if total == 0 {
-        parts.push("No files found matching pattern".to_owned());
+        parts = vec!["No files found matching pattern".to_owned()];
     } else if truncated {
-        let by = if cut_by_bytes { format!(" ({} limit)", format_bytes(BYTES_MAX)) } else { String::new() };
+        let by = if cut.truncated { format!(" ({} limit)", format_bytes(BYTES_MAX)) } else { String::new() };
         let next = match (limit * 2).min(LIMIT_MAX) {
-            more if more > limit && !cut_by_bytes => format!("Use limit={more} for more, or refine the pattern."),
+            more if more > limit && !cut.truncated => format!("Use limit={more} for more, or refine the pattern."),
             _ => "Refine the pattern or search a folder further down.".to_owned(),
         };
         parts.push(format!("[Showing {shown} of {total} files{by}. {next}]"));
