@@ -34,12 +34,12 @@ pub(super) fn meant(arguments: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// The JSON schema of a tool's arguments, without what no model needs: the dialect, the type's name, formats, empty defaults.
+/// The JSON schema of a tool's arguments, without what no model needs: the dialect, the type's name and words, formats,
+/// empty defaults.
 pub(super) fn schema<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
     if let Some(fields) = schema.as_object_mut() {
-        fields.remove("$schema");
-        fields.remove("title");
+        fields.retain(|key, _| !["$schema", "title", "description"].contains(&key.as_str()));
     }
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
